@@ -1,0 +1,143 @@
+// swift-tools-version:6.1
+import PackageDescription
+
+let swiftSettings: [SwiftSetting] = [
+  .swiftLanguageMode(.v6),
+  .enableUpcomingFeature("ExistentialAny"),
+  .enableUpcomingFeature("InternalImportsByDefault"),
+  .enableUpcomingFeature("MemberImportVisibility"),
+]
+
+/// For targets that link Foundation (Yams does): with it, clang ascribes the C library's structs to modules that no
+/// source imports, and MemberImportVisibility refuses their members.
+let settingsBesideFoundation = swiftSettings.dropLast()
+
+let grpc: [Target.Dependency] = [
+  .product(name: "GRPCCore", package: "grpc-swift-2"),
+  .product(name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport"),
+]
+let grpcProtobuf: [Target.Dependency] = [
+  .product(name: "GRPCCore", package: "grpc-swift-2"),
+  .product(name: "GRPCProtobuf", package: "grpc-swift-protobuf"),
+  .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+]
+let lifecycle: Target.Dependency = .product(
+  name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
+let arguments: Target.Dependency = .product(
+  name: "ArgumentParser", package: "swift-argument-parser")
+
+let package = Package(
+  name: "connd",
+  platforms: [.macOS(.v15)],
+  products: [
+    .library(name: "Connectivity", targets: ["Connectivity"]),
+    .library(name: "ConnectivityProtocol", targets: ["ConnectivityProtocol"]),
+    .library(name: "ConnectivityClient", targets: ["ConnectivityClient"]),
+    .executable(name: "connd", targets: ["connd"]),
+    .executable(name: "connctl", targets: ["connctl"]),
+  ],
+  dependencies: [
+    .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
+    .package(url: "https://github.com/grpc/grpc-swift-nio-transport", from: "2.9.2"),
+    .package(url: "https://github.com/grpc/grpc-swift-protobuf", from: "2.4.1"),
+    .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0", traits: []),
+    .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+    .package(url: "https://github.com/apple/swift-nio-http2", from: "1.46.0"),
+    .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+    .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+    .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+    .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
+  ],
+  targets: [
+    // The edge: C, and what is directly above it.
+    .target(name: "CLinux"),
+    .systemLibrary(name: "CMnl", pkgConfig: "libmnl", providers: [.apt(["libmnl-dev"])]),
+    .systemLibrary(
+      name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
+    .target(
+      name: "Netlink", dependencies: ["CLinux", "CMnl", "Connectivity"],
+      swiftSettings: swiftSettings),
+    .target(
+      name: "Systemd", dependencies: ["CLinux", "CSystemd", logging],
+      swiftSettings: swiftSettings),
+
+    // The pure middle.
+    .target(name: "Connectivity", swiftSettings: swiftSettings),
+
+    // The wire.
+    .target(
+      name: "ConnectivityProtocol", dependencies: ["Connectivity"] + grpcProtobuf,
+      exclude: ["Protos"],
+      resources: [.embedInCode("Generated/Descriptors/descriptors.binpb")],
+      swiftSettings: swiftSettings),
+
+    // The daemon.
+    .target(
+      name: "ConndServer",
+      dependencies: [
+        "CLinux", "Netlink", "Connectivity", "ConnectivityProtocol", "Systemd", lifecycle, logging,
+        arguments,
+        .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+        .product(name: "DequeModule", package: "swift-collections"),
+        .product(name: "NIOCore", package: "swift-nio"),
+        .product(name: "NIOPosix", package: "swift-nio"),
+        .product(name: "NIOHTTP2", package: "swift-nio-http2"),
+        .product(name: "NIOHPACK", package: "swift-nio-http2"),
+        .product(name: "Yams", package: "Yams"),
+      ] + grpc + grpcProtobuf.dropFirst(),
+      swiftSettings: Array(settingsBesideFoundation)),
+    .executableTarget(
+      name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings),
+
+    // Its clients.
+    .target(
+      name: "ConnectivityClient",
+      dependencies: [
+        "Connectivity", "ConnectivityProtocol",
+        .product(name: "NIOCore", package: "swift-nio"),
+        .product(name: "NIOPosix", package: "swift-nio"),
+      ] + grpc,
+      swiftSettings: swiftSettings),
+    .target(
+      name: "ConnctlCommands",
+      dependencies: ["CLinux", "Connectivity", "ConnectivityProtocol", "ConnectivityClient", arguments] + grpc,
+      swiftSettings: swiftSettings),
+    .executableTarget(
+      name: "connctl", dependencies: ["ConnctlCommands"], swiftSettings: swiftSettings),
+
+    // Tests: one target for each of the above, and the scenarios with real processes.
+    .target(
+      name: "TestKit", dependencies: ["CLinux"], path: "Tests/TestKit",
+      swiftSettings: swiftSettings),
+    .testTarget(
+      name: "NetlinkTests", dependencies: ["Netlink", "Connectivity", "CLinux", "TestKit"],
+      swiftSettings: swiftSettings),
+    .testTarget(
+      name: "ConnectivityTests", dependencies: ["Connectivity"], swiftSettings: swiftSettings),
+    .testTarget(
+      name: "ConnectivityProtocolTests",
+      dependencies: ["ConnectivityProtocol", "Connectivity"] + grpcProtobuf,
+      swiftSettings: swiftSettings),
+    .testTarget(
+      name: "SystemdTests", dependencies: ["Systemd", "TestKit", logging],
+      swiftSettings: swiftSettings),
+    .testTarget(
+      name: "ConndServerTests",
+      dependencies: [
+        "ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink", "TestKit", logging,
+      ] + grpc,
+      swiftSettings: swiftSettings),
+    .testTarget(
+      name: "ConnctlCommandsTests",
+      dependencies: [
+        "ConnctlCommands", "ConnectivityClient", "Connectivity", "ConnectivityProtocol", "TestKit",
+        arguments,
+      ] + grpc,
+      swiftSettings: swiftSettings),
+    .testTarget(
+      name: "ScenarioTests", dependencies: ["TestKit", "Connectivity"],
+      swiftSettings: swiftSettings),
+  ]
+)
