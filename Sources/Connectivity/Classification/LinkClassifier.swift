@@ -1,0 +1,171 @@
+/// A link and what sysfs says about its device: all that a classification of it rests on.
+public struct LinkFacts: Hashable, Sendable {
+  public var link: Link
+  public var device: Device
+
+  public init(_ link: Link, device: Device = .unknown) {
+    self.link = link
+    self.device = device
+  }
+}
+
+/// What a link says about the medium.
+enum MediumVerdict: Hashable {
+  /// It is this medium itself, or nobody can place it.
+  case medium(Evidence)
+  /// It takes the medium of what is below it (K6); with nothing known below, the evidence's.
+  case stacked(Evidence)
+}
+
+extension LinkFacts {
+  /// The evidence of rule K5, in the rule's order, without the configuration's.
+  ///
+  /// A kind is the word of the driver that made the link, so it speaks before all that can be set or imitated: a tun
+  /// device takes any ARPHRD type and any name, and stays a tun.
+  var verdict: MediumVerdict {
+    if let kind = self.link.kind {
+      if stackingKinds.contains(kind) { return .stacked(Evidence(.kind, kind, .unknown)) }
+      if tunnelKinds.contains(kind) { return .stacked(Evidence(.kind, kind, .tunnel)) }
+      if cellularKinds.contains(kind) { return .medium(Evidence(.kind, kind, .cellular)) }
+      if unplacedKinds.contains(kind) { return .medium(Evidence(.kind, kind, .unknown)) }
+    }
+    if let (name, medium) = hardwareTypes[self.link.hardwareType] {
+      let evidence = Evidence(.hardwareType, name, medium)
+      return medium == .tunnel ? .stacked(evidence) : .medium(evidence)
+    }
+    if let type = self.device.type, let medium = deviceTypes[type] {
+      return .medium(Evidence(.deviceType, type, medium))
+    }
+    if self.device.hasPhy80211 {
+      return .medium(Evidence(.phy80211, "phy80211", .wifi))
+    }
+    if let driver = self.device.driver, let medium = drivers[driver] {
+      return .medium(Evidence(.driver, driver, medium))
+    }
+    if let prefix = cellularPrefixes.first(where: { self.link.name.hasPrefix($0) }) {
+      return .medium(Evidence(.name, "\(prefix)*", .cellular))
+    }
+    // Only a link without a kind and without a word against it is taken for a cable: software makes Ethernet links
+    // of every kind, and those are the ones that say so.
+    if self.link.hardwareType == arphrdEthernet, self.link.kind == nil, self.device.type == nil {
+      return .medium(Evidence(.hardwareType, "ether", .wired))
+    }
+    return .medium(Evidence(.none, "", .unknown))
+  }
+}
+
+extension LinkFacts {
+  /// Whether the link's medium is known, or may be known from what is below it.
+  public var isPlaced: Bool {
+    switch self.verdict {
+    case .medium(let evidence): evidence.medium != .unknown
+    case .stacked: true
+    }
+  }
+}
+
+/// Where a path goes on below a link.
+public enum Below: Hashable, Sendable {
+  /// Nowhere: the link is the bottom, or nothing is known of what is below.
+  case nothing
+  /// By one of these links: the lower link, or the ports of a bridge, bond or team.
+  case links([UInt32])
+  /// By the path to a tunnel's other end.
+  case destination(IPAddress)
+}
+
+extension LinkFacts {
+  /// What is below the link (K6).
+  public var below: Below {
+    guard case .stacked = self.verdict else { return .nothing }
+    if let port = self.link.activePort { return .links([port]) }
+    if let lower = self.link.lower, lower != self.link.index { return .links([lower]) }
+    if !self.device.lowerLinks.isEmpty { return .links(self.device.lowerLinks) }
+    if let remote = self.link.remote { return .destination(remote) }
+    return .nothing
+  }
+}
+
+extension [LinkFacts] {
+  /// The port that most likely carries the traffic of a link above: one that works before one that does not, one that
+  /// can be placed before a guest's or a container's, then the oldest.
+  public var likelyPort: LinkFacts? {
+    func rank(_ port: LinkFacts) -> (Int, Int, UInt32) {
+      (port.link.state == .up ? 0 : 1, port.isPlaced ? 0 : 1, port.link.index)
+    }
+    return self.min { rank($0) < rank($1) }
+  }
+}
+
+/// Whether a link carries traffic.
+public enum LinkState: String, Hashable, Sendable, CaseIterable {
+  /// Administratively down.
+  case down
+  case noCarrier
+  /// It has a carrier and waits for something: 802.1X, the Wi-Fi handshake, a modem that has not dialled.
+  case dormant
+  case up
+}
+
+extension Link {
+  /// The state, from all that the kernel says about it.
+  ///
+  /// No single sign is enough (Documentation/networking/operstates.rst): a driver without an operational state says
+  /// `unknown` and means up; Wi-Fi before its supplicant says `unknown` with IFF_RUNNING and has no carrier.
+  public var state: LinkState {
+    guard self.flags.contains(.up) else { return .down }
+    if self.carrier == false { return .noCarrier }
+    switch self.operationalState {
+    case .notPresent, .down, .lowerLayerDown: return .noCarrier
+    case .dormant, .testing: return .dormant
+    case .unknown, .up: break
+    }
+    if !self.flags.contains(.lowerUp) { return .noCarrier }
+    return self.flags.contains(.dormant) ? .dormant : .up
+  }
+}
+
+// MARK: - What is known by name
+
+/// Kinds whose links only pass on what the link below them carries.
+private let stackingKinds: Set<String> = [
+  "bond", "bridge", "hsr", "ipvlan", "ipvtap", "macsec", "macvlan", "macvtap", "team", "vlan",
+  "vrf",
+]
+
+/// Kinds whose links send through another path.
+private let tunnelKinds: Set<String> = [
+  "amt", "bareudp", "erspan", "geneve", "gre", "gretap", "gtp", "ip6erspan", "ip6gre", "ip6gretap",
+  "ip6tnl", "ipip", "ovpn", "ovpn-dco", "sit", "tun", "vti", "vti6", "vxlan", "wireguard", "xfrm",
+]
+
+private let cellularKinds: Set<String> = ["rmnet", "wwan"]
+
+/// Kinds whose other end this system cannot see.
+private let unplacedKinds: Set<String> = ["dummy", "ifb", "netdevsim", "netkit", "veth"]
+
+private let arphrdEthernet: UInt16 = 1
+
+/// ARPHRD types that tell the medium (include/uapi/linux/if_arp.h). ARPHRD_PPP does not: it may be a modem or DSL.
+private let hardwareTypes: [UInt16: (String, Medium)] = [
+  32: ("infiniband", .wired), 519: ("rawip", .cellular), 768: ("tunnel", .tunnel),
+  769: ("tunnel6", .tunnel), 772: ("loopback", .loopback), 776: ("sit", .tunnel),
+  778: ("gre", .tunnel), 801: ("ieee80211", .wifi), 802: ("ieee80211_prism", .wifi),
+  803: ("ieee80211_radiotap", .wifi), 820: ("phonet", .cellular), 821: ("phonet_pipe", .cellular),
+  823: ("ip6gre", .tunnel),
+]
+
+/// What `SET_NETDEV_DEVTYPE` says in the kernel's drivers.
+private let deviceTypes: [String: Medium] = [
+  "bluetooth": .bluetooth, "dsa": .wired, "gadget": .wired, "wlan": .wifi, "wwan": .cellular,
+]
+
+/// Drivers of modems that do not all set a device type.
+private let drivers: [String: Medium] = [
+  "bnep": .bluetooth, "cdc_mbim": .cellular, "hso": .cellular, "huawei_cdc_ncm": .cellular,
+  "iosm": .cellular, "mhi_wwan_mbim": .cellular, "mtk_t7xx": .cellular, "option": .cellular,
+  "qmi_wwan": .cellular, "sierra_net": .cellular,
+]
+
+/// Names that vendors' kernels and pppd give.
+private let cellularPrefixes = ["rmnet", "rev_rmnet", "ccmni", "wwan", "ppp"]

@@ -1,0 +1,109 @@
+/// All that the kernel and sysfs said about the way to a destination.
+public struct PathFacts: Hashable, Sendable {
+  public var destination: IPAddress
+  public var answer: RouteAnswer
+  /// The out-link and what is below it, the out-link first; empty where there is no route.
+  public var links: [LinkFacts]
+  /// The source address as its link has it; `nil` where the kernel named none or it could not be read.
+  public var source: Address?
+  /// Why the path to the other end of a tunnel in the chain is not there.
+  public var brokenBelow: Path.Reason?
+
+  public init(
+    destination: IPAddress, answer: RouteAnswer, links: [LinkFacts] = [], source: Address? = nil,
+    brokenBelow: Path.Reason? = nil
+  ) {
+    self.destination = destination
+    self.answer = answer
+    self.links = links
+    self.source = source
+    self.brokenBelow = brokenBelow
+  }
+}
+
+/// Tells what a path is worth: rules K2 to K6, as functions of values.
+public struct PathClassifier: Hashable, Sendable {
+  public var policy: LinkPolicy
+
+  public init(policy: LinkPolicy = LinkPolicy()) {
+    self.policy = policy
+  }
+
+  /// The path that the facts amount to.
+  public func path(_ facts: PathFacts) -> Path {
+    switch facts.answer {
+    case .noRoute(let reason):
+      return .unsatisfied(reason)
+    case .route(let route):
+      let evidence = self.evidence(for: facts.links)
+      let cost = self.cost(of: facts.links, medium: evidence.medium)
+      let reason = self.whatIsMissing(facts, route)
+      return Path(
+        status: reason == nil ? .satisfied : .requiresConnection,
+        reason: reason,
+        chain: facts.links.map { PathLink(index: $0.link.index, name: $0.link.name) },
+        medium: evidence.medium,
+        evidence: evidence,
+        source: route.source,
+        sourcePrefixLength: facts.source?.prefixLength,
+        gateway: route.gateway,
+        table: route.table,
+        expensive: cost.expensive,
+        constrained: cost.constrained)
+    }
+  }
+
+  /// What a link is taken for when nothing below it is looked at.
+  public func evidence(for link: LinkFacts) -> Evidence { self.evidence(for: [link]) }
+
+  /// What a chain of links is taken for: by the configuration's word for any of them, else by the lowest (K5, K6).
+  public func evidence(for chain: [LinkFacts]) -> Evidence {
+    for facts in chain {
+      if let rule = self.policy.rule(for: facts.link.name), let medium = rule.medium {
+        return Evidence(.configuration, rule.match, medium)
+      }
+    }
+    switch chain.last?.verdict {
+    case .medium(let evidence), .stacked(let evidence): return evidence
+    case nil: return Evidence(.none, "", .unknown)
+    }
+  }
+
+  /// What sending costs: what the configuration says of the topmost link that it speaks of; else only media that
+  /// are paid for by use are expensive (a Bluetooth network is a phone's hotspot).
+  public func cost(of chain: [LinkFacts], medium: Medium) -> (expensive: Bool, constrained: Bool) {
+    let rules = chain.compactMap { self.policy.rule(for: $0.link.name) }
+    return (
+      rules.lazy.compactMap(\.expensive).first ?? (medium == .cellular || medium == .bluetooth),
+      rules.lazy.compactMap(\.constrained).first ?? false
+    )
+  }
+
+  /// Why traffic does not flow although there is a route (K3); `nil` if it does.
+  private func whatIsMissing(_ facts: PathFacts, _ route: Route) -> Path.Reason? {
+    // The lowest link first: what is above it only passes its trouble on.
+    for facts in facts.links.reversed() {
+      switch facts.link.state {
+      case .up: continue
+      case .down: return .linkDown
+      case .noCarrier: return .noCarrier
+      case .dormant: return .dormant
+      }
+    }
+    if facts.links.isEmpty { return .linkDown }
+    if let reason = facts.brokenBelow { return reason }
+    return route.kind == .unicast && !self.isUsable(route.source, facts) ? .noSourceAddress : nil
+  }
+
+  /// Whether a source address gets an answer from the destination.
+  ///
+  /// For want of a better one the kernel names a loopback address, and in IPv6 a link-local one, which no router
+  /// forwards (RFC 4291, 2.5.6): so it is while the global address is still tentative (RFC 4862, 5.4).
+  private func isUsable(_ source: IPAddress?, _ facts: PathFacts) -> Bool {
+    guard let source, !source.isLoopback, !source.isUnspecified else { return false }
+    if source.family == .ipv6, source.isLinkLocal, !facts.destination.isLinkLocal { return false }
+    guard let flags = facts.source?.flags else { return true }
+    if flags.contains(.duplicate) { return false }
+    return !flags.contains(.tentative) || flags.contains(.optimistic)
+  }
+}

@@ -1,0 +1,32 @@
+/// What the kernel tells of its own accord. Each is a hint that something changed, never the new state itself.
+public enum KernelEvent: Hashable, Sendable {
+  case link(Link)
+  case linkRemoved(Link)
+  case address(Address)
+  case addressRemoved(Address)
+  /// `replaced`: the message stands for the removal of another route too (`NLM_F_REPLACE`).
+  case route(RouteChange, replaced: Bool)
+  case routeRemoved(RouteChange)
+  case rule(AddressFamily)
+  case ruleRemoved(AddressFamily)
+  case nexthop(id: UInt32)
+  case nexthopRemoved(id: UInt32)
+  /// The socket's buffer overflowed (ENOBUFS): anything may have happened.
+  case overrun
+  /// A message that cannot be read: it is told, not trusted.
+  case malformed(String)
+}
+
+/// A route as a notification describes it.
+public struct RouteChange: Hashable, Sendable {
+  public var route: MatchedRoute
+  /// The index of the out-link; `nil` for routes that discard, that use nexthop objects or several nexthops.
+  public var outLink: UInt32?
+  public var gateway: IPAddress?
+
+  public init(_ route: MatchedRoute, outLink: UInt32?, gateway: IPAddress?) {
+    self.route = route
+    self.outLink = outLink
+    self.gateway = gateway
+  }
+}

@@ -1,0 +1,94 @@
+/// A network link as rtnetlink describes it.
+public struct Link: Hashable, Sendable {
+  public var index: UInt32
+  public var name: String
+  /// `IFLA_INFO_KIND`: `vlan`, `veth`, `tun`, …; `nil` for most hardware.
+  public var kind: String?
+  /// The ARPHRD type.
+  public var hardwareType: UInt16
+  public var flags: LinkFlags
+  public var operationalState: OperationalState
+  /// `IFLA_CARRIER`; `nil` where the kernel did not say.
+  public var carrier: Bool?
+  /// `IFLA_LINK`, where that is a link of this namespace: the lower link of a vlan, a veth's other end.
+  public var lower: UInt32?
+  /// The bridge, bond, team or VRF that this link is a port of.
+  public var master: UInt32?
+  /// The port that an active-backup bond sends by.
+  public var activePort: UInt32?
+  /// The other end of a point-to-multipoint or point-to-point tunnel (gre, ipip, sit, vxlan).
+  public var remote: IPAddress?
+  public var mtu: UInt32?
+  public var hardwareAddress: [UInt8]
+
+  public init(
+    index: UInt32, name: String, kind: String? = nil, hardwareType: UInt16 = 1,
+    flags: LinkFlags = [], operationalState: OperationalState = .unknown, carrier: Bool? = nil,
+    lower: UInt32? = nil, master: UInt32? = nil, activePort: UInt32? = nil,
+    remote: IPAddress? = nil, mtu: UInt32? = nil, hardwareAddress: [UInt8] = []
+  ) {
+    self.index = index
+    self.name = name
+    self.kind = kind
+    self.hardwareType = hardwareType
+    self.flags = flags
+    self.operationalState = operationalState
+    self.carrier = carrier
+    self.lower = lower
+    self.master = master
+    self.activePort = activePort
+    self.remote = remote
+    self.mtu = mtu
+    self.hardwareAddress = hardwareAddress
+  }
+}
+
+/// `IFF_*` of netdevice(7), the ones that matter here.
+public struct LinkFlags: OptionSet, Hashable, Sendable {
+  public var rawValue: UInt32
+
+  public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+  public static let up = LinkFlags(rawValue: 1 << 0)
+  public static let loopback = LinkFlags(rawValue: 1 << 3)
+  public static let pointToPoint = LinkFlags(rawValue: 1 << 4)
+  public static let running = LinkFlags(rawValue: 1 << 6)
+  public static let lowerUp = LinkFlags(rawValue: 1 << 16)
+  public static let dormant = LinkFlags(rawValue: 1 << 17)
+}
+
+/// RFC 2863's operational states, as `IFLA_OPERSTATE` numbers them (Documentation/networking/operstates.rst).
+public enum OperationalState: UInt8, Hashable, Sendable, CaseIterable {
+  case unknown = 0
+  case notPresent = 1
+  case down = 2
+  case lowerLayerDown = 3
+  case testing = 4
+  case dormant = 5
+  case up = 6
+}
+
+/// What sysfs says about the device behind a link.
+public struct Device: Hashable, Sendable {
+  /// `DEVTYPE` of its `uevent`: `wlan`, `wwan`, `bluetooth`, `bridge`, …
+  public var type: String?
+  /// Whether it has a `phy80211`, as cfg80211's devices have.
+  public var hasPhy80211: Bool
+  /// The name of the driver that it is bound to.
+  public var driver: String?
+  /// The indexes of the links directly below it, from its `lower_*` entries.
+  public var lowerLinks: [UInt32]
+
+  public init(
+    type: String? = nil, hasPhy80211: Bool = false, driver: String? = nil,
+    lowerLinks: [UInt32] = []
+  ) {
+    self.type = type
+    self.hasPhy80211 = hasPhy80211
+    self.driver = driver
+    self.lowerLinks = lowerLinks
+  }
+
+  /// What is known of a device that sysfs does not show.
+  public static let unknown = Device()
+}

@@ -1,0 +1,97 @@
+/// What a lookup asks: the way to an address, for a user's or a mark's traffic.
+public struct Destination: Hashable, Sendable {
+  public var address: IPAddress
+  /// The user whose `ip rule … uidrange` hold; `nil` for none's.
+  public var uid: UInt32?
+  /// The mark (`SO_MARK`) whose `ip rule … fwmark` hold; 0 for none.
+  public var mark: UInt32
+
+  public init(_ address: IPAddress, uid: UInt32? = nil, mark: UInt32 = 0) {
+    self.address = address
+    self.uid = uid
+    self.mark = mark
+  }
+}
+
+/// The route that the kernel takes to a destination.
+public struct Route: Hashable, Sendable {
+  /// `RTN_*` of rtnetlink(7), those that carry traffic.
+  public enum Kind: Hashable, Sendable {
+    case unicast
+    case local
+    /// Broadcast, multicast, anycast.
+    case other
+  }
+
+  public var kind: Kind
+  public var outLink: UInt32
+  public var gateway: IPAddress?
+  /// The source address that the kernel would take.
+  public var source: IPAddress?
+  public var table: UInt32
+
+  public init(
+    kind: Kind = .unicast, outLink: UInt32, gateway: IPAddress? = nil, source: IPAddress? = nil,
+    table: UInt32 = 254
+  ) {
+    self.kind = kind
+    self.outLink = outLink
+    self.gateway = gateway
+    self.source = source
+    self.table = table
+  }
+}
+
+/// What tells one entry of the routing tables from another: by it the removal of just that route is recognised.
+public struct MatchedRoute: Hashable, Sendable {
+  public var prefix: IPPrefix
+  public var table: UInt32
+  /// The metric.
+  public var priority: UInt32
+  /// The nexthop object that it uses, if any.
+  public var nexthop: UInt32?
+
+  public init(prefix: IPPrefix, table: UInt32, priority: UInt32, nexthop: UInt32? = nil) {
+    self.prefix = prefix
+    self.table = table
+    self.priority = priority
+    self.nexthop = nexthop
+  }
+}
+
+/// What the kernel says about the way to a destination.
+public enum RouteAnswer: Hashable, Sendable {
+  case route(Route)
+  case noRoute(Path.Reason)
+}
+
+/// An address of a link.
+public struct Address: Hashable, Sendable {
+  public var address: IPAddress
+  public var prefixLength: Int
+  /// The index of the link.
+  public var link: UInt32
+  public var flags: AddressFlags
+
+  public init(
+    _ address: IPAddress, prefixLength: Int, link: UInt32, flags: AddressFlags = []
+  ) {
+    self.address = address
+    self.prefixLength = prefixLength
+    self.link = link
+    self.flags = flags
+  }
+}
+
+/// `IFA_F_*` of rtnetlink(7), the ones that matter here.
+public struct AddressFlags: OptionSet, Hashable, Sendable {
+  public var rawValue: UInt32
+
+  public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+  public static let temporary = AddressFlags(rawValue: 0x01)
+  public static let optimistic = AddressFlags(rawValue: 0x04)
+  public static let duplicate = AddressFlags(rawValue: 0x08)
+  public static let deprecated = AddressFlags(rawValue: 0x20)
+  public static let tentative = AddressFlags(rawValue: 0x40)
+}

@@ -1,0 +1,96 @@
+/// Something that was published: what a subscriber is told.
+public enum Change: Hashable, Sendable {
+  case transition(Transition)
+  case path(PathChange)
+
+  /// Larger than that of every change before it.
+  public var generation: UInt64 { self.snapshot.generation }
+
+  /// The state of affairs after the change.
+  public var snapshot: Snapshot {
+    switch self {
+    case .transition(let transition): transition.snapshot
+    case .path(let change): change.snapshot
+    }
+  }
+}
+
+/// The category changed, or the path bounced: it went and came back.
+public struct Transition: Hashable, Sendable {
+  public var from: Category
+  public var to: Category
+  /// The path went in between, even if `from` equals `to` (T2).
+  public var bounced: Bool
+  public var cause: Cause
+  /// When it was published.
+  public var time: Timestamp
+  public var snapshot: Snapshot
+
+  public init(
+    from: Category, to: Category, bounced: Bool, cause: Cause, time: Timestamp, snapshot: Snapshot
+  ) {
+    self.from = from
+    self.to = to
+    self.bounced = bounced
+    self.cause = cause
+    self.time = time
+    self.snapshot = snapshot
+  }
+}
+
+/// Something of the paths changed, and the category did not.
+public struct PathChange: Hashable, Sendable {
+  public var cause: Cause
+  /// When it was published.
+  public var time: Timestamp
+  public var snapshot: Snapshot
+
+  public init(cause: Cause, time: Timestamp, snapshot: Snapshot) {
+    self.cause = cause
+    self.time = time
+    self.snapshot = snapshot
+  }
+}
+
+/// What made connd look again, and what it found there (T5).
+public struct Cause: Hashable, Sendable {
+  /// Where the occasion came from.
+  public enum Trigger: String, Hashable, Sendable, CaseIterable {
+    case link
+    case address
+    case route
+    case rule
+    case nexthop
+    /// connd started.
+    case start
+    /// Messages were lost and everything was read again.
+    case overrun
+    /// The configuration was read again.
+    case configuration
+    /// A gain that was held back is published.
+    case timer
+    /// The kernel could not be asked, or can be asked again.
+    case kernel
+  }
+
+  public var trigger: Trigger
+  /// What changed, in one word: `carrierLost`, `routeRemoved`.
+  public var change: String
+  /// The kernel's message: `RTM_NEWLINK`.
+  public var message: String?
+  /// The link that the message was about.
+  public var interface: String?
+  /// When it happened is not known: messages were lost, or connd was away (I7).
+  public var learntLate: Bool
+
+  public init(
+    _ trigger: Trigger, _ change: String, message: String? = nil, interface: String? = nil,
+    learntLate: Bool = false
+  ) {
+    self.trigger = trigger
+    self.change = change
+    self.message = message
+    self.interface = interface
+    self.learntLate = learntLate
+  }
+}

@@ -1,0 +1,123 @@
+import Glibc
+
+/// An address family that connd follows.
+public enum AddressFamily: String, Hashable, Sendable, CaseIterable {
+  case ipv4
+  case ipv6
+
+  /// The number of bits in an address: 32 or 128.
+  public var bitWidth: Int { self == .ipv4 ? 32 : 128 }
+}
+
+/// An IPv4 or IPv6 address, without a zone.
+///
+/// Its text is that of RFC 5952 (`2001:db8::1`) and of dotted decimal for IPv4.
+public struct IPAddress: Hashable, Sendable, Comparable {
+  public let family: AddressFamily
+  /// The bits in network order, an IPv4 address in the lowest 32.
+  let high: UInt64
+  let low: UInt64
+
+  /// Makes an address of its bytes in network order: 4 or 16 of them, `nil` for any other number.
+  public init?(bytes: some Collection<UInt8>) {
+    switch bytes.count {
+    case 4: self.family = .ipv4
+    case 16: self.family = .ipv6
+    default: return nil
+    }
+    var (high, low): (UInt64, UInt64) = (0, 0)
+    for byte in bytes {
+      high = high << 8 | low >> 56
+      low = low << 8 | UInt64(byte)
+    }
+    self.high = high
+    self.low = low
+  }
+
+  /// The bytes in network order: 4 or 16.
+  public var bytes: [UInt8] {
+    let all = (0..<8).map { UInt8(truncatingIfNeeded: self.high >> (56 - 8 * UInt64($0))) }
+      + (0..<8).map { UInt8(truncatingIfNeeded: self.low >> (56 - 8 * UInt64($0))) }
+    return self.family == .ipv4 ? Array(all.suffix(4)) : all
+  }
+
+  /// Whether the address is 127.0.0.0/8 or ::1.
+  public var isLoopback: Bool {
+    switch self.family {
+    case .ipv4: self.low >> 24 == 127
+    case .ipv6: self.high == 0 && self.low == 1
+    }
+  }
+
+  /// Whether the address reaches no further than the link: 169.254.0.0/16 (RFC 3927) or fe80::/10 (RFC 4291).
+  public var isLinkLocal: Bool {
+    switch self.family {
+    case .ipv4: self.low >> 16 == 0xA9FE
+    case .ipv6: self.high >> 54 == 0x3FA
+    }
+  }
+
+  /// Whether the address is 0.0.0.0 or ::.
+  public var isUnspecified: Bool { self.high == 0 && self.low == 0 }
+
+  public static func < (lhs: Self, rhs: Self) -> Bool {
+    (lhs.family.bitWidth, lhs.high, lhs.low) < (rhs.family.bitWidth, rhs.high, rhs.low)
+  }
+}
+
+extension IPAddress: LosslessStringConvertible, CustomStringConvertible {
+  /// Reads an address as `inet_pton(3)` does; `nil` for anything else, names and zones among them.
+  public init?(_ description: String) {
+    var ipv4 = in_addr()
+    if inet_pton(AF_INET, description, &ipv4) == 1 {
+      self.init(bytes: withUnsafeBytes(of: ipv4) { Array($0) })
+      return
+    }
+    var ipv6 = in6_addr()
+    guard inet_pton(AF_INET6, description, &ipv6) == 1 else { return nil }
+    self.init(bytes: withUnsafeBytes(of: ipv6) { Array($0) })
+  }
+
+  public var description: String {
+    let family = self.family == .ipv4 ? AF_INET : AF_INET6
+    var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+    inet_ntop(family, self.bytes, &text, socklen_t(text.count))
+    return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init), as: UTF8.self)
+  }
+}
+
+/// A block of addresses, as a route's destination or an address's subnet.
+public struct IPPrefix: Hashable, Sendable, CustomStringConvertible {
+  /// The address with all bits after `length` zero.
+  public let address: IPAddress
+  /// The number of leading bits that count, 0 to 32 or 128.
+  public let length: Int
+
+  /// The block of `length` bits that `address` is in; `nil` for a length that the family does not have.
+  public init?(_ address: IPAddress, length: Int) {
+    guard (0...address.family.bitWidth).contains(length) else { return nil }
+    self.length = length
+    self.address = address.masked(to: length)
+  }
+
+  public func contains(_ address: IPAddress) -> Bool {
+    address.family == self.address.family && address.masked(to: self.length) == self.address
+  }
+
+  public var description: String { "\(self.address)/\(self.length)" }
+}
+
+extension IPAddress {
+  private init(family: AddressFamily, high: UInt64, low: UInt64) {
+    self.family = family
+    self.high = high
+    self.low = low
+  }
+
+  fileprivate func masked(to length: Int) -> IPAddress {
+    let leading = length + (128 - self.family.bitWidth)
+    let highMask: UInt64 = leading >= 64 ? .max : ~(.max >> UInt64(leading))
+    let lowMask: UInt64 = leading <= 64 ? 0 : leading == 128 ? .max : ~(.max >> UInt64(leading - 64))
+    return IPAddress(family: self.family, high: self.high & highMask, low: self.low & lowMask)
+  }
+}

@@ -1,0 +1,95 @@
+/// The kernel's answer for a destination, and what it is worth.
+public struct Path: Hashable, Sendable {
+  public enum Status: String, Hashable, Sendable, CaseIterable {
+    /// Traffic flows.
+    case satisfied
+    /// There is a path, but it carries nothing before a connection is established (K3).
+    case requiresConnection
+    /// The kernel has no unicast route.
+    case unsatisfied
+    /// The kernel cannot be asked (K8).
+    case unknown
+  }
+
+  /// Why a path is not satisfied.
+  public enum Reason: String, Hashable, Sendable, CaseIterable {
+    case noRoute
+    /// An `unreachable` route.
+    case unreachable
+    /// A `prohibit` route.
+    case prohibited
+    case blackhole
+    case `throw`
+    case noCarrier
+    case dormant
+    case linkDown
+    /// No usable source address: none, tentative, DAD failed, or one that does not reach the destination.
+    case noSourceAddress
+    /// The link flaps and a gain is held back (T1).
+    case flapping
+    /// The kernel cannot be asked: no netlink, or refused groups (K8).
+    case kernelUnavailable
+  }
+
+  public var status: Status
+  /// `nil` where the path is satisfied.
+  public var reason: Reason?
+  /// The out-link and what is below it, the out-link first; empty where there is no path.
+  public var chain: [PathLink]
+  /// What carries the path at the bottom.
+  public var medium: Medium
+  /// Why it is taken for that; `nil` where there is no path.
+  public var evidence: Evidence?
+  public var source: IPAddress?
+  /// The length of the subnet that the source address is in, in bits; `nil` where it is not known.
+  public var sourcePrefixLength: Int?
+  /// `nil` where the destination is on the link, or the link needs none.
+  public var gateway: IPAddress?
+  /// The routing table that answered: 254 is main.
+  public var table: UInt32?
+  /// It costs money to send by this path.
+  public var expensive: Bool
+  /// The user asked to save data on this path.
+  public var constrained: Bool
+
+  public init(
+    status: Status, reason: Reason? = nil, chain: [PathLink] = [], medium: Medium = .unknown,
+    evidence: Evidence? = nil, source: IPAddress? = nil, sourcePrefixLength: Int? = nil,
+    gateway: IPAddress? = nil, table: UInt32? = nil, expensive: Bool = false,
+    constrained: Bool = false
+  ) {
+    self.status = status
+    self.reason = reason
+    self.chain = chain
+    self.medium = medium
+    self.evidence = evidence
+    self.source = source
+    self.sourcePrefixLength = sourcePrefixLength
+    self.gateway = gateway
+    self.table = table
+    self.expensive = expensive
+    self.constrained = constrained
+  }
+
+  /// The out-link's name.
+  public var interface: String? { self.chain.first?.name }
+
+  /// No path, because of `reason`.
+  public static func unsatisfied(_ reason: Reason) -> Path {
+    Path(status: .unsatisfied, reason: reason)
+  }
+
+  /// The kernel cannot be asked.
+  public static let unknown = Path(status: .unknown, reason: .kernelUnavailable)
+}
+
+/// A link as part of a path. The index tells apart links that bore the same name one after the other.
+public struct PathLink: Hashable, Sendable {
+  public var index: UInt32
+  public var name: String
+
+  public init(index: UInt32, name: String) {
+    self.index = index
+    self.name = name
+  }
+}

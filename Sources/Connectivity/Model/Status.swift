@@ -1,0 +1,62 @@
+/// The system's connectivity at one moment: both paths and what they add up to (K7).
+public struct Status: Hashable, Sendable {
+  public var category: Category
+  public var flags: ReachabilityFlags
+  /// The family that the summary follows.
+  public var family: AddressFamily
+  public var ipv4: Path
+  public var ipv6: Path
+
+  /// What the two paths add up to.
+  ///
+  /// The better of the two decides: satisfied before requiresConnection before unsatisfied, at a tie `preferred`.
+  public init(ipv4: Path, ipv6: Path, preferred: AddressFamily) {
+    self.ipv4 = ipv4
+    self.ipv6 = ipv6
+    let (first, second) = preferred == .ipv4 ? (ipv4, ipv6) : (ipv6, ipv4)
+    let other: AddressFamily = preferred == .ipv4 ? .ipv6 : .ipv4
+    self.family = second.status.rank > first.status.rank ? other : preferred
+    let path = self.family == .ipv4 ? ipv4 : ipv6
+    self.flags = ReachabilityFlags(path)
+    self.category =
+      path.status == .unknown ? .unknown : Category(self.flags, medium: path.medium)
+  }
+
+  public subscript(family: AddressFamily) -> Path {
+    family == .ipv4 ? self.ipv4 : self.ipv6
+  }
+
+  /// The path that the summary follows.
+  public var path: Path { self[self.family] }
+  public var interface: String? { self.path.interface }
+  public var medium: Medium { self.path.medium }
+  public var expensive: Bool { self.path.expensive }
+  public var constrained: Bool { self.path.constrained }
+}
+
+extension Path.Status {
+  /// The order of rule K7. Not knowing one family is no reason to doubt the other.
+  fileprivate var rank: Int {
+    switch self {
+    case .satisfied: 3
+    case .requiresConnection: 2
+    case .unknown: 1
+    case .unsatisfied: 0
+    }
+  }
+}
+
+/// A status as it was published.
+public struct Snapshot: Hashable, Sendable {
+  /// That of the last change published.
+  public var generation: UInt64
+  /// When the category became what it is, or last bounced.
+  public var since: Timestamp
+  public var status: Status
+
+  public init(generation: UInt64, since: Timestamp, status: Status) {
+    self.generation = generation
+    self.since = since
+    self.status = status
+  }
+}

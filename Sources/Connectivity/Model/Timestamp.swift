@@ -1,0 +1,58 @@
+import Glibc
+
+/// A moment of the wall clock, to the microsecond.
+public struct Timestamp: Hashable, Sendable, Comparable {
+  /// Microseconds since 1970-01-01T00:00:00Z.
+  public var microseconds: Int64
+
+  public init(microseconds: Int64) {
+    self.microseconds = microseconds
+  }
+
+  public static func < (lhs: Self, rhs: Self) -> Bool { lhs.microseconds < rhs.microseconds }
+}
+
+extension Timestamp: CustomStringConvertible {
+  /// As RFC 3339 writes it, in UTC: `2026-11-21T01:25:00.123456Z`.
+  public var description: String {
+    let (seconds, fraction) = self.microseconds.floorDivided(by: 1_000_000)
+    var time = time_t(seconds)
+    var date = tm()
+    gmtime_r(&time, &date)
+    let year = padded(Int(date.tm_year) + 1900, 4)
+    let day = "\(year)-\(padded(Int(date.tm_mon) + 1, 2))-\(padded(Int(date.tm_mday), 2))"
+    let clock =
+      "\(padded(Int(date.tm_hour), 2)):\(padded(Int(date.tm_min), 2)):\(padded(Int(date.tm_sec), 2))"
+    return "\(day)T\(clock).\(padded(Int(fraction), 6))Z"
+  }
+}
+
+extension Int64 {
+  fileprivate func floorDivided(by divisor: Int64) -> (Int64, Int64) {
+    let (quotient, remainder) = self.quotientAndRemainder(dividingBy: divisor)
+    return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
+  }
+}
+
+private func padded(_ number: Int, _ width: Int) -> String {
+  let digits = String(number)
+  return String(repeating: "0", count: max(0, width - digits.count)) + digits
+}
+
+/// A moment of a clock that never goes back, in virtual time where a test wants it.
+public struct Instant: Hashable, Sendable, InstantProtocol {
+  /// Since a start that all instants of one clock share.
+  public var sinceStart: Duration
+
+  public init(sinceStart: Duration) {
+    self.sinceStart = sinceStart
+  }
+
+  public func advanced(by duration: Duration) -> Instant {
+    Instant(sinceStart: self.sinceStart + duration)
+  }
+
+  public func duration(to other: Instant) -> Duration { other.sinceStart - self.sinceStart }
+
+  public static func < (lhs: Self, rhs: Self) -> Bool { lhs.sinceStart < rhs.sinceStart }
+}

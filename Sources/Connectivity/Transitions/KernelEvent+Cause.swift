@@ -1,0 +1,168 @@
+extension KernelEvent {
+  /// What the message says, for people and for the history (T5).
+  var cause: Cause {
+    switch self {
+    case .link(let link):
+      Cause(.link, link.change, message: "RTM_NEWLINK", interface: link.name)
+    case .linkRemoved(let link):
+      Cause(.link, "linkRemoved", message: "RTM_DELLINK", interface: link.name)
+    case .address(let address):
+      Cause(.address, address.change, message: "RTM_NEWADDR")
+    case .addressRemoved:
+      Cause(.address, "addressRemoved", message: "RTM_DELADDR")
+    case .route(_, let replaced):
+      Cause(.route, replaced ? "routeReplaced" : "routeAdded", message: "RTM_NEWROUTE")
+    case .routeRemoved:
+      Cause(.route, "routeRemoved", message: "RTM_DELROUTE")
+    case .rule: Cause(.rule, "ruleAdded", message: "RTM_NEWRULE")
+    case .ruleRemoved: Cause(.rule, "ruleRemoved", message: "RTM_DELRULE")
+    case .nexthop: Cause(.nexthop, "nexthopChanged", message: "RTM_NEWNEXTHOP")
+    case .nexthopRemoved: Cause(.nexthop, "nexthopRemoved", message: "RTM_DELNEXTHOP")
+    case .overrun: .overrun
+    case .malformed: Cause(.kernel, "malformedMessage")
+    }
+  }
+
+  /// The same, with the name of a link that the message only numbers, if it is part of either path.
+  func cause(between old: Path, _ new: Path) -> Cause {
+    var cause = self.cause
+    if cause.interface == nil, let index = self.linkIndex {
+      cause.interface = (old.chain + new.chain).first { $0.index == index }?.name
+    }
+    return cause
+  }
+
+  /// The link that the message is about.
+  private var linkIndex: UInt32? {
+    switch self {
+    case .link(let link), .linkRemoved(let link): link.index
+    case .address(let address), .addressRemoved(let address): address.link
+    case .route(let change, _), .routeRemoved(let change): change.outLink
+    case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .overrun, .malformed: nil
+    }
+  }
+
+  /// Whether the message may be why a path of this family is what it is now and was not before.
+  func mayConcern(_ family: AddressFamily, _ old: Path, _ new: Path) -> Bool {
+    func isInChain(_ index: UInt32?) -> Bool {
+      old.chain.contains { $0.index == index } || new.chain.contains { $0.index == index }
+    }
+
+    switch self {
+    case .link(let link):
+      return link.provesSomething && (isInChain(link.index) || isInChain(link.master))
+    case .linkRemoved(let link):
+      return isInChain(link.index) || isInChain(link.master)
+    case .address(let address), .addressRemoved(let address):
+      return address.address.family == family
+        && (isInChain(address.link) || [old.source, new.source].contains(address.address))
+    case .route(let change, _), .routeRemoved(let change):
+      return change.route.prefix.address.family == family
+        && (change.outLink == nil || isInChain(change.outLink))
+    case .rule(let ruled), .ruleRemoved(let ruled):
+      return ruled == family
+    case .nexthop, .nexthopRemoved, .overrun:
+      return true
+    case .malformed:
+      return false
+    }
+  }
+
+  /// Whether the message says that something of a path went: the evidence of a bounce, however fast the path came
+  /// back (T2).
+  func saysGone(_ observed: ObservedPath) -> Bool {
+    let path = observed.path
+    switch self {
+    case .link(let link):
+      return link.provesSomething && link.state != .up && path.leads(over: link.index)
+    case .linkRemoved(let link):
+      return path.leads(over: link.index)
+    case .address(let address):
+      return !address.flags.isUsable && path.leaves(from: address)
+    case .addressRemoved(let address):
+      return path.leaves(from: address)
+    case .routeRemoved(let change):
+      guard change.route == observed.route else { return false }
+      // Routes of several nexthops, and of nexthop objects, do not name one link.
+      guard let link = change.outLink, let first = path.chain.first else { return true }
+      return link == first.index && change.gateway == path.gateway
+    case .nexthopRemoved(let id):
+      return observed.route?.nexthop == id
+    case .route, .rule, .ruleRemoved, .nexthop, .overrun, .malformed:
+      return false
+    }
+  }
+
+  /// Whether the message adds this entry to a routing table.
+  func adds(_ route: MatchedRoute?) -> Bool {
+    if case .route(let change, _) = self { change.route == route } else { false }
+  }
+}
+
+extension [KernelEvent] {
+  /// Why a path of the family is what it is now, where no message says that it was gone: the last one of the kind that
+  /// decides such a change, else the last that may concern it.
+  func cause(of family: AddressFamily, from old: Path, to new: Path) -> Cause {
+    let triggers = old.triggers(of: new)
+    let concerning = self.lazy.filter { $0.mayConcern(family, old, new) }
+    let telling = concerning.last { triggers.contains($0.cause.trigger) } ?? concerning.last
+    // A reading can be ahead of its message: then what it shows is all that is known.
+    return telling?.cause(between: old, new)
+      ?? Cause(triggers[0], "pathChanged", interface: new.interface ?? old.interface)
+  }
+}
+
+extension Path {
+  /// What decides between this path and another one, the likeliest first.
+  fileprivate func triggers(of new: Path) -> [Cause.Trigger] {
+    let routing: [Cause.Trigger] = [.route, .rule, .nexthop]
+    if let old = self.interface, let new = new.interface, old != new { return routing }
+    switch new.reason ?? self.reason {
+    case .noRoute, .unreachable, .prohibited, .blackhole, .throw: return routing
+    case .noCarrier, .dormant, .linkDown, .flapping: return [.link]
+    case .noSourceAddress: return [.address]
+    case .kernelUnavailable: return [.kernel]
+    case nil:
+      if self.gateway != new.gateway || self.table != new.table { return routing }
+      return self.source != new.source ? [.address] : [.link]
+    }
+  }
+
+  fileprivate func leads(over link: UInt32) -> Bool { self.chain.contains { $0.index == link } }
+
+  fileprivate func leaves(from address: Address) -> Bool {
+    guard address.address == self.source else { return false }
+    // The subnet is known of an address that is the out-link's own: then another link's of the same name is not meant.
+    // (Unnumbered links borrow one; routers send from one of `lo`.)
+    return self.sourcePrefixLength == nil || address.link == self.chain.first?.index
+  }
+}
+
+extension Link {
+  /// A wireless event bears the name and stale flags only: without IFLA_CARRIER nothing but "down" is believed.
+  fileprivate var provesSomething: Bool { self.carrier != nil || self.state == .down }
+
+  /// What a message about the link amounts to, in one word.
+  fileprivate var change: String {
+    switch self.state {
+    case .down: "linkDown"
+    case .noCarrier: "carrierLost"
+    case .dormant: "dormant"
+    case .up: "linkUp"
+    }
+  }
+}
+
+extension Address {
+  fileprivate var change: String {
+    if self.flags.contains(.duplicate) { return "duplicateAddress" }
+    return self.flags.contains(.tentative) ? "addressTentative" : "addressAdded"
+  }
+}
+
+extension AddressFlags {
+  /// Whether a source address may be used (K3).
+  fileprivate var isUsable: Bool {
+    !self.contains(.duplicate) && (!self.contains(.tentative) || self.contains(.optimistic))
+  }
+}

@@ -1,0 +1,64 @@
+/// What one reading of the kernel shows of the default paths.
+public struct Observation: Hashable, Sendable {
+  public var ipv4: ObservedPath
+  public var ipv6: ObservedPath
+
+  public init(ipv4: ObservedPath, ipv6: ObservedPath) {
+    self.ipv4 = ipv4
+    self.ipv6 = ipv6
+  }
+
+  public subscript(family: AddressFamily) -> ObservedPath {
+    get { family == .ipv4 ? self.ipv4 : self.ipv6 }
+    set { if family == .ipv4 { self.ipv4 = newValue } else { self.ipv6 = newValue } }
+  }
+
+  /// The kernel cannot be asked (K8).
+  public static let unknown = Observation(
+    ipv4: ObservedPath(.unknown), ipv6: ObservedPath(.unknown))
+}
+
+/// A path, and the entry of the routing table that it came from.
+public struct ObservedPath: Hashable, Sendable {
+  public var path: Path
+  /// Not published: it only serves to recognise the message that this route was removed.
+  public var route: MatchedRoute?
+
+  public init(_ path: Path, route: MatchedRoute? = nil) {
+    self.path = path
+    self.route = route
+  }
+}
+
+/// Why the kernel was read again.
+public enum Occasion: Hashable, Sendable {
+  /// What the kernel told, in its order.
+  case events([KernelEvent])
+  case start
+  case configuration
+  /// A deadline that was handed back has come.
+  case timer
+  /// The kernel could not be asked, for the reason given.
+  case kernelLost(String)
+  case kernelBack
+}
+
+extension Occasion {
+  /// What is to blame whatever the paths show; `nil` where they and the messages about them tell. Where messages were
+  /// lost, none can be blamed.
+  var cause: Cause? {
+    switch self {
+    case .start: Cause(.start, "started", learntLate: true)
+    case .configuration: Cause(.configuration, "reloaded")
+    case .kernelLost: Cause(.kernel, "kernelUnavailable")
+    case .kernelBack: Cause(.kernel, "kernelAvailable", learntLate: true)
+    case .events(let events) where events.contains(.overrun): .overrun
+    case .events, .timer: nil
+    }
+  }
+}
+
+extension Cause {
+  /// Messages were lost: what is found now happened at some time since.
+  static let overrun = Cause(.overrun, "resynchronised", learntLate: true)
+}

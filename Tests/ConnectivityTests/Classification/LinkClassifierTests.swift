@@ -1,0 +1,152 @@
+import Testing
+
+@testable import Connectivity
+
+@Suite("Classification of links")
+struct LinkClassifierTests {
+  /// A link that works, with what a test wants to say about it.
+  static func link(
+    _ name: String = "x0", index: UInt32 = 7, kind: String? = nil, type: UInt16 = 1,
+    device: Device = .unknown, lower: UInt32? = nil, activePort: UInt32? = nil,
+    remote: IPAddress? = nil, flags: LinkFlags = [.up, .lowerUp, .running],
+    state: OperationalState = .up, carrier: Bool? = true
+  ) -> LinkFacts {
+    LinkFacts(
+      Link(
+        index: index, name: name, kind: kind, hardwareType: type, flags: flags,
+        operationalState: state, carrier: carrier, lower: lower, activePort: activePort,
+        remote: remote),
+      device: device)
+  }
+
+  static let evidenceTable: [(LinkFacts, Evidence)] = [
+    (link(kind: "wwan", type: 65534), Evidence(.kind, "wwan", .cellular)),
+    (link(kind: "veth"), Evidence(.kind, "veth", .unknown)),
+    (link(type: 772), Evidence(.hardwareType, "loopback", .loopback)),
+    (link(type: 519), Evidence(.hardwareType, "rawip", .cellular)),
+    (link(type: 801), Evidence(.hardwareType, "ieee80211", .wifi)),
+    (link(device: Device(type: "wlan")), Evidence(.deviceType, "wlan", .wifi)),
+    (link(device: Device(type: "wwan")), Evidence(.deviceType, "wwan", .cellular)),
+    (link(device: Device(type: "bluetooth")), Evidence(.deviceType, "bluetooth", .bluetooth)),
+    (link(device: Device(hasPhy80211: true)), Evidence(.phy80211, "phy80211", .wifi)),
+    (link(device: Device(driver: "qmi_wwan")), Evidence(.driver, "qmi_wwan", .cellular)),
+    (link("rmnet_data0"), Evidence(.name, "rmnet*", .cellular)),
+    (link("ppp0", type: 512), Evidence(.name, "ppp*", .cellular)),
+    (link("eth0"), Evidence(.hardwareType, "ether", .wired)),
+    (link("eth0", device: Device(driver: "virtio_net")), Evidence(.hardwareType, "ether", .wired)),
+  ]
+
+  @Test("K5 each source of evidence speaks", arguments: evidenceTable)
+  func evidence(facts: LinkFacts, expected: Evidence) {
+    #expect(PathClassifier().evidence(for: facts) == expected)
+  }
+
+  @Test("K5 what speaks first in the rule's order wins")
+  func order() {
+    // Each link bears all evidence from one place of the order on, and no two of them agree.
+    let everything = Device(type: "wlan", hasPhy80211: true, driver: "qmi_wwan")
+    let all = Self.link("wwan0", kind: "veth", type: 772, device: everything)
+    let policy = PathClassifier(policy: LinkPolicy([.init(match: "wwan*", medium: .bluetooth)]))
+    #expect(policy.evidence(for: all).source == .configuration)
+    #expect(PathClassifier().evidence(for: all).source == .kind)
+    let noKind = Self.link("wwan0", type: 772, device: everything)
+    #expect(PathClassifier().evidence(for: noKind).source == .hardwareType)
+    let noType = Self.link("wwan0", device: everything)
+    #expect(PathClassifier().evidence(for: noType).source == .deviceType)
+    let phy = Self.link("wwan0", device: Device(hasPhy80211: true, driver: "qmi_wwan"))
+    #expect(PathClassifier().evidence(for: phy).source == .phy80211)
+    let driver = Self.link("wwan0", device: Device(driver: "bnep"))
+    #expect(PathClassifier().evidence(for: driver).source == .driver)
+    let name = Self.link("wwan0")
+    #expect(PathClassifier().evidence(for: name).source == .name)
+  }
+
+  @Test(
+    "K5 what nobody can place is unknown, never wired",
+    arguments: [
+      link(kind: "veth"), link(kind: "dummy"), link(kind: "some-new-kind"),
+      link(device: Device(type: "some-new-type")), link(type: 65534), link(type: 824),
+    ])
+  func neverWired(facts: LinkFacts) {
+    #expect(PathClassifier().evidence(for: facts).medium == .unknown)
+  }
+
+  @Test(
+    "K5 the configuration beats all other evidence, the first match wins",
+    arguments: [
+      ("wwan0", Medium.cellular), ("wlp3s0", .wifi), ("wlp3s1", .wired), ("other", .unknown),
+    ])
+  func configuration(name: String, medium: Medium) {
+    let policy = LinkPolicy([
+      .init(match: "wwan*", medium: .cellular), .init(match: "wlp3s0", medium: .wifi),
+      .init(match: "wlp3s[0-9]", medium: .wired), .init(match: "ww*", medium: .tunnel),
+    ])
+    let veth = Self.link(name, kind: "veth")
+    #expect(PathClassifier(policy: policy).evidence(for: veth).medium == medium)
+  }
+
+  static let stacks: [(LinkFacts, Below)] = [
+    (link(kind: "vlan", lower: 2), .links([2])),
+    (link(kind: "macvlan", lower: 2), .links([2])),
+    (link(kind: "bond", device: Device(lowerLinks: [2, 3]), activePort: 3), .links([3])),
+    (link(kind: "bond", device: Device(lowerLinks: [2, 3])), .links([2, 3])),
+    (link(kind: "bridge", device: Device(lowerLinks: [2, 3])), .links([2, 3])),
+    (link(kind: "vxlan", lower: 2, remote: "192.0.2.1"), .links([2])),
+    (link(kind: "gre", remote: "192.0.2.1"), .destination("192.0.2.1")),
+    (link(kind: "wireguard", type: 65534), .nothing),
+    (link(kind: "tun", type: 65534), .nothing),
+    (link(kind: "veth", lower: 2), .nothing),
+    (link("eth0", lower: 2), .nothing),
+    (link(kind: "vlan", lower: 7), .nothing),
+  ]
+
+  @Test("K6 stacked links go on below", arguments: stacks)
+  func below(facts: LinkFacts, expected: Below) {
+    #expect(facts.below == expected)
+  }
+
+  @Test("K6 a chain takes the medium of its lowest link")
+  func chain() {
+    let vlan = Self.link("vlan10", kind: "vlan", lower: 2)
+    let bond = Self.link("bond0", kind: "bond", activePort: 3)
+    let wifi = Self.link("wlan0", device: Device(type: "wlan"))
+    #expect(PathClassifier().evidence(for: [vlan, bond, wifi]).medium == .wifi)
+    let wireguard = Self.link("wg0", kind: "wireguard", type: 65534)
+    #expect(PathClassifier().evidence(for: [wireguard]).medium == .tunnel)
+    let bridge = Self.link("br0", kind: "bridge")
+    #expect(PathClassifier().evidence(for: [bridge]).medium == .unknown)
+    let configured = PathClassifier(policy: LinkPolicy([.init(match: "bond0", medium: .wired)]))
+    #expect(configured.evidence(for: [vlan, bond, wifi]).medium == .wired)
+  }
+
+  @Test("K6 of several ports the one that works and can be placed carries the traffic")
+  func ports() {
+    let veth = Self.link("veth0", index: 2, kind: "veth")
+    let down = Self.link("eth0", index: 3, flags: [.up], carrier: false)
+    let eth1 = Self.link("eth1", index: 4)
+    let eth2 = Self.link("eth2", index: 5)
+    #expect([veth, down, eth2, eth1].likelyPort == eth1)
+    #expect([veth, down].likelyPort == veth)
+    #expect([down].likelyPort == down)
+    #expect([LinkFacts]().likelyPort == nil)
+  }
+
+  static let states: [(LinkFacts, LinkState)] = [
+    (link(), LinkState.up),
+    (link(state: .unknown, carrier: nil), .up),
+    (link(flags: [.lowerUp, .running]), .down),
+    (link(flags: [.up, .lowerUp], state: .dormant), .dormant),
+    (link(flags: [.up, .lowerUp, .dormant], state: .unknown), .dormant),
+    (link(flags: [.up], state: .down, carrier: false), .noCarrier),
+    (link(state: .lowerLayerDown, carrier: nil), .noCarrier),
+    // Wi-Fi before its supplicant: IFF_RUNNING, state unknown, no carrier.
+    (link(flags: [.up, .running], state: .unknown, carrier: false), .noCarrier),
+    (link(flags: [.up, .running], state: .up, carrier: true), .noCarrier),
+    (link(state: .testing), .dormant),
+  ]
+
+  @Test("K3 a link's state takes all signs together", arguments: states)
+  func state(facts: LinkFacts, expected: LinkState) {
+    #expect(facts.link.state == expected)
+  }
+}

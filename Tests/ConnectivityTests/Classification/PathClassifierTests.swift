@@ -1,0 +1,151 @@
+import Testing
+
+@testable import Connectivity
+
+@Suite("Classification of paths")
+struct PathClassifierTests {
+  static let probe: IPAddress = "17.0.0.1"
+  static let probe6: IPAddress = "2600::1"
+
+  static func route(
+    source: String? = "192.0.2.7", gateway: String? = "192.0.2.1", kind: Route.Kind = .unicast
+  ) -> RouteAnswer {
+    .route(
+      Route(
+        kind: kind, outLink: 7, gateway: gateway.flatMap { IPAddress($0) },
+        source: source.flatMap { IPAddress($0) }))
+  }
+
+  @Test("a path says what the kernel said")
+  func satisfied() {
+    let path = PathClassifier().path(
+      PathFacts(
+        destination: Self.probe, answer: Self.route(), links: [LinkClassifierTests.link("eth0")]))
+    #expect(
+      path
+        == Path(
+          status: .satisfied, chain: [PathLink(index: 7, name: "eth0")], medium: .wired,
+          evidence: Evidence(.hardwareType, "ether", .wired), source: IPAddress("192.0.2.7"),
+          gateway: IPAddress("192.0.2.1"), table: 254))
+  }
+
+  @Test(
+    "K2 what is no unicast route is not reachable, and the reason says which",
+    arguments: [Path.Reason.noRoute, .unreachable, .prohibited, .blackhole, .throw])
+  func notReachable(reason: Path.Reason) {
+    let path = PathClassifier().path(
+      PathFacts(destination: Self.probe, answer: .noRoute(reason)))
+    #expect(path == .unsatisfied(reason))
+    #expect(!ReachabilityFlags(path).reachable)
+  }
+
+  @Test(
+    "K3 a dead link under a living route is connectionRequired",
+    arguments: [
+      ([LinkClassifierTests.link(flags: [.up], carrier: false)], Path.Reason.noCarrier),
+      ([LinkClassifierTests.link(state: .dormant)], .dormant),
+      ([LinkClassifierTests.link(flags: [])], .linkDown),
+      ([LinkClassifierTests.link(kind: "vxlan"), LinkClassifierTests.link(flags: [])], .linkDown),
+      (
+        [
+          LinkClassifierTests.link(kind: "vlan", flags: [.up], state: .lowerLayerDown),
+          LinkClassifierTests.link(state: .dormant),
+        ], .dormant
+      ),
+      ([], .linkDown),
+    ])
+  func deadLink(links: [LinkFacts], reason: Path.Reason) {
+    let path = PathClassifier().path(
+      PathFacts(destination: Self.probe, answer: Self.route(), links: links))
+    #expect(path.status == .requiresConnection)
+    #expect(path.reason == reason)
+    #expect(ReachabilityFlags(path).connectionRequired)
+  }
+
+  @Test("K3 dormant link is not reachable")
+  func dormant() {
+    let path = PathClassifier().path(
+      PathFacts(
+        destination: Self.probe, answer: Self.route(),
+        links: [LinkClassifierTests.link("wlan0", device: Device(type: "wlan"), state: .dormant)]))
+    let status = Status(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+    #expect(status.category == .none)
+    #expect(status.interface == "wlan0")
+  }
+
+  @Test(
+    "K3 without a usable source address nothing flows",
+    arguments: [
+      (probe, nil, [], false), (probe, "127.0.0.1", [], false), (probe, "192.0.2.7", [], true),
+      (probe6, nil, [], false), (probe6, "::1", [], false),
+      (probe6, "fe80::7", [], false), (probe6, "2001:db8::7", [], true),
+      (probe6, "2001:db8::7", [.tentative], false),
+      (probe6, "2001:db8::7", [.tentative, .optimistic], true),
+      (probe6, "2001:db8::7", [.duplicate], false),
+      (probe6, "2001:db8::7", [.deprecated, .temporary], true),
+      ("fe80::99", "fe80::7", [], true),
+    ] as [(IPAddress, String?, AddressFlags, Bool)])
+  func source(destination: IPAddress, source: String?, flags: AddressFlags, usable: Bool) {
+    let address = source.flatMap { IPAddress($0) }
+    let path = PathClassifier().path(
+      PathFacts(
+        destination: destination, answer: Self.route(source: source),
+        links: [LinkClassifierTests.link()],
+        source: address.map { Address($0, prefixLength: 24, link: 7, flags: flags) }))
+    #expect(path.status == (usable ? .satisfied : .requiresConnection))
+    #expect(path.reason == (usable ? nil : .noSourceAddress))
+  }
+
+  @Test("a local destination needs no source address of its own")
+  func local() {
+    let path = PathClassifier().path(
+      PathFacts(
+        destination: "127.0.0.1",
+        answer: Self.route(source: "127.0.0.1", gateway: nil, kind: .local),
+        links: [LinkClassifierTests.link("lo", type: 772, state: .unknown)]))
+    #expect(path.status == .satisfied)
+    #expect(path.medium == .loopback)
+  }
+
+  @Test("K6 a tunnel whose other end cannot be reached carries nothing")
+  func brokenBelow() {
+    let path = PathClassifier().path(
+      PathFacts(
+        destination: Self.probe, answer: Self.route(),
+        links: [LinkClassifierTests.link(kind: "gre", type: 778)], brokenBelow: .noRoute))
+    #expect(path.status == .requiresConnection)
+    #expect(path.reason == .noRoute)
+  }
+
+  @Test("cellular and Bluetooth are expensive, unless the configuration says otherwise")
+  func cost() {
+    func cost(_ chain: [LinkFacts], _ rules: [LinkPolicy.Rule] = []) -> [Bool] {
+      let path = PathClassifier(policy: LinkPolicy(rules)).path(
+        PathFacts(destination: Self.probe, answer: Self.route(), links: chain))
+      return [path.expensive, path.constrained]
+    }
+    let wwan = LinkClassifierTests.link("wwan0", kind: "wwan")
+    let vlan = LinkClassifierTests.link("vlan1", kind: "vlan", lower: 7)
+    #expect(cost([wwan]) == [true, false])
+    #expect(cost([LinkClassifierTests.link(device: Device(type: "bluetooth"))]) == [true, false])
+    #expect(cost([LinkClassifierTests.link()]) == [false, false])
+    #expect(cost([wwan], [.init(match: "wwan0", expensive: false)]) == [false, false])
+    #expect(cost([vlan, wwan], [.init(match: "wwan0", constrained: true)]) == [true, true])
+    #expect(
+      cost([vlan, wwan], [.init(match: "wwan*", expensive: false), .init(match: "v*", expensive: true)])
+        == [true, false])
+  }
+
+  @Test("K2 one captured probe is outvoted, at a tie the first decides")
+  func majority() {
+    let wifi = Self.route()
+    let vpn = RouteAnswer.route(Route(outLink: 9))
+    let otherSource = Self.route(source: "192.0.2.8")
+    #expect(DefaultDestination.majority(of: [vpn, wifi, otherSource]) == 1)
+    #expect(DefaultDestination.majority(of: [wifi, vpn]) == 0)
+    #expect(DefaultDestination.majority(of: [vpn, .noRoute(.noRoute), .noRoute(.noRoute)]) == 1)
+    #expect(
+      DefaultDestination.majority(of: [.noRoute(.blackhole), .noRoute(.noRoute), wifi]) == 0)
+    #expect(DefaultDestination.majority(of: []) == nil)
+  }
+}

@@ -1,0 +1,44 @@
+import Connectivity
+import Testing
+
+@Suite("Category")
+struct CategoryTests {
+  /// Rule K1's table, row by row: reachable, connectionRequired, isWWAN, and the three-way category.
+  static let table: [(Bool, Bool, Bool, ThreeWayCategory)] = [
+    (false, false, false, .none),
+    (false, false, true, .none),
+    (false, true, false, .none),
+    (false, true, true, .none),
+    (true, true, false, .none),
+    (true, true, true, .none),
+    (true, false, true, .cellular),
+    (true, false, false, .wifi),
+  ]
+
+  @Test("K1 the truth table, all eight combinations", arguments: table)
+  func truthTable(row: (Bool, Bool, Bool, ThreeWayCategory)) {
+    let flags = ReachabilityFlags(
+      reachable: row.0, connectionRequired: row.1, isWWAN: row.2)
+    for medium in Medium.allCases {
+      #expect(Category(flags, medium: medium).threeWay == row.3)
+    }
+  }
+
+  @Test(
+    "K1 where the phone says WiFi, the medium tells",
+    arguments: [
+      (Medium.wifi, Category.wifi), (.wired, .wired), (.tunnel, .other), (.bluetooth, .other),
+      (.loopback, .other), (.unknown, .other),
+    ])
+  func mediumTells(medium: Medium, category: Category) {
+    let flags = ReachabilityFlags(reachable: true, connectionRequired: false, isWWAN: false)
+    #expect(Category(flags, medium: medium) == category)
+  }
+
+  @Test("K8 unknown counts as online, none does not")
+  func online() {
+    #expect(Category.unknown.isOnline)
+    #expect(Category.unknown.threeWay == .unknown)
+    #expect(Category.allCases.filter { !$0.isOnline } == [.none])
+  }
+}

@@ -1,0 +1,80 @@
+import Connectivity
+import Testing
+
+@Suite("IP addresses")
+struct IPAddressTests {
+  @Test(
+    "text and bytes go both ways",
+    arguments: [
+      ("192.0.2.7", [192, 0, 2, 7] as [UInt8]),
+      ("2001:db8::1", [0x20, 1, 0x0d, 0xb8] + Array(repeating: 0, count: 11) + [1]),
+      ("::", Array(repeating: 0, count: 16)),
+      ("fe80::8000:0:0:1", [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 1]),
+    ])
+  func roundTrip(text: String, bytes: [UInt8]) throws {
+    let address = try #require(IPAddress(text))
+    #expect(address.bytes == bytes)
+    #expect(IPAddress(bytes: bytes) == address)
+    #expect(address.description == text)
+  }
+
+  @Test(
+    "what is no address is refused",
+    arguments: ["", "localhost", "1.2.3", "1.2.3.4.5", "::1%lo", "fe80::1::2", "256.0.0.1"])
+  func refused(text: String) {
+    #expect(IPAddress(text) == nil)
+  }
+
+  @Test("a wrong number of bytes is refused")
+  func wrongLength() {
+    for count in 0...20 where count != 4 && count != 16 {
+      #expect(IPAddress(bytes: [UInt8](repeating: 1, count: count)) == nil)
+    }
+  }
+
+  @Test(
+    "a prefix contains what shares its bits",
+    arguments: [
+      ("192.0.2.77", 24, "192.0.2.1", true), ("192.0.2.77", 24, "192.0.3.1", false),
+      ("10.0.0.0", 0, "255.1.2.3", true), ("10.0.0.1", 32, "10.0.0.1", true),
+      ("10.0.0.1", 32, "10.0.0.0", false), ("128.0.0.0", 1, "127.255.255.255", false),
+      ("2001:db8::", 32, "2001:db8:ffff::1", true), ("2001:db8::", 32, "2001:db9::", false),
+      ("2001:db8::", 65, "2001:db8::7fff:0:0:1", true),
+      ("2001:db8::", 65, "2001:db8::8000:0:0:1", false), ("::", 0, "fe80::1", true),
+      ("::1", 128, "::1", true), ("::1", 128, "::2", false), ("::", 0, "1.2.3.4", false),
+    ] as [(IPAddress, Int, IPAddress, Bool)])
+  func contains(block: IPAddress, length: Int, address: IPAddress, expected: Bool) throws {
+    let prefix = try #require(IPPrefix(block, length: length))
+    #expect(prefix.contains(address) == expected)
+  }
+
+  @Test("a length that the family does not have is refused")
+  func badLength() {
+    #expect(IPPrefix("10.0.0.1", length: 33) == nil)
+    #expect(IPPrefix("10.0.0.1", length: -1) == nil)
+    #expect(IPPrefix("::1", length: 129) == nil)
+  }
+
+  @Test(
+    "scopes",
+    arguments: [
+      ("127.0.0.1", true, false), ("127.255.0.9", true, false), ("::1", true, false),
+      ("169.254.3.4", false, true), ("fe80::1", false, true), ("febf::1", false, true),
+      ("fec0::1", false, false), ("10.0.0.1", false, false), ("2001:db8::1", false, false),
+    ] as [(IPAddress, Bool, Bool)])
+  func scopes(address: IPAddress, loopback: Bool, linkLocal: Bool) {
+    #expect(address.isLoopback == loopback)
+    #expect(address.isLinkLocal == linkLocal)
+  }
+
+  @Test(
+    "timestamps are written as RFC 3339 writes them",
+    arguments: [
+      (1_795_224_300_123_456, "2026-11-21T01:25:00.123456Z"),
+      (0, "1970-01-01T00:00:00.000000Z"), (-1, "1969-12-31T23:59:59.999999Z"),
+      (951_782_400_000_007, "2000-02-29T00:00:00.000007Z"),
+    ] as [(Int64, String)])
+  func timestamps(microseconds: Int64, text: String) {
+    #expect(Timestamp(microseconds: microseconds).description == text)
+  }
+}

@@ -1,0 +1,56 @@
+import Connectivity
+import Testing
+
+@Suite("Status")
+struct StatusTests {
+  static let wifi = Path(
+    status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi)
+  static let cellular = Path(
+    status: .satisfied, chain: [PathLink(index: 4, name: "wwan0")], medium: .cellular,
+    expensive: true)
+  static let dialling = Path(
+    status: .requiresConnection, reason: .dormant, chain: [PathLink(index: 4, name: "wwan0")],
+    medium: .cellular)
+  static let none = Path.unsatisfied(.noRoute)
+
+  @Test(
+    "K7 the summary follows the better family, at a tie the preferred one",
+    arguments: [
+      (wifi, cellular, AddressFamily.ipv4, AddressFamily.ipv4, Category.wifi),
+      (wifi, cellular, .ipv6, .ipv6, .cellular),
+      (none, cellular, .ipv4, .ipv6, .cellular),
+      (dialling, wifi, .ipv4, .ipv6, .wifi),
+      (wifi, dialling, .ipv6, .ipv4, .wifi),
+      (none, dialling, .ipv4, .ipv6, .none),
+      (none, none, .ipv4, .ipv4, .none),
+      (none, none, .ipv6, .ipv6, .none),
+      (.unknown, wifi, .ipv4, .ipv6, .wifi),
+      (.unknown, .unknown, .ipv4, .ipv4, .unknown),
+    ])
+  func summary(
+    ipv4: Path, ipv6: Path, preferred: AddressFamily, followed: AddressFamily, category: Category
+  ) {
+    let status = Status(ipv4: ipv4, ipv6: ipv6, preferred: preferred)
+    #expect(status.family == followed)
+    #expect(status.category == category)
+    #expect(status.path == (followed == .ipv4 ? ipv4 : ipv6))
+  }
+
+  @Test("K7 the interface is the out-link, also of a path that only requires a connection")
+  func interface() {
+    let dialling = Status(ipv4: Self.dialling, ipv6: Self.none, preferred: .ipv4)
+    #expect(dialling.interface == "wwan0")
+    #expect(dialling.flags.reachable && dialling.flags.connectionRequired)
+    let none = Status(ipv4: Self.none, ipv6: Self.none, preferred: .ipv4)
+    #expect(none.interface == nil)
+    #expect(!none.flags.reachable)
+  }
+
+  @Test("K4 isWWAN is the medium at the bottom, where there is a path")
+  func isWWAN() {
+    #expect(ReachabilityFlags(Self.cellular).isWWAN)
+    #expect(ReachabilityFlags(Self.dialling).isWWAN)
+    #expect(!ReachabilityFlags(Self.wifi).isWWAN)
+    #expect(!ReachabilityFlags(Path(status: .unsatisfied, medium: .cellular)).isWWAN)
+  }
+}

@@ -1,0 +1,152 @@
+import Testing
+
+@testable import Connectivity
+
+@Suite("Causes")
+struct CauseTests {
+  private static let wifi = TestLink.wifi
+  private static let noise: KernelEvent = .linkRemoved(TestLink.noise.link)
+
+  /// The cause of what a batch publishes.
+  private static func cause(
+    _ before: [TestLink], _ events: [KernelEvent], _ after: [TestLink]
+  ) -> Cause? {
+    var timeline = Timeline()
+    timeline.read(Observation(before), [])
+    timeline.read(Observation(after), events)
+    return timeline.changes.count == 2 ? timeline.changes[1].cause : nil
+  }
+
+  @Test("T5 a loss names the first message that says so, not the noise around it")
+  func loss() {
+    let lost = Self.wifi.withoutCarrier
+    #expect(
+      Self.cause(
+        [Self.wifi], [Self.noise, Self.wifi.scanNoise, .link(lost.link), Self.noise], [lost])
+        == Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "wlan0"))
+    #expect(
+      Self.cause([Self.wifi], [Self.noise] + Self.wifi.routeRemoved(.ipv4), [])
+        == Cause(.route, "routeRemoved", message: "RTM_DELROUTE", interface: "wlan0"))
+    #expect(
+      Self.cause([Self.wifi], Self.wifi.removed(.ipv4) + [Self.noise], [])
+        == Cause(.address, "addressRemoved", message: "RTM_DELADDR", interface: "wlan0"))
+    #expect(
+      Self.cause([Self.wifi], [.ruleRemoved(.ipv4), Self.noise], [])
+        == Cause(.rule, "ruleRemoved", message: "RTM_DELRULE"))
+  }
+
+  @Test("T5 a gain names the message that decided it")
+  func gain() {
+    let coming: [KernelEvent] =
+      [.link(Self.wifi.with { $0.isUp = false }.link), .link(Self.wifi.link)]
+      + Self.wifi.added(.ipv4) + Self.wifi.routeAdded(.ipv4)
+      + [.link(Self.wifi.link), Self.noise]
+    #expect(
+      Self.cause([], coming, [Self.wifi])
+        == Cause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "wlan0"))
+    #expect(
+      Self.cause([Self.wifi.withoutCarrier], coming, [Self.wifi])
+        == Cause(.link, "linkUp", message: "RTM_NEWLINK", interface: "wlan0"))
+    let tentative = Self.wifi.with { $0.isTentative = [.ipv4: true, .ipv6: true] }
+    #expect(
+      Self.cause([tentative], coming, [Self.wifi])
+        == Cause(.address, "addressAdded", message: "RTM_NEWADDR", interface: "wlan0"))
+  }
+
+  @Test("T5 a path that another link takes over names the route, or what went of the old one")
+  func takenOver() {
+    let routeAdded = TestLink.wired.routeAdded(.ipv4)
+    #expect(
+      Self.cause([Self.wifi], [.link(TestLink.wired.link)] + routeAdded, [Self.wifi, .wired])
+        == Cause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "eth0"))
+    #expect(
+      Self.cause([Self.wifi], [.linkRemoved(Self.wifi.link)] + routeAdded, [.wired])
+        == Cause(.link, "linkRemoved", message: "RTM_DELLINK", interface: "wlan0"))
+  }
+
+  @Test("T5 a rotated source address names the address")
+  func rotation() {
+    let after = Self.wifi.with { $0.host[.ipv4] = 8 }
+    #expect(
+      Self.cause([Self.wifi], after.added(.ipv4) + [.link(Self.wifi.link)], [after])
+        == Cause(.address, "addressAdded", message: "RTM_NEWADDR", interface: "wlan0"))
+  }
+
+  @Test("T5 a bounce names the message that is its evidence")
+  func bounce() {
+    #expect(
+      Self.cause([Self.wifi], [Self.noise] + Self.wifi.routeRemoved(.ipv4), [Self.wifi])
+        == Cause(.route, "routeRemoved", message: "RTM_DELROUTE", interface: "wlan0"))
+  }
+
+  @Test("T5 the family that the summary follows speaks first")
+  func family() {
+    let after = [
+      Self.wifi.with {
+        $0.gateway[.ipv4] = nil; $0.host[.ipv6] = 8
+      }
+    ]
+    let events = Self.wifi.removed(.ipv6) + Self.wifi.routeRemoved(.ipv4)
+    #expect(Self.cause([Self.wifi], events, after)?.change == "routeRemoved")
+    // IPv4's reason changes and decides nothing; IPv6 is what came.
+    let before = [
+      Self.wifi.with {
+        $0.host[.ipv4] = nil; $0.gateway[.ipv6] = nil
+      }
+    ]
+    let gained = [Self.wifi.with { $0.gateway[.ipv4] = nil }]
+    let routes = Self.wifi.routeRemoved(.ipv4) + Self.wifi.routeAdded(.ipv6)
+    #expect(Self.cause(before, routes, gained)?.change == "routeAdded")
+  }
+
+  @Test("T5 a reading that is ahead of its message blames no bystander")
+  func ahead() {
+    #expect(
+      Self.cause([Self.wifi], [Self.noise], [Self.wifi.withoutCarrier])
+        == Cause(.link, "pathChanged", interface: "wlan0"))
+    #expect(
+      Self.cause([Self.wifi], [Self.noise], []) == Cause(.route, "pathChanged", interface: "wlan0"))
+  }
+
+  @Test("T5 a held gain names its link and the message that made it")
+  func held() {
+    var timeline = Timeline()
+    timeline.play("0s wifi | 1s wifi! | 2s wifi! | 3s wifi! | 3.2s wifi +noise")
+    #expect(timeline.published.last == "3.5s none>wifi")
+    #expect(
+      timeline.changes.last?.cause
+        == Cause(.timer, "holdEnded", message: "RTM_DELADDR", interface: "wlan0"))
+  }
+
+  @Test("T5 where messages were lost, none is blamed and it is learnt late")
+  func overrun() {
+    let late = Cause(.overrun, "resynchronised", learntLate: true)
+    #expect(Self.cause([Self.wifi], Self.wifi.removed(.ipv4) + [.overrun], []) == late)
+    #expect(Self.cause([Self.wifi], [.overrun] + Self.wifi.removed(.ipv4), [Self.wifi]) == late)
+  }
+
+  @Test("T5 what no message made names its occasion")
+  func occasions() {
+    var timeline = Timeline()
+    timeline.play("0s wifi | 1s ? | 2s wifi")
+    #expect(
+      timeline.changes.map(\.cause) == [
+        Cause(.start, "started", learntLate: true), Cause(.kernel, "kernelUnavailable"),
+        Cause(.kernel, "kernelAvailable", learntLate: true),
+      ])
+    var maker = timeline.maker
+    let step = maker.update(
+      to: Observation([.wired]), on: .configuration, at: Instant(milliseconds: 3000),
+      time: Timestamp(microseconds: 0))
+    #expect(step.change?.cause == Cause(.configuration, "reloaded"))
+  }
+}
+
+extension Change {
+  fileprivate var cause: Cause {
+    switch self {
+    case .transition(let transition): transition.cause
+    case .path(let path): path.cause
+    }
+  }
+}

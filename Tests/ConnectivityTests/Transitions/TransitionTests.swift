@@ -1,0 +1,240 @@
+import Testing
+
+@testable import Connectivity
+
+@Suite("Transitions")
+struct TransitionTests {
+  /// The link that all paths lead over, both families.
+  private static let wifi = TestLink.wifi
+
+  /// What is published when, after a first reading of `before`, a batch brings `events` and the reading `after`.
+  private static func play(
+    _ before: [TestLink], _ events: [KernelEvent], _ after: [TestLink]
+  ) -> Timeline {
+    var timeline = Timeline()
+    timeline.read(Observation(before), [])
+    timeline.read(Observation(after), events)
+    return timeline
+  }
+
+  // MARK: - T2
+
+  @Test("T2 a bounce is never swallowed, and its generation is its own")
+  func bounce() {
+    var timeline = Timeline()
+    timeline.play("0s wifi | 1s wifi! | 2s wifi!link | 13s wifi!route")
+    #expect(
+      timeline.published == [
+        "0s unknown>wifi", "1s wifi>wifi bounced", "2s wifi>wifi bounced", "13s wifi>wifi bounced",
+      ])
+    #expect(timeline.changes.map(\.generation) == [1, 2, 3, 4])
+    #expect(timeline.maker.snapshot.since == Timestamp(microseconds: 13_000_000))
+  }
+
+  @Test(
+    "T2 a message that something of the path went makes a bounce of a reading that looks the same",
+    arguments: [
+      [.link(wifi.withoutCarrier.link)],
+      [.link(wifi.with { $0.isUp = false }.link)],
+      [.link(Link(index: 3, name: "wlan0", flags: []))],
+      [
+        .link(
+          Link(
+            index: 3, name: "wlan0", flags: [.up, .lowerUp, .dormant], operationalState: .dormant,
+            carrier: true))
+      ],
+      [.linkRemoved(wifi.link)],
+      wifi.removed(.ipv4),
+      wifi.with { $0.isTentative[.ipv4] = true }.added(.ipv4),
+      wifi.routeRemoved(.ipv4),
+      [.overrun] + wifi.removed(.ipv4),
+      [.address(TestLink.noise.address(.ipv4)!)] + wifi.removed(.ipv4),
+    ] as [[KernelEvent]])
+  func evidence(events: [KernelEvent]) {
+    let timeline = Self.play([Self.wifi], events, [Self.wifi])
+    #expect(timeline.published.last == "0s wifi>wifi bounced")
+  }
+
+  @Test("T2 the removal of the nexthop object that the route uses is evidence")
+  func nexthop() {
+    var observation = Observation([Self.wifi])
+    observation.ipv4.route?.nexthop = 42
+    var timeline = Timeline()
+    timeline.read(observation, [])
+    timeline.read(observation, [.nexthopRemoved(id: 41), .nexthop(id: 41)])
+    #expect(timeline.published == ["0s unknown>wifi"])
+    timeline.read(observation, [.nexthopRemoved(id: 42), .nexthop(id: 42)])
+    #expect(timeline.published.last == "0s wifi>wifi bounced")
+  }
+
+  @Test("T2 what concerns the family that the summary does not follow is a path event")
+  func otherFamily() {
+    #expect(
+      Timeline.play("0s wifi / wifi | 1s wifi / wifi!") == "0s unknown>wifi | 1s path")
+    #expect(
+      Timeline.play("0s wifi / wifi | 1s wifi! / wifi", preferred: .ipv6)
+        == "0s unknown>wifi | 1s path")
+    #expect(
+      Timeline.play("0s - / wifi | 1s - / wifi!") == "0s unknown>wifi | 1s wifi>wifi bounced")
+  }
+
+  @Test("T2 one message about both families is one bounce")
+  func bothFamilies() {
+    #expect(
+      Timeline.play("0s wifi / wifi | 1s wifi!link / wifi!link")
+        == "0s unknown>wifi | 1s wifi>wifi bounced")
+  }
+
+  @Test("T2 the link went, and only the other family is back: that is a bounce too")
+  func takenOverByTheOtherFamily() {
+    let events: [KernelEvent] = [.link(Self.wifi.withoutCarrier.link), .link(Self.wifi.link)]
+    let after = Self.wifi.with { $0.gateway[.ipv4] = nil }
+    let timeline = Self.play([Self.wifi], events, [after])
+    #expect(timeline.published.last == "0s wifi>wifi bounced")
+    #expect(timeline.maker.snapshot.status.family == .ipv6)
+  }
+
+  @Test("T2 a link that went and is back with another address has bounced")
+  func otherAddress() {
+    let after = Self.wifi.with { $0.host[.ipv4] = 8 }
+    let events =
+      Self.wifi.removed(.ipv4)
+      + [.link(Self.wifi.withoutCarrier.link), .link(Self.wifi.link)] + after.added(.ipv4)
+    #expect(Self.play([Self.wifi], events, [after]).published.last == "0s wifi>wifi bounced")
+  }
+
+  @Test(
+    "T2 a link that is back under another index or another name has bounced",
+    arguments: [wifi.with { $0.index = 12 }, wifi.with { $0.name = "wlp3s0" }])
+  func recreated(after: TestLink) {
+    let gone: KernelEvent =
+      after.index == Self.wifi.index
+      ? .link(Self.wifi.with { $0.isUp = false }.link) : .linkRemoved(Self.wifi.link)
+    let timeline = Self.play([Self.wifi], [gone, .link(after.link)], [after])
+    #expect(timeline.published.last == "0s wifi>wifi bounced")
+    #expect(timeline.maker.snapshot.status.interface == after.name)
+  }
+
+  @Test("T2 what takes over from a link that went is no bounce")
+  func takenOver() {
+    let events: [KernelEvent] = [.link(Self.wifi.withoutCarrier.link)]
+    let links = [Self.wifi, .wifi2]
+    let after = [Self.wifi.with { $0.gateway = [:] }, TestLink.wifi2]
+    #expect(Self.play(links, events, after).published.last == "0s path")
+    #expect(Self.play(links, events, [.wired]).published.last == "0s wifi>wired")
+  }
+
+  @Test(
+    "T2 a default route that is back with another metric has bounced; one that was there has not")
+  func otherMetric() {
+    var after = Observation([Self.wifi])
+    after.ipv4.route?.priority = 50
+    let removed = Self.wifi.routeRemoved(.ipv4)
+    let added = Self.wifi.routeAdded(.ipv4, metric: 50)
+    for (events, expected) in [
+      (removed + added, ["0s unknown>wifi", "0s wifi>wifi bounced"]),
+      (added + removed, ["0s unknown>wifi"]), (removed, ["0s unknown>wifi"]),
+    ] {
+      var timeline = Timeline()
+      timeline.read(Observation([Self.wifi]), [])
+      timeline.read(after, events)
+      #expect(timeline.published == expected)
+      // From then on it is this entry whose removal counts.
+      timeline.read(after, removed)
+      #expect(timeline.published == expected)
+    }
+  }
+
+  // MARK: - T3 and T4
+
+  @Test(
+    "T3 what leaves the path alone publishes nothing",
+    arguments: [
+      [.link(TestLink.noise.link)], [.linkRemoved(TestLink.noise.link)],
+      TestLink.noise.added(.ipv4) + TestLink.noise.removed(.ipv4),
+      TestLink.noise.routeAdded(.ipv4) + TestLink.noise.routeRemoved(.ipv4),
+      [wifi.scanNoise], [.link(wifi.link)], wifi.added(.ipv4), wifi.routeAdded(.ipv4),
+      wifi.with { $0.host[.ipv4] = 9 }.removed(.ipv4),
+      wifi.routeRemoved(.ipv4, metric: 601),
+      wifi.with { $0.gateway[.ipv4] = 2 }.routeRemoved(.ipv4),
+      [.rule(.ipv4), .ruleRemoved(.ipv6)], [.nexthop(id: 7), .nexthopRemoved(id: 7)],
+      [.overrun], [.malformed("short")], [],
+      [.address(Address("10.0.88.7", prefixLength: 24, link: 3, flags: .deprecated))],
+      [
+        .address(Address("10.0.88.7", prefixLength: 24, link: 3, flags: [.tentative, .optimistic]))
+      ],
+      // An unnumbered link borrows the address of the path's link.
+      [.addressRemoved(Address("10.0.88.7", prefixLength: 32, link: 99))],
+    ] as [[KernelEvent]])
+  func unrelated(events: [KernelEvent]) {
+    let timeline = Self.play([Self.wifi], events, [Self.wifi])
+    #expect(timeline.published == ["0s unknown>wifi"])
+  }
+
+  @Test("T3 a rotated source address of the same prefix is a path event", arguments: [false, true])
+  func rotation(oldIsRemoved: Bool) {
+    let after = Self.wifi.with { $0.host[.ipv4] = 8 }
+    let events = after.added(.ipv4) + (oldIsRemoved ? Self.wifi.removed(.ipv4) : [])
+    #expect(Self.play([Self.wifi], events, [after]).published.last == "0s path")
+  }
+
+  @Test("T3 the later removal of an address that was rotated away publishes nothing")
+  func rotatedAway() {
+    let after = Self.wifi.with { $0.host[.ipv4] = 8 }
+    var timeline = Self.play([Self.wifi], after.added(.ipv4), [after])
+    timeline.read(Observation([after]), Self.wifi.removed(.ipv4))
+    #expect(timeline.published == ["0s unknown>wifi", "0s path"])
+  }
+
+  @Test("T4 what is back to what was published last is told, however often it was")
+  func published() {
+    #expect(
+      Timeline.play("0s wifi | 1s wired | 2s wifi | 3s wifi | 4s wifi' | 5s wifi +noise")
+        == "0s unknown>wifi | 1s wifi>wired | 2s wired>wifi | 4s path | 5s path")
+  }
+
+  @Test("T4 a held gain that is gone again was never told, and so its loss is not")
+  func heldIsNotPublished() {
+    let flapping = "0s wifi | 1s - | 1.1s wifi | 2s - | 2.1s wifi | 3s - | 3.1s wifi | 3.2s -"
+    #expect(Timeline.play(flapping).hasSuffix("2.1s none>wifi | 3s wifi>none"))
+  }
+
+  @Test("T4 what an earlier run published is compared against")
+  func restored() {
+    var first = Timeline()
+    first.play("0s wifi / wifi | 1s wifi")
+    let snapshot = first.maker.snapshot
+
+    var same = Timeline(restored: snapshot)
+    same.play("9s wifi | 10s wifi!route")
+    #expect(same.published == ["10s wifi>wifi bounced"])
+    #expect(same.maker.snapshot.generation == snapshot.generation + 1)
+
+    var other = Timeline(restored: snapshot)
+    other.play("9s wired")
+    #expect(other.published == ["9s wifi>wired"])
+
+    var flapping = Timeline()
+    flapping.play("0s wifi | 1s wifi! | 2s wifi!")
+    flapping.read(Observation([.wifi]), TestLink.wifi.removed(.ipv4))
+    var back = Timeline(restored: flapping.maker.snapshot)
+    back.play("9s wifi / wifi")
+    #expect(back.published == ["9s none>wifi"])
+  }
+
+  @Test("K7 another preferred family is another summary")
+  func preferred() {
+    var timeline = Timeline()
+    timeline.play("0s wifi / wired")
+    timeline.maker.preferred = .ipv6
+    timeline.play("1s wifi / wired")
+    #expect(timeline.published.last == "1s wifi>wired")
+  }
+
+  @Test("K8 a kernel that cannot be asked is unknown, never none")
+  func unknown() {
+    #expect(
+      Timeline.play("0s ? | 1s ? | 2s wifi | 3s ? | 4s -").hasPrefix(
+        "2s unknown>wifi | 3s wifi>unknown | 4s unknown>none"))
+  }
+}

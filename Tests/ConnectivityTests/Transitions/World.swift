@@ -1,0 +1,134 @@
+@testable import Connectivity
+
+/// A link, its addresses and its default routes, as tests imagine them: what a reading shows of them, and what the
+/// kernel says when they change.
+struct TestLink: Hashable {
+  var index: UInt32
+  var name: String
+  var medium: Medium
+  /// Routes of a smaller metric win; each link has its own, and with it its own subnet.
+  var metric: UInt32
+  var isUp = true
+  var hasCarrier = true
+  /// The last part of the source address; `nil` without one.
+  var host: [AddressFamily: Int] = [.ipv4: 7, .ipv6: 7]
+  var isTentative: [AddressFamily: Bool] = [:]
+  /// The last part of the default route's gateway; `nil` without a default route.
+  var gateway: [AddressFamily: Int] = [.ipv4: 1, .ipv6: 1]
+
+  static let wired = TestLink(index: 2, name: "eth0", medium: .wired, metric: 100)
+  static let wifi = TestLink(index: 3, name: "wlan0", medium: .wifi, metric: 600)
+  static let wifi2 = TestLink(index: 4, name: "wlan1", medium: .wifi, metric: 601)
+  static let cellular = TestLink(index: 5, name: "wwan0", medium: .cellular, metric: 700)
+  /// A container's end of a veth pair: no path leads over it.
+  static let noise = TestLink(index: 99, name: "veth99", medium: .unknown, metric: 9)
+
+  private func address(_ family: AddressFamily, _ host: Int) -> IPAddress? {
+    IPAddress(
+      family == .ipv4 ? "10.0.\(self.metric % 256).\(host)" : "2001:db8:\(self.metric)::\(host)")
+  }
+
+  func source(_ family: AddressFamily) -> IPAddress? {
+    self.host[family].flatMap { self.address(family, $0) }
+  }
+
+  func gatewayAddress(_ family: AddressFamily) -> IPAddress? {
+    self.gateway[family].flatMap { self.address(family, $0) }
+  }
+
+  func route(_ family: AddressFamily, metric: UInt32? = nil) -> MatchedRoute? {
+    let any: IPAddress = family == .ipv4 ? "0.0.0.0" : "::"
+    return IPPrefix(any, length: 0).map {
+      MatchedRoute(prefix: $0, table: 254, priority: metric ?? self.metric)
+    }
+  }
+
+  /// What a reading shows where the default route of this link answers; `nil` without one.
+  func observed(_ family: AddressFamily) -> ObservedPath? {
+    guard let gateway = self.gatewayAddress(family), self.isUp else { return nil }
+    var path = Path(
+      status: .satisfied, chain: [PathLink(index: self.index, name: self.name)],
+      medium: self.medium, source: self.source(family), sourcePrefixLength: 24, gateway: gateway,
+      table: 254)
+    if !self.hasCarrier {
+      path.reason = .noCarrier
+    } else if path.source == nil || self.isTentative[family] == true {
+      path.reason = .noSourceAddress
+    }
+    if path.reason != nil { path.status = .requiresConnection }
+    return ObservedPath(path, route: self.route(family))
+  }
+
+  // MARK: - Messages
+
+  var link: Link {
+    var flags: LinkFlags = self.isUp ? [.up] : []
+    if self.isUp, self.hasCarrier { flags.formUnion([.running, .lowerUp]) }
+    return Link(
+      index: self.index, name: self.name, flags: flags,
+      operationalState: self.isUp && self.hasCarrier ? .up : .down,
+      carrier: self.isUp && self.hasCarrier)
+  }
+
+  /// What wireless drivers send while they scan: the name, and flags that are not to be believed.
+  var scanNoise: KernelEvent {
+    .link(Link(index: self.index, name: self.name, flags: [.up]))
+  }
+
+  func address(_ family: AddressFamily, flags: AddressFlags = []) -> Address? {
+    self.source(family).map { Address($0, prefixLength: 24, link: self.index, flags: flags) }
+  }
+
+  func added(_ family: AddressFamily) -> [KernelEvent] {
+    let flags: AddressFlags = self.isTentative[family] == true ? [.tentative] : []
+    return self.address(family, flags: flags).map { [.address($0)] } ?? []
+  }
+
+  func removed(_ family: AddressFamily) -> [KernelEvent] {
+    self.address(family).map { [.addressRemoved($0)] } ?? []
+  }
+
+  func change(_ family: AddressFamily, metric: UInt32? = nil) -> RouteChange? {
+    guard let route = self.route(family, metric: metric), self.gateway[family] != nil else {
+      return nil
+    }
+    return RouteChange(route, outLink: self.index, gateway: self.gatewayAddress(family))
+  }
+
+  func routeAdded(_ family: AddressFamily, metric: UInt32? = nil) -> [KernelEvent] {
+    self.change(family, metric: metric).map { [.route($0, replaced: false)] } ?? []
+  }
+
+  func routeRemoved(_ family: AddressFamily, metric: UInt32? = nil) -> [KernelEvent] {
+    self.change(family, metric: metric).map { [.routeRemoved($0)] } ?? []
+  }
+
+  /// The same link after a change.
+  func with(_ change: (inout TestLink) -> Void) -> TestLink {
+    var link = self
+    change(&link)
+    return link
+  }
+
+  var withoutCarrier: TestLink { self.with { $0.hasCarrier = false } }
+}
+
+extension Observation {
+  /// What a reading shows of these links.
+  init(_ links: [TestLink]) {
+    func best(_ family: AddressFamily) -> ObservedPath {
+      links.sorted { $0.metric < $1.metric }.lazy.compactMap { $0.observed(family) }.first
+        ?? ObservedPath(.unsatisfied(.noRoute))
+    }
+    self.init(ipv4: best(.ipv4), ipv6: best(.ipv6))
+  }
+}
+
+extension Instant {
+  init(milliseconds: Int) { self.init(sinceStart: .milliseconds(milliseconds)) }
+
+  var milliseconds: Int {
+    let (seconds, attoseconds) = self.sinceStart.components
+    return Int(seconds) * 1000 + Int(attoseconds / 1_000_000_000_000_000)
+  }
+}
