@@ -1,0 +1,55 @@
+// The Linux interfaces that Swift's Glibc module leaves out: the kernel's uapi headers, and what the C library
+// declares for _GNU_SOURCE only. That macro is not defined here: Swift's Glibc module is built without it, and the
+// two would disagree about fd_set.
+#pragma once
+
+#include <poll.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/types.h>
+#include <sys/un.h>
+
+#include <linux/fib_rules.h>
+#include <linux/filter.h>
+#include <linux/if_addr.h>
+#include <linux/if_link.h>
+#include <linux/netlink.h>
+#include <linux/nexthop.h>
+#include <linux/rtnetlink.h>
+
+/// `IFLA_IPTUN_REMOTE` and `IFLA_GRE_REMOTE`: their header, linux/if_tunnel.h, cannot be had together with the C
+/// library's netinet headers. The numbers are ABI.
+enum { CLINUX_IFLA_IPTUN_REMOTE = 3, CLINUX_IFLA_GRE_REMOTE = 7 };
+
+/// `struct ucred`.
+struct clinux_credentials {
+  pid_t pid;
+  uid_t uid;
+  gid_t gid;
+};
+
+/// What SO_PEERCRED says of the other end of a connected Unix socket; -1 and errno where it fails.
+int clinux_peer_credentials(int socket, struct clinux_credentials *credentials);
+
+/// setns(2) of the calling thread into the network namespace that `descriptor` stands for.
+int clinux_enter_network_namespace(int descriptor);
+
+/// unshare(2) of the calling thread into a new network namespace.
+int clinux_unshare_network_namespace(void);
+
+/// pipe2(2) with O_CLOEXEC.
+int clinux_pipe(int descriptors[2]);
+
+/// memfd_create(2) with MFD_CLOEXEC.
+int clinux_memory_file(const char *name);
+
+/// pidfd_open(2): a descriptor, close-on-exec, that polls readable when the process has ended.
+int clinux_process_descriptor(pid_t process);
+
+/// pthread_setname_np(3) of the calling thread; at most 15 bytes of the name count.
+void clinux_name_thread(const char *name);

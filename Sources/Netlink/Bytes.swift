@@ -1,0 +1,47 @@
+internal import Connectivity
+
+/// Bytes of a message, read without trust: whatever lies outside of them is `nil` or empty.
+///
+/// They are borrowed from a socket's buffer and must not outlive the call that was given them.
+struct Bytes {
+  private let buffer: UnsafeRawBufferPointer
+
+  init() { self.buffer = UnsafeRawBufferPointer(start: nil, count: 0) }
+
+  init(_ buffer: UnsafeRawBufferPointer) { self.buffer = buffer }
+
+  var count: Int { self.buffer.count }
+  var isEmpty: Bool { self.buffer.isEmpty }
+
+  /// The number in host order at `offset`, at any alignment.
+  func load<Number: FixedWidthInteger & BitwiseCopyable>(_: Number.Type, at offset: Int) -> Number? {
+    guard offset >= 0, offset <= self.count - MemoryLayout<Number>.size else { return nil }
+    return self.buffer.loadUnaligned(fromByteOffset: offset, as: Number.self)
+  }
+
+  /// The bytes from `start` up to `end`, as far as there are any.
+  func slice(from start: Int, to end: Int = .max) -> Bytes {
+    let end = min(end, self.count)
+    guard start >= 0, start < end else { return Bytes() }
+    return Bytes(UnsafeRawBufferPointer(rebasing: self.buffer[start..<end]))
+  }
+
+  var uint8: UInt8? { self.load(UInt8.self, at: 0) }
+  var uint32: UInt32? { self.load(UInt32.self, at: 0) }
+
+  /// A string that ends at the first zero byte; `nil` where there is nothing before it.
+  var string: String? {
+    let text = self.buffer.prefix { $0 != 0 }
+    return text.isEmpty ? nil : String(decoding: text, as: UTF8.self)
+  }
+
+  var array: [UInt8] { Array(self.buffer) }
+
+  /// An address of the family that has that many bytes.
+  var address: IPAddress? { IPAddress(bytes: self.buffer) }
+
+  /// An address of `family`, `nil` where the bytes are not exactly one.
+  func address(_ family: AddressFamily) -> IPAddress? {
+    self.count * 8 == family.bitWidth ? self.address : nil
+  }
+}

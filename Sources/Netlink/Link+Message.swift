@@ -1,0 +1,92 @@
+import CLinux
+import Connectivity
+import Glibc
+
+extension Link {
+  /// Reads RTM_NEWLINK and RTM_DELLINK; `nil` where the message is not a link's, or malformed.
+  init?(message: Message) {
+    guard
+      let index = message.payload.load(Int32.self, at: 4), index > 0,
+      let hardwareType = message.payload.load(UInt16.self, at: 2),
+      let flags = message.payload.load(UInt32.self, at: 8)
+    else { return nil }
+    self.init(
+      index: UInt32(index), name: "", hardwareType: hardwareType, flags: LinkFlags(rawValue: flags))
+
+    var information = Bytes()
+    var isLowerElsewhere = false
+    var attributes = AttributeReader(message.payload, after: MemoryLayout<ifinfomsg>.size)
+    while let attribute = attributes.next() {
+      let value = attribute.payload
+      switch attribute.type {
+      case Int(IFLA_IFNAME): self.name = value.string ?? ""
+      case Int(IFLA_ADDRESS): self.hardwareAddress = value.array
+      case Int(IFLA_MTU): self.mtu = value.uint32
+      case Int(IFLA_LINK): self.lower = value.uint32
+      case Int(IFLA_LINK_NETNSID): isLowerElsewhere = true
+      case Int(IFLA_MASTER): self.master = value.uint32
+      case Int(IFLA_OPERSTATE):
+        self.operationalState = value.uint8.flatMap(OperationalState.init) ?? .unknown
+      case Int(IFLA_CARRIER): self.carrier = value.uint8.map { $0 != 0 }
+      case Int(IFLA_LINKINFO): information = value
+      default: break
+      }
+    }
+    guard !attributes.isMalformed, !self.name.isEmpty else { return nil }
+    // An index of another namespace means nothing here; tunnels bound to no link say 0.
+    if isLowerElsewhere || self.lower == self.index || self.lower == 0 { self.lower = nil }
+    guard self.read(information: information) else { return nil }
+  }
+
+  /// Reads `IFLA_LINKINFO`: the kind, and of the kind's own data what leads to the links below.
+  private mutating func read(information: Bytes) -> Bool {
+    var data = Bytes()
+    var attributes = AttributeReader(information)
+    while let attribute = attributes.next() {
+      switch attribute.type {
+      case Int(IFLA_INFO_KIND): self.kind = attribute.payload.string
+      case Int(IFLA_INFO_DATA): data = attribute.payload
+      default: break
+      }
+    }
+    guard !attributes.isMalformed else { return false }
+    guard let kind = self.kind else { return true }
+
+    let remotes = Self.remoteAttributes(of: kind)
+    // Data of a kind that is not known here need not even be attributes.
+    guard kind == "bond" || !remotes.isEmpty else { return true }
+    attributes = AttributeReader(data)
+    while let attribute = attributes.next() {
+      if kind == "bond", attribute.type == Int(IFLA_BOND_ACTIVE_SLAVE) {
+        self.activePort = attribute.payload.uint32
+      } else if let family = remotes[attribute.type],
+        let remote = attribute.payload.address(family), remote.isUnicast
+      {
+        self.remote = remote
+      }
+    }
+    return !attributes.isMalformed
+  }
+
+  /// The attributes that name the other end of a tunnel, with its family.
+  private static func remoteAttributes(of kind: String) -> [Int: AddressFamily] {
+    switch kind {
+    case "gre", "gretap", "erspan": [Int(CLINUX_IFLA_GRE_REMOTE): .ipv4]
+    case "ip6gre", "ip6gretap", "ip6erspan": [Int(CLINUX_IFLA_GRE_REMOTE): .ipv6]
+    case "ipip", "sit": [Int(CLINUX_IFLA_IPTUN_REMOTE): .ipv4]
+    case "ip6tnl": [Int(CLINUX_IFLA_IPTUN_REMOTE): .ipv6]
+    case "vxlan": [Int(IFLA_VXLAN_GROUP): .ipv4, Int(IFLA_VXLAN_GROUP6): .ipv6]
+    case "geneve": [Int(IFLA_GENEVE_REMOTE): .ipv4, Int(IFLA_GENEVE_REMOTE6): .ipv6]
+    default: [:]
+    }
+  }
+}
+
+extension IPAddress {
+  /// Whether one host can be meant: neither unspecified nor multicast (a vxlan's "remote" may be either).
+  fileprivate var isUnicast: Bool {
+    guard let first = self.bytes.first else { return false }
+    let isMulticast = self.family == .ipv4 ? first >> 4 == 0xE : first == 0xFF
+    return !self.isUnspecified && !isMulticast
+  }
+}

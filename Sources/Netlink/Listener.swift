@@ -1,0 +1,111 @@
+import CLinux
+public import Connectivity
+import Glibc
+
+/// The socket that hears what the kernel tells of its own accord.
+///
+/// What it hears are hints: messages may be lost (`KernelEvent.overrun`), and some changes are never told.
+/// Not thread-safe: one thread owns it and polls `fileDescriptor` for reading. The descriptor is closed on exec.
+public final class Listener {
+  private let socket: NetlinkSocket
+
+  /// Opens a socket that hears of links, IPv4 and IPv6 addresses, routes and rules, and nexthop objects.
+  ///
+  /// - Parameters:
+  ///   - destinations: The addresses that changes of routes matter for, beside default routes.
+  ///   - receiveBuffer: The size to ask for, in bytes; the kernel's default where `nil`. What exceeds
+  ///     net.core.rmem_max needs CAP_NET_ADMIN, and is otherwise cut to it.
+  /// - Throws: where there is no netlink, or a group is refused.
+  public convenience init(
+    watching destinations: [IPAddress], receiveBuffer: Int? = nil
+  ) throws(NetlinkError) {
+    try self.init(NetlinkSocket(nonBlocking: true), watching: destinations, receiveBuffer)
+  }
+
+  /// Takes over a NETLINK_ROUTE socket, such as systemd's `ListenNetlink=route` passes.
+  ///
+  /// It belongs to the listener from this call on, and is closed where this throws.
+  public convenience init(
+    adopting fileDescriptor: CInt, watching destinations: [IPAddress]
+  ) throws(NetlinkError) {
+    try self.init(NetlinkSocket(adopting: fileDescriptor), watching: destinations, nil)
+  }
+
+  private init(
+    _ socket: NetlinkSocket, watching destinations: [IPAddress], _ receiveBuffer: Int?
+  ) throws(NetlinkError) {
+    self.socket = socket
+    // The filter first: between joining and filtering a storm of routes could fill the buffer.
+    try self.watch(destinations)
+    if let receiveBuffer {
+      let size = CInt(clamping: receiveBuffer)
+      if !socket.setSocket(SO_RCVBUFFORCE, size) { _ = socket.setSocket(SO_RCVBUF, size) }
+    }
+    if socket.port == 0 { try socket.bind() }
+    try self.join()
+  }
+
+  private func join() throws(NetlinkError) {
+    for (group, name) in [
+      (RTNLGRP_LINK, "LINK"),
+      (RTNLGRP_IPV4_IFADDR, "IPV4_IFADDR"), (RTNLGRP_IPV6_IFADDR, "IPV6_IFADDR"),
+      (RTNLGRP_IPV4_ROUTE, "IPV4_ROUTE"), (RTNLGRP_IPV6_ROUTE, "IPV6_ROUTE"),
+      (RTNLGRP_IPV4_RULE, "IPV4_RULE"), (RTNLGRP_IPV6_RULE, "IPV6_RULE"),
+      (RTNLGRP_NEXTHOP, "NEXTHOP"),
+    ] {
+      guard !self.socket.set(NETLINK_ADD_MEMBERSHIP, CInt(group.rawValue)) else { continue }
+      // Kernels before 5.3 have neither nexthop objects nor their group.
+      if group == RTNLGRP_NEXTHOP, errno == EINVAL { continue }
+      throw .last("join RTNLGRP_\(name)")
+    }
+  }
+
+  /// What to poll for reading.
+  public var fileDescriptor: CInt { self.socket.fileDescriptor }
+
+  /// Makes routes matter that may hold one of `destinations`, or a default path, and no others.
+  public func watch(_ destinations: [IPAddress]) throws(NetlinkError) {
+    // The memory for filters is bounded (net.core.optmem_max), and the old one counts until it is replaced.
+    for limit in [RouteFilter.longest, 1024, 256, 32] {
+      if self.attach(RouteFilter(watching: destinations, limit: limit)) { return }
+      guard errno == ENOMEM else { break }
+    }
+    throw .last("attach a filter")
+  }
+
+  private func attach(_ filter: RouteFilter) -> Bool {
+    var program = filter.program
+    return program.withUnsafeMutableBufferPointer { program in
+      self.socket.setSocket(
+        SO_ATTACH_FILTER, sock_fprog(len: UInt16(program.count), filter: program.baseAddress))
+    }
+  }
+
+  /// Appends what the kernel has told since the last call, without waiting.
+  ///
+  /// - Parameter limit: After how many events to stop, so that a storm cannot hold the caller. A datagram is
+  ///   always taken whole.
+  /// - Returns: Whether it stopped at the limit: more may wait.
+  /// - Throws: what makes the socket useless. An overrun does not: it is an event.
+  public func drain(into events: inout [KernelEvent], limit: Int) throws(NetlinkError) -> Bool {
+    let end = events.count + limit
+    while events.count < end {
+      switch self.socket.receive() {
+      case .datagram(let bytes):
+        MessageParser.parse(bytes, into: &events)
+      case .truncated(let size):
+        events.append(.malformed("a datagram of \(size) bytes did not fit and is lost"))
+        events.append(.overrun)
+      case .overrun:
+        events.append(.overrun)
+      case .foreign:
+        continue
+      case .nothing:
+        return false
+      case .failed(let code):
+        throw NetlinkError(operation: "read notifications", code: code)
+      }
+    }
+    return true
+  }
+}

@@ -1,0 +1,103 @@
+import CLinux
+import Connectivity
+
+/// Turns the bytes of a notification into what they tell. It trusts none of them.
+enum MessageParser {
+  /// What a datagram tells, in its order. Messages of types that connd does not follow tell nothing.
+  static func parse(_ datagram: UnsafeRawBufferPointer) -> [KernelEvent] {
+    var events: [KernelEvent] = []
+    self.parse(datagram, into: &events)
+    return events
+  }
+
+  static func parse(_ datagram: UnsafeRawBufferPointer, into events: inout [KernelEvent]) {
+    var messages = MessageReader(datagram)
+    while let message = messages.next() {
+      if let event = self.event(of: message) { events.append(event) }
+    }
+    if messages.isMalformed {
+      events.append(.malformed("a datagram of \(datagram.count) bytes with a wrong message length"))
+    }
+  }
+
+  private static func event(of message: Message) -> KernelEvent? {
+    switch Int(message.type) {
+    case Int(RTM_NEWLINK): self.link(message).map { $0.event(KernelEvent.link) }
+    case Int(RTM_DELLINK): self.link(message).map { $0.event(KernelEvent.linkRemoved) }
+    case Int(RTM_NEWADDR): self.address(message).map { $0.event(KernelEvent.address) }
+    case Int(RTM_DELADDR): self.address(message).map { $0.event(KernelEvent.addressRemoved) }
+    case Int(RTM_NEWROUTE):
+      self.route(message).map {
+        $0.event { .route($0, replaced: message.flags & UInt16(NLM_F_REPLACE) != 0) }
+      }
+    case Int(RTM_DELROUTE): self.route(message).map { $0.event(KernelEvent.routeRemoved) }
+    case Int(RTM_NEWRULE): self.rule(message).map { $0.event(KernelEvent.rule) }
+    case Int(RTM_DELRULE): self.rule(message).map { $0.event(KernelEvent.ruleRemoved) }
+    case Int(RTM_NEWNEXTHOP): self.nexthop(message).event { .nexthop(id: $0) }
+    case Int(RTM_DELNEXTHOP): self.nexthop(message).event { .nexthopRemoved(id: $0) }
+    case Int(NLMSG_OVERRUN): .overrun
+    default: nil
+    }
+  }
+
+  /// A message that was read, or could not be.
+  private enum Reading<Subject> {
+    case subject(Subject)
+    case malformed(String)
+
+    init(_ subject: Subject?, _ name: String, _ message: Message) {
+      self =
+        subject.map(Self.subject)
+        ?? .malformed("\(name) (type \(message.type), \(message.payload.count) bytes)")
+    }
+
+    func event(_ make: (Subject) -> KernelEvent) -> KernelEvent {
+      switch self {
+      case .subject(let subject): make(subject)
+      case .malformed(let text): .malformed(text)
+      }
+    }
+  }
+
+  private static func link(_ message: Message) -> Reading<Link>? {
+    // A port that leaves its bridge is announced by an RTM_DELLINK of AF_BRIDGE, and still exists.
+    if let family = message.payload.uint8, family != 0 { return nil }
+    // A driver's wireless event (a scan's result, say) comes as an RTM_NEWLINK that says nothing of the link.
+    var attributes = AttributeReader(message.payload, after: MemoryLayout<ifinfomsg>.size)
+    while let attribute = attributes.next() {
+      if attribute.type == Int(IFLA_WIRELESS) { return nil }
+    }
+    return Reading(Link(message: message), "link", message)
+  }
+
+  private static func address(_ message: Message) -> Reading<Address>? {
+    guard self.isFollowed(message) else { return nil }
+    return Reading(Address(message: message), "address", message)
+  }
+
+  private static func route(_ message: Message) -> Reading<RouteChange>? {
+    guard self.isFollowed(message) else { return nil }
+    return Reading(RouteMessage(message: message).map(RouteChange.init), "route", message)
+  }
+
+  private static func rule(_ message: Message) -> Reading<AddressFamily>? {
+    guard self.isFollowed(message) else { return nil }
+    let isWhole = message.payload.count >= MemoryLayout<fib_rule_hdr>.size
+    let family = message.payload.uint8.flatMap(AddressFamily.init(netlink:))
+    return Reading(isWhole ? family : nil, "rule", message)
+  }
+
+  private static func nexthop(_ message: Message) -> Reading<UInt32> {
+    var id: UInt32?
+    var attributes = AttributeReader(message.payload, after: MemoryLayout<nhmsg>.size)
+    while let attribute = attributes.next() {
+      if attribute.type == Int(NHA_ID) { id = attribute.payload.uint32 }
+    }
+    return Reading(attributes.isMalformed ? nil : id, "nexthop", message)
+  }
+
+  /// Whether the message is of IPv4 or IPv6, or too short to tell.
+  private static func isFollowed(_ message: Message) -> Bool {
+    message.payload.uint8.map { AddressFamily(netlink: $0) != nil } ?? true
+  }
+}

@@ -1,0 +1,147 @@
+import CLinux
+import CMnl
+import Glibc
+
+/// A `NETLINK_ROUTE` socket and the buffer that it is read into.
+///
+/// libmnl opens, binds and closes it. Reading is done here, because `mnl_socket_recvfrom` hides the sender
+/// (anyone may send to a netlink port) and turns a truncated message into an error that has lost it.
+///
+/// Not thread-safe: one thread owns it.
+final class NetlinkSocket {
+  private let handle: OpaquePointer
+  private var buffer: UnsafeMutableRawBufferPointer
+  let fileDescriptor: CInt
+
+  /// The kernel packs dumps into datagrams of at most 32 KiB; notifications are smaller by far.
+  private static let initialCapacity = 64 << 10
+
+  /// Opens a socket; nothing is bound before `bind()`, so that a filter can be there first.
+  init(nonBlocking: Bool) throws(NetlinkError) {
+    let flags = CInt(SOCK_CLOEXEC.rawValue) | (nonBlocking ? CInt(SOCK_NONBLOCK.rawValue) : 0)
+    guard let handle = mnl_socket_open2(NETLINK_ROUTE, flags) else {
+      throw .last("open a netlink socket")
+    }
+    self.handle = handle
+    self.fileDescriptor = mnl_socket_get_fd(handle)
+    self.buffer = .allocate(byteCount: Self.initialCapacity, alignment: 8)
+  }
+
+  /// Takes over a socket that another process opened; it is closed with this object, and also where this throws.
+  init(adopting fileDescriptor: CInt) throws(NetlinkError) {
+    guard
+      Self.option(SO_DOMAIN, of: fileDescriptor) == AF_NETLINK,
+      Self.option(SO_PROTOCOL, of: fileDescriptor) == NETLINK_ROUTE
+    else {
+      close(fileDescriptor)
+      throw NetlinkError(
+        operation: "adopt file descriptor \(fileDescriptor)", code: ENOTSOCK,
+        message: "not a NETLINK_ROUTE socket")
+    }
+    guard
+      fcntl(fileDescriptor, F_SETFD, FD_CLOEXEC) == 0,
+      case let flags = fcntl(fileDescriptor, F_GETFL), flags >= 0,
+      fcntl(fileDescriptor, F_SETFL, flags | O_NONBLOCK) == 0,
+      let handle = mnl_socket_fdopen(fileDescriptor)
+    else {
+      let error = NetlinkError.last("adopt file descriptor \(fileDescriptor)")
+      close(fileDescriptor)
+      throw error
+    }
+    self.handle = handle
+    self.fileDescriptor = fileDescriptor
+    self.buffer = .allocate(byteCount: Self.initialCapacity, alignment: 8)
+  }
+
+  deinit {
+    mnl_socket_close(self.handle)
+    self.buffer.deallocate()
+  }
+
+  private static func option(_ name: CInt, of fileDescriptor: CInt) -> CInt? {
+    var value: CInt = 0
+    var size = socklen_t(MemoryLayout<CInt>.size)
+    let result = getsockopt(fileDescriptor, SOL_SOCKET, name, &value, &size)
+    return result == 0 ? value : nil
+  }
+
+  /// The port, 0 before the socket is bound.
+  var port: UInt32 { mnl_socket_get_portid(self.handle) }
+
+  /// Binds to a port of the kernel's choice: the process id may be taken by another socket of this process.
+  func bind() throws(NetlinkError) {
+    guard mnl_socket_bind(self.handle, 0, pid_t(MNL_SOCKET_AUTOPID)) == 0 else {
+      throw .last("bind a netlink socket")
+    }
+  }
+
+  /// Sets an option of level SOL_NETLINK; `false`, with errno, where the kernel refuses.
+  func set(_ option: CInt, _ value: CInt = 1) -> Bool {
+    var value = value
+    let size = socklen_t(MemoryLayout<CInt>.size)
+    return mnl_socket_setsockopt(self.handle, option, &value, size) == 0
+  }
+
+  /// Sets an option of level SOL_SOCKET.
+  func setSocket<Value: BitwiseCopyable>(_ option: CInt, _ value: Value) -> Bool {
+    var value = value
+    let size = socklen_t(MemoryLayout<Value>.size)
+    return setsockopt(self.fileDescriptor, SOL_SOCKET, option, &value, size) == 0
+  }
+
+  func send(_ message: UnsafeRawBufferPointer, operation: String) throws(NetlinkError) {
+    while mnl_socket_sendto(self.handle, message.baseAddress, message.count) < 0 {
+      guard errno == EINTR else { throw .last(operation) }
+    }
+  }
+
+  enum Reception {
+    /// A datagram of the kernel's. The bytes are valid until the next call.
+    case datagram(UnsafeRawBufferPointer)
+    /// A datagram did not fit. It is lost; the buffer has grown so that its like will fit.
+    case truncated(size: Int)
+    /// Another process sent it.
+    case foreign
+    /// Nothing waits, or did not come in time (EAGAIN).
+    case nothing
+    /// The kernel dropped messages for want of space (ENOBUFS).
+    case overrun
+    case failed(errno: CInt)
+  }
+
+  /// Reads one datagram.
+  func receive(flags: CInt = 0) -> Reception {
+    var sender = sockaddr_nl()
+    var slice = iovec(iov_base: self.buffer.baseAddress, iov_len: self.buffer.count)
+    var header = msghdr()
+    let count = withUnsafeMutablePointer(to: &sender) { sender in
+      withUnsafeMutablePointer(to: &slice) { slice in
+        header.msg_name = UnsafeMutableRawPointer(sender)
+        header.msg_namelen = socklen_t(MemoryLayout<sockaddr_nl>.size)
+        header.msg_iov = slice
+        header.msg_iovlen = 1
+        // MSG_TRUNC asks for the datagram's real size.
+        while true {
+          let count = recvmsg(self.fileDescriptor, &header, flags | CInt(MSG_TRUNC))
+          if count >= 0 || errno != EINTR { return count }
+        }
+      }
+    }
+    guard count >= 0 else {
+      switch errno {
+      case EAGAIN: return .nothing
+      case ENOBUFS: return .overrun
+      case let code: return .failed(errno: code)
+      }
+    }
+    guard
+      Int(header.msg_namelen) == MemoryLayout<sockaddr_nl>.size, sender.nl_pid == 0
+    else { return .foreign }
+    guard count <= self.buffer.count else {
+      self.buffer.deallocate()
+      self.buffer = .allocate(byteCount: count, alignment: 8)
+      return .truncated(size: count)
+    }
+    return .datagram(UnsafeRawBufferPointer(rebasing: self.buffer[..<count]))
+  }
+}

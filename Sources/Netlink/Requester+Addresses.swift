@@ -1,0 +1,58 @@
+import CLinux
+public import Connectivity
+import Glibc
+
+extension Requester {
+  /// One address of one link; `nil` where the link has it not, or does not exist.
+  public func address(
+    _ address: IPAddress, on link: UInt32
+  ) throws(NetlinkError) -> Address? {
+    switch address.family {
+    case .ipv4:
+      // There is no RTM_GETADDR of a single address for IPv4.
+      return try self.addresses(of: .ipv4, on: link).first { $0.address == address }
+    case .ipv6:
+      var request = Request(
+        Int(RTM_GETADDR), "RTM_GETADDR", header: Self.header(.ipv6, link: link))
+      request.put(Int(IFA_ADDRESS), address)
+      let found = try self.object(request, absentIf: [EADDRNOTAVAIL, ENODEV]) {
+        Address(message: $0)
+      }
+      // For a link that does not exist the kernel answers with any link's.
+      return found?.link == link ? found : nil
+    }
+  }
+
+  /// The IPv4 and IPv6 addresses of a link, or of all. A link that does not exist has none.
+  public func addresses(on link: UInt32? = nil) throws(NetlinkError) -> [Address] {
+    try self.addresses(of: .ipv4, on: link) + self.addresses(of: .ipv6, on: link)
+  }
+
+  private func addresses(
+    of family: AddressFamily, on link: UInt32?
+  ) throws(NetlinkError) -> [Address] {
+    // Under strict checking the kernel walks the addresses of that link alone.
+    let request = Request(
+      Int(RTM_GETADDR), "RTM_GETADDR", isDump: true,
+      header: Self.header(family, link: link ?? 0))
+    do throws(NetlinkError) {
+      return try self.objects(request) { message in
+        guard
+          Int(message.type) == Int(RTM_NEWADDR), let address = Address(message: message),
+          link == nil || address.link == link
+        else { return nil }
+        return address
+      }
+    } catch {
+      guard error.code == ENODEV else { throw error }
+      return []
+    }
+  }
+
+  private static func header(_ family: AddressFamily, link: UInt32) -> ifaddrmsg {
+    var header = ifaddrmsg()
+    header.ifa_family = family.netlinkNumber
+    header.ifa_index = link
+    return header
+  }
+}

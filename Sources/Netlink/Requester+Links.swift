@@ -1,0 +1,40 @@
+import CLinux
+public import Connectivity
+import Glibc
+
+extension Requester {
+  /// The link of that index in this namespace; `nil` where there is none.
+  public func link(index: UInt32) throws(NetlinkError) -> Link? {
+    guard let number = Int32(exactly: index), number > 0 else { return nil }
+    var header = ifinfomsg()
+    header.ifi_index = number
+    return try self.link(Self.linkRequest(header))
+  }
+
+  /// The link of that name, or alternative name; `nil` where there is none.
+  public func link(named name: String) throws(NetlinkError) -> Link? {
+    guard (1..<128).contains(name.utf8.count) else { return nil }
+    var request = Self.linkRequest(ifinfomsg())
+    // A name has at most 15 bytes (IFNAMSIZ). Kernels before 5.5 know no alternative names.
+    request.put(Int(name.utf8.count < 16 ? IFLA_IFNAME : IFLA_ALT_IFNAME), name)
+    return try self.link(request)
+  }
+
+  /// All links of this namespace.
+  public func links() throws(NetlinkError) -> [Link] {
+    try self.objects(Self.linkRequest(ifinfomsg(), isDump: true)) { message in
+      Int(message.type) == Int(RTM_NEWLINK) ? Link(message: message) : nil
+    }
+  }
+
+  private func link(_ request: consuming Request) throws(NetlinkError) -> Link? {
+    try self.object(request, absentIf: [ENODEV]) { Link(message: $0) }
+  }
+
+  private static func linkRequest(_ header: ifinfomsg, isDump: Bool = false) -> Request {
+    var request = Request(Int(RTM_GETLINK), "RTM_GETLINK", isDump: isDump, header: header)
+    // Counting packets makes up most of the cost, and nobody asks.
+    request.put(Int(IFLA_EXT_MASK), UInt32(RTEXT_FILTER_SKIP_STATS))
+    return request
+  }
+}

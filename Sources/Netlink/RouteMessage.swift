@@ -1,0 +1,130 @@
+import CLinux
+import Connectivity
+import Glibc
+
+/// What RTM_NEWROUTE and RTM_DELROUTE say, be they notifications or answers.
+struct RouteMessage {
+  var prefix: IPPrefix
+  /// `RTN_*`.
+  var type: UInt8
+  var table: UInt32
+  var priority: UInt32 = 0
+  var outLink: UInt32?
+  var gateway: IPAddress?
+  var source: IPAddress?
+  /// The nexthop object that it uses.
+  var nexthop: UInt32?
+
+  /// `nil` where the message is not IPv4's or IPv6's, or malformed.
+  init?(message: Message) {
+    guard
+      let family = message.payload.uint8.flatMap(AddressFamily.init(netlink:)),
+      let length = message.payload.load(UInt8.self, at: 1).map(Int.init),
+      let table = message.payload.load(UInt8.self, at: 4),
+      let type = message.payload.load(UInt8.self, at: 7)
+    else { return nil }
+    // The kernel leaves out the destination of a default route.
+    var destination = IPAddress(bytes: repeatElement(0, count: family.bitWidth / 8))
+    guard let start = destination.flatMap({ IPPrefix($0, length: length) }) else { return nil }
+    self.prefix = start
+    self.type = type
+    self.table = UInt32(table)
+
+    var legs = Bytes()
+    var attributes = AttributeReader(message.payload, after: MemoryLayout<rtmsg>.size)
+    while let attribute = attributes.next() {
+      let value = attribute.payload
+      switch attribute.type {
+      case Int(RTA_DST.rawValue): destination = value.address(family)
+      // Tables above 255 do not fit the header.
+      case Int(RTA_TABLE.rawValue): self.table = value.uint32 ?? self.table
+      case Int(RTA_PRIORITY.rawValue): self.priority = value.uint32 ?? 0
+      case Int(RTA_PREFSRC.rawValue): self.source = value.address(family)
+      case Int(RTA_NH_ID.rawValue): self.nexthop = value.uint32
+      case Int(RTA_MULTIPATH.rawValue): legs = value
+      default: self.readNextHop(attribute, family)
+      }
+    }
+    guard
+      !attributes.isMalformed, let destination,
+      let prefix = IPPrefix(destination, length: length)
+    else { return nil }
+    self.prefix = prefix
+    guard self.read(legs: legs, family) else { return nil }
+  }
+
+  private mutating func readNextHop(_ attribute: Attribute, _ family: AddressFamily) {
+    switch attribute.type {
+    case Int(RTA_OIF.rawValue): self.outLink = attribute.payload.uint32
+    case Int(RTA_GATEWAY.rawValue): self.gateway = attribute.payload.address(family)
+    // RFC 5549: an IPv4 route by an IPv6 gateway. A family, then an address of it.
+    case Int(RTA_VIA.rawValue): self.gateway = attribute.payload.slice(from: 2).address
+    default: break
+    }
+  }
+
+  /// Reads `RTA_MULTIPATH`. A route of one leg is that leg; of several, none stands for the others.
+  private mutating func read(legs: Bytes, _ family: AddressFamily) -> Bool {
+    let headerSize = MemoryLayout<rtnexthop>.size
+    guard let length = legs.load(UInt16.self, at: 0).map(Int.init) else { return legs.isEmpty }
+    guard
+      length >= headerSize, length <= legs.count, let index = legs.load(UInt32.self, at: 4)
+    else { return false }
+    let isOnly = legs.count - length < headerSize
+    guard isOnly else { return true }
+    self.outLink = index
+    var attributes = AttributeReader(legs.slice(from: headerSize, to: length))
+    while let attribute = attributes.next() { self.readNextHop(attribute, family) }
+    return !attributes.isMalformed
+  }
+
+  /// Why a route of this type carries nothing; `nil` for those that do.
+  var reason: Path.Reason? {
+    switch Int(self.type) {
+    case Int(RTN_BLACKHOLE): .blackhole
+    case Int(RTN_UNREACHABLE): .unreachable
+    case Int(RTN_PROHIBIT): .prohibited
+    case Int(RTN_THROW): .throw
+    default: nil
+    }
+  }
+}
+
+extension MatchedRoute {
+  init(_ message: RouteMessage) {
+    self.init(
+      prefix: message.prefix, table: message.table, priority: message.priority,
+      nexthop: message.nexthop)
+  }
+}
+
+extension RouteChange {
+  init(_ message: RouteMessage) {
+    // The kernel gives IPv6 routes that discard the loopback link, and names a nexthop object's link or not as
+    // net.ipv4.nexthop_compat_mode says.
+    let isOfLink = message.reason == nil && message.nexthop == nil
+    self.init(
+      MatchedRoute(message), outLink: isOfLink ? message.outLink : nil, gateway: message.gateway)
+  }
+}
+
+extension RouteAnswer {
+  /// `nil` for an answer that names no link, as none should.
+  init?(_ message: RouteMessage) {
+    if let reason = message.reason {
+      self = .noRoute(reason)
+      return
+    }
+    guard let outLink = message.outLink else { return nil }
+    let kind: Route.Kind =
+      switch Int(message.type) {
+      case Int(RTN_UNICAST): .unicast
+      case Int(RTN_LOCAL): .local
+      default: .other
+      }
+    self = .route(
+      Route(
+        kind: kind, outLink: outLink, gateway: message.gateway, source: message.source,
+        table: message.table))
+  }
+}

@@ -1,0 +1,71 @@
+import CLinux
+public import Connectivity
+import Glibc
+
+/// An `ip rule`: which table is asked for which traffic.
+public struct Rule: Hashable, Sendable {
+  /// What the kernel does with traffic that a rule selects.
+  public enum Action: Hashable, Sendable {
+    /// Ask a table; where it has no route, go on with the next rule.
+    case lookup
+    /// Go on with the rule of that priority.
+    case goto(UInt32)
+    case nothing
+    case blackhole
+    case unreachable
+    case prohibit
+    /// An action that is not known here.
+    case other(UInt8)
+  }
+
+  public var family: AddressFamily
+  /// The rules' order, the lowest first.
+  public var priority: UInt32
+  /// Which traffic, as `ip rule` prints it: `from all`, `not from all fwmark 0xca6c`.
+  public var selector: String
+  public var action: Action
+  /// The table to ask; `nil` where the action is another, or the VRF names the table (`l3mdev`).
+  public var table: UInt32?
+  /// Routes with a prefix of at most that many bits do not count: 0 passes over default routes.
+  public var suppressPrefixLength: UInt32?
+
+  public init(
+    family: AddressFamily, priority: UInt32, selector: String = "from all",
+    action: Action = .lookup, table: UInt32? = nil, suppressPrefixLength: UInt32? = nil
+  ) {
+    self.family = family
+    self.priority = priority
+    self.selector = selector
+    self.action = action
+    self.table = table
+    self.suppressPrefixLength = suppressPrefixLength
+  }
+}
+
+extension Rule: CustomStringConvertible {
+  /// The rule as `ip rule` prints it: `32766: from all lookup main`.
+  public var description: String {
+    let action =
+      switch self.action {
+      case .lookup: self.table.map { "lookup \(Self.name(ofTable: $0))" } ?? "lookup [l3mdev-table]"
+      case .goto(let priority): "goto \(priority)"
+      case .nothing: "nop"
+      case .blackhole: "blackhole"
+      case .unreachable: "unreachable"
+      case .prohibit: "prohibit"
+      case .other(let number): "action \(number)"
+      }
+    let suppression = self.suppressPrefixLength.map { " suppress_prefixlength \($0)" } ?? ""
+    return "\(self.priority): \(self.selector) \(action)\(suppression)"
+  }
+
+  /// The names that need no file to look them up: those of the kernel's own tables.
+  private static func name(ofTable table: UInt32) -> String {
+    switch table {
+    case 253: "default"
+    case 254: "main"
+    case 255: "local"
+    default: String(table)
+    }
+  }
+}

@@ -1,0 +1,88 @@
+import Connectivity
+import Foundation
+import Testing
+
+@testable import Netlink
+
+@Suite("K5 evidence from sysfs")
+struct DeviceReaderTests {
+  /// A tree like /sys, for as long as a test runs.
+  private final class Tree {
+    let root = NSTemporaryDirectory() + "sysfs-\(UUID().uuidString)"
+
+    func add(_ name: String, index: Int, uevent: String = "") throws {
+      let directory = "\(self.root)/class/net/\(name)"
+      try FileManager.default.createDirectory(
+        atPath: directory, withIntermediateDirectories: true)
+      try "\(index)\n".write(toFile: "\(directory)/ifindex", atomically: false, encoding: .utf8)
+      try uevent.write(toFile: "\(directory)/uevent", atomically: false, encoding: .utf8)
+    }
+
+    func link(_ path: String, to target: String) throws {
+      try FileManager.default.createSymbolicLink(
+        atPath: "\(self.root)/class/net/\(path)", withDestinationPath: target)
+    }
+
+    func directory(_ path: String) throws {
+      try FileManager.default.createDirectory(
+        atPath: "\(self.root)/class/net/\(path)", withIntermediateDirectories: true)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: self.root) }
+  }
+
+  @Test("K5 DEVTYPE, phy80211 and the driver")
+  func evidence() throws {
+    let tree = Tree()
+    try tree.add("wlan0", index: 3, uevent: "DEVTYPE=wlan\nINTERFACE=wlan0\nIFINDEX=3\n")
+    try tree.directory("wlan0/phy80211")
+    try tree.directory("wlan0/device")
+    try tree.link("wlan0/device/driver", to: "../../../../bus/pci/drivers/iwlwifi")
+    let reader = DeviceReader(root: tree.root)
+    #expect(
+      reader.device(of: Link(index: 3, name: "wlan0"))
+        == Device(type: "wlan", hasPhy80211: true, driver: "iwlwifi"))
+  }
+
+  @Test("K6 the links below, by their indexes")
+  func lower() throws {
+    let tree = Tree()
+    try tree.add("br0", index: 9, uevent: "DEVTYPE=bridge\nINTERFACE=br0\n")
+    try tree.add("eth0", index: 2)
+    try tree.add("eth1", index: 4)
+    try tree.link("br0/lower_eth0", to: "../eth0")
+    try tree.link("br0/lower_eth1", to: "../eth1")
+    try tree.link("br0/lower_gone", to: "../gone")
+    let device = DeviceReader(root: tree.root).device(of: Link(index: 9, name: "br0"))
+    #expect(device == Device(type: "bridge", lowerLinks: [2, 4]))
+  }
+
+  @Test("A link of the same name that is another one says nothing")
+  func otherIndex() throws {
+    let tree = Tree()
+    try tree.add("eth0", index: 2, uevent: "DEVTYPE=wlan\n")
+    #expect(DeviceReader(root: tree.root).device(of: Link(index: 3, name: "eth0")) == .unknown)
+  }
+
+  @Test("Without sysfs nothing is known")
+  func noTree() {
+    let reader = DeviceReader(root: "/nonexistent")
+    #expect(reader.device(of: Link(index: 1, name: "lo")) == .unknown)
+  }
+
+  @Test("D8 names that lead elsewhere", arguments: ["", ".", "..", "../net/eth0", "a/b", "eth0/../eth0"])
+  func names(name: String) throws {
+    let tree = Tree()
+    try tree.add("eth0", index: 2, uevent: "DEVTYPE=wlan\n")
+    #expect(DeviceReader(root: tree.root).device(of: Link(index: 2, name: name)) == .unknown)
+  }
+
+  @Test("D8 files that hold something else")
+  func nonsense() throws {
+    let tree = Tree()
+    try tree.add("eth0", index: 2, uevent: "\n\nDEVTYPE\n=\nDEVTYPE=\nX=DEVTYPE=wlan")
+    let device = DeviceReader(root: tree.root).device(of: Link(index: 2, name: "eth0"))
+    #expect(device.type == nil)
+    #expect(device.driver == nil)
+  }
+}

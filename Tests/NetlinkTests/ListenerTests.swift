@@ -1,0 +1,178 @@
+import CLinux
+import Connectivity
+import Glibc
+import TestKit
+import Testing
+
+@testable import Netlink
+
+/// What a real kernel tells. Its messages are in the socket when the command that caused them ends.
+@Suite(
+  "The kernel's notifications",
+  .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")"))
+struct ListenerTests {
+  private func makeNamespace() throws -> NetworkNamespace {
+    let namespace = try NetworkNamespace()
+    try namespace.ip("link add ve0 index 10 type veth peer name ve1 index 21")
+    try namespace.ip("link set ve0 up")
+    try namespace.ip("link set ve1 up")
+    try namespace.ip("addr add 192.0.2.2/24 dev ve0")
+    return namespace
+  }
+
+  private func drain(_ listener: Listener) throws -> [KernelEvent] {
+    var events: [KernelEvent] = []
+    while try listener.drain(into: &events, limit: 100) {}
+    return events
+  }
+
+  @Test("Links, addresses, routes, rules and nexthops are told")
+  func everything() throws {
+    let namespace = try self.makeNamespace()
+    let listener = try namespace.perform { try Listener(watching: []) }
+    #expect(fcntl(listener.fileDescriptor, F_GETFD) & FD_CLOEXEC != 0)
+    #expect(fcntl(listener.fileDescriptor, F_GETFL) & O_NONBLOCK != 0)
+    for words in [
+      "addr add 192.0.2.3/24 dev ve0", "addr del 192.0.2.3/24 dev ve0",
+      "addr add 2001:db8::2/64 dev ve0 nodad",
+      "rule add fwmark 7 lookup 1000", "rule del fwmark 7 lookup 1000",
+      "-6 rule add fwmark 7 lookup 1000",
+      "route add default via 192.0.2.1", "route replace default via 192.0.2.9", "route del default",
+      "route add default via 2001:db8::1 dev ve0",
+      "nexthop add id 7 via 192.0.2.1 dev ve0", "nexthop del id 7", "link set ve0 down",
+      "link del ve0",
+    ] { try namespace.ip(words) }
+    let events = try self.drain(listener)
+    func has(_ matches: (KernelEvent) -> Bool) -> Bool { events.contains(where: matches) }
+    #expect(has { if case .address(let address) = $0 { "\(address.address)" == "192.0.2.3" } else { false } })
+    #expect(has { if case .addressRemoved(let address) = $0 { "\(address.address)" == "192.0.2.3" } else { false } })
+    #expect(has { if case .address(let address) = $0 { "\(address.address)" == "2001:db8::2" } else { false } })
+    #expect(events.contains(.rule(.ipv4)))
+    #expect(events.contains(.ruleRemoved(.ipv4)))
+    #expect(events.contains(.rule(.ipv6)))
+    #expect(events.contains(.nexthop(id: 7)))
+    #expect(events.contains(.nexthopRemoved(id: 7)))
+    #expect(has { if case .route(let change, replaced: false) = $0 { "\(change.route.prefix)" == "0.0.0.0/0" } else { false } })
+    #expect(has { if case .route(let change, replaced: true) = $0 { "\(change.route.prefix)" == "0.0.0.0/0" } else { false } })
+    #expect(has { if case .routeRemoved(let change) = $0 { "\(change.route.prefix)" == "0.0.0.0/0" } else { false } })
+    #expect(has { if case .route(let change, _) = $0 { "\(change.route.prefix)" == "::/0" } else { false } })
+    #expect(has { if case .link(let link) = $0 { link.index == 10 && !link.flags.contains(.up) } else { false } })
+    #expect(has { if case .linkRemoved(let link) = $0 { link.index == 21 } else { false } })
+    #expect(!has { if case .malformed = $0 { true } else { false } })
+  }
+
+  @Test("D6 routes to elsewhere are dropped in the kernel, those that matter are not")
+  func filter() throws {
+    let namespace = try self.makeNamespace()
+    let watched = try [address("203.0.113.5"), address("2001:db8:7::5")]
+    let listener = try namespace.perform { try Listener(watching: watched) }
+    try namespace.ipBatch(
+      (0..<250).flatMap {
+        ["route add 10.\($0).0.0/16 via 192.0.2.1", "route add 10.\($0).1.0/24 via 192.0.2.1"]
+      })
+    try namespace.ipBatch(
+      (0..<250).map { "-6 route add 2001:db8:8:\($0)::/64 dev ve0" })
+    #expect(try self.drain(listener).isEmpty)
+    for words in [
+      "route add default via 192.0.2.1", "route add 0.0.0.0/1 via 192.0.2.1",
+      "route add 128.0.0.0/1 via 192.0.2.1", "route add 203.0.113.0/24 via 192.0.2.1",
+      "route add 203.0.112.0/24 via 192.0.2.1", "route add 203.0.113.5/32 via 192.0.2.1",
+      "-6 route add default dev ve0", "-6 route add 2001:db8:7::/48 dev ve0",
+      "-6 route add 2001:db8:6::/48 dev ve0", "-6 route add 2001:db8:7::5/128 dev ve0",
+      "-6 route add 2001:db8:7::4/128 dev ve0",
+    ] { try namespace.ip(words) }
+    #expect(
+      try self.prefixes(listener) == [
+        "0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "203.0.113.0/24", "203.0.113.5/32", "::/0",
+        "2001:db8:7::/48", "2001:db8:7::5/128",
+      ])
+
+    try listener.watch([address("203.0.112.9")])
+    try namespace.ip("route del 203.0.113.0/24")
+    try namespace.ip("route del 203.0.112.0/24")
+    #expect(try self.prefixes(listener) == ["203.0.112.0/24"])
+  }
+
+  private func prefixes(_ listener: Listener) throws -> [String] {
+    try self.drain(listener).compactMap { event in
+      switch event {
+      case .route(let change, _), .routeRemoved(let change): "\(change.route.prefix)"
+      default: nil
+      }
+    }
+  }
+
+  @Test("D6 the kernel takes a filter for any number of destinations", arguments: [0, 1, 50, 1_000, 20_000])
+  func manyDestinations(count: Int) throws {
+    let namespace = try self.makeNamespace()
+    let destinations = (0..<count).compactMap { number in
+      IPAddress(bytes: [0x20, 1, 0xD, 0xB8, UInt8(number >> 8 & 0xFF), UInt8(number & 0xFF)] + Array(repeating: 1, count: 10))
+    }
+    let listener = try namespace.perform { try Listener(watching: destinations) }
+    try listener.watch(destinations)
+    try namespace.ip("route add default via 192.0.2.1")
+    #expect(try self.prefixes(listener) == ["0.0.0.0/0"])
+  }
+
+  @Test("D8 an overrun is an event, and the listener goes on")
+  func overrun() throws {
+    let namespace = try self.makeNamespace()
+    let listener = try namespace.perform { try Listener(watching: [], receiveBuffer: 4096) }
+    try namespace.ipBatch((0..<200).map { "addr add 10.7.0.\($0)/32 dev ve0" })
+    #expect(try self.drain(listener).contains(.overrun))
+    try namespace.ip("rule add fwmark 7 lookup 1000")
+    #expect(try self.drain(listener) == [.rule(.ipv4)])
+  }
+
+  @Test("The limit stops the reading, and nothing is lost")
+  func limit() throws {
+    let namespace = try self.makeNamespace()
+    let listener = try namespace.perform { try Listener(watching: []) }
+    try namespace.ipBatch((0..<50).map { "rule add fwmark \($0 + 1) lookup 1000" })
+    var events: [KernelEvent] = []
+    #expect(try listener.drain(into: &events, limit: 20))
+    #expect(events.count == 20)
+    #expect(try !listener.drain(into: &events, limit: 100))
+    #expect(events.count == 50)
+  }
+
+  @Test("D8 what another process sends is dropped")
+  func foreignSender() throws {
+    let namespace = try self.makeNamespace()
+    let listener = try namespace.perform { try Listener(watching: []) }
+    let sender = try namespace.perform { socket(AF_NETLINK, Int32(SOCK_RAW.rawValue), NETLINK_ROUTE) }
+    defer { close(sender) }
+    var target = sockaddr_nl()
+    var size = socklen_t(MemoryLayout<sockaddr_nl>.size)
+    let result = withUnsafeMutablePointer(to: &target) { target in
+      target.withMemoryRebound(to: sockaddr.self, capacity: 1) { target in
+        guard getsockname(listener.fileDescriptor, target, &size) == 0 else { return -1 }
+        // The name bears the groups too, and sending to those is another matter.
+        target.withMemoryRebound(to: sockaddr_nl.self, capacity: 1) { $0.pointee.nl_groups = 0 }
+        let bytes = LinkCaptures.linkRemoved.bytes
+        return sendto(sender, bytes, bytes.count, 0, target, size)
+      }
+    }
+    #expect(result == LinkCaptures.linkRemoved.bytes.count)
+    try namespace.ip("rule add fwmark 7 lookup 1000")
+    #expect(try self.drain(listener) == [.rule(.ipv4)])
+  }
+
+  @Test("D2 a socket that was passed is used, filter and groups included")
+  func adopted() throws {
+    let namespace = try self.makeNamespace()
+    let listener = try namespace.perform {
+      try Listener(
+        adopting: socket(AF_NETLINK, Int32(SOCK_RAW.rawValue), NETLINK_ROUTE), watching: [])
+    }
+    #expect(fcntl(listener.fileDescriptor, F_GETFD) & FD_CLOEXEC != 0)
+    try namespace.ip("route add 10.1.0.0/16 via 192.0.2.1")
+    try namespace.ip("rule add fwmark 7 lookup 1000")
+    #expect(try self.drain(listener) == [.rule(.ipv4)])
+    #expect(throws: NetlinkError.self) {
+      try Listener(
+        adopting: socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0), watching: [])
+    }
+    #expect(throws: NetlinkError.self) { try Listener(adopting: -1, watching: []) }
+  }
+}

@@ -1,0 +1,257 @@
+import CLinux
+import Connectivity
+import Testing
+
+@testable import Netlink
+
+@Suite("Recorded messages")
+struct MessageParserTests {
+  @Test("K3 a Wi-Fi link before, after and without its handshake")
+  func wifi() {
+    var link = Link(
+      index: 17, name: "wlan0", flags: [.up, .lowerUp, LinkFlags(rawValue: 0x1002)],
+      operationalState: .dormant, carrier: true, mtu: 1500, hardwareAddress: [2, 0, 0, 0, 0, 0])
+    #expect(LinkCaptures.wifiDormant.events == [.link(link)])
+    link.operationalState = .up
+    link.flags.insert(.running)
+    #expect(LinkCaptures.wifiUp.events == [.link(link)])
+    link.operationalState = .down
+    link.carrier = false
+    link.flags = [.up, LinkFlags(rawValue: 0x1002)]
+    #expect(LinkCaptures.wifiNoCarrier.events == [.link(link)])
+  }
+
+  @Test("T3 a scan's wireless event tells nothing of the link")
+  func scan() {
+    #expect(LinkCaptures.wifiScan.events.isEmpty)
+  }
+
+  @Test("K5 a link's kind", arguments: [
+    (LinkCaptures.wwan, "wwan0", "wwan", 11), (LinkCaptures.wireguard, "wg0", "wireguard", 3),
+    (LinkCaptures.tun, "tun7", "tun", 8),
+  ])
+  func kind(capture: Capture, name: String, kind: String, index: UInt32) throws {
+    let link = try #require(capture.events.first?.link)
+    #expect(link.name == name)
+    #expect(link.kind == kind)
+    #expect(link.index == index)
+    #expect(link.hardwareType == 65534)
+    #expect(link.flags.contains(.pointToPoint))
+    #expect(link.lower == nil)
+    #expect(link.hardwareAddress.isEmpty)
+  }
+
+  @Test("K6 what a stacked link stands on")
+  func stacks() throws {
+    let vlan = try #require(LinkCaptures.vlan.events.first?.link)
+    #expect(vlan.kind == "vlan")
+    #expect(vlan.lower == 2)
+
+    let bond = try #require(LinkCaptures.bond.events.first?.link)
+    #expect(bond.kind == "bond")
+    #expect(bond.activePort == 7)
+
+    let port = try #require(LinkCaptures.bondPort.events.first?.link)
+    #expect(port.kind == "veth")
+    #expect(port.master == 5)
+    #expect(port.lower == 6)
+
+    let vxlan = try #require(LinkCaptures.vxlan.events.first?.link)
+    #expect(vxlan.kind == "vxlan")
+    #expect(try vxlan.remote == address("192.0.2.99"))
+    #expect(try #require(LinkCaptures.vxlanGroup.events.first?.link).remote == nil)
+  }
+
+  @Test("K6 a tunnel's remote end", arguments: [
+    ("gre", 7, "192.0.2.77"), ("gretap", 7, "192.0.2.77"), ("ip6gre", 7, "2001:db8::77"),
+    ("ipip", 3, "192.0.2.77"), ("sit", 3, "192.0.2.77"), ("ip6tnl", 3, "2001:db8::77"),
+    ("vxlan", 2, "192.0.2.77"), ("vxlan", 16, "2001:db8::77"),
+  ])
+  func remotes(kind: String, attribute: Int, remote: String) throws {
+    #expect(try self.tunnel(kind, attribute, remote).remote == address(remote))
+    // Tunnels that send to anyone.
+    let other = remote.contains(":") ? "::" : "0.0.0.0"
+    #expect(try self.tunnel(kind, attribute, other).remote == nil)
+    #expect(try self.tunnel(kind, attribute + 40, remote).remote == nil)
+  }
+
+  private func tunnel(_ kind: String, _ attribute: Int, _ remote: String) throws -> Link {
+    let data = try self.attribute(attribute, address(remote).bytes)
+    let information =
+      self.attribute(Int(IFLA_INFO_KIND), Array(kind.utf8) + [0])
+      + self.attribute(Int(IFLA_INFO_DATA), data)
+    var message = MessageBuilder(type: Int(RTM_NEWLINK), header: self.header(index: 9))
+    message.put(Int(IFLA_IFNAME), Array("tunnel".utf8) + [0])
+    message.put(Int(IFLA_LINK), raw(UInt32(0)))
+    // The kernel marks nested attributes in newer messages.
+    message.put(Int(IFLA_LINKINFO) | 0x8000, information)
+    let link = try #require(Capture(bytes: message.bytes).events.first?.link)
+    #expect(link.kind == kind)
+    #expect(link.lower == nil)
+    return link
+  }
+
+  private func attribute(_ type: Int, _ payload: [UInt8]) -> [UInt8] {
+    raw(UInt16(4 + payload.count)) + raw(UInt16(type)) + payload
+      + Array(repeating: 0, count: -payload.count & 3)
+  }
+
+  private func header(index: Int32) -> [UInt8] {
+    [0, 0] + raw(UInt16(1)) + raw(index) + raw(UInt32(0x1043)) + raw(UInt32(0))
+  }
+
+  @Test("An index of another namespace is no lower link")
+  func lowerElsewhere() throws {
+    var message = MessageBuilder(type: Int(RTM_NEWLINK), header: self.header(index: 9))
+    message.put(Int(IFLA_IFNAME), Array("ve0".utf8) + [0])
+    message.put(Int(IFLA_LINK), raw(UInt32(4)))
+    #expect(try #require(Capture(bytes: message.bytes).events.first?.link).lower == 4)
+    message.put(Int(IFLA_LINK_NETNSID), raw(Int32(0)))
+    #expect(try #require(Capture(bytes: message.bytes).events.first?.link).lower == nil)
+  }
+
+  @Test("I2 a link that is gone, and a port that only left its bridge")
+  func linkRemoved() {
+    guard case .linkRemoved(let link)? = LinkCaptures.linkRemoved.events.first else {
+      Issue.record("not a removal")
+      return
+    }
+    #expect(link.index == 11)
+    #expect(link.name == "wwan0")
+    #expect(LinkCaptures.bridgePortRemoved.events.isEmpty)
+  }
+
+  @Test("I1 addresses come and go")
+  func addresses() throws {
+    let permanent = AddressFlags(rawValue: 0x80)
+    let address4 = try Address(
+      address("100.64.0.5"), prefixLength: 30, link: 11, flags: permanent)
+    #expect(AddressCaptures.address4.events == [.address(address4)])
+    #expect(AddressCaptures.addressRemoved4.events == [.addressRemoved(address4)])
+    // 0x800, IFA_F_STABLE_PRIVACY, fits the 32-bit flags only.
+    let address6 = try Address(
+      address("fe80::97d2:d4d9:ffac:75b8"), prefixLength: 64, link: 11,
+      flags: AddressFlags(rawValue: 0x880))
+    #expect(AddressCaptures.address6.events == [.address(address6)])
+    #expect(AddressCaptures.addressRemoved6.events == [.addressRemoved(address6)])
+  }
+
+  @Test("IFA_LOCAL is the address, IFA_ADDRESS the peer's; a secondary IPv4 address is not temporary")
+  func pointToPoint() throws {
+    var message = MessageBuilder(
+      type: Int(RTM_NEWADDR), header: [2, 32, 1, 0] + raw(UInt32(3)))
+    message.put(Int(IFA_ADDRESS), [192, 0, 2, 9])
+    message.put(Int(IFA_LOCAL), [192, 0, 2, 1])
+    #expect(
+      try Capture(bytes: message.bytes).events == [
+        .address(Address(address("192.0.2.1"), prefixLength: 32, link: 3))
+      ])
+  }
+
+  @Test("Routes of both families")
+  func routes() throws {
+    let modem = RouteChange(
+      try MatchedRoute(prefix: prefix("0.0.0.0/0"), table: 254, priority: 0), outLink: 11,
+      gateway: nil)
+    #expect(RouteCaptures.defaultRoute4.events == [.route(modem, replaced: false)])
+    let byGateway = RouteChange(
+      try MatchedRoute(prefix: prefix("0.0.0.0/0"), table: 254, priority: 0), outLink: 15,
+      gateway: try address("100.64.1.1"))
+    #expect(RouteCaptures.defaultRouteByGateway4.events == [.route(byGateway, replaced: false)])
+    let linkLocal = RouteChange(
+      try MatchedRoute(prefix: prefix("fe80::/64"), table: 254, priority: 256), outLink: 11,
+      gateway: nil)
+    #expect(RouteCaptures.linkLocalRoute6.events == [.route(linkLocal, replaced: false)])
+    #expect(RouteCaptures.routeRemoved6.events == [.routeRemoved(linkLocal)])
+    let local = RouteChange(
+      try MatchedRoute(prefix: prefix("100.64.0.5/32"), table: 255, priority: 0), outLink: 11,
+      gateway: nil)
+    #expect(RouteCaptures.routeRemoved4.events == [.routeRemoved(local)])
+  }
+
+  @Test("T2 a replaced route is told by a flag alone")
+  func replaced() throws {
+    let route = RouteChange(
+      try MatchedRoute(prefix: prefix("0.0.0.0/0"), table: 1000, priority: 100), outLink: 3,
+      gateway: try address("192.0.2.9"))
+    #expect(RouteCaptures.routeReplaced4.events == [.route(route, replaced: true)])
+  }
+
+  @Test("Routes that have no single link of their own")
+  func routesWithoutLink() throws {
+    let byNexthop = try #require(RouteCaptures.routeByNexthop4.events.first?.route)
+    #expect(byNexthop.route.nexthop == 7)
+    #expect(byNexthop.outLink == nil)
+    let byTwo = try #require(RouteCaptures.routeByTwo4.events.first?.route)
+    #expect(byTwo.outLink == nil)
+    #expect(byTwo.gateway == nil)
+    let unreachable = try #require(RouteCaptures.unreachableRoute6.events.first?.route)
+    #expect(try unreachable.route.prefix == prefix("2001:db8:1::/48"))
+    #expect(unreachable.outLink == nil)
+    #expect(try #require(RouteCaptures.blackholeRoute4.events.first?.route).outLink == nil)
+  }
+
+  @Test("RFC 5549: an IPv4 route by an IPv6 gateway")
+  func viaIPv6() throws {
+    let route = try #require(RouteCaptures.routeByIPv6Gateway4.events.first?.route)
+    #expect(try route.gateway == address("2001:db8::1"))
+    #expect(try route.route.prefix == prefix("10.5.0.0/16"))
+  }
+
+  @Test("A multipath route of one leg is that leg")
+  func oneLeg() throws {
+    let leg =
+      raw(UInt16(16)) + [0, 0] + raw(UInt32(6)) + raw(UInt16(8)) + raw(UInt16(RTA_GATEWAY.rawValue))
+      + [192, 0, 2, 1]
+    var message = MessageBuilder(
+      type: Int(RTM_NEWROUTE), header: [2, 0, 0, 0, 254, 3, 0, 1] + raw(UInt32(0)))
+    message.put(Int(RTA_MULTIPATH.rawValue), leg)
+    let route = try #require(Capture(bytes: message.bytes).events.first?.route)
+    #expect(route.outLink == 6)
+    #expect(try route.gateway == address("192.0.2.1"))
+  }
+
+  @Test("Rules and nexthop objects")
+  func rulesAndNexthops() {
+    #expect(RouteCaptures.rule4.events == [.rule(.ipv4)])
+    #expect(RouteCaptures.ruleRemoved4.events == [.ruleRemoved(.ipv4)])
+    #expect(RouteCaptures.rule6.events == [.rule(.ipv6)])
+    #expect(RouteCaptures.nexthop.events == [.nexthop(id: 7)])
+    #expect(RouteCaptures.nexthopRemoved.events == [.nexthopRemoved(id: 7)])
+  }
+
+  @Test("A rule's selector is what ip rule prints")
+  func ruleText() throws {
+    let rule = try withMessage(RouteCaptures.rule6.bytes) { Rule(message: $0) }
+    #expect(rule?.description == "101: not from all fwmark 0xca6c lookup 51820")
+    #expect(rule?.table == 51820)
+    #expect(rule?.suppressPrefixLength == nil)
+  }
+
+  @Test("Several messages in one datagram, unknown ones among them")
+  func severalMessages() {
+    let unknown = MessageBuilder(type: 999, header: [1, 2, 3, 4]).bytes
+    let bytes =
+      RouteCaptures.nexthop.bytes + unknown + RouteCaptures.rule4.bytes
+      + RouteCaptures.nexthopRemoved.bytes
+    #expect(
+      Capture(bytes: bytes).events == [.nexthop(id: 7), .rule(.ipv4), .nexthopRemoved(id: 7)])
+  }
+
+  @Test("Messages of other families tell nothing", arguments: [RTM_NEWROUTE, RTM_NEWADDR, RTM_NEWRULE])
+  func otherFamilies(type: Int) {
+    let message = MessageBuilder(
+      type: type, header: [128, 0, 0, 0, 254, 0, 0, 1] + raw(UInt32(0)))
+    #expect(Capture(bytes: message.bytes).events.isEmpty)
+  }
+}
+
+extension KernelEvent {
+  fileprivate var link: Link? {
+    if case .link(let link) = self { link } else { nil }
+  }
+
+  fileprivate var route: RouteChange? {
+    if case .route(let route, _) = self { route } else { nil }
+  }
+}

@@ -1,0 +1,229 @@
+import CLinux
+import Glibc
+import Synchronization
+
+/// Why a command of a test did not do what the test needs.
+public struct CommandError: Error, CustomStringConvertible {
+  public var description: String
+
+  public init(_ description: String) {
+    self.description = description
+  }
+}
+
+/// Runs a program and waits for it.
+public enum Command {
+  /// Runs a program, found in PATH, to its end.
+  ///
+  /// - Returns: What it wrote to standard output.
+  /// - Throws: where it ends with another status than 0, with what it wrote to standard error, or not in time.
+  @discardableResult
+  public static func run(
+    _ arguments: [String], environment: [String: String] = [:],
+    within deadline: Duration = .seconds(60)
+  ) throws -> String {
+    let command = try RunningCommand(arguments, environment: environment)
+    let output = try command.remainingOutput(within: deadline)
+    let status = try command.wait(within: deadline)
+    guard status == 0 else {
+      throw CommandError(
+        "\(arguments.joined(separator: " ")): status \(status): \(command.standardError)")
+    }
+    return output
+  }
+}
+
+/// A program that runs beside the test. It is killed, if need be, when the last reference goes.
+///
+/// Thread-safe; but a line goes to one of those who wait for it.
+public final class RunningCommand: Sendable {
+  public let arguments: [String]
+  public let processIdentifier: Int32
+  private let output: Mutex<LineReader>
+  private let errorFile: CInt
+  private let processDescriptor: CInt
+  /// As `wait` returns it; `nil` until the process has been reaped.
+  private let status = Mutex<Int?>(nil)
+
+  /// Starts a program, found in PATH, with this process's environment and `environment` on top. Standard input is
+  /// empty.
+  public init(_ arguments: [String], environment: [String: String] = [:]) throws {
+    self.arguments = arguments
+    var ends: [CInt] = [-1, -1]
+    guard clinux_pipe(&ends) == 0 else { throw CommandError("pipe: errno \(errno)") }
+    self.errorFile = clinux_memory_file("standard-error")
+    self.output = Mutex(LineReader(fileDescriptor: ends[0]))
+    defer { close(ends[1]) }
+
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1)
+    posix_spawn_file_actions_adddup2(&actions, self.errorFile, 2)
+
+    var variables = Self.environment
+    variables.merge(environment) { $1 }
+    let cArguments = arguments.map { strdup($0) } + [nil]
+    let cEnvironment = variables.map { strdup("\($0.key)=\($0.value)") } + [nil]
+    defer { (cArguments + cEnvironment).forEach { free($0) } }
+    var process: pid_t = 0
+    let result = posix_spawnp(
+      &process, arguments.first ?? "", &actions, nil, cArguments, cEnvironment)
+    guard result == 0 else {
+      close(self.errorFile)
+      self.processDescriptor = -1
+      self.processIdentifier = 0
+      self.status.withLock { $0 = -1 }
+      throw CommandError("\(arguments.first ?? "nothing"): \(String(cString: strerror(result)))")
+    }
+    self.processIdentifier = process
+    self.processDescriptor = clinux_process_descriptor(process)
+  }
+
+  deinit {
+    guard self.processIdentifier > 0 else { return }
+    if self.status.withLock({ $0 }) == nil {
+      kill(self.processIdentifier, SIGKILL)
+      waitpid(self.processIdentifier, nil, 0)
+    }
+    close(self.processDescriptor)
+    close(self.errorFile)
+  }
+
+  private static var environment: [String: String] {
+    var variables: [String: String] = [:]
+    var next = environ
+    while let entry = next.pointee {
+      let parts = String(cString: entry).split(separator: "=", maxSplits: 1)
+      if parts.count == 2 { variables[String(parts[0])] = String(parts[1]) }
+      next += 1
+    }
+    return variables
+  }
+
+  /// The next line of standard output, without its end; `nil` where there will be none.
+  ///
+  /// - Throws: where it does not come in time.
+  public func nextLine(within deadline: Duration = .seconds(20)) throws -> String? {
+    try self.output.withLock { try $0.nextLine(until: .now + deadline) }
+  }
+
+  /// The first line from here on for which `matches` holds.
+  ///
+  /// - Throws: where it does not come in time, or the output ends before.
+  @discardableResult
+  public func line(
+    within deadline: Duration = .seconds(20), where matches: (String) throws -> Bool
+  ) throws -> String {
+    let end = ContinuousClock.now + deadline
+    var seen: [String] = []
+    do {
+      while let line = try self.output.withLock({ try $0.nextLine(until: end) }) {
+        if try matches(line) { return line }
+        seen.append(line)
+      }
+    } catch let error as CommandError {
+      throw CommandError("\(error); seen: \(seen); standard error: \(self.standardError)")
+    }
+    throw CommandError("output ended; seen: \(seen); standard error: \(self.standardError)")
+  }
+
+  /// All that is left of standard output, up to its end.
+  public func remainingOutput(within deadline: Duration = .seconds(20)) throws -> String {
+    try self.output.withLock { try $0.remainder(until: .now + deadline) }
+  }
+
+  /// What it has written to standard error so far.
+  public var standardError: String {
+    var bytes = [UInt8](repeating: 0, count: 1 << 20)
+    let count = pread(self.errorFile, &bytes, bytes.count, 0)
+    return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
+  }
+
+  /// Sends a signal, if the process still runs.
+  public func signal(_ number: CInt) {
+    self.status.withLock { if $0 == nil { kill(self.processIdentifier, number) } }
+  }
+
+  /// Waits for the end: the exit status, or 128 + n where signal n ended it.
+  ///
+  /// - Throws: where it does not end in time.
+  @discardableResult
+  public func wait(within deadline: Duration = .seconds(20)) throws -> Int {
+    if let status = self.status.withLock({ $0 }) { return status }
+    guard isReadable(self.processDescriptor, until: .now + deadline) else {
+      throw CommandError("\(self.arguments.joined(separator: " ")) does not end")
+    }
+    return self.status.withLock { status in
+      if let status { return status }
+      var raw: CInt = 0
+      waitpid(self.processIdentifier, &raw, 0)
+      let code = raw & 0x7F == 0 ? Int(raw >> 8 & 0xFF) : 128 + Int(raw & 0x7F)
+      status = code
+      return code
+    }
+  }
+
+  /// Asks the process to end with SIGTERM, and waits.
+  @discardableResult
+  public func terminate(within deadline: Duration = .seconds(20)) throws -> Int {
+    self.signal(SIGTERM)
+    return try self.wait(within: deadline)
+  }
+}
+
+/// Reads lines from a descriptor that it owns.
+private struct LineReader: ~Copyable {
+  let fileDescriptor: CInt
+  private var bytes: [UInt8] = []
+  private var hasEnded = false
+
+  init(fileDescriptor: CInt) {
+    self.fileDescriptor = fileDescriptor
+  }
+
+  deinit { close(self.fileDescriptor) }
+
+  mutating func nextLine(until deadline: ContinuousClock.Instant) throws -> String? {
+    while true {
+      if let end = self.bytes.firstIndex(of: UInt8(ascii: "\n")) {
+        defer { self.bytes.removeFirst(end + 1) }
+        return String(decoding: self.bytes[..<end], as: UTF8.self)
+      }
+      if self.hasEnded {
+        defer { self.bytes = [] }
+        return self.bytes.isEmpty ? nil : String(decoding: self.bytes, as: UTF8.self)
+      }
+      try self.fill(until: deadline)
+    }
+  }
+
+  mutating func remainder(until deadline: ContinuousClock.Instant) throws -> String {
+    while !self.hasEnded { try self.fill(until: deadline) }
+    defer { self.bytes = [] }
+    return String(decoding: self.bytes, as: UTF8.self)
+  }
+
+  private mutating func fill(until deadline: ContinuousClock.Instant) throws {
+    guard isReadable(self.fileDescriptor, until: deadline) else {
+      throw CommandError("no output in time")
+    }
+    var part = [UInt8](repeating: 0, count: 65536)
+    let count = read(self.fileDescriptor, &part, part.count)
+    if count > 0 { self.bytes += part.prefix(count) } else { self.hasEnded = true }
+  }
+}
+
+/// Waits until a descriptor has something to read; `false` where the deadline passes first.
+func isReadable(_ fileDescriptor: CInt, until deadline: ContinuousClock.Instant) -> Bool {
+  while true {
+    let left = max(.zero, ContinuousClock.now.duration(to: deadline))
+    let milliseconds = left.components.seconds * 1000
+      + left.components.attoseconds / 1_000_000_000_000_000
+    var descriptor = pollfd(fd: fileDescriptor, events: Int16(POLLIN), revents: 0)
+    let result = poll(&descriptor, 1, CInt(clamping: milliseconds + 1))
+    if result != 0 && !(result < 0 && errno == EINTR) { return result > 0 }
+    if result == 0 && ContinuousClock.now >= deadline { return false }
+  }
+}
