@@ -1,0 +1,2 @@
+import GRPCProtobuf
+import SwiftProtobuf

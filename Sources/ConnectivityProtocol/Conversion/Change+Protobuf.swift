@@ -1,0 +1,67 @@
+public import Connectivity
+private import SwiftProtobuf
+
+extension Connectivity_V1_Transition {
+  public init(_ transition: Transition) {
+    self.init()
+    self.generation = transition.snapshot.generation
+    self.from = Connectivity_V1_Category(transition.from)
+    self.to = Connectivity_V1_Category(transition.to)
+    self.bounced = transition.bounced
+    self.cause = Connectivity_V1_Cause(transition.cause)
+    self.status = Connectivity_V1_Status(transition.snapshot)
+    self.time = Google_Protobuf_Timestamp(transition.time)
+  }
+}
+
+extension Transition {
+  /// - Throws: ``ConversionError`` where the status is missing or makes no sense.
+  public init(_ message: Connectivity_V1_Transition) throws(ConversionError) {
+    guard message.hasStatus else { throw ConversionError("status", "is missing") }
+    self.init(
+      from: Category(message.from), to: Category(message.to), bounced: message.bounced,
+      cause: Cause(message.cause), time: try Timestamp(message.time),
+      snapshot: try Snapshot(message.status))
+  }
+}
+
+extension Connectivity_V1_PathChange {
+  public init(_ change: PathChange) {
+    self.init()
+    self.generation = change.snapshot.generation
+    self.status = Connectivity_V1_Status(change.snapshot)
+    self.cause = Connectivity_V1_Cause(change.cause)
+    self.time = Google_Protobuf_Timestamp(change.time)
+  }
+}
+
+extension PathChange {
+  /// - Throws: ``ConversionError`` where the status is missing or makes no sense.
+  public init(_ message: Connectivity_V1_PathChange) throws(ConversionError) {
+    guard message.hasStatus else { throw ConversionError("status", "is missing") }
+    self.init(
+      cause: Cause(message.cause), time: try Timestamp(message.time),
+      snapshot: try Snapshot(message.status))
+  }
+}
+
+extension Connectivity_V1_Cause {
+  public init(_ cause: Cause) {
+    self.init()
+    self.trigger = Connectivity_V1_CauseTrigger(cause.trigger)
+    self.change = cause.change
+    if let message = cause.message { self.message = message }
+    if let interface = cause.interface { self.interface = interface }
+    self.learntLate = cause.learntLate
+  }
+}
+
+extension Cause {
+  public init(_ message: Connectivity_V1_Cause) {
+    self.init(
+      Cause.Trigger(message.trigger), message.change,
+      message: message.hasMessage ? message.message : nil,
+      interface: message.hasInterface ? message.interface : nil,
+      learntLate: message.learntLate)
+  }
+}

@@ -1,0 +1,237 @@
+// A value that this version does not know comes from a newer connd. It is read as the nearest value that
+// promises nothing, so that an older client goes on working.
+public import Connectivity
+
+extension Connectivity_V1_Category {
+  public init(_ model: Category) {
+    switch model {
+    case .none: self = .none
+    case .wifi: self = .wifi
+    case .cellular: self = .cellular
+    case .wired: self = .wired
+    case .other: self = .other
+    case .unknown: self = .unknown
+    }
+  }
+}
+
+extension Category {
+  /// `unknown` for a value that is not known: assume to be online (K8).
+  public init(_ message: Connectivity_V1_Category) {
+    switch message {
+    case .none: self = .none
+    case .wifi: self = .wifi
+    case .cellular: self = .cellular
+    case .wired: self = .wired
+    case .other: self = .other
+    case .unknown: self = .unknown
+    case .unspecified, .UNRECOGNIZED: self = .unknown
+    }
+  }
+}
+
+extension Connectivity_V1_ThreeWayCategory {
+  public init(_ model: ThreeWayCategory) {
+    switch model {
+    case .none: self = .none
+    case .wifi: self = .wifi
+    case .cellular: self = .cellular
+    case .unknown: self = .unknown
+    }
+  }
+}
+
+extension ThreeWayCategory {
+  /// `unknown` for a value that is not known.
+  public init(_ message: Connectivity_V1_ThreeWayCategory) {
+    switch message {
+    case .none: self = .none
+    case .wifi: self = .wifi
+    case .cellular: self = .cellular
+    case .unknown: self = .unknown
+    case .unspecified, .UNRECOGNIZED: self = .unknown
+    }
+  }
+}
+
+extension Connectivity_V1_Medium {
+  public init(_ model: Medium) {
+    switch model {
+    case .wired: self = .wired
+    case .wifi: self = .wifi
+    case .cellular: self = .cellular
+    case .bluetooth: self = .bluetooth
+    case .loopback: self = .loopback
+    case .tunnel: self = .tunnel
+    case .unknown: self = .unknown
+    }
+  }
+}
+
+extension Medium {
+  /// `unknown` for a value that is not known.
+  public init(_ message: Connectivity_V1_Medium) {
+    switch message {
+    case .wired: self = .wired
+    case .wifi: self = .wifi
+    case .cellular: self = .cellular
+    case .bluetooth: self = .bluetooth
+    case .loopback: self = .loopback
+    case .tunnel: self = .tunnel
+    case .unknown: self = .unknown
+    case .unspecified, .UNRECOGNIZED: self = .unknown
+    }
+  }
+}
+
+extension Connectivity_V1_AddressFamily {
+  public init(_ model: AddressFamily) {
+    switch model {
+    case .ipv4: self = .ipv4
+    case .ipv6: self = .ipv6
+    }
+  }
+}
+
+extension AddressFamily {
+  /// `ipv4` for a value that is not known.
+  public init(_ message: Connectivity_V1_AddressFamily) {
+    switch message {
+    case .ipv4: self = .ipv4
+    case .ipv6: self = .ipv6
+    case .unspecified, .UNRECOGNIZED: self = .ipv4
+    }
+  }
+}
+
+extension Connectivity_V1_PathStatus {
+  public init(_ model: Path.Status) {
+    switch model {
+    case .satisfied: self = .satisfied
+    case .requiresConnection: self = .requiresConnection
+    case .unsatisfied: self = .unsatisfied
+    case .unknown: self = .unknown
+    }
+  }
+}
+
+extension Path.Status {
+  /// `unknown` for a value that is not known.
+  public init(_ message: Connectivity_V1_PathStatus) {
+    switch message {
+    case .satisfied: self = .satisfied
+    case .requiresConnection: self = .requiresConnection
+    case .unsatisfied: self = .unsatisfied
+    case .unknown: self = .unknown
+    case .unspecified, .UNRECOGNIZED: self = .unknown
+    }
+  }
+}
+
+extension Connectivity_V1_EvidenceSource {
+  public init(_ model: Evidence.Source) {
+    switch model {
+    case .configuration: self = .configuration
+    case .kind: self = .kind
+    case .hardwareType: self = .hardwareType
+    case .deviceType: self = .deviceType
+    case .phy80211: self = .phy80211
+    case .nl80211: self = .nl80211
+    case .driver: self = .driver
+    case .name: self = .name
+    case .none: self = .none
+    }
+  }
+}
+
+extension Evidence.Source {
+  /// `none` for a value that is not known.
+  public init(_ message: Connectivity_V1_EvidenceSource) {
+    switch message {
+    case .configuration: self = .configuration
+    case .kind: self = .kind
+    case .hardwareType: self = .hardwareType
+    case .deviceType: self = .deviceType
+    case .phy80211: self = .phy80211
+    case .nl80211: self = .nl80211
+    case .driver: self = .driver
+    case .name: self = .name
+    case .none: self = .none
+    case .unspecified, .UNRECOGNIZED: self = .none
+    }
+  }
+}
+
+extension Connectivity_V1_CauseTrigger {
+  public init(_ model: Cause.Trigger) {
+    switch model {
+    case .link: self = .link
+    case .address: self = .address
+    case .route: self = .route
+    case .rule: self = .rule
+    case .nexthop: self = .nexthop
+    case .start: self = .start
+    case .overrun: self = .overrun
+    case .configuration: self = .configuration
+    case .timer: self = .timer
+    case .kernel: self = .kernel
+    }
+  }
+}
+
+extension Cause.Trigger {
+  /// `kernel` for a value that is not known.
+  public init(_ message: Connectivity_V1_CauseTrigger) {
+    switch message {
+    case .link: self = .link
+    case .address: self = .address
+    case .route: self = .route
+    case .rule: self = .rule
+    case .nexthop: self = .nexthop
+    case .start: self = .start
+    case .overrun: self = .overrun
+    case .configuration: self = .configuration
+    case .timer: self = .timer
+    case .kernel: self = .kernel
+    case .unspecified, .UNRECOGNIZED: self = .kernel
+    }
+  }
+}
+
+extension Connectivity_V1_PathReason {
+  public init(_ model: Path.Reason) {
+    switch model {
+    case .noRoute: self = .noRoute
+    case .unreachable: self = .unreachable
+    case .prohibited: self = .prohibited
+    case .blackhole: self = .blackhole
+    case .throw: self = .throw
+    case .noCarrier: self = .noCarrier
+    case .dormant: self = .dormant
+    case .linkDown: self = .linkDown
+    case .noSourceAddress: self = .noSourceAddress
+    case .flapping: self = .flapping
+    case .kernelUnavailable: self = .kernelUnavailable
+    }
+  }
+}
+
+extension Path.Reason {
+  /// `nil` for a value that is not known: no reason is named rather than a wrong one.
+  public init?(_ message: Connectivity_V1_PathReason) {
+    switch message {
+    case .noRoute: self = .noRoute
+    case .unreachable: self = .unreachable
+    case .prohibited: self = .prohibited
+    case .blackhole: self = .blackhole
+    case .throw: self = .throw
+    case .noCarrier: self = .noCarrier
+    case .dormant: self = .dormant
+    case .linkDown: self = .linkDown
+    case .noSourceAddress: self = .noSourceAddress
+    case .flapping: self = .flapping
+    case .kernelUnavailable: self = .kernelUnavailable
+    case .unspecified, .UNRECOGNIZED: return nil
+    }
+  }
+}

@@ -1,0 +1,68 @@
+public import Connectivity
+
+extension Connectivity_V1_Path {
+  public init(_ path: Path) {
+    self.init()
+    self.status = Connectivity_V1_PathStatus(path.status)
+    if let reason = path.reason { self.reason = Connectivity_V1_PathReason(reason) }
+    if let interface = path.interface { self.interface = interface }
+    self.chain = path.chain.map(\.name)
+    self.chainIndex = path.chain.map(\.index)
+    self.medium = Connectivity_V1_Medium(path.medium)
+    if let evidence = path.evidence { self.evidence = Connectivity_V1_Evidence(evidence) }
+    if let source = path.source { self.source = source.description }
+    if let length = path.sourcePrefixLength {
+      self.sourcePrefixLength = UInt32(clamping: length)
+    }
+    if let gateway = path.gateway { self.gateway = gateway.description }
+    if let table = path.table { self.table = table }
+    self.expensive = path.expensive
+    self.constrained = path.constrained
+  }
+}
+
+extension Path {
+  /// - Throws: ``ConversionError`` where an address is none.
+  public init(_ message: Connectivity_V1_Path) throws(ConversionError) {
+    var chain: [PathLink] = []
+    for (position, name) in message.chain.enumerated() {
+      // A sender that names no indexes is served all the same: no link has the index 0.
+      let index = position < message.chainIndex.count ? message.chainIndex[position] : 0
+      chain.append(PathLink(index: index, name: name))
+    }
+    self.init(
+      status: Path.Status(message.status),
+      reason: message.hasReason ? Path.Reason(message.reason) : nil,
+      chain: chain,
+      medium: Medium(message.medium),
+      evidence: message.hasEvidence ? Evidence(message.evidence) : nil,
+      source: message.hasSource ? try address(message.source, "source") : nil,
+      sourcePrefixLength: message.hasSourcePrefixLength ? Int(message.sourcePrefixLength) : nil,
+      gateway: message.hasGateway ? try address(message.gateway, "gateway") : nil,
+      table: message.hasTable ? message.table : nil,
+      expensive: message.expensive,
+      constrained: message.constrained)
+  }
+}
+
+private func address(_ text: String, _ field: String) throws(ConversionError) -> IPAddress {
+  guard let address = IPAddress(text) else {
+    throw ConversionError(field, "“\(text)” is not an address")
+  }
+  return address
+}
+
+extension Connectivity_V1_Evidence {
+  public init(_ evidence: Evidence) {
+    self.init()
+    self.source = Connectivity_V1_EvidenceSource(evidence.source)
+    self.value = evidence.value
+    self.medium = Connectivity_V1_Medium(evidence.medium)
+  }
+}
+
+extension Evidence {
+  public init(_ message: Connectivity_V1_Evidence) {
+    self.init(Evidence.Source(message.source), message.value, Medium(message.medium))
+  }
+}

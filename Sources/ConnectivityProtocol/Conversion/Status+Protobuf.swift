@@ -1,0 +1,55 @@
+public import Connectivity
+private import SwiftProtobuf
+
+extension Connectivity_V1_Status {
+  public init(_ snapshot: Snapshot) {
+    let status = snapshot.status
+    self.init()
+    self.generation = snapshot.generation
+    self.category = Connectivity_V1_Category(status.category)
+    self.threeWay = Connectivity_V1_ThreeWayCategory(status.category.threeWay)
+    self.since = Google_Protobuf_Timestamp(snapshot.since)
+    self.flags = Connectivity_V1_Flags(status.flags)
+    if let interface = status.interface { self.interface = interface }
+    self.medium = Connectivity_V1_Medium(status.medium)
+    self.expensive = status.expensive
+    self.constrained = status.constrained
+    self.ipv4 = Connectivity_V1_Path(status.ipv4)
+    self.ipv6 = Connectivity_V1_Path(status.ipv6)
+    self.family = Connectivity_V1_AddressFamily(status.family)
+  }
+}
+
+extension Snapshot {
+  /// The status that the message tells, with category, flags and family as the sender derived them.
+  ///
+  /// - Throws: ``ConversionError`` where an address or the time makes no sense.
+  public init(_ message: Connectivity_V1_Status) throws(ConversionError) {
+    var status = Status(
+      ipv4: message.hasIpv4 ? try Path(message.ipv4) : .unknown,
+      ipv6: message.hasIpv6 ? try Path(message.ipv6) : .unknown,
+      preferred: AddressFamily(message.family))
+    status.family = AddressFamily(message.family)
+    status.category = Category(message.category)
+    status.flags = ReachabilityFlags(message.flags)
+    self.init(
+      generation: message.generation, since: try Timestamp(message.since), status: status)
+  }
+}
+
+extension Connectivity_V1_Flags {
+  public init(_ flags: ReachabilityFlags) {
+    self.init()
+    self.reachable = flags.reachable
+    self.connectionRequired = flags.connectionRequired
+    self.isWwan = flags.isWWAN
+  }
+}
+
+extension ReachabilityFlags {
+  public init(_ message: Connectivity_V1_Flags) {
+    self.init(
+      reachable: message.reachable, connectionRequired: message.connectionRequired,
+      isWWAN: message.isWwan)
+  }
+}
