@@ -1,0 +1,69 @@
+import Glibc
+
+/// Where systemd listens for notifications: a Unix datagram socket, by path or by abstract name.
+///
+/// It is not connected, so that it also reaches a manager that made its socket anew.
+///
+/// Thread-safety: any thread may send; the kernel keeps datagrams whole.
+final class NotifySocket: Sendable {
+  private let descriptor: Int32
+  private let address: sockaddr_un
+  private let addressLength: socklen_t
+
+  /// How long a notification that must arrive may wait for room in systemd's queue.
+  private static let patience = timeval(tv_sec: 5, tv_usec: 0)
+
+  /// - Parameter name: what `NOTIFY_SOCKET` holds: `/path`, or `@name` for an abstract one.
+  /// - Throws: `EAFNOSUPPORT` for another kind of name, `ENAMETOOLONG`, or why there is no socket.
+  init(name: String) throws(SystemdError) {
+    let operation = "NOTIFY_SOCKET=\(name)"
+    var bytes = Array(name.utf8)
+    guard bytes.count > 1, bytes[0] == UInt8(ascii: "/") || bytes[0] == UInt8(ascii: "@") else {
+      throw SystemdError(operation, errno: EAFNOSUPPORT)
+    }
+    // An abstract name starts with a null byte and ends with the address; a path may go without
+    // its null byte where it fills the field.
+    if bytes[0] == UInt8(ascii: "@") { bytes[0] = 0 }
+    var address = sockaddr_un()
+    guard bytes.count <= MemoryLayout.size(ofValue: address.sun_path) else {
+      throw SystemdError(operation, errno: ENAMETOOLONG)
+    }
+    address.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
+    self.address = address
+    let nameOffset = MemoryLayout<sockaddr_un>.offset(of: \.sun_path) ?? 2
+    self.addressLength = socklen_t(nameOffset + bytes.count)
+
+    self.descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+    guard self.descriptor >= 0 else { throw SystemdError(operation, errno: errno) }
+    var patience = Self.patience
+    _ = setsockopt(
+      self.descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+  }
+
+  deinit {
+    if self.descriptor >= 0 { close(self.descriptor) }
+  }
+
+  /// Sends one notification.
+  ///
+  /// - Parameter mayWait: whether to wait, at most five seconds, for room in systemd's queue.
+  ///   Whoever may not wait gets `EAGAIN`.
+  func send(_ message: String, mayWait: Bool) throws(SystemdError) {
+    var message = message
+    let flags = Int32(MSG_NOSIGNAL) | (mayWait ? 0 : Int32(MSG_DONTWAIT))
+    let failure: Int32 = message.withUTF8 { bytes in
+      withUnsafePointer(to: self.address) { address in
+        address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+          while true {
+            let sent = sendto(
+              self.descriptor, bytes.baseAddress, bytes.count, flags, address, self.addressLength)
+            if sent >= 0 { return 0 }
+            if errno != EINTR { return errno }
+          }
+        }
+      }
+    }
+    if failure != 0 { throw SystemdError("notify systemd", errno: failure) }
+  }
+}

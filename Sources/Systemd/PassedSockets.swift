@@ -1,0 +1,99 @@
+import CSystemd
+import Glibc
+
+/// The sockets that systemd opened for this service (`sd_listen_fds(3)`), by what they are.
+public struct PassedSockets: Sendable, Equatable {
+  /// A socket that systemd passed. Its descriptor belongs to whoever took it, and is close-on-exec.
+  public struct Socket: Sendable, Equatable {
+    /// What `FileDescriptorName=` says; without it the name of the socket unit.
+    public let name: String
+    public let descriptor: Int32
+    public let kind: Kind
+  }
+
+  /// What a passed socket is good for.
+  public enum Kind: Sendable, Hashable {
+    /// A Unix stream socket that accepts connections; its path is nil where it is abstract.
+    case unixListener(path: String?)
+    /// An rtnetlink socket, as `ListenNetlink=route` opens it.
+    case netlinkRoute
+    /// Something that this service has no use for.
+    case other
+  }
+
+  public let sockets: [Socket]
+
+  /// No sockets: the process opens its own.
+  public static let none = PassedSockets(sockets: [])
+
+  /// The first socket that accepts connections.
+  public var unixListener: Socket? {
+    self.sockets.first { if case .unixListener = $0.kind { true } else { false } }
+  }
+
+  /// The first rtnetlink socket.
+  public var netlinkRoute: Socket? { self.sockets.first { $0.kind == .netlinkRoute } }
+
+  /// Takes what systemd passed, and clears `LISTEN_FDS`, `LISTEN_PID` and `LISTEN_FDNAMES`, so that
+  /// nothing takes it twice. Sockets meant for another process (`LISTEN_PID`) are left alone.
+  ///
+  /// Not thread-safe, since it changes the environment: call it once, at the start of `main`, before
+  /// the process starts threads.
+  ///
+  /// - Throws: what is wrong with the variables (`EINVAL`, `ERANGE`) or the descriptors (`EBADF`).
+  public static func take() throws(SystemdError) -> PassedSockets {
+    var names: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
+    let count = sd_listen_fds_with_names(1, &names)
+    defer {
+      if let names {
+        // The list ends with a null pointer, and is there only where there are sockets.
+        var name = names
+        while let text = name.pointee {
+          free(text)
+          name += 1
+        }
+        free(names)
+      }
+    }
+    guard count >= 0 else { throw SystemdError("LISTEN_FDS", errno: -count) }
+    return PassedSockets(
+      sockets: (0..<count).map { index in
+        let descriptor = SD_LISTEN_FDS_START + index
+        let name = names?[Int(index)].map { String(cString: $0) } ?? "unknown"
+        return Socket(name: name, descriptor: descriptor, kind: Self.kind(of: descriptor))
+      })
+  }
+
+  static func kind(of descriptor: Int32) -> Kind {
+    if sd_is_socket_unix(descriptor, Int32(SOCK_STREAM.rawValue), 1, nil, 0) > 0 {
+      return .unixListener(path: Self.path(of: descriptor))
+    }
+    if Self.option(SO_DOMAIN, of: descriptor) == AF_NETLINK,
+      Self.option(SO_PROTOCOL, of: descriptor) == routeProtocol
+    {
+      return .netlinkRoute
+    }
+    return .other
+  }
+
+  private static func option(_ name: Int32, of descriptor: Int32) -> Int32? {
+    var value: Int32 = 0
+    var size = socklen_t(MemoryLayout<Int32>.size)
+    return getsockopt(descriptor, SOL_SOCKET, name, &value, &size) == 0 ? value : nil
+  }
+
+  private static func path(of descriptor: Int32) -> String? {
+    var address = sockaddr_un()
+    var size = socklen_t(MemoryLayout<sockaddr_un>.size)
+    let result = withUnsafeMutablePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(descriptor, $0, &size) }
+    }
+    guard result == 0 else { return nil }
+    // A path that fills the field has no null byte, so it is bounded here.
+    let path = withUnsafeBytes(of: address.sun_path) { $0.prefix { $0 != 0 } }
+    return path.isEmpty ? nil : String(decoding: path, as: UTF8.self)
+  }
+}
+
+/// `NETLINK_ROUTE` of linux/netlink.h.
+private let routeProtocol: Int32 = 0

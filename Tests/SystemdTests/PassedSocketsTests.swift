@@ -1,0 +1,111 @@
+import Glibc
+import Testing
+
+@testable import Systemd
+
+struct PassedSocketsTests {
+  @Test("a descriptor's kind is read from the socket, not from its name")
+  func kinds() throws {
+    func kind(
+      _ domain: Int32, _ type: __socket_type, _ protocol: Int32, listening path: String? = nil
+    ) -> PassedSockets.Kind {
+      let descriptor = socket(domain, Int32(type.rawValue), `protocol`)
+      defer { close(descriptor) }
+      if let path { Self.listen(descriptor, at: path) }
+      return PassedSockets.kind(of: descriptor)
+    }
+    let path = "/tmp/connd-test-\(getpid())-\(UInt64.random(in: 0 ... .max))"
+    defer { unlink(path) }
+
+    #expect(kind(AF_UNIX, SOCK_STREAM, 0, listening: path) == .unixListener(path: path))
+    #expect(kind(AF_UNIX, SOCK_STREAM, 0) == .other)
+    #expect(kind(AF_UNIX, SOCK_DGRAM, 0) == .other)
+    #expect(kind(AF_INET, SOCK_STREAM, 0) == .other)
+    #expect(kind(AF_NETLINK, SOCK_RAW, 0) == .netlinkRoute)
+    #expect(kind(AF_NETLINK, SOCK_RAW, 15) == .other)  // NETLINK_KOBJECT_UEVENT
+    #expect(PassedSockets.kind(of: -1) == .other)
+  }
+
+  /// Makes a listener of `descriptor`.
+  private static func listen(_ descriptor: Int32, at path: String) {
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+    let bound = withUnsafePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+      }
+    }
+    #expect(bound == 0 && Glibc.listen(descriptor, 1) == 0)
+  }
+
+  /// Runs `body` with `sockets` as the descriptors 3 and following, as systemd passes them, and gives
+  /// those numbers back to whoever had them: in a test's process that is its way to report.
+  private static func passing<Result>(_ sockets: [Int32], to body: () -> Result) -> Result {
+    let numbers = (0..<sockets.count).map { Int32($0) + 3 }
+    let aside = numbers.map { fcntl($0, F_DUPFD_CLOEXEC, 100) }
+    let sources = sockets.map { fcntl($0, F_DUPFD_CLOEXEC, 100) }
+    for (number, source) in zip(numbers, sources) { dup2(source, number) }
+    defer {
+      for (number, former) in zip(numbers, aside) {
+        if former >= 0 { dup2(former, number) } else { close(number) }
+      }
+    }
+    return body()
+  }
+
+  @Test("D2 sockets are taken once, by name and kind, and close on exec")
+  func takes() async {
+    await #expect(processExitsWith: .success) {
+      let path = "/tmp/connd-test-\(getpid())"
+      let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+      PassedSocketsTests.listen(listener, at: path)
+      defer { unlink(path) }
+      let netlink = socket(AF_NETLINK, Int32(SOCK_RAW.rawValue), 0)
+      setenv("LISTEN_PID", "\(getpid())", 1)
+      setenv("LISTEN_FDS", "2", 1)
+      setenv("LISTEN_FDNAMES", "connd.socket:events", 1)
+
+      let (first, flags, second) = PassedSocketsTests.passing([listener, netlink]) {
+        (
+          Result { try PassedSockets.take() }, [3, 4].map { fcntl($0, F_GETFD) },
+          Result { try PassedSockets.take() }
+        )
+      }
+
+      let passed = try first.get()
+      let again = try second.get()
+      #expect(
+        passed.sockets == [
+          .init(name: "connd.socket", descriptor: 3, kind: .unixListener(path: path)),
+          .init(name: "events", descriptor: 4, kind: .netlinkRoute),
+        ])
+      #expect(passed.unixListener?.descriptor == 3)
+      #expect(passed.netlinkRoute?.descriptor == 4)
+      #expect(flags == [FD_CLOEXEC, FD_CLOEXEC])
+      #expect(again == .none)
+      for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] { #expect(getenv(name) == nil) }
+    }
+  }
+
+  @Test("D2 sockets for another process, or none, are nobody's")
+  func otherProcess() async {
+    await #expect(processExitsWith: .success) {
+      let nothing = try PassedSockets.take()
+      #expect(nothing == .none)
+      setenv("LISTEN_PID", "\(getppid())", 1)
+      setenv("LISTEN_FDS", "1", 1)
+      let foreign = try PassedSockets.take()
+      #expect(foreign == .none)
+    }
+  }
+
+  @Test("D2 a count that is no number is an error")
+  func nonsense() async {
+    await #expect(processExitsWith: .success) {
+      setenv("LISTEN_PID", "\(getpid())", 1)
+      setenv("LISTEN_FDS", "many", 1)
+      #expect(throws: SystemdError("LISTEN_FDS", errno: EINVAL)) { try PassedSockets.take() }
+    }
+  }
+}
