@@ -1,0 +1,31 @@
+package import Connectivity
+
+/// What connd is told by its configuration file; what the file does not say has the value it has here.
+package struct Configuration: Hashable, Sendable {
+  /// The path of the Unix socket; `nil`: the default for the user and the environment.
+  package var socket: String?
+  /// The probes that stand for "the internet": looked up, never contacted.
+  package var destinations = DefaultDestination.spread
+  /// The family that the summary follows at a tie (K7).
+  package var prefer: AddressFamily = .ipv4
+  /// What is said about links; the first match wins.
+  package var links = LinkPolicy()
+  package var grace = Grace()
+
+  /// How long a lost path may take to come back before its connections are given up (I10).
+  package struct Grace: Hashable, Sendable {
+    package var wifi = Duration.seconds(1)
+    package var route = Duration.seconds(1)
+
+    package init() {}
+  }
+
+  package init() {}
+}
+
+extension DefaultDestination {
+  /// Addresses far apart in the address space, none of which anybody gives a host route: no resolver, no test network.
+  static let spread = DefaultDestination(
+    ipv4: ["17.0.0.1", "98.128.0.1", "193.0.0.1"].compactMap { IPAddress($0) },
+    ipv6: ["2001:500::1", "2620::1", "2a00:1::1"].compactMap { IPAddress($0) })
+}

@@ -1,0 +1,118 @@
+import Connectivity
+import Yams
+
+/// A value of a configuration file that knows where it stands.
+struct ConfigurationNode {
+  let node: Node
+  let file: String
+  /// The path of the key that it is the value of.
+  var key: String?
+
+  func error(_ message: String) -> ConfigurationError {
+    ConfigurationError(file: self.file, line: self.node.mark?.line, key: self.key, message: message)
+  }
+
+  /// The keys of a mapping and their values.
+  func entries() throws(ConfigurationError) -> [ConfigurationEntry] {
+    if self.node.null != nil { return [] }
+    guard let mapping = self.node.mapping else {
+      throw self.error("must be a mapping of keys to values")
+    }
+    var entries: [ConfigurationEntry] = []
+    for (name, value) in mapping {
+      let text = name.string ?? ""
+      let key = self.key.map { "\($0).\(text)" } ?? text
+      entries.append(
+        ConfigurationEntry(
+          name: text, line: name.mark?.line,
+          value: ConfigurationNode(node: value, file: self.file, key: key)))
+    }
+    return entries
+  }
+
+  func list() throws(ConfigurationError) -> [ConfigurationNode] {
+    if self.node.null != nil { return [] }
+    guard let sequence = self.node.sequence else { throw self.error("must be a list") }
+    return sequence.enumerated().map { index, element in
+      ConfigurationNode(node: element, file: self.file, key: "\(self.key ?? "")[\(index)]")
+    }
+  }
+
+  func text() throws(ConfigurationError) -> String {
+    guard let text = self.node.scalar?.string, self.node.null == nil, !text.isEmpty else {
+      throw self.error("must be a text")
+    }
+    return text
+  }
+
+  func path() throws(ConfigurationError) -> String {
+    let path = try self.text()
+    guard path.hasPrefix("/") else { throw self.error("must be an absolute path") }
+    return path
+  }
+
+  func flag() throws(ConfigurationError) -> Bool {
+    guard let flag = self.node.bool else { throw self.error("must be true or false") }
+    return flag
+  }
+
+  func oneOf<Value>(_ type: Value.Type) throws(ConfigurationError) -> Value
+  where Value: CaseIterable & RawRepresentable<String> {
+    let text = try self.text()
+    guard let value = Value(rawValue: text) else {
+      let choices = Value.allCases.map(\.rawValue).joined(separator: ", ")
+      throw self.error("'\(text)' is none of \(choices)")
+    }
+    return value
+  }
+
+  func addresses(of family: AddressFamily) throws(ConfigurationError) -> [IPAddress] {
+    var addresses: [IPAddress] = []
+    for element in try self.list() {
+      let text = try element.text()
+      guard let address = IPAddress(text), address.family == family else {
+        throw element.error("'\(text)' is no \(family == .ipv4 ? "IPv4" : "IPv6") address")
+      }
+      addresses.append(address)
+    }
+    guard (1...maximumProbes).contains(addresses.count) else {
+      throw self.error("must have between 1 and \(maximumProbes) addresses")
+    }
+    return addresses
+  }
+
+  func duration() throws(ConfigurationError) -> Duration {
+    let text = try self.text()
+    guard let duration = Duration(configuration: text) else {
+      throw self.error("'\(text)' is no duration: write 500ms, 5s or 2m")
+    }
+    return duration
+  }
+}
+
+/// A key of a mapping, and its value.
+struct ConfigurationEntry {
+  let name: String
+  let line: Int?
+  let value: ConfigurationNode
+
+  func unknown(_ known: [String]) -> ConfigurationError {
+    ConfigurationError(
+      file: self.value.file, line: self.line, key: self.value.key,
+      message: "is no key of connd's; here there may be \(known.joined(separator: ", "))")
+  }
+}
+
+/// Each probe is looked up at every event.
+private let maximumProbes = 16
+
+extension Duration {
+  /// Reads `500ms`, `1.5s`, `2m`, or a bare number of seconds.
+  init?(configuration text: String) {
+    let units: [(String, Double)] = [("ms", 0.001), ("s", 1), ("m", 60), ("", 1)]
+    guard let (suffix, scale) = units.first(where: { text.hasSuffix($0.0) }),
+      let number = Double(text.dropLast(suffix.count)), (0...86_400).contains(number)
+    else { return nil }
+    self = .milliseconds(Int64(number * scale * 1000))
+  }
+}

@@ -1,0 +1,133 @@
+import Connectivity
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import Glibc
+import Logging
+import NIOCore
+import NIOPosix
+import ServiceLifecycle
+import Synchronization
+import Systemd
+
+/// The composition root: makes the parts, joins them, and runs them as one group.
+struct Connd {
+  var configuration: Configuration
+  /// Reads the configuration again.
+  var readConfiguration: @Sendable () throws(ConfigurationError) -> Configuration
+  /// Where to listen if systemd passed nothing.
+  var socketPath: String
+  var passed: PassedSockets
+  var notifier: Notifier
+  var logger: Logger
+  var sysfs = "/sys"
+
+  /// Runs until SIGTERM or SIGINT.
+  func run() async throws {
+    let socket = self.passed.unixListener == nil ? try ListeningSocket(path: self.socketPath) : nil
+    // A taken descriptor is there: either systemd's, or that of a socket just opened.
+    let descriptor = self.passed.unixListener?.descriptor ?? socket?.takeDescriptor() ?? -1
+
+    let historyPath = Self.historyPath(besides: self.socketPath)
+    let past = HistoryFile(path: historyPath, logger: self.logger).load()
+    let store = Store(past)
+    let monitor = try self.makeMonitor(store, historyPath: historyPath)
+
+    // One thread serves the socket: there is little to do, and each thread costs memory.
+    let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+    let transport = HTTP2ServerTransport.Custom(
+      listeningOn: descriptor, eventLoopGroup: eventLoops)
+    let server = GRPCServer(
+      transport: transport,
+      services: [
+        ConnectivityService(store: store, monitor: monitor),
+        HealthService(monitor: monitor, store: store), try ReflectionService(),
+      ])
+
+    let reloadState = ReloadState()
+    var group = ServiceGroupConfiguration(
+      services: [
+        .init(service: monitor),
+        .init(service: ServerService(server: server, store: store)),
+        .init(
+          service: Reloader(
+            read: self.readConfiguration, monitor: monitor, store: store, notifier: self.notifier,
+            state: reloadState, logger: self.logger)),
+        .init(
+          service: Announcer(
+            store: store, monitor: monitor, notifier: self.notifier, reloading: reloadState,
+            listening: { _ = await transport.listeningAddress })),
+      ],
+      gracefulShutdownSignals: [.sigterm, .sigint],
+      logger: Logger(label: "connd.lifecycle") { _ in SwiftLogNoOpLogHandler() })
+    // A client that is stopped never acknowledges the end; so it is not waited for.
+    group.maximumGracefulShutdownDuration = .seconds(1)
+    do {
+      try await ServiceGroup(configuration: group).run()
+    } catch let error where !(error is CancellationError) && !monitor.isStopping {
+      throw error
+    } catch {
+      self.logger.info("some clients did not take their leave in time")
+    }
+    try? await eventLoops.shutdownGracefully()
+    self.logger.info("stopped")
+    withExtendedLifetime(socket) {}
+  }
+
+  private func makeMonitor(_ store: Store, historyPath: String) throws -> Monitor {
+    let (configuration, notifier, logger, sysfs) = (
+      self.configuration, self.notifier, self.logger, self.sysfs
+    )
+    // Systemd's socket is good for once: when the kernel is opened anew, connd opens its own.
+    let netlink = PassedDescriptor(self.passed.netlinkRoute?.descriptor)
+    return try Monitor {
+      MonitorLoop(
+        configuration, store: store, history: HistoryFile(path: historyPath, logger: logger),
+        notifier: notifier, logger: logger
+      ) { (destinations) throws(KernelUnavailable) in
+        try NetlinkKernel(watching: destinations, adopting: netlink.take(), sysfs: sysfs)
+      }
+    }
+  }
+
+  /// In the runtime directory that systemd made, else beside the socket.
+  private static func historyPath(besides socket: String) -> String {
+    if let directory = getenv("RUNTIME_DIRECTORY").map({ String(cString: $0) }), !directory.isEmpty
+    {
+      return "\(directory)/connd.history"
+    }
+    let stem = socket.hasSuffix(".sock") ? String(socket.dropLast(5)) : socket
+    return "\(stem).history"
+  }
+}
+
+/// The gRPC server as a service.
+private struct ServerService<Transport: ServerTransport>: Service {
+  let server: GRPCServer<Transport>
+  let store: Store
+
+  func run() async throws {
+    try await withGracefulShutdownHandler {
+      try await self.server.serve()
+    } onGracefulShutdown: {
+      // The streams first: the server waits for them to end.
+      self.store.finish()
+      self.server.beginGracefulShutdown()
+    }
+  }
+}
+
+/// A descriptor that can be taken once.
+private final class PassedDescriptor: Sendable {
+  private let descriptor: Mutex<CInt?>
+
+  init(_ descriptor: CInt?) {
+    self.descriptor = Mutex(descriptor)
+  }
+
+  func take() -> CInt? {
+    self.descriptor.withLock { descriptor in
+      defer { descriptor = nil }
+      return descriptor
+    }
+  }
+}

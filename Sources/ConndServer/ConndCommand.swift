@@ -1,0 +1,107 @@
+public import ArgumentParser
+import CLinux
+import Connectivity
+import Glibc
+import Logging
+import Systemd
+
+/// `connd`, the program.
+public struct ConndCommand: AsyncParsableCommand {
+  public static let configuration = CommandConfiguration(
+    commandName: "connd",
+    abstract: "Knows by which network this machine's traffic leaves, and tells it by gRPC.",
+    discussion: """
+      connd listens on a Unix socket: what --socket names, else CONND_SOCKET, else the configuration, \
+      else /run/connd/connd.sock (for another user than root and without that directory: \
+      $XDG_RUNTIME_DIR/connd.sock). systemd may pass the socket. SIGHUP reads the configuration again; \
+      SIGTERM and SIGINT end connd.
+
+      Exit status: 0 ended as asked, or the configuration is right; 1 it could not start, 64 usage, \
+      77 no permission, 78 the configuration is wrong.
+      """,
+    version: "connd \(Version.string)")
+
+  @Option(help: ArgumentHelp("Read the configuration from this file.", valueName: "file"))
+  var config: String?
+
+  @Option(help: ArgumentHelp("Listen on this Unix socket.", valueName: "path"))
+  var socket: String?
+
+  @Option(
+    help: ArgumentHelp(
+      "Log what is at least so severe: trace, debug, info, notice, warning, error, critical.",
+      valueName: "level"))
+  var logLevel: Logger.Level = .info
+
+  @Flag(help: "Check the configuration and end.")
+  var checkConfig = false
+
+  public init() {}
+
+  public mutating func run() async throws {
+    let file = self.config ?? Configuration.defaultFile
+    let isOptional = self.config == nil
+    @Sendable func read() throws(ConfigurationError) -> Configuration {
+      try Configuration.read(file: file, isOptional: isOptional)
+    }
+
+    let configuration: Configuration
+    do throws(ConfigurationError) {
+      configuration = try read()
+    } catch {
+      complain("\(error)")
+      throw ExitCode(78)
+    }
+    if self.checkConfig {
+      print("\(file): right")
+      return
+    }
+
+    // What comes from the environment is read here, while there is one thread.
+    LogDestination.fromEnvironment().bootstrapLogging(identifier: "connd", level: self.logLevel)
+    let logger = Logger(label: "connd")
+    let connd: Connd
+    do throws(SystemdError) {
+      connd = Connd(
+        configuration: configuration, readConfiguration: read,
+        socketPath: self.socketPath(configuration),
+        passed: try PassedSockets.take(),
+        notifier: .fromEnvironment { logger.debug("systemd was not told: \($0)") },
+        logger: logger)
+    } catch {
+      complain("what systemd passed is of no use: \(error)")
+      throw ExitCode.failure
+    }
+
+    do {
+      try await connd.run()
+    } catch let error as ListeningError {
+      complain("\(error)")
+      throw error.isPermission ? ExitCode(77) : ExitCode.failure
+    } catch {
+      complain("\(error)")
+      throw ExitCode.failure
+    }
+  }
+}
+
+extension ConndCommand {
+  /// Where to listen: by the command line, the environment, the configuration, the default, in this order.
+  private func socketPath(_ configuration: Configuration) -> String {
+    if let socket = self.socket { return socket }
+    func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
+    if let configured = configuration.socket, variable("CONND_SOCKET")?.isEmpty ?? true {
+      return configured
+    }
+    let hasDirectory = variable("RUNTIME_DIRECTORY") != nil
+    return DefaultSocket.path(environment: variable, uid: getuid()) { _ in hasDirectory }
+  }
+}
+
+/// For those who start connd by hand and for systemd alike.
+private func complain(_ message: String) {
+  let line = Array("connd: \(message)\n".utf8)
+  write(STDERR_FILENO, line, line.count)
+}
+
+extension Logger.Level: @retroactive ExpressibleByArgument {}

@@ -1,0 +1,184 @@
+import CLinux
+import Glibc
+
+/// The Unix socket that clients connect to, when connd opens it by itself.
+///
+/// NIO would unlink whatever socket it finds under the path, also one that another connd serves; so the socket is opened
+/// here, under a lock that lasts as long as the process.
+final class ListeningSocket {
+  private let path: String
+  private let lock: CInt
+  private var descriptor: CInt?
+  /// The path is ours to remove.
+  private var isBound = false
+
+  /// Opens the socket for everybody on the machine; the directory decides who can reach it.
+  init(path: String) throws(ListeningError) {
+    guard path.utf8.count < MemoryLayout.size(ofValue: sockaddr_un().sun_path) else {
+      throw ListeningError(
+        path: path, reason: .system(SystemError(ENAMETOOLONG), "use a shorter path (--socket)"))
+    }
+    self.path = path
+    Self.makeDirectory(of: path)
+    self.lock = try Self.takeLock(path)
+    // If this fails, deinit gives back the lock.
+    self.descriptor = try Self.listen(path)
+    self.isBound = true
+  }
+
+  deinit {
+    // Gone before the lock: who takes the lock next must not find it.
+    if self.isBound { unlink(self.path) }
+    unlink(Self.lockPath(self.path))
+    close(self.lock)
+    if let descriptor { close(descriptor) }
+  }
+
+  /// Hands over the descriptor: whoever takes it closes it.
+  func takeDescriptor() -> CInt? {
+    defer { self.descriptor = nil }
+    return self.descriptor
+  }
+
+  /// Makes the directory that is only missing its last part, as /run/connd is on a machine just booted. Where that fails,
+  /// the lock tells.
+  private static func makeDirectory(of path: String) {
+    guard let slash = path.lastIndex(of: "/"), slash > path.startIndex else { return }
+    mkdir(String(path[..<slash]), 0o755)
+  }
+
+  private static func lockPath(_ path: String) -> String { "\(path).lock" }
+
+  /// Takes the lock beside the socket, which names its holder.
+  private static func takeLock(_ path: String) throws(ListeningError) -> CInt {
+    let lockPath = Self.lockPath(path)
+    while true {
+      let lock = open(lockPath, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o644)
+      guard lock >= 0 else { throw ListeningError(path: lockPath, SystemError()) }
+      guard flock(lock, LOCK_EX | LOCK_NB) == 0 else {
+        defer { close(lock) }
+        if errno == EWOULDBLOCK { throw ListeningError(path: path, reason: .inUse(holder(lock))) }
+        throw ListeningError(path: lockPath, SystemError())
+      }
+      // The holder before may have removed the file between the opening and the locking.
+      var opened = stat()
+      var present = stat()
+      if fstat(lock, &opened) == 0, stat(lockPath, &present) == 0, opened.st_ino == present.st_ino {
+        ftruncate(lock, 0)
+        let text = Array("\(getpid())\n".utf8)
+        write(lock, text, text.count)
+        return lock
+      }
+      close(lock)
+    }
+  }
+
+  private static func holder(_ lock: CInt) -> String? {
+    var bytes = [UInt8](repeating: 0, count: 32)
+    let count = pread(lock, &bytes, bytes.count, 0)
+    guard count > 0 else { return nil }
+    return String(decoding: bytes[..<count].prefix { $0 != 0x0A }, as: UTF8.self)
+  }
+
+  private static func listen(_ path: String) throws(ListeningError) -> CInt {
+    let descriptor = socket(
+      AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+    guard descriptor >= 0 else { throw ListeningError(path: path, SystemError()) }
+    do throws(ListeningError) {
+      try Self.removeStale(path)
+      // The mode must be right from the moment on that the path is there.
+      let mask = umask(0o111)
+      defer { umask(mask) }
+      guard withUnixAddress(path, { bind(descriptor, $0, $1) }) == 0 else {
+        throw ListeningError(path: path, SystemError())
+      }
+      guard Glibc.listen(descriptor, SOMAXCONN) == 0 else {
+        throw ListeningError(path: path, SystemError())
+      }
+      return descriptor
+    } catch {
+      close(descriptor)
+      throw error
+    }
+  }
+
+  /// Removes a socket that nobody listens on, and nothing else.
+  private static func removeStale(_ path: String) throws(ListeningError) {
+    var file = stat()
+    guard lstat(path, &file) == 0 else { return }
+    guard file.st_mode & S_IFMT == S_IFSOCK else {
+      throw ListeningError(path: path, reason: .notASocket)
+    }
+    let probe = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+    guard probe >= 0 else { throw ListeningError(path: path, SystemError()) }
+    defer { close(probe) }
+    if withUnixAddress(path, { connect(probe, $0, $1) }) == 0 {
+      // Somebody who does not know of the lock: systemd, for one.
+      var credentials = clinux_credentials()
+      let isKnown = clinux_peer_credentials(probe, &credentials) == 0
+      throw ListeningError(path: path, reason: .inUse(isKnown ? "\(credentials.pid)" : nil))
+    }
+    guard errno == ECONNREFUSED else { throw ListeningError(path: path, SystemError()) }
+    guard unlink(path) == 0 else { throw ListeningError(path: path, SystemError()) }
+  }
+}
+
+/// Why connd cannot listen, and what to do about it.
+struct ListeningError: Error, CustomStringConvertible {
+  enum Reason {
+    /// By the process of this number, where that is known.
+    case inUse(String?)
+    case notASocket
+    case system(SystemError, String)
+  }
+
+  var path: String
+  var reason: Reason
+
+  init(path: String, reason: Reason) {
+    self.path = path
+    self.reason = reason
+  }
+
+  fileprivate init(path: String, _ error: SystemError) {
+    let advice =
+      switch error.code {
+      case EACCES, EPERM, EROFS: "name a path that you may write (--socket or CONND_SOCKET)"
+      case ENOENT, ENOTDIR: "make the directory, or name another path (--socket or CONND_SOCKET)"
+      default: "name another path (--socket or CONND_SOCKET)"
+      }
+    self.init(path: path, reason: .system(error, advice))
+  }
+
+  /// Whether it is for want of permission.
+  var isPermission: Bool {
+    if case .system(let error, _) = self.reason { error.code == EACCES || error.code == EPERM } else { false }
+  }
+
+  var description: String {
+    switch self.reason {
+    case .inUse(let holder?):
+      "\(self.path): a connd is there already (process \(holder)); stop it, or name another path (--socket)"
+    case .inUse(nil):
+      "\(self.path): somebody listens there already; stop it, or name another path (--socket)"
+    case .notASocket:
+      "\(self.path): is not a socket; remove it, or name another path (--socket)"
+    case .system(let error, let advice):
+      "\(self.path): \(error); \(advice)"
+    }
+  }
+}
+
+/// Calls with the address of a Unix socket; the path must fit in.
+private func withUnixAddress(
+  _ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> CInt
+) -> CInt {
+  var address = sockaddr_un()
+  address.sun_family = sa_family_t(AF_UNIX)
+  withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+  return withUnsafePointer(to: &address) { pointer in
+    pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+      body($0, socklen_t(MemoryLayout<sockaddr_un>.size))
+    }
+  }
+}

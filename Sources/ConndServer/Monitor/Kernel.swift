@@ -1,0 +1,42 @@
+import Connectivity
+import Netlink
+
+/// The one seam to the kernel: what happened, and what is true now.
+///
+/// The monitor's loop sees the kernel through this and nothing else. The real one is `NetlinkKernel`; in tests a model of a
+/// kernel stands behind the same seam. Every call may throw `KernelUnavailable`, after which the kernel is opened anew.
+protocol Kernel {
+  /// Appends what the kernel has told since the last call.
+  ///
+  /// - Returns: whether more may be waiting.
+  func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool
+
+  /// The way to a destination.
+  func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer
+
+  /// The entry of the routing tables that decides about a destination.
+  func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute?
+
+  /// A link and its device; `nil` where there is none of that index.
+  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts?
+
+  /// An address as its link has it.
+  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address?
+
+  /// All links, for those who want to look at them.
+  func links() throws(KernelUnavailable) -> [LinkFacts]
+
+  /// All addresses.
+  func addresses() throws(KernelUnavailable) -> [Address]
+
+  /// The policy rules of a family, in their order.
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule]
+
+  /// Makes changes of routes known that may concern one of the destinations, and no others but default routes.
+  func watch(_ destinations: [IPAddress]) throws(KernelUnavailable)
+}
+
+/// The kernel cannot be asked, and why.
+struct KernelUnavailable: Error, Hashable, CustomStringConvertible {
+  var description: String
+}

@@ -1,0 +1,138 @@
+import CLinux
+import Connectivity
+import Glibc
+import Logging
+import ServiceLifecycle
+import Synchronization
+import Systemd
+
+/// The service around the thread that owns the kernel.
+///
+/// Whoever wants something of the kernel hands the thread a piece of work; nobody else touches it. Safe to use from any
+/// thread.
+final class Monitor: Service {
+  private let wakeUp: WakeUp
+  private let work = Mutex<[@Sendable (inout MonitorLoop) -> Void]>([])
+  private let state = Mutex(State.running)
+  private let makeLoop: @Sendable () -> MonitorLoop
+
+  private enum State {
+    case running
+    case stopping
+    /// The thread is gone: nothing will be done any more.
+    case stopped
+  }
+
+  /// - Parameter makeLoop: called on the thread.
+  init(makeLoop: @escaping @Sendable () -> MonitorLoop) throws(SystemError) {
+    self.wakeUp = try WakeUp()
+    self.makeLoop = makeLoop
+  }
+
+  func run() async throws {
+    await withTaskCancellationOrGracefulShutdownHandler {
+      await withCheckedContinuation { (ended: CheckedContinuation<Void, Never>) in
+        startThread(named: "connd-monitor") {
+          self.runLoop()
+          ended.resume()
+        }
+      }
+    } onCancelOrGracefulShutdown: {
+      self.state.withLock { if $0 == .running { $0 = .stopping } }
+      self.wakeUp.signal()
+    }
+  }
+
+  private func runLoop() {
+    var loop = self.makeLoop()
+    loop.start()
+    while self.state.withLock({ $0 == .running }) {
+      self.doWork(&loop)
+      // What was handed over before this point has set the wake-up, so the turn does not sleep over it.
+      loop.turn(self.wakeUp)
+    }
+    loop.endWatches()
+    self.state.withLock { $0 = .stopped }
+    self.doWork(&loop)
+  }
+
+  private func doWork(_ loop: inout MonitorLoop) {
+    let work = self.work.withLock { work in
+      defer { work = [] }
+      return work
+    }
+    for item in work { item(&loop) }
+  }
+
+  /// Has something done on the thread; after it has stopped, nothing.
+  private func submit(_ item: @escaping @Sendable (inout MonitorLoop) -> Void) -> Bool {
+    let isAccepted = self.state.withLock { state in
+      guard state != .stopped else { return false }
+      self.work.withLock { $0.append(item) }
+      return true
+    }
+    if isAccepted { self.wakeUp.signal() }
+    return isAccepted
+  }
+
+  /// Asks something of the thread; `nil` if it has stopped.
+  func ask<Answer: Sendable>(
+    _ question: @escaping @Sendable (inout MonitorLoop) -> Answer
+  ) async -> Answer? {
+    await withCheckedContinuation { continuation in
+      let isAccepted = self.submit { loop in continuation.resume(returning: question(&loop)) }
+      if !isAccepted { continuation.resume(returning: nil) }
+    }
+  }
+
+  /// Follows the path to a destination; `nil` if the thread has stopped.
+  func watch(_ destination: Destination) async -> PathWatch? {
+    await self.ask { loop in
+      let (paths, watcher) = loop.watch(destination)
+      return PathWatch(paths: paths) { _ = self.submit { $0.unwatch(destination, watcher) } }
+    }
+  }
+
+  /// Whether nothing new will come.
+  var isStopping: Bool { self.state.withLock { $0 != .running } }
+
+  /// Returns when the kernel was read for the first time, or could not be.
+  func firstReading() async {
+    _ = await self.ask { _ in () }
+  }
+}
+
+/// The path to one destination, as somebody follows it.
+struct PathWatch: Sendable {
+  /// The path now, and then each new one, of which a slow reader gets the last. It ends after `end`, and when connd stops.
+  let paths: AsyncStream<Path>
+  /// Follows no longer. May be called on any thread, and more than once.
+  let end: @Sendable () -> Void
+}
+
+/// Runs something on a thread of its own: a wait in poll(2) must not take one from Swift's pool.
+private func startThread(named name: String, _ body: @escaping @Sendable () -> Void) {
+  final class Body {
+    let name: String
+    let run: @Sendable () -> Void
+    init(_ name: String, _ run: @escaping @Sendable () -> Void) {
+      self.name = name
+      self.run = run
+    }
+  }
+  var thread = pthread_t()
+  let body = Unmanaged.passRetained(Body(name, body))
+  let result = pthread_create(&thread, nil, { argument in
+    guard let argument else { return nil }
+    let body = Unmanaged<Body>.fromOpaque(argument).takeRetainedValue()
+    clinux_name_thread(body.name)
+    body.run()
+    return nil
+  }, body.toOpaque())
+  if result == 0 {
+    pthread_detach(thread)
+  } else {
+    // Without threads to be had, the caller's does the work.
+    body.takeRetainedValue().run()
+  }
+}

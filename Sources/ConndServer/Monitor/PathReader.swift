@@ -1,0 +1,111 @@
+import Connectivity
+
+/// Reads from the kernel what a path is made of, and nothing more: the cost does not depend on how many links, addresses
+/// or routes there are (D6).
+struct PathReader {
+  var destinations: DefaultDestination
+  var classifier: PathClassifier
+
+  /// The default paths.
+  func observation(from kernel: some Kernel) throws(KernelUnavailable) -> Observation {
+    Observation(
+      ipv4: try self.defaultPath(.ipv4, from: kernel),
+      ipv6: try self.defaultPath(.ipv6, from: kernel))
+  }
+
+  private func defaultPath(
+    _ family: AddressFamily, from kernel: some Kernel
+  ) throws(KernelUnavailable) -> ObservedPath {
+    let (probe, answers) = try self.probe(family, from: kernel)
+    guard let probe else { return ObservedPath(.unsatisfied(.noRoute)) }
+    let facts = try self.facts(
+      about: Destination(self.destinations[family][probe]), answer: answers[probe], from: kernel)
+    let path = self.classifier.path(facts)
+    guard path.status != .unsatisfied else { return ObservedPath(path) }
+    return ObservedPath(
+      path, route: try kernel.match(for: Destination(self.destinations[family][probe])))
+  }
+
+  /// What the kernel says of each probe, and the place of the one that the majority agrees with.
+  func probe(
+    _ family: AddressFamily, from kernel: some Kernel
+  ) throws(KernelUnavailable) -> (Int?, [RouteAnswer]) {
+    var answers: [RouteAnswer] = []
+    for probe in self.destinations[family] {
+      let answer = try kernel.route(to: Destination(probe))
+      // Only a unicast route leads to the internet (K2).
+      if case .route(let route) = answer, route.kind != .unicast {
+        answers.append(.noRoute(.noRoute))
+      } else {
+        answers.append(answer)
+      }
+    }
+    return (DefaultDestination.majority(of: answers), answers)
+  }
+
+  /// The path to a destination.
+  func path(
+    to destination: Destination, from kernel: some Kernel
+  ) throws(KernelUnavailable) -> Path {
+    self.classifier.path(try self.facts(about: destination, from: kernel))
+  }
+
+  /// All that the kernel says about the way to a destination.
+  func facts(
+    about destination: Destination, answer: RouteAnswer? = nil, from kernel: some Kernel
+  ) throws(KernelUnavailable) -> PathFacts {
+    let answer = if let answer { answer } else { try kernel.route(to: destination) }
+    guard case .route(let route) = answer else {
+      return PathFacts(destination: destination.address, answer: answer)
+    }
+    var facts = PathFacts(destination: destination.address, answer: answer)
+    try self.followChain(from: route.outLink, into: &facts, kernel)
+    if let source = route.source {
+      facts.source = try kernel.address(source, on: route.outLink)
+    }
+    return facts
+  }
+
+  /// Appends the out-link and what is below it.
+  private func followChain(
+    from outLink: UInt32, into facts: inout PathFacts, _ kernel: some Kernel
+  ) throws(KernelUnavailable) {
+    var next = try kernel.link(outLink)
+    while let link = next, facts.links.count < Self.deepest,
+      !facts.links.contains(where: { $0.link.index == link.link.index })
+    {
+      facts.links.append(link)
+      switch link.below {
+      case .nothing:
+        next = nil
+      case .links(let indexes):
+        next = try self.port(among: indexes, kernel)
+      case .destination(let remote):
+        switch try kernel.route(to: Destination(remote)) {
+        case .route(let route):
+          next = try kernel.link(route.outLink)
+        case .noRoute(let reason):
+          facts.brokenBelow = reason
+          next = nil
+        }
+      }
+    }
+  }
+
+  /// Stacks are shallow; one that is deeper, or that contains itself, is not followed to its end.
+  private static let deepest = 16
+
+  /// The port that most likely carries the traffic. A bridge may have a thousand of them, most of them guests: the first
+  /// that leaves no doubt will do.
+  private func port(
+    among indexes: [UInt32], _ kernel: some Kernel
+  ) throws(KernelUnavailable) -> LinkFacts? {
+    var ports: [LinkFacts] = []
+    for index in indexes.sorted() {
+      guard let port = try kernel.link(index) else { continue }
+      if port.isPlaced, port.link.state == .up { return port }
+      ports.append(port)
+    }
+    return ports.likelyPort
+  }
+}

@@ -1,0 +1,48 @@
+import Connectivity
+import Logging
+import ServiceLifecycle
+import Synchronization
+import Systemd
+import UnixSignals
+
+/// Reads the configuration again on SIGHUP; one that is wrong changes nothing but what is said about it.
+struct Reloader: Service {
+  let read: @Sendable () throws(ConfigurationError) -> Configuration
+  let monitor: Monitor
+  let store: Store
+  let notifier: Notifier
+  let state: ReloadState
+  let logger: Logger
+
+  func run() async throws {
+    for await _ in await UnixSignalsSequence(trapping: .sighup).cancelOnGracefulShutdown() {
+      self.notifier.reloading(status: "reading the configuration")
+      do throws(ConfigurationError) {
+        let configuration = try self.read()
+        _ = await self.monitor.ask { $0.configure(configuration) }
+        self.state.set(nil)
+        self.logger.notice("the configuration was read again")
+      } catch {
+        self.state.set(error)
+        self.logger.error("the configuration is wrong, the last good one stays: \(error)")
+      }
+      self.notifier.reloaded()
+      self.store.touch()
+    }
+    try? await gracefulShutdown()
+  }
+}
+
+/// What was wrong with the configuration when it was last read.
+final class ReloadState: Sendable {
+  private let error = Mutex<ConfigurationError?>(nil)
+
+  func set(_ error: ConfigurationError?) {
+    self.error.withLock { $0 = error }
+  }
+
+  /// What is appended to the status; empty if nothing was wrong.
+  var complaint: String {
+    self.error.withLock { $0.map { "; configuration not reloaded: \($0)" } ?? "" }
+  }
+}

@@ -1,0 +1,171 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import GRPCProtobuf
+import SwiftProtobuf
+
+/// `connectivity.v1.Connectivity`, over the store and the monitor.
+///
+/// The methods are registered here and not by the generated code, because changes are sent as they were serialised once.
+struct ConnectivityService: RegistrableRPCService {
+  let store: Store
+  let monitor: Monitor
+
+  private typealias Method = Connectivity_V1_Connectivity.Method
+
+  func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
+    router.unary(Method.GetStatus.descriptor) { (_: Connectivity_V1_GetStatusRequest, _) in
+      Connectivity_V1_Status(self.store.snapshot)
+    }
+    router.serverStreaming(
+      Method.Watch.descriptor, EncodedMessageSerializer()
+    ) { (request: Connectivity_V1_WatchRequest, _, writer) in
+      try await self.watch(request, writer)
+    }
+    router.serverStreaming(
+      Method.WatchPath.descriptor, ProtobufSerializer<Connectivity_V1_WatchPathResponse>()
+    ) { (request: Connectivity_V1_WatchPathRequest, caller, writer) in
+      try await self.watchPath(request, caller, writer)
+    }
+    router.unary(Method.Explain.descriptor) { (request: Connectivity_V1_ExplainRequest, caller) in
+      try await self.explain(request, caller)
+    }
+    router.unary(Method.ListLinks.descriptor) { (_: Connectivity_V1_ListLinksRequest, _) in
+      try await self.answer { loop throws(KernelUnavailable) in try loop.listLinks() }
+    }
+    router.unary(
+      Method.ListTransitions.descriptor
+    ) { (request: Connectivity_V1_ListTransitionsRequest, _) in
+      self.listTransitions(request)
+    }
+  }
+
+  private func watch(
+    _ request: Connectivity_V1_WatchRequest, _ writer: RPCWriter<EncodedMessage>
+  ) async throws {
+    let kinds = try EventKinds(request.events)
+    let since = request.hasSinceGeneration ? request.sinceGeneration : nil
+    var subscriber = self.store.admit(since: since)
+    defer { self.store.leave(subscriber) }
+    try await withRPCCancellationHandler {
+      while true {
+        switch await self.store.next(for: &subscriber) {
+        case .snapshot(let snapshot):
+          try await writer.write(EncodedMessage(Connectivity_V1_WatchResponse.snapshot(snapshot)))
+        case .gap(let snapshot):
+          try await writer.write(EncodedMessage(Connectivity_V1_WatchResponse.gap(snapshot)))
+        case .changes(let changes):
+          for published in changes where kinds.contain(published.change) {
+            try await writer.write(published.message)
+          }
+        case .left:
+          return
+        case .finished:
+          throw RPCError.stopping
+        }
+      }
+    } onCancelRPC: { [subscriber] in
+      self.store.leave(subscriber)
+    }
+  }
+
+  private func watchPath(
+    _ request: Connectivity_V1_WatchPathRequest, _ caller: UInt32?,
+    _ writer: RPCWriter<Connectivity_V1_WatchPathResponse>
+  ) async throws {
+    let destination = try Destination(request.destination, uid: caller, mark: request.mark)
+    guard let watch = await self.monitor.watch(destination) else { throw RPCError.stopping }
+    try await withRPCCancellationHandler {
+      for await path in watch.paths {
+        var response = Connectivity_V1_WatchPathResponse()
+        response.destination = request.destination
+        response.path = Connectivity_V1_Path(path)
+        response.generation = self.store.snapshot.generation
+        try await writer.write(response)
+      }
+    } onCancelRPC: {
+      watch.end()
+    }
+    if self.monitor.isStopping { throw RPCError.stopping }
+  }
+
+  private func explain(
+    _ request: Connectivity_V1_ExplainRequest, _ caller: UInt32?
+  ) async throws -> Connectivity_V1_Explanation {
+    let destination =
+      request.hasDestination
+      ? try Destination(request.destination, uid: caller, mark: request.mark) : nil
+    return try await self.answer { loop throws(KernelUnavailable) in try loop.explain(destination) }
+  }
+
+  private func listTransitions(
+    _ request: Connectivity_V1_ListTransitionsRequest
+  ) -> Connectivity_V1_ListTransitionsResponse {
+    let transitions = self.store.past.compactMap { published in
+      if case .transition(let transition) = published.change { transition } else { nil }
+    }
+    let limit = request.limit == 0 ? transitions.count : Int(request.limit)
+    return .with { $0.transitions = transitions.suffix(limit).map { .init($0) } }
+  }
+
+  /// Asks something of the kernel.
+  private func answer<Answer: Sendable>(
+    _ question: @escaping @Sendable (inout MonitorLoop) throws(KernelUnavailable) -> Answer
+  ) async throws -> Answer {
+    let answer: Result<Answer, KernelUnavailable>? = await self.monitor.ask { loop in
+      do throws(KernelUnavailable) {
+        return .success(try question(&loop))
+      } catch {
+        return .failure(error)
+      }
+    }
+    switch answer {
+    case .success(let answer):
+      return answer
+    case .failure(let error):
+      throw RPCError(code: .unavailable, message: "the kernel cannot be asked: \(error)")
+    case nil:
+      throw RPCError.stopping
+    }
+  }
+}
+
+/// Which changes a subscriber asked for.
+private struct EventKinds {
+  private var transitions = true
+  private var paths = true
+
+  /// - Parameter kinds: none means all.
+  init(_ kinds: [Connectivity_V1_EventKind]) throws {
+    if kinds.isEmpty { return }
+    self.transitions = kinds.contains(.transition)
+    self.paths = kinds.contains(.path)
+    for kind in kinds {
+      switch kind {
+      case .transition, .path, .invalidation: continue
+      case .unspecified, .UNRECOGNIZED:
+        throw RPCError(
+          code: .invalidArgument, message: "events: \(kind.rawValue) is no kind of event")
+      }
+    }
+  }
+
+  func contain(_ change: Change) -> Bool {
+    switch change {
+    case .transition: self.transitions
+    case .path: self.paths
+    }
+  }
+}
+
+extension Destination {
+  /// - Throws: INVALID_ARGUMENT for what is no address.
+  fileprivate init(_ text: String, uid: UInt32?, mark: UInt32) throws {
+    guard let address = IPAddress(text) else {
+      throw RPCError(
+        code: .invalidArgument,
+        message: "destination: '\(text)' is neither an IPv4 nor an IPv6 address")
+    }
+    self.init(address, uid: uid, mark: mark)
+  }
+}

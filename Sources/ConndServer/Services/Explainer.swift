@@ -1,0 +1,151 @@
+import Connectivity
+import ConnectivityProtocol
+import Netlink
+import SwiftProtobuf
+
+extension MonitorLoop {
+  /// The kernel, to be asked outside a step.
+  private func presentKernel() throws(KernelUnavailable) -> NetlinkKernel {
+    guard let kernel = self.kernel else {
+      throw KernelUnavailable(description: "netlink could not be opened; see connd's log")
+    }
+    return kernel
+  }
+
+  /// The reasoning about a destination, or about the default destination, read from the kernel now.
+  func explain(
+    _ asked: Destination?
+  ) throws(KernelUnavailable) -> Connectivity_V1_Explanation {
+    let kernel = try self.presentKernel()
+    let reader = self.engine.reader
+    var explanation = Connectivity_V1_Explanation()
+    let destination: Destination
+    if let asked {
+      destination = asked
+    } else {
+      let family = try reader.observation(from: kernel).followed(self.engine.preferred)
+      let (chosen, answers) = try reader.probe(family, from: kernel)
+      let probes = reader.destinations[family]
+      destination = Destination(probes[chosen ?? 0])
+      explanation.probes = zip(probes, answers).map { address, answer in
+        .with {
+          $0.destination = address.description
+          $0.answer = answer.summary
+          $0.agrees = chosen.map { answers[$0].goesTheWay(of: answer) } ?? false
+        }
+      }
+    }
+
+    let facts = try reader.facts(about: destination, from: kernel)
+    let path = reader.classifier.path(facts)
+    let flags = ReachabilityFlags(path)
+    explanation.destination = destination.address.description
+    explanation.path = Connectivity_V1_Path(path)
+    explanation.flags = Connectivity_V1_Flags(flags)
+    explanation.category = Connectivity_V1_Category(Category(flags, medium: path.medium))
+    explanation.links = facts.links.map { reader.describe($0) }
+    if let route = try kernel.match(for: destination) {
+      explanation.routePrefix = route.prefix.description
+      explanation.routePriority = route.priority
+      explanation.rules = try kernel.rules(destination.address.family)
+        .filter { $0.table == route.table }
+        .map { rule in
+          .with {
+            $0.priority = rule.priority
+            $0.table = route.table
+            $0.selector = rule.selector
+          }
+        }
+    }
+    return explanation
+  }
+
+  /// All links, those that carry the default paths first, then by what they are worth.
+  func listLinks() throws(KernelUnavailable) -> Connectivity_V1_ListLinksResponse {
+    let kernel = try self.presentKernel()
+    let reader = self.engine.reader
+    let observed = try reader.observation(from: kernel)
+    let all = try kernel.links()
+    let names = Dictionary(all.map { ($0.link.index, $0.link.name) }) { first, _ in first }
+    let addresses = Dictionary(grouping: try kernel.addresses(), by: \.link)
+
+    let links = all.map { facts in
+      var link = reader.describe(facts)
+      link.addresses = (addresses[facts.link.index] ?? []).map {
+        "\($0.address)/\($0.prefixLength)"
+      }
+      if let master = facts.link.master.flatMap({ names[$0] }) { link.master = master }
+      if case .links(let below) = facts.below, let lower = below.lazy.compactMap({ names[$0] }).first {
+        link.lower = lower
+      }
+      link.defaultIpv4 = observed.ipv4.path.chain.first?.index == facts.link.index
+      link.defaultIpv6 = observed.ipv6.path.chain.first?.index == facts.link.index
+      return link
+    }
+    return .with { $0.links = links.sorted { $0.rank < $1.rank } }
+  }
+}
+
+extension PathReader {
+  /// A link by itself: what is below it is not looked at.
+  fileprivate func describe(_ facts: LinkFacts) -> Connectivity_V1_Link {
+    let evidence = self.classifier.evidence(for: facts)
+    let cost = self.classifier.cost(of: [facts], medium: evidence.medium)
+    return .with {
+      $0.index = facts.link.index
+      $0.name = facts.link.name
+      if let kind = facts.link.kind { $0.kind = kind }
+      $0.medium = Connectivity_V1_Medium(evidence.medium)
+      $0.evidence = Connectivity_V1_Evidence(evidence)
+      $0.state = Connectivity_V1_LinkState(facts.link.state)
+      $0.expensive = cost.expensive
+      $0.constrained = cost.constrained
+      $0.hardwareType = UInt32(facts.link.hardwareType)
+      if let mtu = facts.link.mtu { $0.mtu = mtu }
+    }
+  }
+}
+
+extension Connectivity_V1_LinkState {
+  fileprivate init(_ state: LinkState) {
+    switch state {
+    case .down: self = .down
+    case .noCarrier: self = .noCarrier
+    case .dormant: self = .dormant
+    case .up: self = .up
+    }
+  }
+}
+
+extension Observation {
+  /// The family that a summary of this follows.
+  fileprivate func followed(_ preferred: AddressFamily) -> AddressFamily {
+    Status(ipv4: self.ipv4.path, ipv6: self.ipv6.path, preferred: preferred).family
+  }
+}
+
+extension RouteAnswer {
+  /// For people: `dev 2 via 192.0.2.1`.
+  fileprivate var summary: String {
+    switch self {
+    case .noRoute(let reason): reason.rawValue
+    case .route(let route):
+      "link \(route.outLink)" + (route.gateway.map { " via \($0)" } ?? "") + " table \(route.table)"
+    }
+  }
+}
+
+extension Connectivity_V1_Link {
+  /// Those of the default paths, those that work, the free before the paid ones, loopback last.
+  fileprivate var rank: (Int, Int, Int, UInt32) {
+    let media: [Connectivity_V1_Medium] = [
+      .wired, .wifi, .bluetooth, .cellular, .tunnel, .unknown, .loopback,
+    ]
+    return (
+      self.defaultIpv4 || self.defaultIpv6 ? 0 : 1,
+      self.state == .up ? 0 : 1,
+      media.firstIndex(of: self.medium) ?? media.count,
+      self.index
+    )
+  }
+}

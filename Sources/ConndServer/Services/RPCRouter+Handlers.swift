@@ -1,0 +1,43 @@
+import GRPCCore
+import GRPCProtobuf
+import SwiftProtobuf
+
+extension RPCRouter {
+  /// Registers a method of one request and one response; the handler learns who calls.
+  mutating func unary<Request: SwiftProtobuf.Message, Response: SwiftProtobuf.Message>(
+    _ method: MethodDescriptor,
+    _ handler: @escaping @Sendable (_ request: Request, _ caller: UInt32?) async throws -> Response
+  ) {
+    self.registerHandler(
+      forMethod: method, deserializer: ProtobufDeserializer<Request>(),
+      serializer: ProtobufSerializer<Response>()
+    ) { stream, _ in
+      let request = try await ServerRequest(stream: stream)
+      let response = try await handler(request.message, request.metadata.peerUID)
+      return StreamingServerResponse(single: ServerResponse(message: response))
+    }
+  }
+
+  /// Registers a method of one request and a stream of responses.
+  mutating func serverStreaming<Request: SwiftProtobuf.Message, Response: Sendable>(
+    _ method: MethodDescriptor, _ serializer: some MessageSerializer<Response>,
+    _ handler: @escaping @Sendable (
+      _ request: Request, _ caller: UInt32?, _ writer: RPCWriter<Response>
+    ) async throws -> Void
+  ) {
+    self.registerHandler(
+      forMethod: method, deserializer: ProtobufDeserializer<Request>(), serializer: serializer
+    ) { stream, _ in
+      let request = try await ServerRequest(stream: stream)
+      return StreamingServerResponse { writer in
+        try await handler(request.message, request.metadata.peerUID, writer)
+        return [:]
+      }
+    }
+  }
+}
+
+extension RPCError {
+  /// What ends every stream when connd stops: the client is to connect again.
+  static let stopping = RPCError(code: .unavailable, message: "connd is stopping")
+}
