@@ -1,0 +1,137 @@
+# `make help` says what there is.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+SYSCONFDIR ?= /etc
+# Where the image of the test VM is kept; it is made anew when what it is made of changes.
+VM_IMAGE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/connd/vm
+
+SHELL := /bin/bash
+.ONESHELL:
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+sudo := $(if $(filter 0,$(shell id -u)),,sudo)
+# Installed programs carry the Swift runtime in themselves: they run where there is no toolchain.
+release := swift build --configuration release --static-swift-stdlib
+sources := find Package.swift Sources Tests -name '*.swift' -not -path '*/Generated/*' -not -path '*/.build/*'
+
+build_packages := binutils libmnl-dev libsystemd-dev pkg-config
+test_packages := iproute2 python3-venv
+protobuf_packages := protobuf-compiler libprotobuf-dev
+unit_packages := systemd
+vm_packages := qemu-system-x86 mmdebstrap squashfs-tools cpio kmod xz-utils util-linux
+
+##@ Use
+
+.PHONY: help
+help: ## show this
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	    /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+	echo
+	echo "  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) VM_IMAGE=$(VM_IMAGE)"
+
+.PHONY: run
+run: deps ## build connd, start it on a private socket and follow what it says
+	@swift build --product connd
+	swift build --product connctl
+	dev/run "$$(swift build --show-bin-path)"
+
+.PHONY: install
+install: release ## install under PREFIX (and in DESTDIR, where given)
+	@built=$$($(release) --show-bin-path)
+	bin="$(DESTDIR)$(PREFIX)/bin" share="$(DESTDIR)$(PREFIX)/share" units="$(DESTDIR)$(PREFIX)/lib/systemd/system"
+	install -d "$$bin" "$$share" "$$units" "$(DESTDIR)$(SYSCONFDIR)/connd"
+	install --strip "$$built"/{connd,connctl} "$$bin"
+	for unit in systemd/*; do
+	    sed 's#@bindir@#$(PREFIX)/bin#' "$$unit" | install -m 644 /dev/stdin "$$units/$${unit##*/}"
+	done
+	config="$(DESTDIR)$(SYSCONFDIR)/connd/connd.yaml"
+	[ -e "$$config" ] || install -m 644 config/connd.yaml "$$config"
+	completion() { "$$built/connctl" --generate-completion-script "$$1" | install -D -m 644 /dev/stdin "$$share/$$2"; }
+	completion bash bash-completion/completions/connctl
+	completion zsh zsh/site-functions/_connctl
+	completion fish fish/vendor_completions.d/connctl.fish
+	for page in man/*.[1-8]; do
+	    if [ -e "$$page" ]; then install -D -m 644 "$$page" "$$share/man/man$${page##*.}/$${page##*/}"; fi
+	done
+	cd Sources/ConnectivityProtocol/Protos
+	find connectivity -name '*.proto' -exec install -D -m 644 {} "$$share/connd/proto/{}" \;
+
+.PHONY: uninstall
+uninstall: ## remove what install installed, but not the configuration
+	@root="$(DESTDIR)$(PREFIX)"
+	rm -f "$$root"/bin/{connd,connctl}
+	for unit in systemd/*; do rm -f "$$root/lib/systemd/system/$${unit##*/}"; done
+	rm -f "$$root"/share/{bash-completion/completions/connctl,zsh/site-functions/_connctl,fish/vendor_completions.d/connctl.fish}
+	for page in man/*.[1-8]; do rm -f "$$root/share/man/man$${page##*.}/$${page##*/}"; done
+	rm -rf "$$root/share/connd"
+
+##@ Work on it
+
+.PHONY: build
+build: deps ## build everything, with debug information
+	@swift build --build-tests
+
+.PHONY: release
+release: deps ## build what is installed
+	@$(release) --product connd
+	$(release) --product connctl
+
+.PHONY: test
+test: deps deps-test ## run all tests but those in the VM
+	@swift test
+
+.PHONY: check-run
+check-run: ## check that make run shows what it should, and that Ctrl-C ends it
+	@dev/check-run
+
+.PHONY: test-systemd
+test-systemd: deps deps-vm release ## run connd under a real systemd, in a VM
+	@$(sudo) Tests/vm/build "$(VM_IMAGE)"
+	Tests/vm/test-systemd "$(VM_IMAGE)"
+
+.PHONY: bench
+bench: deps deps-test ## measure latency, memory and idleness
+	@Tests/benchmarks/run
+
+.PHONY: lint
+lint: ## check the format of the sources
+	@$(sources) | xargs swift format lint --strict --parallel
+
+.PHONY: lint-units
+lint-units: deps-units ## check the systemd units and their sandbox
+	@dev/check-units
+
+.PHONY: format
+format: ## format the sources
+	@$(sources) | xargs swift format --in-place --parallel
+
+.PHONY: generate
+generate: deps deps-protobuf ## regenerate the code that is made from the .proto files
+	@dev/generate-protobuf.sh
+
+.PHONY: check-generated
+check-generated: deps deps-protobuf ## check that the generated code is what the .proto files give
+	@dev/generate-protobuf.sh --check
+
+.PHONY: clean
+clean: ## remove what was built
+	@swift package clean
+	rm -rf .venv
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+##@ Packages of the system (the targets above call these)
+
+.PHONY: deps deps-test deps-protobuf deps-units deps-vm
+deps: ## install what building needs
+	@dev/install-packages $(build_packages)
+deps-test: ## install what testing needs
+	@dev/install-packages $(test_packages)
+deps-protobuf: ## install what generating needs
+	@dev/install-packages $(protobuf_packages)
+deps-units: ## install what checking the units needs
+	@dev/install-packages $(unit_packages)
+deps-vm: ## install what the VM needs
+	@dev/install-packages $(vm_packages)

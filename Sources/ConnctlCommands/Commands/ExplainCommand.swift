@@ -1,0 +1,33 @@
+import ArgumentParser
+import Connectivity
+import ConnectivityClient
+import ConnectivityProtocol
+
+struct ExplainCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "explain",
+    abstract: "Show why: rule, table, route, gateway, links, medium, flags, category.",
+    discussion: "A name stands for its first address, no name for the internet.")
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  @Argument(help: "A host's name, or an address.")
+  var host: String?
+
+  func run() async throws {
+    var request = Connectivity_V1_ExplainRequest()
+    if let host = self.host, let address = try Resolver.addresses(of: host).first {
+      request.destination = address.description
+    }
+    let explanation = try await withConnd(at: self.socket) { [request] connd in
+      try await connd.explain(request, options: .prompt)
+    }
+    if self.json {
+      try self.console.print(try JSON.explanation(explanation))
+    } else {
+      try self.console.print(
+        try self.console.style.explanation(explanation, host: self.host))
+    }
+  }
+}

@@ -1,0 +1,40 @@
+import ArgumentParser
+import Connectivity
+
+struct IsCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "is", abstract: "Succeed if a condition holds now.",
+    discussion: Condition.help)
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  @Argument(help: "What is asked about.")
+  var condition: Condition
+
+  func run() async throws {
+    try self.console.tell(
+      self.condition, of: try await StatusCommand.status(self.socket), json: self.json)
+  }
+}
+
+extension Condition {
+  static let help = """
+    A condition is one of \(Condition.Subject.allCases.map(\.rawValue).joined(separator: ", ")), or not- \
+    and one of them. “online” holds unless the category is none.
+    """
+}
+
+extension Console {
+  /// Prints the answer where JSON was asked for; people have the exit status.
+  func tell(_ condition: Condition, of snapshot: Snapshot, json: Bool) throws {
+    let holds = condition.holds(for: snapshot.status)
+    if json {
+      try self.print([
+        "condition": .string(condition.description), "holds": .bool(holds),
+        "generation": .number(snapshot.generation),
+      ])
+    }
+    guard holds else { throw ExitStatus.doesNotHold }
+  }
+}

@@ -1,0 +1,22 @@
+import ArgumentParser
+import ConnectivityClient
+import ConnectivityProtocol
+
+struct LinksCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "links", abstract: "List the links, those that carry the default paths first.")
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  func run() async throws {
+    let links = try await withConnd(at: self.socket) { connd in
+      try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt).links
+    }
+    if self.json {
+      for link in links { try self.console.print(.link(link)) }
+    } else {
+      try self.console.print(self.console.style.links(links))
+    }
+  }
+}

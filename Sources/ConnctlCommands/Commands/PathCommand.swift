@@ -1,0 +1,48 @@
+import ArgumentParser
+import Connectivity
+import ConnectivityClient
+import ConnectivityProtocol
+import GRPCCore
+
+struct PathCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "path", abstract: "Show the path to a host, as your own traffic takes it.",
+    discussion: "A name stands for all of its addresses. Succeeds if the path to one of them is satisfied.")
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  @Argument(help: "A host's name, or an address.")
+  var host: String
+
+  func run() async throws {
+    let addresses = try Resolver.addresses(of: self.host)
+    let paths = try await withConnd(at: self.socket) { connd in
+      var paths: [(destination: String, path: Path)] = []
+      for address in addresses {
+        paths.append((address.description, try await Self.path(to: address, connd)))
+      }
+      return paths
+    }
+    for (destination, path) in paths {
+      if self.json {
+        try self.console.print(.path(path, to: destination))
+      } else {
+        try self.console.print(self.console.style.path(path, to: destination))
+      }
+    }
+    guard paths.contains(where: { $0.path.status == .satisfied }) else {
+      throw ExitStatus.doesNotHold
+    }
+  }
+
+  /// The first answer of `WatchPath`: unlike `Explain` it looks the path up for the user who asks.
+  private static func path(to address: IPAddress, _ connd: ConndClient) async throws -> Path {
+    var request = Connectivity_V1_WatchPathRequest()
+    request.destination = address.description
+    return try await connd.watchPath(request, options: .prompt) { response in
+      for try await message in response.messages { return try Path(message.path) }
+      throw ConndError.failed("it said nothing about \(address)")
+    }
+  }
+}

@@ -1,0 +1,28 @@
+import ArgumentParser
+import Connectivity
+import ConnectivityClient
+import ConnectivityProtocol
+
+struct StatusCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "status", abstract: "Show the category, and the path of each family.")
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  func run() async throws {
+    let snapshot = try await Self.status(self.socket)
+    if self.json {
+      try self.console.print(.status(snapshot))
+    } else {
+      try self.console.print(self.console.style.status(snapshot, now: self.console.now()))
+    }
+  }
+
+  /// The present status.
+  static func status(_ socket: String) async throws -> Snapshot {
+    try await withConnd(at: socket) { connd in
+      try Snapshot(try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt))
+    }
+  }
+}

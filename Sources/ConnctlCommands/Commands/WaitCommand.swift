@@ -1,0 +1,88 @@
+import ArgumentParser
+import Connectivity
+import ConnectivityClient
+import Synchronization
+
+struct WaitCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "wait", abstract: "Wait until a condition holds.",
+    discussion: """
+      \(Condition.help)
+
+      With a timeout it waits for connd too; without one connd must be there at the start.
+      """)
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  @Argument(help: "What is waited for.")
+  var condition: Condition
+
+  @Option(
+    help: ArgumentHelp(
+      "The longest to wait: 500ms, 5s, 2m; a bare number is seconds.", valueName: "time"))
+  var timeout: Timeout?
+
+  func run() async throws {
+    // No time at all: the answer is that of `is`, not that of a race.
+    if self.timeout?.duration == .zero {
+      return try self.console.tell(
+        self.condition, of: try await StatusCommand.status(self.socket), json: self.json)
+    }
+    let wait = Wait(
+      condition: self.condition, events: StatusStream(socket: self.socket),
+      isPatient: self.timeout != nil)
+    try self.console.tell(
+      self.condition, of: try await wait.run(timeout: self.timeout?.duration), json: self.json)
+  }
+}
+
+/// Follows the status until a condition holds, or the time is over.
+struct Wait: Sendable {
+  let condition: Condition
+  let events: StatusStream
+  /// connd need not be there at the start.
+  let isPatient: Bool
+
+  /// The status in which the condition holds, or the last one known when the time was over.
+  ///
+  /// - Throws: ``ConndError`` where connd never answered, or refuses this user.
+  func run(timeout: Duration?) async throws -> Snapshot {
+    let last = Last()
+    return try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try await self.follow(last) }
+      if let timeout { group.addTask { try await Task.sleep(for: timeout) } }
+      defer { group.cancelAll() }
+      try await group.next()
+      return try last.result.withLock { try $0.get() }
+    }
+  }
+
+  private func follow(_ last: Last) async throws {
+    for await event in self.events {
+      switch event {
+      case .snapshot(let snapshot), .gap(let snapshot):
+        last.result.withLock { $0 = .success(snapshot) }
+        if self.condition.holds(for: snapshot.status) { return }
+      case .change(let change):
+        last.result.withLock { $0 = .success(change.snapshot) }
+        if self.condition.holds(for: change.snapshot.status) { return }
+      case .disconnected(let error):
+        let isKnown = last.result.withLock { result in
+          if case .success = result { return true }
+          result = .failure(error)
+          return false
+        }
+        // Only what may come by itself is waited for.
+        guard case .notThere = error, isKnown || self.isPatient else { throw error }
+      case .resumed:
+        break
+      }
+    }
+  }
+
+  private final class Last: Sendable {
+    let result = Mutex<Result<Snapshot, ConndError>>(
+      .failure(.notThere("it did not answer in time")))
+  }
+}

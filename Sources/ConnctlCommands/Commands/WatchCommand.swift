@@ -1,0 +1,43 @@
+import ArgumentParser
+import Connectivity
+import ConnectivityClient
+
+struct WatchCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "watch", abstract: "Show the status, and then every change as it happens.",
+    discussion: "Goes on across restarts of connd; what concerns the connection stands on standard error.")
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  @Option(
+    help: ArgumentHelp(
+      "Start with the first change after this one.", valueName: "generation"))
+  var since: UInt64?
+
+  func run() async throws {
+    var isFirst = true
+    for await event in StatusStream(socket: self.socket, since: self.since) {
+      if isFirst, case .disconnected(let error) = event { throw error }
+      isFirst = false
+      switch event {
+      case .disconnected(let error):
+        self.console.remark("connd went away (\(error)); looking for it")
+      case .resumed(let generation?):
+        self.console.remark("connd is back; going on after generation \(generation)")
+      case .resumed(nil):
+        self.console.remark("connd is back")
+      case .snapshot, .change, .gap:
+        try self.show(event)
+      }
+    }
+  }
+
+  private func show(_ event: StatusEvent) throws {
+    if !self.json {
+      try self.console.print(self.console.style.event(event, now: self.console.now()))
+    } else if let object = JSON.event(event) {
+      try self.console.print(object)
+    }
+  }
+}

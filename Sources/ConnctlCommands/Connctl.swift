@@ -1,0 +1,64 @@
+import ArgumentParser
+import Connectivity
+import ConnectivityClient
+import GRPCCore
+
+/// `connctl`, connd's command line.
+struct Connctl: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "connctl",
+    abstract: "By which network does this machine's traffic leave?",
+    discussion: """
+      connctl asks connd, by the socket that --socket names; else CONND_SOCKET; else \
+      \(DefaultSocket.system), or $XDG_RUNTIME_DIR/connd.sock where that does not exist.
+
+      \(ExitStatus.help)
+      """,
+    version: "connctl \(Version.string)",
+    subcommands: [
+      StatusCommand.self, WatchCommand.self, PathCommand.self, ExplainCommand.self,
+      LinksCommand.self, HistoryCommand.self, IsCommand.self, WaitCommand.self,
+    ])
+
+  @OptionGroup var options: Options
+}
+
+/// What every command takes, before its name and after.
+struct Options: ParsableArguments {
+  @Option(help: ArgumentHelp("The path of connd's socket.", valueName: "path"), completion: .file())
+  var socket: String?
+
+  @Flag(help: "Print JSON: an object, or one a line.")
+  var json = false
+
+  func validate() throws {
+    guard self.socket != "" else { throw ValidationError("--socket needs a path") }
+  }
+}
+
+/// A command that asks connd.
+protocol ConnctlCommand: AsyncParsableCommand {
+  /// The options after the command's name.
+  var options: Options { get }
+  /// What stood before it.
+  var parent: Connctl { get }
+}
+
+extension ConnctlCommand {
+  var socket: String {
+    self.options.socket ?? self.parent.options.socket ?? SocketPath.default
+  }
+
+  var json: Bool { self.options.json || self.parent.options.json }
+
+  var console: Console { Console.current }
+}
+
+extension CallOptions {
+  /// For calls that connd answers at once: one that hangs is as good as not there.
+  static var prompt: CallOptions {
+    var options = CallOptions.defaults
+    options.timeout = .seconds(10)
+    return options
+  }
+}

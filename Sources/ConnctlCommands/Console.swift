@@ -1,0 +1,99 @@
+import Connectivity
+import Glibc
+
+/// Where a command writes to.
+struct Console: Sendable {
+  /// Writes to standard output, at once.
+  ///
+  /// - Throws: ``OutputClosed`` where nobody reads any more.
+  var write: @Sendable (String) throws -> Void
+  /// Writes to standard error.
+  var complain: @Sendable (String) -> Void
+  var style: Style
+  var now: @Sendable () -> Timestamp
+
+  /// The console of the command that runs in this task.
+  @TaskLocal static var current = Console.standard
+
+  func print(_ lines: [String]) throws {
+    guard !lines.isEmpty else { return }
+    try self.write(lines.joined(separator: "\n") + "\n")
+  }
+
+  func print(_ json: JSON) throws {
+    try self.write("\(json)\n")
+  }
+
+  /// A remark about the connection: one line on standard error.
+  func remark(_ text: String) {
+    self.complain("connctl: \(text)\n")
+  }
+}
+
+/// The reader of standard output went away, as `head` does: no reason to complain.
+struct OutputClosed: Error {}
+
+/// Standard output cannot be written, for a reason that the reader did not choose.
+struct OutputError: Error, CustomStringConvertible {
+  var description: String
+}
+
+extension Console {
+  /// The process's own. Colour and width as the terminal has them; 80 columns and none where it is not one.
+  static let standard = Console(
+    write: { try Console.writeAll($0, to: STDOUT_FILENO) },
+    complain: { try? Console.writeAll($0, to: STDERR_FILENO) },
+    style: Style(
+      width: Console.terminalWidth,
+      color: Console.allowsColor(
+        isTerminal: isatty(STDOUT_FILENO) == 1,
+        environment: { name in getenv(name).map { String(cString: $0) } }),
+      localTime: Console.localTime),
+    now: {
+      var time = timespec()
+      clock_gettime(CLOCK_REALTIME, &time)
+      return Timestamp(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000)
+    })
+
+  /// See no-color.org; `TERM=dumb` is what editors and build tools set.
+  static func allowsColor(isTerminal: Bool, environment: (String) -> String?) -> Bool {
+    isTerminal && environment("NO_COLOR") ?? "" == "" && environment("TERM") != "dumb"
+  }
+
+  private static var terminalWidth: Int {
+    var size = winsize()
+    guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
+    return max(40, Int(size.ws_col))
+  }
+
+  private static func writeAll(_ text: String, to descriptor: CInt) throws {
+    var bytes = Array(text.utf8)[...]
+    while !bytes.isEmpty {
+      let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+      if count >= 0 {
+        bytes = bytes.dropFirst(count)
+      } else if errno == EPIPE {
+        throw OutputClosed()
+      } else if errno != EINTR {
+        throw OutputError(description: "cannot write: \(String(cString: strerror(errno)))")
+      }
+    }
+  }
+
+  private static func localTime(_ timestamp: Timestamp) -> Style.LocalTime {
+    // The zone is the reader's; the fraction is the same in all of them.
+    var seconds = time_t(timestamp.microseconds / 1_000_000)
+    var date = tm()
+    localtime_r(&seconds, &date)
+    func padded(_ number: Int, _ width: Int) -> String {
+      let digits = String(number)
+      return String(repeating: "0", count: max(0, width - digits.count)) + digits
+    }
+    let milliseconds = Int(abs(timestamp.microseconds) % 1_000_000 / 1_000)
+    let day = [Int(date.tm_year) + 1900, Int(date.tm_mon) + 1, Int(date.tm_mday)]
+    let clock = [Int(date.tm_hour), Int(date.tm_min), Int(date.tm_sec)]
+    return Style.LocalTime(
+      date: day.map { padded($0, 2) }.joined(separator: "-"),
+      time: clock.map { padded($0, 2) }.joined(separator: ":") + "." + padded(milliseconds, 3))
+  }
+}

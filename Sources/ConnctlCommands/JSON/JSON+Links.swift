@@ -1,0 +1,65 @@
+import Connectivity
+import ConnectivityProtocol
+
+extension JSON {
+  /// The object of `connctl links --json`.
+  static func link(_ link: Connectivity_V1_Link) -> JSON {
+    [
+      "index": .number(link.index),
+      "name": .string(link.name),
+      "kind": .string(link.hasKind ? link.kind : nil),
+      "medium": .string(Medium(link.medium).rawValue),
+      "evidence": .evidence(link.hasEvidence ? Evidence(link.evidence) : nil),
+      "state": .string(link.state.word),
+      "expensive": .bool(link.expensive),
+      "constrained": .bool(link.constrained),
+      "addresses": .array(link.addresses.map { .string($0) }),
+      "master": .string(link.hasMaster ? link.master : nil),
+      "lower": .string(link.hasLower ? link.lower : nil),
+      "defaultIpv4": .bool(link.defaultIpv4),
+      "defaultIpv6": .bool(link.defaultIpv6),
+      "hardwareType": .number(link.hardwareType),
+      "mtu": .number(link.hasMtu ? link.mtu : nil),
+    ]
+  }
+
+  /// The object of `connctl explain --json`.
+  static func explanation(_ explanation: Connectivity_V1_Explanation) throws -> JSON {
+    [
+      "destination": .string(explanation.destination),
+      "path": .path(try Path(explanation.path)),
+      "rules": .array(
+        explanation.rules.map {
+          [
+            "priority": .number($0.priority), "table": .number($0.table),
+            "selector": .string($0.selector),
+          ]
+        }),
+      "routePrefix": .string(explanation.hasRoutePrefix ? explanation.routePrefix : nil),
+      "routePriority": .number(explanation.hasRoutePriority ? explanation.routePriority : nil),
+      "links": .array(explanation.links.map { .link($0) }),
+      "flags": .flags(ReachabilityFlags(explanation.flags)),
+      "category": .string(Category(explanation.category).rawValue),
+      "probes": .array(
+        explanation.probes.map {
+          [
+            "destination": .string($0.destination), "answer": .string($0.answer),
+            "agrees": .bool($0.agrees),
+          ]
+        }),
+    ]
+  }
+}
+
+extension Connectivity_V1_LinkState {
+  /// The word of the JSON; `null` for one that a newer connd invented.
+  var word: String? {
+    switch self {
+    case .down: "down"
+    case .noCarrier: "noCarrier"
+    case .dormant: "dormant"
+    case .up: "up"
+    case .unspecified, .UNRECOGNIZED: nil
+    }
+  }
+}

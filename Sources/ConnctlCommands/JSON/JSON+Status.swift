@@ -1,0 +1,60 @@
+import Connectivity
+
+// The shapes that scripts rely on: names, order and presence of keys change only with a major version.
+extension JSON {
+  /// The object of `connctl status --json`.
+  static func status(_ snapshot: Snapshot) -> JSON {
+    let status = snapshot.status
+    return [
+      "generation": .number(snapshot.generation),
+      "category": .string(status.category.rawValue),
+      "threeWay": .string(status.category.threeWay.rawValue),
+      "since": .string(snapshot.since.description),
+      "flags": .flags(status.flags),
+      "interface": .string(status.interface),
+      "medium": .string(status.medium.rawValue),
+      "expensive": .bool(status.expensive),
+      "constrained": .bool(status.constrained),
+      "ipv4": .path(status.ipv4),
+      "ipv6": .path(status.ipv6),
+    ]
+  }
+
+  static func flags(_ flags: ReachabilityFlags) -> JSON {
+    [
+      "reachable": .bool(flags.reachable),
+      "connectionRequired": .bool(flags.connectionRequired),
+      "isWWAN": .bool(flags.isWWAN),
+    ]
+  }
+
+  static func path(_ path: Path) -> JSON {
+    [
+      "status": .string(path.status.rawValue),
+      "reason": .string(path.reason?.rawValue),
+      "interface": .string(path.interface),
+      "chain": .array(path.chain.map { .string($0.name) }),
+      "medium": .string(path.medium.rawValue),
+      "source": .string(path.source?.description),
+      "gateway": .string(path.gateway?.description),
+      "table": .number(path.table),
+      "expensive": .bool(path.expensive),
+      "constrained": .bool(path.constrained),
+    ]
+  }
+
+  /// The object of `connctl path --json`.
+  static func path(_ path: Path, to destination: String) -> JSON {
+    let object: JSON = ["destination": .string(destination)]
+    return object.appending(.path(path))
+  }
+
+  static func evidence(_ evidence: Evidence?) -> JSON {
+    guard let evidence else { return .null }
+    return [
+      "source": .string(evidence.source.rawValue),
+      "value": .string(evidence.value),
+      "medium": .string(evidence.medium.rawValue),
+    ]
+  }
+}

@@ -1,0 +1,87 @@
+import Connectivity
+import ConnectivityProtocol
+
+extension Style {
+  /// `connctl explain` for people: the chain of reasoning from the rule to the category, a step a line.
+  func explanation(_ explanation: Connectivity_V1_Explanation, host: String?) throws -> [String] {
+    let path = try Path(explanation.path)
+    let category = Category(explanation.category)
+    var steps = Columns(indent: 2)
+
+    for (position, rule) in explanation.rules.enumerated() {
+      steps.add(position == 0 ? "rule" : "or", Text("\(rule.priority): \(rule.selector)"))
+    }
+    if let table = path.table { steps.add("table", Text(RoutingTable.name(table))) }
+    steps.add("route", Text(explanation.route(path)))
+    if let gateway = path.gateway { steps.add("gateway", Text(gateway.description)) }
+    if let source = path.source { steps.add("source", Text(source.description)) }
+    for (position, link) in explanation.links.enumerated() {
+      steps.add(position == 0 ? "link" : "below", Text(link.words))
+    }
+    steps.add("path", Text(path.verdict, path.status.ink))
+    if !path.chain.isEmpty {
+      steps.add("medium", Text(path.mediumWords(explanation.links.last?.name)))
+    }
+    steps.add("flags", Text(ReachabilityFlags(explanation.flags).words))
+    steps.add("category", Text(category.rawValue, category.ink))
+    for (position, probe) in explanation.probes.enumerated() {
+      let answer = "\(probe.destination): \(probe.answer)\(probe.agrees ? "" : " (outvoted)")"
+      steps.add(position == 0 ? "probes" : "", Text(answer))
+    }
+    return [self.paint(explanation.title(host), .heading)] + steps.lines(self)
+  }
+}
+
+extension Connectivity_V1_Explanation {
+  fileprivate func title(_ host: String?) -> String {
+    switch host {
+    case nil: "the internet, by way of \(self.destination)"
+    case self.destination: self.destination
+    case let host?: "\(host), \(self.destination)"
+    }
+  }
+
+  fileprivate func route(_ path: Path) -> String {
+    guard self.hasRoutePrefix else { return path.reason?.words ?? "none" }
+    let isDefault = self.routePrefix.hasSuffix("/0")
+    return self.routePrefix + (isDefault ? " (default)" : "")
+      + (self.hasRoutePriority ? ", metric \(self.routePriority)" : "")
+  }
+}
+
+extension Connectivity_V1_Link {
+  /// `vlan10, vlan, up`
+  var words: String {
+    var words = [self.name]
+    if self.hasKind { words.append(self.kind) }
+    if let state = self.state.word { words.append(state.separatingWords) }
+    if self.hasMaster { words.append("port of \(self.master)") }
+    return words.joined(separator: ", ")
+  }
+}
+
+extension Path {
+  fileprivate var verdict: String {
+    self.status.words + (self.reason.map { ": " + $0.words } ?? "") + self.costs
+  }
+
+  /// `wired: hardwareType of eth0 says “1”`
+  fileprivate func mediumWords(_ link: String?) -> String {
+    guard let evidence = self.evidence, evidence.source != .none else {
+      return "\(self.medium.rawValue): nothing tells"
+    }
+    let source = evidence.source.rawValue.separatingWords
+    let owner = link.map { " of \($0)" } ?? ""
+    return "\(self.medium.rawValue): the \(source)\(owner) says “\(evidence.value)”"
+  }
+}
+
+extension ReachabilityFlags {
+  /// `reachable, not connectionRequired, not isWWAN`
+  var words: String {
+    [
+      (self.reachable, "reachable"), (self.connectionRequired, "connectionRequired"),
+      (self.isWWAN, "isWWAN"),
+    ].map { ($0 ? "" : "not ") + $1 }.joined(separator: ", ")
+  }
+}

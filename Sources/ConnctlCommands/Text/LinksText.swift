@@ -1,0 +1,35 @@
+import Connectivity
+import ConnectivityProtocol
+
+extension Style {
+  /// `connctl links` for people.
+  func links(_ links: [Connectivity_V1_Link]) -> [String] {
+    var columns = Columns()
+    let titles = ["LINK", "MEDIUM", "STATE", "DEFAULT", "ADDRESSES"]
+    columns.rows.append(titles.map { Text($0, .faint) })
+    for link in links {
+      let medium = Medium(link.medium)
+      let defaults = [link.defaultIpv4 ? "ipv4" : nil, link.defaultIpv6 ? "ipv6" : nil]
+      var notes = link.addresses
+      if link.expensive { notes.append("expensive") }
+      if link.constrained { notes.append("constrained") }
+      columns.rows.append([
+        Text(link.name), Text(medium.rawValue),
+        Text((link.state.word ?? "unknown").separatingWords, link.state.ink),
+        Text(defaults.compactMap { $0 }.joined(separator: " ")),
+        Text(notes.joined(separator: " ")),
+      ])
+    }
+    return columns.lines(self)
+  }
+}
+
+extension Connectivity_V1_LinkState {
+  fileprivate var ink: Ink {
+    switch self {
+    case .up: .good
+    case .dormant, .unspecified, .UNRECOGNIZED: .middling
+    case .down, .noCarrier: .faint
+    }
+  }
+}

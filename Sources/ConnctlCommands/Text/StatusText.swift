@@ -1,0 +1,59 @@
+import Connectivity
+
+extension Style {
+  /// `connctl status` for people: the summary, and a line for each family.
+  func status(_ snapshot: Snapshot, now: Timestamp) -> [String] {
+    let status = snapshot.status
+    let age = Duration.microseconds(
+      now.microseconds.subtractingReportingOverflow(snapshot.since.microseconds).partialValue)
+    var header = self.paint(status.summary, status.category.ink)
+    header += self.paint("\(status.costs) (since \(age.words))", nil)
+    if status.category == .unknown { header += ": assume to be online" }
+    var families = Columns(indent: 2)
+    for family in AddressFamily.allCases {
+      let path = status[family]
+      var row = [Text(family.rawValue), Text(path.status.words, path.status.ink)]
+      if let interface = path.interface { row.append(Text(interface)) }
+      families.rows.append(row + [Text(path.details)])
+    }
+    return [header] + families.lines(self)
+  }
+
+  /// `connctl path` for people: one block for a destination.
+  func path(_ path: Path, to destination: String) -> [String] {
+    var header = "\(destination)  \(self.paint(path.status.words, path.status.ink))"
+    if let reason = path.reason { header += ": \(reason.words)" }
+    return [header] + self.steps(path).lines(self)
+  }
+
+  private func steps(_ path: Path) -> Columns {
+    var steps = Columns(indent: 2)
+    if !path.chain.isEmpty {
+      steps.add("link", Text(path.chainWords))
+      steps.add("medium", Text(path.medium.rawValue + path.costs))
+    }
+    if let source = path.source { steps.add("source", Text(source.description)) }
+    if let gateway = path.gateway { steps.add("gateway", Text(gateway.description)) }
+    if let table = path.table { steps.add("table", Text(RoutingTable.name(table))) }
+    return steps
+  }
+}
+
+extension Path {
+  /// `, expensive, constrained`
+  var costs: String {
+    (self.expensive ? ", expensive" : "") + (self.constrained ? ", constrained" : "")
+  }
+}
+
+/// The tables that the kernel itself names (rtnetlink(7)).
+enum RoutingTable {
+  static func name(_ number: UInt32) -> String {
+    switch number {
+    case 253: "253 (default)"
+    case 254: "254 (main)"
+    case 255: "255 (local)"
+    default: "\(number)"
+    }
+  }
+}

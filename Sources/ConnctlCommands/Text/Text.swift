@@ -1,0 +1,87 @@
+/// A piece of text in one colour.
+struct Text: Hashable, Sendable {
+  var string: String
+  var ink: Ink?
+
+  init(_ string: String, _ ink: Ink? = nil) {
+    self.string = string
+    self.ink = ink
+  }
+
+  /// Between two words that stay on one line.
+  static let tie: Unicode.Scalar = "\u{A0}"
+
+  /// The words, none of which begins a line without the one before it.
+  static func tied(_ words: String...) -> String {
+    words.joined(separator: String(Character(Self.tie)))
+  }
+}
+
+extension Text: ExpressibleByStringInterpolation {
+  init(stringLiteral value: String) { self.init(value) }
+}
+
+/// Rows whose columns stand below each other. The last cell of a row flows: where it is too long for the line, it
+/// goes on in the next one.
+struct Columns: Sendable {
+  var rows: [[Text]] = []
+  /// Spaces before each row.
+  var indent = 0
+  /// Columns are at least so wide.
+  var minimum: [Int] = []
+
+  mutating func add(_ cells: Text...) { self.rows.append(cells) }
+
+  func lines(_ style: Style) -> [String] {
+    var widths = self.minimum
+    for row in self.rows {
+      for (column, cell) in row.dropLast().enumerated() {
+        if column == widths.count { widths.append(0) }
+        widths[column] = max(widths[column], cell.string.count)
+      }
+    }
+    return self.rows.flatMap { Self.lines($0, widths, self.indent, style) }
+  }
+
+  private static func lines(
+    _ row: [Text], _ widths: [Int], _ indent: Int, _ style: Style
+  ) -> [String] {
+    guard let last = row.last else { return [] }
+    var line = String(repeating: " ", count: indent)
+    var column = indent
+    for (cell, width) in zip(row.dropLast(), widths) {
+      line += style.paint(cell.string, cell.ink)
+      line += String(repeating: " ", count: width - cell.string.count + 2)
+      column += width + 2
+    }
+    let words = last.string.split(separator: " ").map(String.init)
+    // A word that does not fit beside the other columns is given more room, not cut.
+    let longest = words.map(\.count).max() ?? 0
+    let hang = max(indent + 2, min(column, style.width - longest))
+
+    var lines: [String] = []
+    var used = column
+    var pending: [String] = []
+    func flush() { line += style.paint(pending.joined(separator: " "), last.ink) }
+    for word in words {
+      let gap = pending.isEmpty ? 0 : 1
+      if used + gap + word.count > style.width, used > hang {
+        flush()
+        lines.append(line.trimmingTrailingSpaces)
+        (line, used, pending) = (String(repeating: " ", count: hang), hang, [])
+      }
+      used += (pending.isEmpty ? 0 : 1) + word.count
+      pending.append(word)
+    }
+    flush()
+    lines.append(line.trimmingTrailingSpaces)
+    return lines
+  }
+}
+
+extension String {
+  fileprivate var trimmingTrailingSpaces: String {
+    let end = self.lastIndex { $0 != " " }
+    return end.map { String(self[...$0]) } ?? ""
+  }
+}

@@ -1,0 +1,34 @@
+import ArgumentParser
+
+/// A time span as people type it: `500ms`, `5s`, `1.5s`, `2m`, `1h`; a bare number is seconds.
+struct Timeout: Hashable, Sendable {
+  var duration: Duration
+}
+
+extension Timeout: ExpressibleByArgument {
+  init?(argument: String) {
+    let number = argument.prefix { ("0"..."9").contains($0) || $0 == "." }
+    let milliseconds: Int64
+    switch argument.dropFirst(number.count) {
+    case "ms": milliseconds = 1
+    case "s", "": milliseconds = 1_000
+    case "m": milliseconds = 60_000
+    case "h": milliseconds = 3_600_000
+    default: return nil
+    }
+    let parts = number.split(separator: ".", omittingEmptySubsequences: false)
+    guard let first = parts.first, let whole = Int64(first), whole <= 1_000_000_000 else {
+      return nil
+    }
+    var duration: Duration = .milliseconds(whole * milliseconds)
+    switch parts.count {
+    case 1: break
+    case 2:
+      guard let fraction = Int64(parts[1]), parts[1].count <= 9 else { return nil }
+      let scale = (0..<parts[1].count).reduce(Int64(1)) { scale, _ in scale * 10 }
+      duration += .milliseconds(fraction * milliseconds) / Int(scale)
+    default: return nil
+    }
+    self.duration = duration
+  }
+}

@@ -1,0 +1,67 @@
+public import ConnectivityProtocol
+internal import GRPCCore
+public import GRPCNIOTransportHTTP2Posix
+private import NIOCore
+internal import NIOPosix
+
+/// The generated client, on a connection to connd.
+public typealias ConndClient = Connectivity_V1_Connectivity.Client<HTTP2ClientTransport.Posix>
+
+/// Runs `body` with a client of connd, and closes the connection when it is done.
+///
+/// ```swift
+/// let status = try await withConnd { connd in
+///   try await connd.getStatus(Connectivity_V1_GetStatusRequest())
+/// }
+/// ```
+///
+/// The client may be used from any task while `body` runs. It has one thread of its own.
+///
+/// - Parameters:
+///   - socket: The path of connd's socket.
+///   - body: What to do. Calls that are still running when it returns are cancelled.
+/// - Returns: What `body` returns.
+/// - Throws: ``ConndError`` where connd is not there, refuses this user or fails a call; `CancellationError`;
+///   other errors of `body` as they are.
+public func withConnd<Result: Sendable>(
+  at socket: String = SocketPath.default, _ body: (ConndClient) async throws -> Result
+) async throws -> Result {
+  try SocketProbe.connect(to: socket)
+  let threads = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+  do {
+    let result = try await withConnd(at: socket, on: threads, body)
+    try? await threads.shutdownGracefully()
+    return result
+  } catch {
+    let error = ConndError.reading(error)
+    try? await threads.shutdownGracefully()
+    throw error
+  }
+}
+
+/// As the public one, on somebody's event loops and with gRPC's errors.
+func withConnd<Result: Sendable>(
+  at socket: String, on threads: MultiThreadedEventLoopGroup,
+  _ body: (ConndClient) async throws -> Result
+) async throws -> Result {
+  let transport = try HTTP2ClientTransport.Posix(
+    target: .unixDomainSocket(path: socket, authority: "localhost"),
+    transportSecurity: .plaintext,
+    config: .defaults { config in
+      // The other end is on this machine: it is back soon, and asking it costs little.
+      config.backoff = .init(
+        initial: .milliseconds(100), max: .seconds(2), multiplier: 1.6, jitter: 0.2)
+      config.connection.flushCoalescing = nil
+    },
+    eventLoopGroup: threads)
+  return try await withThrowingTaskGroup(of: Void.self) { group in
+    let client = GRPCClient(transport: transport)
+    group.addTask { try await client.runConnections() }
+    defer {
+      // In this order: a transport that is only cancelled leaves calls hanging that wait for a connection.
+      client.beginGracefulShutdown()
+      group.cancelAll()
+    }
+    return try await body(ConndClient(wrapping: client))
+  }
+}

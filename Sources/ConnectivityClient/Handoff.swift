@@ -1,0 +1,71 @@
+private import Synchronization
+
+/// Passes elements from one task to another, one at a time: who sends waits until its element is taken.
+///
+/// Cancelling either side ends both, and so does ``finish()``.
+final class Handoff<Element: Sendable>: Sendable {
+  private struct State {
+    var offered: (element: Element, sender: CheckedContinuation<Bool, Never>)?
+    var receiver: CheckedContinuation<Element?, Never>?
+    var finished = false
+  }
+
+  private let state = Mutex(State())
+
+  /// Returns when the element was taken.
+  ///
+  /// - Throws: `CancellationError` where it will never be.
+  func send(_ element: Element) async throws(CancellationError) {
+    let taken = await withTaskCancellationHandler {
+      await withCheckedContinuation { (sender: CheckedContinuation<Bool, Never>) in
+        let (receiver, done) = self.state.withLock {
+          state -> (CheckedContinuation<Element?, Never>?, Bool?) in
+          if state.finished { return (nil, false) }
+          if let receiver = state.receiver {
+            state.receiver = nil
+            return (receiver, true)
+          }
+          state.offered = (element, sender)
+          return (nil, nil)
+        }
+        receiver?.resume(returning: element)
+        if let done { sender.resume(returning: done) }
+      }
+    } onCancel: {
+      self.finish()
+    }
+    guard taken else { throw CancellationError() }
+  }
+
+  /// The next element; `nil` when there will be none. At most one task may wait.
+  func next() async -> Element? {
+    await withTaskCancellationHandler {
+      await withCheckedContinuation { (receiver: CheckedContinuation<Element?, Never>) in
+        let (offered, wait) = self.state.withLock {
+          state -> ((element: Element, sender: CheckedContinuation<Bool, Never>)?, Bool) in
+          if let offered = state.offered {
+            state.offered = nil
+            return (offered, false)
+          }
+          if state.finished || state.receiver != nil { return (nil, false) }
+          state.receiver = receiver
+          return (nil, true)
+        }
+        offered?.sender.resume(returning: true)
+        if !wait { receiver.resume(returning: offered?.element) }
+      }
+    } onCancel: {
+      self.finish()
+    }
+  }
+
+  /// Nothing is passed any more.
+  func finish() {
+    let (offered, receiver) = self.state.withLock { state in
+      defer { (state.offered, state.receiver, state.finished) = (nil, nil, true) }
+      return (state.offered, state.receiver)
+    }
+    offered?.sender.resume(returning: false)
+    receiver?.resume(returning: nil)
+  }
+}

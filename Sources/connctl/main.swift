@@ -1,0 +1,3 @@
+import ConnctlCommands
+
+await Program.main()

@@ -1,0 +1,120 @@
+import Connectivity
+import ConnectivityProtocol
+import Synchronization
+import Testing
+
+@testable import ConnctlCommands
+
+extension Path {
+  static let wlan = Path(
+    status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
+    evidence: Evidence(.phy80211, "phy0", .wifi), source: IPAddress("192.0.2.7"),
+    sourcePrefixLength: 24, gateway: IPAddress("192.0.2.1"), table: 254)
+
+  static let stack = Path(
+    status: .satisfied,
+    chain: [
+      PathLink(index: 9, name: "vlan10"), PathLink(index: 8, name: "bond0"),
+      PathLink(index: 2, name: "eth0"),
+    ],
+    medium: .wired, evidence: Evidence(.hardwareType, "ether", .wired),
+    source: IPAddress("2001:db8:1111:2222:3333:4444:5555:6666"),
+    gateway: IPAddress("fe80::1234:5678:9abc:def0"), table: 254, expensive: true)
+}
+
+extension Status {
+  static let sample = Status(ipv4: .wlan, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+}
+
+extension Timestamp {
+  /// 2026-11-21T01:25:00.123456Z
+  static let sample = Timestamp(microseconds: 1_795_224_300_123_456)
+
+  func adding(seconds: Int64) -> Timestamp {
+    Timestamp(microseconds: self.microseconds + seconds * 1_000_000)
+  }
+}
+
+extension Snapshot {
+  static let sample = Snapshot(generation: 17, since: .sample, status: .sample)
+
+  static func sample(_ generation: UInt64, _ status: Status = .sample) -> Snapshot {
+    Snapshot(generation: generation, since: .sample, status: status)
+  }
+}
+
+extension Status {
+  static let offline = Status(
+    ipv4: Path(
+      status: .requiresConnection, reason: .noCarrier, chain: Path.wlan.chain, medium: .wifi,
+      source: IPAddress("192.0.2.7"), gateway: IPAddress("192.0.2.1"), table: 254),
+    ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+}
+
+extension Transition {
+  static let sample = Transition(
+    from: .wifi, to: .none, bounced: false,
+    cause: Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "wlan0"),
+    time: .sample, snapshot: .sample(18, .offline))
+
+  static let bounce = Transition(
+    from: .wifi, to: .wifi, bounced: true, cause: Cause(.overrun, "read again", learntLate: true),
+    time: .sample, snapshot: .sample(19))
+}
+
+extension PathChange {
+  static let sample = PathChange(
+    cause: Cause(.address, "addressAdded", message: "RTM_NEWADDR", interface: "wlan0"),
+    time: .sample, snapshot: .sample(20))
+}
+
+extension Style {
+  /// In UTC, so that what is printed is the same everywhere.
+  static func plain(width: Int = 80, color: Bool = false) -> Style {
+    Style(width: width, color: color) { timestamp in
+      let text = timestamp.description
+      return LocalTime(date: String(text.prefix(10)), time: String(text.dropFirst(11).prefix(12)))
+    }
+  }
+}
+
+/// Keeps what a command prints.
+final class Screen: Sendable {
+  private struct State {
+    var output = ""
+    var errors = ""
+  }
+
+  private let state = Mutex(State())
+  private let lines: Int
+
+  /// - Parameter lines: After so many lines of output the reader goes away, as `head` does.
+  init(lines: Int = .max) { self.lines = lines }
+
+  var output: String { self.state.withLock { $0.output } }
+  var errors: String { self.state.withLock { $0.errors } }
+  var outputLines: [String] { self.output.split(separator: "\n").map(String.init) }
+
+  var console: Console {
+    Console(
+      write: { text in
+        try self.state.withLock {
+          guard $0.output.count(where: { $0 == "\n" }) < self.lines else { throw OutputClosed() }
+          $0.output += text
+        }
+      },
+      complain: { text in self.state.withLock { $0.errors += text } },
+      style: .plain(), now: { Timestamp.sample.adding(seconds: 185) })
+  }
+}
+
+/// Compares line by line, so that a failure names the line.
+func expectLines(
+  _ lines: [String], _ expected: String, sourceLocation: SourceLocation = #_sourceLocation
+) {
+  let expected = expected.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
+  #expect(lines.count == expected.count, sourceLocation: sourceLocation)
+  for (line, expected) in zip(lines, expected) {
+    #expect(line == expected, sourceLocation: sourceLocation)
+  }
+}

@@ -1,0 +1,153 @@
+import Connectivity
+import ConnectivityClient
+import ConnectivityProtocol
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("JSON")
+struct JSONTests {
+  @Test(
+    "strings are escaped as RFC 8259 says",
+    arguments: [
+      ("", #""""#), ("a\"b\\c", #""a\"b\\c""#), ("\n\r\t", #""\n\r\t""#),
+      ("\u{0}\u{1F}\u{1B}", #""\u0000\u001f\u001b""#), ("straße 漢 🛜", #""straße 漢 🛜""#),
+      ("\r\n", #""\r\n""#), ("e\u{301}", "\"e\u{301}\""),
+    ])
+  func escapes(text: String, json: String) {
+    #expect(JSON.string(text).description == json)
+  }
+
+  @Test("one line, keys in order")
+  func shape() {
+    let value: JSON = [
+      "z": .number(9_007_199_254_740_991 as UInt64), "a": [true, nil, "x", [:], []], "z\"": false,
+    ]
+    #expect(
+      value.description == #"{"z": 9007199254740991, "a": [true, null, "x", {}, []], "z\"": false}"#)
+  }
+}
+
+/// design: these shapes change only with a major version.
+@Suite("JSON shapes")
+struct JSONShapeTests {
+  static let wlan =
+    #"{"status": "satisfied", "reason": null, "interface": "wlan0", "chain": ["wlan0"], "medium": "wifi", "#
+    + #""source": "192.0.2.7", "gateway": "192.0.2.1", "table": 254, "expensive": false, "constrained": false}"#
+  static let noRoute =
+    #"{"status": "unsatisfied", "reason": "noRoute", "interface": null, "chain": [], "medium": "unknown", "#
+    + #""source": null, "gateway": null, "table": null, "expensive": false, "constrained": false}"#
+  static let noCarrier =
+    #"{"status": "requiresConnection", "reason": "noCarrier", "interface": "wlan0", "chain": ["wlan0"], "#
+    + #""medium": "wifi", "source": "192.0.2.7", "gateway": "192.0.2.1", "table": 254, "expensive": false, "#
+    + #""constrained": false}"#
+
+  static func status(_ generation: UInt64) -> String {
+    #"{"generation": \#(generation), "category": "wifi", "threeWay": "wifi", "#
+      + #""since": "2026-11-21T01:25:00.123456Z", "#
+      + #""flags": {"reachable": true, "connectionRequired": false, "isWWAN": false}, "#
+      + #""interface": "wlan0", "medium": "wifi", "expensive": false, "constrained": false, "#
+      + #""ipv4": \#(Self.wlan), "ipv6": \#(Self.noRoute)}"#
+  }
+
+  static func offline(_ generation: UInt64) -> String {
+    #"{"generation": \#(generation), "category": "none", "threeWay": "none", "#
+      + #""since": "2026-11-21T01:25:00.123456Z", "#
+      + #""flags": {"reachable": true, "connectionRequired": true, "isWWAN": false}, "#
+      + #""interface": "wlan0", "medium": "wifi", "expensive": false, "constrained": false, "#
+      + #""ipv4": \#(Self.noCarrier), "ipv6": \#(Self.noRoute)}"#
+  }
+
+  static let carrierLost =
+    #"{"trigger": "link", "change": "carrierLost", "message": "RTM_NEWLINK", "interface": "wlan0", "#
+    + #""learntLate": false}"#
+
+  @Test("status")
+  func status() {
+    #expect(JSON.status(.sample).description == Self.status(17))
+  }
+
+  @Test("path with a chain")
+  func path() {
+    #expect(
+      JSON.path(.stack, to: "2001:db8::1").description
+        == #"{"destination": "2001:db8::1", "status": "satisfied", "reason": null, "interface": "vlan10", "#
+        + #""chain": ["vlan10", "bond0", "eth0"], "medium": "wired", "#
+        + #""source": "2001:db8:1111:2222:3333:4444:5555:6666", "gateway": "fe80::1234:5678:9abc:def0", "#
+        + #""table": 254, "expensive": true, "constrained": false}"#)
+  }
+
+  @Test("watch: snapshot and gap")
+  func snapshots() {
+    #expect(
+      JSON.event(.snapshot(.sample))?.description
+        == #"{"event": "snapshot", "generation": 17, "status": \#(Self.status(17))}"#)
+    #expect(
+      JSON.event(.gap(.sample))?.description
+        == #"{"event": "gap", "generation": 17, "status": \#(Self.status(17))}"#)
+  }
+
+  @Test("watch: transition")
+  func transition() {
+    #expect(
+      JSON.event(.change(.transition(.sample)))?.description
+        == #"{"event": "transition", "generation": 18, "from": "wifi", "to": "none", "bounced": false, "#
+        + #""cause": \#(Self.carrierLost), "status": \#(Self.offline(18))}"#)
+  }
+
+  @Test("watch: path")
+  func pathChange() {
+    #expect(
+      JSON.event(.change(.path(.sample)))?.description
+        == #"{"event": "path", "generation": 20, "status": \#(Self.status(20)), "cause": {"trigger": "address", "#
+        + #""change": "addressAdded", "message": "RTM_NEWADDR", "interface": "wlan0", "learntLate": false}}"#)
+  }
+
+  @Test("watch: what concerns the connection is no event")
+  func connection() {
+    #expect(JSON.event(.resumed(3)) == nil)
+    #expect(JSON.event(.disconnected(.notThere(""))) == nil)
+  }
+
+  @Test("history is the transition of watch, and when it was")
+  func history() {
+    #expect(
+      JSON.history(.bounce).description
+        == #"{"event": "transition", "generation": 19, "time": "2026-11-21T01:25:00.123456Z", "#
+        + #""from": "wifi", "to": "wifi", "bounced": true, "cause": {"trigger": "overrun", "#
+        + #""change": "read again", "message": null, "interface": null, "learntLate": true}, "#
+        + #""status": \#(Self.status(19))}"#)
+  }
+
+  @Test("links")
+  func links() {
+    #expect(
+      JSON.link(.wlan).description
+        == #"{"index": 3, "name": "wlan0", "kind": null, "medium": "wifi", "#
+        + #""evidence": {"source": "phy80211", "value": "phy0", "medium": "wifi"}, "state": "up", "#
+        + #""expensive": true, "constrained": false, "#
+        + #""addresses": ["192.0.2.7/24", "2001:db8:1111:2222:3333:4444:5555:6666/64"], "master": null, "#
+        + #""lower": null, "defaultIpv4": true, "defaultIpv6": true, "hardwareType": 1, "mtu": 1500}"#)
+    #expect(
+      JSON.link(.docker).description
+        == #"{"index": 5, "name": "docker0", "kind": "bridge", "medium": "unknown", "evidence": null, "#
+        + #""state": "noCarrier", "expensive": false, "constrained": false, "addresses": ["172.17.0.1/16"], "#
+        + #""master": "br0", "lower": "eth0", "defaultIpv4": false, "defaultIpv6": false, "hardwareType": 1, "#
+        + #""mtu": null}"#)
+  }
+
+  @Test("explain")
+  func explain() throws {
+    var explanation = Connectivity_V1_Explanation.sample
+    explanation.path = Connectivity_V1_Path(.wlan)
+    explanation.links = [.docker]
+    #expect(
+      try JSON.explanation(explanation).description
+        == #"{"destination": "1.1.1.1", "path": \#(Self.wlan), "#
+        + #""rules": [{"priority": 32766, "table": 254, "selector": "from all"}], "#
+        + #""routePrefix": "0.0.0.0/0", "routePriority": 600, "links": [\#(JSON.link(.docker))], "#
+        + #""flags": {"reachable": true, "connectionRequired": false, "isWWAN": false}, "#
+        + #""category": "wired", "probes": [{"destination": "1.1.1.1", "answer": "vlan10 via 192.0.2.1", "#
+        + #""agrees": true}, {"destination": "9.9.9.9", "answer": "tun0", "agrees": false}]}"#)
+  }
+}

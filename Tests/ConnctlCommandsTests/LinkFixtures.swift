@@ -1,0 +1,74 @@
+import Connectivity
+import ConnectivityProtocol
+
+extension Connectivity_V1_Link {
+  static let wlan: Self = {
+    var link = Self()
+    link.index = 3
+    link.name = "wlan0"
+    link.medium = .wifi
+    link.evidence = Connectivity_V1_Evidence(Evidence(.phy80211, "phy0", .wifi))
+    link.state = .up
+    link.expensive = true
+    link.addresses = ["192.0.2.7/24", "2001:db8:1111:2222:3333:4444:5555:6666/64"]
+    link.defaultIpv4 = true
+    link.defaultIpv6 = true
+    link.hardwareType = 1
+    link.mtu = 1500
+    return link
+  }()
+
+  static let docker: Self = {
+    var link = Self()
+    link.index = 5
+    link.name = "docker0"
+    link.kind = "bridge"
+    link.medium = .unknown
+    link.state = .noCarrier
+    link.addresses = ["172.17.0.1/16"]
+    link.master = "br0"
+    link.lower = "eth0"
+    link.hardwareType = 1
+    return link
+  }()
+
+  static func stacked(_ name: String, kind: String? = nil) -> Self {
+    var link = Self()
+    link.name = name
+    if let kind { link.kind = kind }
+    link.medium = .wired
+    link.state = .up
+    link.hardwareType = 1
+    return link
+  }
+}
+
+extension Connectivity_V1_Explanation {
+  static let sample: Self = {
+    var explanation = Self()
+    explanation.destination = "1.1.1.1"
+    explanation.path = Connectivity_V1_Path(.stack)
+    var rule = Connectivity_V1_Rule()
+    rule.priority = 32766
+    rule.table = 254
+    rule.selector = "from all"
+    explanation.rules = [rule]
+    explanation.routePrefix = "0.0.0.0/0"
+    explanation.routePriority = 600
+    explanation.links = [
+      .stacked("vlan10", kind: "vlan"), .stacked("bond0", kind: "bond"), .stacked("eth0"),
+    ]
+    explanation.flags.reachable = true
+    explanation.category = .wired
+    var probe = Connectivity_V1_Probe()
+    probe.destination = "1.1.1.1"
+    probe.answer = "vlan10 via 192.0.2.1"
+    probe.agrees = true
+    explanation.probes = [probe]
+    probe.destination = "9.9.9.9"
+    probe.answer = "tun0"
+    probe.agrees = false
+    explanation.probes.append(probe)
+    return explanation
+  }()
+}

@@ -1,0 +1,103 @@
+import Connectivity
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("Arguments")
+struct ParsingTests {
+  @Test(
+    "a timeout is a number and a unit",
+    arguments: [
+      ("500ms", .milliseconds(500)), ("5s", .seconds(5)), ("2m", .seconds(120)),
+      ("1h", .seconds(3_600)), ("3", .seconds(3)), ("0", .zero), ("0s", .zero),
+      ("1.5s", .milliseconds(1_500)), ("0.25", .milliseconds(250)), ("1.5m", .seconds(90)),
+      ("0.000001s", .microseconds(1)), ("1000000000h", .seconds(3_600_000_000_000)),
+    ] as [(String, Duration)])
+  func timeout(text: String, duration: Duration) {
+    #expect(Timeout(argument: text)?.duration == duration)
+  }
+
+  @Test(
+    "what is no timeout",
+    arguments: [
+      "", "-1", "-5s", "+5s", "s", "ms", ".", "5.", ".5", "1.2.3", "5 s", "5S", "5d", "1e3", "abc", "0x10",
+      "9999999999", "99999999999999999999", "1.0000000000", "٣s", "nan", "inf",
+    ])
+  func noTimeout(text: String) {
+    #expect(Timeout(argument: text) == nil)
+  }
+
+  @Test("every condition is read as it is written")
+  func conditions() {
+    #expect(Condition.all.count == 20)
+    for condition in Condition.all {
+      #expect(Condition(argument: condition.description) == condition)
+    }
+    #expect(Condition(argument: "not-ipv6")?.negated == true)
+  }
+
+  @Test("what is no condition", arguments: ["", "not-", "not-not-wifi", "Online", "unknown", "wifi ", "notwifi"])
+  func noCondition(text: String) {
+    #expect(Condition(argument: text) == nil)
+  }
+}
+
+@Suite("Conditions")
+struct ConditionTests {
+  @Test(
+    "the category decides", arguments: Category.allCases)
+  func category(category: Category) {
+    var status = Status.sample
+    status.category = category
+    let holding = Condition.Subject.allCases.filter {
+      ![.ipv4, .ipv6, .expensive, .constrained].contains($0)
+        && Condition(subject: $0).holds(for: status)
+    }
+    let expected: [Condition.Subject] =
+      switch category {
+      case .none: [.none]
+      case .wifi: [.online, .wifi]
+      case .cellular: [.online, .cellular]
+      case .wired: [.online, .wired]
+      case .other: [.online, .other]
+      // K8: assume to be online.
+      case .unknown: [.online]
+      }
+    #expect(holding == expected)
+  }
+
+  @Test("a family counts where its path is satisfied", arguments: Path.Status.allCases)
+  func families(pathStatus: Path.Status) {
+    var status = Status.sample
+    status.ipv6.status = pathStatus
+    #expect(Condition(subject: .ipv6).holds(for: status) == (pathStatus == .satisfied))
+    #expect(Condition(subject: .ipv4).holds(for: status))
+    status.ipv4.status = pathStatus
+    #expect(Condition(subject: .ipv4).holds(for: status) == (pathStatus == .satisfied))
+  }
+
+  @Test("costs are those of the path that the summary follows")
+  func costs() {
+    var status = Status.sample
+    status.ipv6.expensive = true
+    status.ipv6.constrained = true
+    #expect(!Condition(subject: .expensive).holds(for: status))
+    #expect(!Condition(subject: .constrained).holds(for: status))
+    status.ipv4.expensive = true
+    #expect(Condition(subject: .expensive).holds(for: status))
+    #expect(!Condition(subject: .constrained).holds(for: status))
+    status.ipv4.constrained = true
+    #expect(Condition(subject: .constrained).holds(for: status))
+  }
+
+  @Test("not- is the opposite", arguments: Condition.Subject.allCases)
+  func negation(subject: Condition.Subject) {
+    for category in Category.allCases {
+      var status = Status.sample
+      status.category = category
+      #expect(
+        Condition(subject: subject).holds(for: status)
+          != Condition(subject: subject, negated: true).holds(for: status))
+    }
+  }
+}

@@ -1,0 +1,262 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import Testing
+
+@testable import ConnctlCommands
+
+/// Runs connctl in this process against `stub`.
+private func connctl(
+  _ arguments: String..., stub: StubConnd? = StubConnd(), screen: Screen = Screen()
+) async throws -> (status: Int32, screen: Screen) {
+  try await withDirectory { directory in
+    let socket = "\(directory)/connd.sock"
+    let status =
+      if let stub {
+        try await stub.serving(socket) {
+          await Program.run(arguments + ["--socket", socket], on: screen.console)
+        }
+      } else {
+        await Program.run(arguments + ["--socket", socket], on: screen.console)
+      }
+    return (status, screen)
+  }
+}
+
+@Suite("connctl")
+struct ProgramTests {
+  @Test("status, as text and as JSON")
+  func status() async throws {
+    let text = try await connctl("status")
+    #expect(text.status == 0)
+    #expect(text.screen.outputLines.first == "wifi via wlan0 (since 3 min)")
+    let json = try await connctl("status", "--json")
+    #expect(json.status == 0)
+    #expect(json.screen.output == JSONShapeTests.status(17) + "\n")
+  }
+
+  @Test("--json and --socket stand before the command or after it")
+  func optionOrder() async throws {
+    let json = try await connctl("--json", "status")
+    #expect(json.screen.output == JSONShapeTests.status(17) + "\n")
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      try await StubConnd().serving(socket) {
+        let screen = Screen()
+        #expect(await Program.run(["--socket", socket, "status"], on: screen.console) == 0)
+        #expect(screen.outputLines.first == "wifi via wlan0 (since 3 min)")
+      }
+    }
+  }
+
+  @Test("path succeeds if the path is satisfied")
+  func path() async throws {
+    let near = try await connctl("path", "192.0.2.80", "--json")
+    #expect(near.status == 0)
+    #expect(near.screen.output == "\(JSON.path(.wlan, to: "192.0.2.80"))\n")
+    let far = try await connctl("path", "2001:db8::1")
+    #expect(far.status == 1)
+    #expect(far.screen.output == "2001:db8::1  unsatisfied: no route\n")
+  }
+
+  @Test("a name that cannot be resolved: 1, and one line")
+  func unresolved() async throws {
+    // A label of more than 63 octets needs no name server to be wrong (RFC 1035).
+    let result = try await connctl("path", String(repeating: "a", count: 64) + ".invalid")
+    #expect(result.status == 1)
+    #expect(result.screen.errors.hasPrefix("connctl: cannot resolve “aaa"))
+    #expect(result.screen.errors.count(where: { $0 == "\n" }) == 1)
+  }
+
+  @Test("explain, links and history")
+  func others() async throws {
+    let explain = try await connctl("explain", "192.0.2.9", "--json")
+    #expect(explain.status == 0)
+    #expect(explain.screen.output.hasPrefix(#"{"destination": "192.0.2.9", "path": {"#))
+    let links = try await connctl("links", "--json")
+    #expect(links.screen.outputLines.count == 2)
+    let history = try await connctl("history", "--json", "--limit", "1")
+    #expect(history.screen.output == "\(JSON.history(.bounce))\n")
+  }
+
+  @Test("is: 0 if the condition holds, 1 if not, silent but for --json")
+  func conditions() async throws {
+    let holds = try await connctl("is", "wifi")
+    #expect(holds.status == 0)
+    #expect(holds.screen.output + holds.screen.errors == "")
+    #expect(try await connctl("is", "not-wifi").status == 1)
+    let json = try await connctl("is", "ipv6", "--json")
+    #expect(json.status == 1)
+    #expect(json.screen.output == #"{"condition": "ipv6", "holds": false, "generation": 17}"# + "\n")
+  }
+
+  @Test(
+    "without connd: 69, and one line that says what to do",
+    arguments: [
+      ["status"], ["watch"], ["path", "192.0.2.1"], ["explain"], ["links"], ["history"],
+      ["is", "online"], ["wait", "online"], ["wait", "online", "--timeout", "10ms"],
+      ["wait", "online", "--timeout", "0"],
+    ])
+  func notThere(arguments: [String]) async throws {
+    try await withDirectory { directory in
+      let screen = Screen()
+      let socket = "\(directory)/connd.sock"
+      #expect(await Program.run(arguments + ["--socket", socket], on: screen.console) == 69)
+      #expect(
+        screen.errors == """
+          connctl: connd is not there: there is no \(socket) \
+          (start it with “systemctl start connd.socket”, or name its socket with --socket)
+
+          """)
+      #expect(screen.output == "")
+    }
+  }
+
+  @Test("refused: 77", arguments: [["status"], ["watch"], ["wait", "online", "--timeout", "1h"]])
+  func refused(arguments: [String]) async throws {
+    let stub = StubConnd(error: RPCError(code: .permissionDenied, message: "not you"))
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      try await stub.serving(socket) {
+        let screen = Screen()
+        #expect(await Program.run(arguments + ["--socket", socket], on: screen.console) == 77)
+        #expect(screen.errors.hasPrefix("connctl: connd refuses this user: not you"))
+      }
+    }
+  }
+
+  @Test(
+    "wrong usage: 64",
+    arguments: [
+      ["nonsense"], ["status", "extra"], ["is"], ["is", "sunny"], ["wait", "online", "--timeout", "x"],
+      ["wait", "online", "--timeout=-1"], ["path"], ["--socket", "", "status"],
+      ["history", "--limit", "0"], ["status", "--socket"],
+    ])
+  func usage(arguments: [String]) async {
+    let screen = Screen()
+    #expect(await Program.run(arguments, on: screen.console) == 64)
+    #expect(screen.output == "")
+    #expect(screen.errors.contains("Usage: connctl"))
+  }
+
+  @Test("--help lists the exit codes, --version names the version, both succeed")
+  func help() async {
+    let help = Screen()
+    #expect(await Program.run(["--help"], on: help.console) == 0)
+    for code in ["0 ", "1 ", "64", "69", "77"] {
+      #expect(help.outputLines.contains { $0.hasPrefix("  \(code)  ") })
+    }
+    let version = Screen()
+    #expect(await Program.run(["--version"], on: version.console) == 0)
+    #expect(version.output == "connctl 0.1.0\n")
+  }
+
+  @Test("completions know the commands and the conditions", arguments: ["bash", "zsh", "fish"])
+  func completions(shell: String) async {
+    let screen = Screen()
+    #expect(
+      await Program.run(["--generate-completion-script", shell], on: screen.console) == 0)
+    for word in ["status", "history", "not-cellular", "timeout"] {
+      #expect(screen.output.contains(word))
+    }
+  }
+}
+
+@Suite("connctl watch and wait")
+struct FollowingTests {
+  private static func endless(_ messages: [Connectivity_V1_WatchResponse]) -> StubConnd {
+    StubConnd { _, writer in
+      for message in messages { try await writer.write(message) }
+      await Gate().pass()
+    }
+  }
+
+  @Test("watch prints an object a line, and ends quietly when its reader goes")
+  func watch() async throws {
+    let stub = Self.endless([
+      .snapshot(.sample), Connectivity_V1_WatchResponse(.transition(.sample)),
+      Connectivity_V1_WatchResponse(.path(.sample)), .gap(.sample),
+    ])
+    let result = try await connctl("watch", "--json", stub: stub, screen: Screen(lines: 3))
+    #expect(result.status == 0)
+    #expect(result.screen.errors == "")
+    #expect(
+      result.screen.outputLines == [
+        JSON.event(.snapshot(.sample)), JSON.event(.change(.transition(.sample))),
+        JSON.event(.change(.path(.sample))),
+      ].compactMap { $0?.description })
+  }
+
+  @Test("watch outlives a restart of connd: it reconnects, resumes, and says so on standard error")
+  func restart() async throws {
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      let seen = Gate()
+      // One line before the restart, one after, and one for which there is no reader any more.
+      let screen = Screen(lines: 2)
+      let before = StubConnd { _, writer in
+        try await writer.write(.snapshot(.sample))
+        await seen.pass()
+      }
+      let after = StubConnd { request, writer in
+        #expect(request.sinceGeneration == 17)
+        try await writer.write(Connectivity_V1_WatchResponse(.transition(.sample)))
+        try await writer.write(.gap(.sample(21)))
+      }
+      var console = screen.console
+      let write = console.write
+      console.write = {
+        try write($0)
+        seen.open()
+      }
+      let program = try await before.serving(socket) { [console] in
+        let program = Task {
+          await Program.run(["watch", "--json", "--socket", socket], on: console)
+        }
+        await seen.pass()
+        return program
+      }
+      let status = try await after.serving(socket) { await program.value }
+      #expect(status == 0)
+      #expect(
+        screen.outputLines == [
+          JSON.event(.snapshot(.sample)), JSON.event(.change(.transition(.sample))),
+        ].compactMap { $0?.description })
+      let remarks = screen.errors.split(separator: "\n")
+      #expect(remarks.first?.hasPrefix("connctl: connd went away (") == true)
+      #expect(remarks.dropFirst() == ["connctl: connd is back; going on after generation 17"])
+    }
+  }
+
+  @Test("wait returns when the condition holds")
+  func wait() async throws {
+    let stub = Self.endless([
+      .snapshot(.sample), Connectivity_V1_WatchResponse(.transition(.sample)),
+    ])
+    #expect(try await connctl("wait", "wifi", stub: stub).status == 0)
+    let result = try await connctl("wait", "none", "--json", "--timeout", "1h", stub: stub)
+    #expect(result.status == 0)
+    #expect(result.screen.output == #"{"condition": "none", "holds": true, "generation": 18}"# + "\n")
+  }
+
+  @Test("wait ends with 1 when the time is over")
+  func timeout() async throws {
+    let stub = Self.endless([.snapshot(.sample)])
+    #expect(try await connctl("wait", "cellular", "--timeout", "300ms", stub: stub).status == 1)
+    #expect(try await connctl("wait", "cellular", "--timeout", "0").status == 1)
+    #expect(try await connctl("wait", "wifi", "--timeout", "0").status == 0)
+  }
+
+  @Test("wait with a timeout waits for connd too")
+  func patience() async throws {
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      let program = Task {
+        await Program.run(
+          ["wait", "wifi", "--timeout", "1h", "--socket", socket], on: Screen().console)
+      }
+      let stub = Self.endless([.snapshot(.sample)])
+      #expect(try await stub.serving(socket) { await program.value } == 0)
+    }
+  }
+}

@@ -1,0 +1,157 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import Synchronization
+import Testing
+
+@testable import ConnectivityClient
+
+@Suite("The stream of a client")
+struct StatusStreamTests {
+  @Test("a restart is told, and the stream goes on after the last generation seen")
+  func resume() async throws {
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      var events = StatusStream(socket: socket, events: [.transition]).makeAsyncIterator()
+      guard case .disconnected(.notThere)? = await events.next() else {
+        Issue.record("connd is not there yet")
+        return
+      }
+      let first = StubConnd { request, writer in
+        #expect(!request.hasSinceGeneration)
+        #expect(request.events == [.transition])
+        try await writer.write(.snapshot(.sample))
+        await Gate().pass()
+      }
+      var iterator = try await first.serving(socket, taking: events) { events in
+        #expect(await events.next() == .resumed(nil))
+        #expect(await events.next() == .snapshot(.sample))
+      }
+      guard case .disconnected(.notThere)? = await iterator.next() else {
+        Issue.record("the first connd is gone")
+        return
+      }
+      let second = StubConnd { request, writer in
+        #expect(request.sinceGeneration == 17)
+        try await writer.write(Connectivity_V1_WatchResponse(.transition(.sample)))
+        await Gate().pass()
+      }
+      iterator = try await second.serving(socket, taking: iterator) { events in
+        #expect(await events.next() == .resumed(17))
+        #expect(await events.next() == .change(.transition(.sample)))
+      }
+    }
+  }
+
+  @Test("cancelling the task ends the stream")
+  func cancellation() async throws {
+    try await withDirectory { directory in
+      let task = Task {
+        var count = 0
+        for await _ in StatusStream(socket: "\(directory)/connd.sock") { count += 1 }
+        return count
+      }
+      task.cancel()
+      #expect(await task.value <= 1)
+    }
+  }
+
+  @Test("how a refusal of the kernel reads")
+  func probe() throws {
+    #expect(throws: ConndError.failed("\(String(repeating: "x", count: 108)) is too long for a Unix socket's path")) {
+      try SocketProbe.connect(to: String(repeating: "x", count: 108))
+    }
+    #expect(SocketProbe.error(13, "/x") == .refused("/x: Permission denied"))
+    #expect(SocketProbe.error(111, "/x") == .notThere("nobody listens on /x"))
+    #expect(SocketProbe.error(2, "/x") == .notThere("there is no /x"))
+    #expect(SocketProbe.error(24, "/x") == .failed("/x: Too many open files"))
+  }
+}
+
+extension StubConnd {
+  /// Serves while `body` reads on, and gives the iterator back.
+  fileprivate func serving(
+    _ socket: String, taking iterator: StatusStream.AsyncIterator,
+    _ body: @escaping @Sendable (inout StatusStream.AsyncIterator) async -> Void
+  ) async throws -> StatusStream.AsyncIterator {
+    try await self.serving(socket) {
+      var iterator = iterator
+      await body(&iterator)
+      return iterator
+    }
+  }
+}
+
+@Suite("How far a stream has come")
+struct ProgressTests {
+  @Test("an outage is told once, pauses grow to two seconds, a message makes them short again")
+  func pauses() throws {
+    var progress = Progress(since: nil)
+    let error = ConndError.notThere("gone")
+    #expect(progress.lost(error).0 == .disconnected(error))
+    let pauses = (0..<6).map { _ in progress.lost(error) }
+    #expect(pauses.allSatisfy { $0.0 == nil })
+    #expect(pauses.map(\.pause) == [.milliseconds(200), .milliseconds(400), .milliseconds(800),
+      .milliseconds(1_600), .seconds(2), .seconds(2)])
+    #expect(progress.accepted() == .resumed(nil))
+    #expect(progress.accepted() == nil)
+    #expect(try progress.received(.snapshot(.sample)) == .snapshot(.sample))
+    let (event, pause) = progress.lost(error)
+    #expect(event == .disconnected(error))
+    #expect(pause == .milliseconds(100))
+    #expect(progress.accepted() == .resumed(17))
+  }
+
+  @Test("an event of a newer connd is not told, and not asked for again")
+  func unknownEvent() throws {
+    var progress = Progress(since: 3)
+    var message = Connectivity_V1_WatchResponse()
+    message.generation = 9
+    #expect(try progress.received(message) == nil)
+    #expect(progress.request([]).sinceGeneration == 9)
+    #expect(progress.request([]).events == [])
+    #expect(progress.request([.path]).events == [.path])
+  }
+}
+
+@Suite("Handing over")
+struct HandoffTests {
+  @Test("elements arrive in order, each sent when the one before was taken")
+  func order() async {
+    let handoff = Handoff<Int>()
+    async let sent: Void = {
+      for number in 0..<100 { try? await handoff.send(number) }
+      handoff.finish()
+    }()
+    var received: [Int] = []
+    while let number = await handoff.next() { received.append(number) }
+    await sent
+    #expect(received == Array(0..<100))
+  }
+
+  @Test("who sends into what is finished is told")
+  func finished() async {
+    let handoff = Handoff<Int>()
+    handoff.finish()
+    await #expect(throws: CancellationError.self) { try await handoff.send(1) }
+    #expect(await handoff.next() == nil)
+  }
+
+  @Test("cancelling the receiver frees the sender")
+  func receiverCancelled() async {
+    let handoff = Handoff<Int>()
+    let receiver = Task { await handoff.next() }
+    receiver.cancel()
+    _ = await receiver.value
+    await #expect(throws: CancellationError.self) { try await handoff.send(1) }
+  }
+
+  @Test("cancelling the sender frees the receiver")
+  func senderCancelled() async {
+    let handoff = Handoff<Int>()
+    let sender = Task { try await handoff.send(1) }
+    sender.cancel()
+    _ = await sender.result
+    #expect(await handoff.next() == nil)
+  }
+}

@@ -1,0 +1,123 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import Glibc
+import Synchronization
+
+/// A connd that says what it was told to say.
+final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
+  typealias Watcher = RPCWriter<Connectivity_V1_WatchResponse>
+
+  private let snapshot: Snapshot
+  private let onWatch: @Sendable (Connectivity_V1_WatchRequest, Watcher) async throws -> Void
+  /// Thrown by every call.
+  private let error: RPCError?
+
+  init(
+    _ snapshot: Snapshot = .sample, error: RPCError? = nil,
+    onWatch: @escaping @Sendable (Connectivity_V1_WatchRequest, Watcher) async throws -> Void = {
+      _, _ in
+    }
+  ) {
+    self.snapshot = snapshot
+    self.error = error
+    self.onWatch = onWatch
+  }
+
+  func getStatus(
+    request: Connectivity_V1_GetStatusRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_Status {
+    if let error { throw error }
+    return Connectivity_V1_Status(self.snapshot)
+  }
+
+  func watch(
+    request: Connectivity_V1_WatchRequest, response: Watcher, context: ServerContext
+  ) async throws {
+    if let error { throw error }
+    try await self.onWatch(request, response)
+  }
+
+  /// 192.0.2.0/24 is by Wi-Fi, all else is not to be reached.
+  func watchPath(
+    request: Connectivity_V1_WatchPathRequest,
+    response: RPCWriter<Connectivity_V1_WatchPathResponse>, context: ServerContext
+  ) async throws {
+    if let error { throw error }
+    var message = Connectivity_V1_WatchPathResponse()
+    message.destination = request.destination
+    let isNear = request.destination.hasPrefix("192.0.2.")
+    message.path = Connectivity_V1_Path(isNear ? .wlan : .unsatisfied(.noRoute))
+    try await response.write(message)
+    // As connd does: the stream stays open until the client has enough.
+    try await context.cancellation.cancelled
+  }
+
+  func explain(
+    request: Connectivity_V1_ExplainRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_Explanation {
+    var explanation = Connectivity_V1_Explanation.sample
+    if request.hasDestination { explanation.destination = request.destination }
+    return explanation
+  }
+
+  func listLinks(
+    request: Connectivity_V1_ListLinksRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListLinksResponse {
+    var response = Connectivity_V1_ListLinksResponse()
+    response.links = [.wlan, .docker]
+    return response
+  }
+
+  func listTransitions(
+    request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListTransitionsResponse {
+    var response = Connectivity_V1_ListTransitionsResponse()
+    let all = [Transition.sample, .bounce].map { Connectivity_V1_Transition($0) }
+    response.transitions = request.hasLimit ? all.suffix(Int(request.limit)) : all
+    return response
+  }
+}
+
+extension StubConnd {
+  /// Runs `body` while the stub serves at `socket`, and hangs up on everybody then.
+  func serving<Result: Sendable>(
+    _ socket: String, _ body: @Sendable () async throws -> Result
+  ) async throws -> Result {
+    let transport = HTTP2ServerTransport.Posix(
+      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext)
+    let server = GRPCServer(transport: transport, services: [self])
+    return try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try? await server.serve() }
+      _ = try await transport.listeningAddress
+      defer { group.cancelAll() }
+      return try await body()
+    }
+  }
+}
+
+/// Runs `body` with a directory of its own, which is gone afterwards.
+func withDirectory<Result: Sendable>(
+  _ body: (_ path: String) async throws -> Result
+) async throws -> Result {
+  var template = Array("/tmp/connctl-test-XXXXXX".utf8CString)
+  guard mkdtemp(&template) != nil else { throw RPCError(code: .internalError, message: "mkdtemp") }
+  let path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  defer {
+    unlink("\(path)/connd.sock")
+    rmdir(path)
+  }
+  return try await body(path)
+}
+
+/// Opens once.
+final class Gate: Sendable {
+  private let stream: AsyncStream<Void>
+  private let continuation: AsyncStream<Void>.Continuation
+
+  init() { (self.stream, self.continuation) = AsyncStream.makeStream() }
+
+  func open() { self.continuation.finish() }
+  func pass() async { for await _ in self.stream {} }
+}

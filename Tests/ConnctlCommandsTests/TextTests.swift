@@ -1,0 +1,199 @@
+import Connectivity
+import ConnectivityClient
+import ConnectivityProtocol
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("Text for people")
+struct TextTests {
+  private let style = Style.plain()
+
+  @Test("status")
+  func status() {
+    expectLines(
+      self.style.status(.sample, now: .sample.adding(seconds: 185)),
+      """
+      wifi via wlan0 (since 3 min)
+        ipv4  satisfied    wlan0  from 192.0.2.7 via 192.0.2.1
+        ipv6  unsatisfied  no route
+      """)
+  }
+
+  @Test("status with long addresses wraps between words")
+  func longStatus() {
+    let status = Status(ipv4: .unsatisfied(.unreachable), ipv6: .stack, preferred: .ipv4)
+    expectLines(
+      self.style.status(.sample(1, status), now: .sample),
+      """
+      wired via vlan10, expensive (since 0 s)
+        ipv4  unsatisfied  the route says unreachable
+        ipv6  satisfied    vlan10  over bond0 over eth0
+                                   from 2001:db8:1111:2222:3333:4444:5555:6666
+                                   via fe80::1234:5678:9abc:def0
+      """)
+  }
+
+  @Test("K8 status where the kernel cannot be asked")
+  func unknown() {
+    let status = Status(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4)
+    expectLines(
+      self.style.status(.sample(1, status), now: .sample.adding(seconds: -5)),
+      """
+      unknown (since 0 s): assume to be online
+        ipv4  unknown  the kernel cannot be asked
+        ipv6  unknown  the kernel cannot be asked
+      """)
+  }
+
+  @Test("path")
+  func path() {
+    expectLines(
+      self.style.path(.stack, to: "2001:db8::1") + self.style.path(.unsatisfied(.noRoute), to: "192.0.2.9"),
+      """
+      2001:db8::1  satisfied
+        link     vlan10 over bond0 over eth0
+        medium   wired, expensive
+        source   2001:db8:1111:2222:3333:4444:5555:6666
+        gateway  fe80::1234:5678:9abc:def0
+        table    254 (main)
+      192.0.2.9  unsatisfied: no route
+      """)
+  }
+
+  @Test("watch")
+  func watch() {
+    let events: [StatusEvent] = [
+      .snapshot(.sample), .change(.transition(.sample)), .change(.transition(.bounce)),
+      .change(.path(.sample)), .gap(.sample), .resumed(1),
+    ]
+    expectLines(
+      events.flatMap { self.style.event($0, now: .sample) },
+      """
+      01:25:00.123  now               wifi via wlan0
+      01:25:00.123  wifi → none       via wlan0: carrier lost on wlan0 (RTM_NEWLINK)
+      01:25:00.123  wifi bounced      via wlan0: read again, learnt late
+      01:25:00.123  path              ipv4 wlan0 from 192.0.2.7, ipv6 unsatisfied:
+                                      address added on wlan0 (RTM_NEWADDR)
+      01:25:00.123  gap               something was missed; now wifi via wlan0
+      """)
+  }
+
+  @Test("history")
+  func history() {
+    expectLines(
+      self.style.history(.sample),
+      """
+      2026-11-21 01:25:00.123  wifi → none       via wlan0:
+                                                 carrier lost on wlan0 (RTM_NEWLINK)
+      """)
+  }
+
+  @Test("links")
+  func links() {
+    expectLines(
+      self.style.links([.wlan, .docker]),
+      """
+      LINK     MEDIUM   STATE       DEFAULT    ADDRESSES
+      wlan0    wifi     up          ipv4 ipv6  192.0.2.7/24
+                                          2001:db8:1111:2222:3333:4444:5555:6666/64
+                                          expensive
+      docker0  unknown  no carrier             172.17.0.1/16
+      """)
+  }
+
+  @Test("explain goes from the rule to the category")
+  func explain() throws {
+    expectLines(
+      try self.style.explanation(.sample, host: nil),
+      """
+      the internet, by way of 1.1.1.1
+        rule      32766: from all
+        table     254 (main)
+        route     0.0.0.0/0 (default), metric 600
+        gateway   fe80::1234:5678:9abc:def0
+        source    2001:db8:1111:2222:3333:4444:5555:6666
+        link      vlan10, vlan, up
+        below     bond0, bond, up
+        below     eth0, up
+        path      satisfied, expensive
+        medium    wired: the hardware type of eth0 says “ether”
+        flags     reachable, not connectionRequired, not isWWAN
+        category  wired
+        probes    1.1.1.1: vlan10 via 192.0.2.1
+                  9.9.9.9: tun0 (outvoted)
+      """)
+    #expect(
+      try self.style.explanation(.sample, host: "one.example").first == "one.example, 1.1.1.1")
+    #expect(try self.style.explanation(.sample, host: "1.1.1.1").first == "1.1.1.1")
+  }
+
+  @Test("nothing is wider than 80 columns, whatever is as long as it can be")
+  func width() throws {
+    var path = Path.stack
+    path.chain = (0..<4).map { PathLink(index: $0, name: "abcdefghijklmn\($0)") }
+    path.source = IPAddress("2001:db8:1111:2222:3333:4444:5555:6666")
+    path.gateway = IPAddress("fe80:1111:2222:3333:4444:5555:6666:7777")
+    path.status = .requiresConnection
+    path.reason = .noSourceAddress
+    path.constrained = true
+    let status = Status(ipv4: path, ipv6: path, preferred: .ipv4)
+    let transition = Transition(
+      from: .cellular, to: .cellular, bounced: true,
+      cause: Cause(
+        .nexthop, "sourceAddressRemoved", message: "RTM_DELNEXTHOP", interface: "abcdefghijklmn0",
+        learntLate: true), time: .sample, snapshot: .sample(1, status))
+    var link = Connectivity_V1_Link.wlan
+    link.name = "abcdefghijklmno"
+    link.medium = .bluetooth
+    link.state = .noCarrier
+    link.addresses = ["2001:db8:1111:2222:3333:4444:5555:6666/128"]
+    let change = PathChange(cause: transition.cause, time: .sample, snapshot: .sample(1, status))
+    let lines =
+      self.style.status(.sample(1, status), now: .sample)
+      + self.style.path(path, to: "2001:db8:1111:2222:3333:4444:5555:6666")
+      + self.style.event(.change(.transition(transition)), now: .sample)
+      + self.style.event(.change(.path(change)), now: .sample)
+      + self.style.history(transition) + self.style.links([link])
+    for line in lines { #expect(line.count <= 80, "\(line)") }
+  }
+
+  @Test("a link's name cannot move the cursor")
+  func controlCharacters() {
+    var path = Path.wlan
+    path.chain = [PathLink(index: 1, name: "a\u{1B}[2Jb\u{9B}")]
+    let status = Status(ipv4: path, ipv6: .unknown, preferred: .ipv4)
+    let lines = self.style.status(.sample(1, status), now: .sample)
+    #expect(lines.first?.hasPrefix("wifi via a?[2Jb? ") == true)
+    let scalars = lines.joined().unicodeScalars
+    #expect(!scalars.contains { $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) })
+  }
+
+  @Test("colour surrounds words and leaves the columns where they are")
+  func color() {
+    let lines = Style.plain(color: true).status(.sample, now: .sample)
+    #expect(lines.first == "\u{1B}[32mwifi via wlan0\u{1B}[0m (since 0 s)")
+    #expect(
+      lines.dropFirst().first
+        == "  ipv4  \u{1B}[32msatisfied\u{1B}[0m    wlan0  from 192.0.2.7 via 192.0.2.1")
+  }
+
+  @Test(
+    "colour only on a terminal, never with NO_COLOR",
+    arguments: [
+      (true, [:], true), (false, [:], false), (true, ["NO_COLOR": "1"], false),
+      (true, ["NO_COLOR": ""], true), (true, ["TERM": "dumb"], false),
+      (true, ["TERM": "xterm"], true),
+    ] as [(Bool, [String: String], Bool)])
+  func colorChoice(isTerminal: Bool, environment: [String: String], expected: Bool) {
+    #expect(
+      Console.allowsColor(isTerminal: isTerminal, environment: { environment[$0] }) == expected)
+  }
+
+  @Test(
+    "ages", arguments: [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "59 min"), (3_600, "1 h"),
+      (172_799, "47 h"), (172_800, "2 d"), (-3, "0 s")] as [(Int64, String)])
+  func ages(seconds: Int64, words: String) {
+    #expect(Duration.seconds(seconds).words == words)
+  }
+}

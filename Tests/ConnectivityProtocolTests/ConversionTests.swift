@@ -1,0 +1,124 @@
+import Connectivity
+import ConnectivityProtocol
+import SwiftProtobuf
+import Testing
+
+@Suite("Conversion between model and messages")
+struct ConversionTests {
+  /// Over the wire's bytes, so that a field that is set but not serialised counts as lost.
+  private func overTheWire(_ message: Connectivity_V1_WatchResponse) throws -> WatchEvent? {
+    let bytes: [UInt8] = try message.serializedBytes()
+    return try WatchEvent(try Connectivity_V1_WatchResponse(serializedBytes: bytes))
+  }
+
+  @Test("what is sent is what is read, for random values", arguments: 0..<300 as Range<UInt64>)
+  func roundTrip(seed: UInt64) throws {
+    var model = RandomModel(seed: seed)
+    let change = model.change()
+    let snapshot = model.snapshot()
+    #expect(try self.overTheWire(Connectivity_V1_WatchResponse(change)) == .change(change))
+    #expect(try self.overTheWire(.snapshot(snapshot)) == .snapshot(snapshot))
+    #expect(try self.overTheWire(.gap(snapshot)) == .gap(snapshot))
+  }
+
+  @Test("the generation stands on every level of a message")
+  func generations() {
+    var model = RandomModel(seed: 1)
+    let snapshot = model.snapshot()
+    let change = Transition(
+      from: .none, to: .wifi, bounced: false, cause: model.cause(), time: model.time(),
+      snapshot: snapshot)
+    let message = Connectivity_V1_WatchResponse(.transition(change))
+    #expect(message.generation == snapshot.generation)
+    #expect(message.transition.generation == snapshot.generation)
+    #expect(message.transition.status.generation == snapshot.generation)
+    #expect(Connectivity_V1_WatchResponse.gap(snapshot).gap.generation == snapshot.generation)
+    #expect(
+      Connectivity_V1_WatchResponse.snapshot(snapshot).snapshot.generation == snapshot.generation)
+  }
+
+  @Test("the message tells the summary: the path of the family that it follows")
+  func summary() {
+    let wlan = Path(
+      status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi, expensive: true)
+    let status = Status(ipv4: .unsatisfied(.noRoute), ipv6: wlan, preferred: .ipv4)
+    let message = Connectivity_V1_Status(
+      Snapshot(generation: 7, since: Timestamp(microseconds: 0), status: status))
+    #expect(message.interface == "wlan0")
+    #expect(message.medium == .wifi)
+    #expect(message.threeWay == .wifi)
+    #expect(message.family == .ipv6)
+    #expect(message.expensive && !message.constrained)
+    #expect(message.ipv4.reason == .noRoute && !message.ipv4.hasInterface)
+  }
+
+  @Test("an address that is none is an error, not a trap")
+  func badAddress() {
+    var message = Connectivity_V1_Path()
+    message.gateway = "192.0.2.256"
+    #expect(throws: ConversionError.self) { try Path(message) }
+  }
+
+  @Test("an event without its status is an error, an event that is not known is none")
+  func incompleteEvents() throws {
+    var message = Connectivity_V1_WatchResponse()
+    #expect(try WatchEvent(message) == nil)
+    message.snapshot = Connectivity_V1_Snapshot()
+    #expect(throws: ConversionError.self) { try WatchEvent(message) }
+    message.gap = Connectivity_V1_Gap()
+    #expect(throws: ConversionError.self) { try WatchEvent(message) }
+    message.transition = Connectivity_V1_Transition()
+    #expect(throws: ConversionError.self) { try WatchEvent(message) }
+    message.path = Connectivity_V1_PathChange()
+    #expect(throws: ConversionError.self) { try WatchEvent(message) }
+  }
+
+  @Test("K8 what an empty status does not say is unknown, not none")
+  func emptyStatus() throws {
+    let status = try Snapshot(Connectivity_V1_Status()).status
+    #expect(status.category == .unknown)
+    #expect(status.ipv4.status == .unknown)
+    #expect(status.ipv6.status == .unknown)
+    #expect(status.medium == .unknown)
+  }
+
+  @Test("a chain without indexes is read")
+  func chainWithoutIndexes() throws {
+    var message = Connectivity_V1_Path()
+    message.chain = ["vlan10", "eth0"]
+    message.chainIndex = [7]
+    #expect(
+      try Path(message).chain
+        == [PathLink(index: 7, name: "vlan10"), PathLink(index: 0, name: "eth0")])
+  }
+}
+
+@Suite("Timestamps")
+struct TimestampConversionTests {
+  @Test(
+    "seconds and nanoseconds, also before 1970",
+    arguments: [
+      (0, 0, 0), (1_500_000, 1, 500_000_000), (-1, -1, 999_999_000), (-1_000_000, -1, 0),
+      (-1_500_000, -2, 500_000_000),
+    ] as [(Int64, Int64, Int32)])
+  func both(microseconds: Int64, seconds: Int64, nanos: Int32) throws {
+    let message = Google_Protobuf_Timestamp(Timestamp(microseconds: microseconds))
+    #expect(message.seconds == seconds)
+    #expect(message.nanos == nanos)
+    #expect(try Timestamp(message).microseconds == microseconds)
+  }
+
+  @Test("the ends of the range", arguments: [Int64.min, .max])
+  func extremes(microseconds: Int64) throws {
+    let message = Google_Protobuf_Timestamp(Timestamp(microseconds: microseconds))
+    #expect((0..<1_000_000_000).contains(message.nanos))
+    if microseconds == .max { #expect(try Timestamp(message).microseconds == microseconds) }
+  }
+
+  @Test("a number of seconds that does not fit is an error", arguments: [Int64.min, .max])
+  func tooLarge(seconds: Int64) {
+    #expect(throws: ConversionError.self) {
+      try Timestamp(Google_Protobuf_Timestamp(seconds: seconds, nanos: 0))
+    }
+  }
+}

@@ -1,0 +1,45 @@
+import Connectivity
+import ConnectivityProtocol
+import SwiftProtobuf
+import Testing
+
+@Suite("Enumerations, case by case")
+struct EnumTests {
+  /// Every case of the model has a message value of its own, and comes back from it; every message value but
+  /// UNSPECIFIED stands for a case.
+  private func expectPairs<Model: CaseIterable & Hashable, Message: SwiftProtobuf.Enum & CaseIterable>(
+    _: Model.Type, _ send: (Model) -> Message, _ read: (Message) -> Model?
+  ) {
+    let messages = Model.allCases.map(send)
+    #expect(messages.map(read) == Array(Model.allCases))
+    #expect(Set(messages.map(\.rawValue)) == Set(Message.allCases.map(\.rawValue)).subtracting([0]))
+  }
+
+  @Test("every case maps and comes back")
+  func all() {
+    self.expectPairs(Category.self, { Connectivity_V1_Category($0) }, { Category($0) })
+    self.expectPairs(
+      ThreeWayCategory.self, { Connectivity_V1_ThreeWayCategory($0) }, { ThreeWayCategory($0) })
+    self.expectPairs(Medium.self, { Connectivity_V1_Medium($0) }, { Medium($0) })
+    self.expectPairs(
+      AddressFamily.self, { Connectivity_V1_AddressFamily($0) }, { AddressFamily($0) })
+    self.expectPairs(Path.Status.self, { Connectivity_V1_PathStatus($0) }, { Path.Status($0) })
+    self.expectPairs(Path.Reason.self, { Connectivity_V1_PathReason($0) }, { Path.Reason($0) })
+    self.expectPairs(
+      Evidence.Source.self, { Connectivity_V1_EvidenceSource($0) }, { Evidence.Source($0) })
+    self.expectPairs(
+      Cause.Trigger.self, { Connectivity_V1_CauseTrigger($0) }, { Cause.Trigger($0) })
+  }
+
+  @Test("a value of a newer connd is read as the nearest safe one", arguments: [0, 99])
+  func unknown(number: Int) throws {
+    #expect(Category(try #require(.init(rawValue: number))) == .unknown)
+    #expect(ThreeWayCategory(try #require(.init(rawValue: number))) == .unknown)
+    #expect(Medium(try #require(.init(rawValue: number))) == .unknown)
+    #expect(AddressFamily(try #require(.init(rawValue: number))) == .ipv4)
+    #expect(Path.Status(try #require(.init(rawValue: number))) == .unknown)
+    #expect(Path.Reason(try #require(.init(rawValue: number))) == nil)
+    #expect(Evidence.Source(try #require(.init(rawValue: number))) == Evidence.Source.none)
+    #expect(Cause.Trigger(try #require(.init(rawValue: number))) == .kernel)
+  }
+}

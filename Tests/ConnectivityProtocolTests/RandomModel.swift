@@ -1,0 +1,89 @@
+import Connectivity
+
+/// SplitMix64: the same values in every run, so that a failure can be looked at again.
+struct SeededGenerator: RandomNumberGenerator {
+  private var state: UInt64
+
+  init(seed: UInt64) { self.state = seed }
+
+  mutating func next() -> UInt64 {
+    self.state &+= 0x9E37_79B9_7F4A_7C15
+    var bits = self.state
+    bits = (bits ^ (bits >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    bits = (bits ^ (bits >> 27)) &* 0x94D0_49BB_1331_11EB
+    return bits ^ (bits >> 31)
+  }
+}
+
+/// Makes model values of every shape: whatever is optional is there and is not.
+struct RandomModel {
+  var generator: SeededGenerator
+
+  init(seed: UInt64) { self.generator = SeededGenerator(seed: seed) }
+
+  mutating func bool() -> Bool { Bool.random(using: &self.generator) }
+
+  mutating func any<T: CaseIterable>(_: T.Type) -> T {
+    T.allCases.randomElement(using: &self.generator) ?? T.allCases[T.allCases.startIndex]
+  }
+
+  mutating func maybe<T>(_ make: (inout Self) -> T?) -> T? { self.bool() ? make(&self) : nil }
+
+  mutating func word() -> String {
+    ["", "wlan0", "vlan10", "ärger", "a b", "RTM_NEWLINK"].randomElement(using: &self.generator) ?? ""
+  }
+
+  mutating func address() -> IPAddress? {
+    let count = self.bool() ? 4 : 16
+    return IPAddress(bytes: (0..<count).map { _ in UInt8.random(in: 0...255, using: &self.generator) })
+  }
+
+  mutating func time() -> Timestamp {
+    Timestamp(microseconds: .random(in: -4_000_000_000_000_000...4_000_000_000_000_000, using: &self.generator))
+  }
+
+  mutating func evidence() -> Evidence {
+    Evidence(self.any(Evidence.Source.self), self.word(), self.any(Medium.self))
+  }
+
+  mutating func path() -> Path {
+    let chain = (0..<Int.random(in: 0...3, using: &self.generator)).map { _ in
+      PathLink(index: .random(in: 0 ... .max, using: &self.generator), name: self.word())
+    }
+    return Path(
+      status: self.any(Path.Status.self),
+      reason: self.maybe { $0.any(Path.Reason.self) },
+      chain: chain,
+      medium: self.any(Medium.self),
+      evidence: self.maybe { $0.evidence() },
+      source: self.maybe { $0.address() },
+      sourcePrefixLength: self.maybe { Int.random(in: 0...128, using: &$0.generator) },
+      gateway: self.maybe { $0.address() },
+      table: self.maybe { UInt32.random(in: 0 ... .max, using: &$0.generator) },
+      expensive: self.bool(), constrained: self.bool())
+  }
+
+  mutating func snapshot() -> Snapshot {
+    Snapshot(
+      generation: .random(in: 0..<1 << 53, using: &self.generator), since: self.time(),
+      status: Status(
+        ipv4: self.path(), ipv6: self.path(), preferred: self.any(AddressFamily.self)))
+  }
+
+  mutating func cause() -> Cause {
+    Cause(
+      self.any(Cause.Trigger.self), self.word(), message: self.maybe { $0.word() },
+      interface: self.maybe { $0.word() }, learntLate: self.bool())
+  }
+
+  mutating func change() -> Change {
+    if self.bool() {
+      .transition(
+        Transition(
+          from: self.any(Category.self), to: self.any(Category.self), bounced: self.bool(),
+          cause: self.cause(), time: self.time(), snapshot: self.snapshot()))
+    } else {
+      .path(PathChange(cause: self.cause(), time: self.time(), snapshot: self.snapshot()))
+    }
+  }
+}
