@@ -40,7 +40,7 @@ struct CauseTests {
     let coming: [KernelEvent] =
       [.link(Self.wifi.with { $0.isUp = false }.link), .link(Self.wifi.link)]
       + Self.wifi.added(.ipv4) + Self.wifi.routeAdded(.ipv4)
-      + [.link(Self.wifi.link), Self.noise]
+      + [.link(Self.wifi.link), Self.wifi.scanNoise, Self.noise]
     #expect(
       Self.cause([], coming, [Self.wifi])
         == Cause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "wlan0"))
@@ -57,7 +57,7 @@ struct CauseTests {
   func takenOver() {
     let routeAdded = TestLink.wired.routeAdded(.ipv4)
     #expect(
-      Self.cause([Self.wifi], [.link(TestLink.wired.link)] + routeAdded, [Self.wifi, .wired])
+      Self.cause([Self.wifi], [.link(TestLink.wired.link)] + routeAdded, [.wired, Self.wifi])
         == Cause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "eth0"))
     #expect(
       Self.cause([Self.wifi], [.linkRemoved(Self.wifi.link)] + routeAdded, [.wired])

@@ -147,6 +147,13 @@ struct FlappingTests {
         == TestLink.wifi.with { $0.host[.ipv4] = 8 }.source(.ipv4))
   }
 
+  @Test("T1 the loss that counts during a hold is that of the path as it is by then")
+  func heldChangeLost() {
+    #expect(Self.gains(Self.losses(at: [1, 2, 3]) + " | 3.2s wifi' | 3.3s wifi'!").last == "4.3s")
+    #expect(
+      Self.gains(Self.losses(at: [1, 2, 3]) + " | 3.2s wifi' | 3.3s wifi' +noise").last == "3.6s")
+  }
+
   @Test("T1 a timer that comes early, or a second one, changes nothing")
   func earlyTimer() {
     var maker = TransitionMaker()

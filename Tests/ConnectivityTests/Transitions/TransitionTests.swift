@@ -48,7 +48,7 @@ struct TransitionTests {
       wifi.with { $0.isTentative[.ipv4] = true }.added(.ipv4),
       wifi.routeRemoved(.ipv4),
       [.overrun] + wifi.removed(.ipv4),
-      [.address(TestLink.noise.address(.ipv4)!)] + wifi.removed(.ipv4),
+      TestLink.noise.added(.ipv4) + wifi.removed(.ipv4),
     ] as [[KernelEvent]])
   func evidence(events: [KernelEvent]) {
     let timeline = Self.play([Self.wifi], events, [Self.wifi])
@@ -159,12 +159,12 @@ struct TransitionTests {
       wifi.with { $0.gateway[.ipv4] = 2 }.routeRemoved(.ipv4),
       [.rule(.ipv4), .ruleRemoved(.ipv6)], [.nexthop(id: 7), .nexthopRemoved(id: 7)],
       [.overrun], [.malformed("short")], [],
-      [.address(Address("10.0.88.7", prefixLength: 24, link: 3, flags: .deprecated))],
+      [.address(Address("10.2.88.7", prefixLength: 24, link: 3, flags: .deprecated))],
       [
-        .address(Address("10.0.88.7", prefixLength: 24, link: 3, flags: [.tentative, .optimistic]))
+        .address(Address("10.2.88.7", prefixLength: 24, link: 3, flags: [.tentative, .optimistic]))
       ],
       // An unnumbered link borrows the address of the path's link.
-      [.addressRemoved(Address("10.0.88.7", prefixLength: 32, link: 99))],
+      [.addressRemoved(Address("10.2.88.7", prefixLength: 32, link: 99))],
     ] as [[KernelEvent]])
   func unrelated(events: [KernelEvent]) {
     let timeline = Self.play([Self.wifi], events, [Self.wifi])

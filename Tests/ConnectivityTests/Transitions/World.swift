@@ -23,9 +23,12 @@ struct TestLink: Hashable {
   /// A container's end of a veth pair: no path leads over it.
   static let noise = TestLink(index: 99, name: "veth99", medium: .unknown, metric: 9)
 
+  /// 10.0.METRIC.HOST or 2001:db8:METRIC::HOST.
   private func address(_ family: AddressFamily, _ host: Int) -> IPAddress? {
-    IPAddress(
-      family == .ipv4 ? "10.0.\(self.metric % 256).\(host)" : "2001:db8:\(self.metric)::\(host)")
+    let (high, low) = (UInt8(self.metric / 256), UInt8(self.metric % 256))
+    let prefix: [UInt8] = family == .ipv4 ? [10, high, low] : [0x20, 0x01, 0x0d, 0xb8, high, low]
+    let zeros = [UInt8](repeating: 0, count: family.bitWidth / 8 - prefix.count - 1)
+    return IPAddress(bytes: prefix + zeros + [UInt8(host)])
   }
 
   func source(_ family: AddressFamily) -> IPAddress? {
@@ -114,10 +117,10 @@ struct TestLink: Hashable {
 }
 
 extension Observation {
-  /// What a reading shows of these links.
+  /// What a reading shows of these links, which come in the order of their metrics.
   init(_ links: [TestLink]) {
     func best(_ family: AddressFamily) -> ObservedPath {
-      links.sorted { $0.metric < $1.metric }.lazy.compactMap { $0.observed(family) }.first
+      links.lazy.compactMap { $0.observed(family) }.first
         ?? ObservedPath(.unsatisfied(.noRoute))
     }
     self.init(ipv4: best(.ipv4), ipv6: best(.ipv6))

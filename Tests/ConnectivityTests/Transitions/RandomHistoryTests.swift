@@ -1,0 +1,176 @@
+import Testing
+
+@testable import Connectivity
+
+/// What holds of every history, whatever happens: a failure names the seed that repeats it.
+@Suite("Random histories")
+struct RandomHistoryTests {
+  @Test("T1 T2 T3 T4 hold in random histories", arguments: [0, 1] as [UInt64])
+  func histories(half: UInt64) {
+    for seed in 0..<1000 {
+      var history = History(seed: half << 32 | UInt64(seed))
+      for _ in 0..<7 {
+        if let broken = history.step() {
+          Issue.record("seed \(history.seed) at \(history.now.milliseconds) ms: \(broken)")
+          return
+        }
+      }
+    }
+  }
+}
+
+/// A kernel, a transition maker, and a subscriber who was told of every change.
+private struct History {
+  let seed: UInt64
+  private(set) var now = Instant(milliseconds: 0)
+  private var random: SplitMix64
+  private var kernel = RandomKernel()
+  private var maker: TransitionMaker
+  private var deadline: Instant?
+  private var subscriber: Snapshot
+
+  init(seed: UInt64) {
+    self.seed = seed
+    self.random = SplitMix64(seed: seed)
+    self.maker = TransitionMaker(preferred: seed % 3 == 0 ? .ipv6 : .ipv4)
+    self.subscriber = self.maker.snapshot
+    _ = self.read(.start)
+  }
+
+  /// One batch at a random instant; what is wrong then, if anything.
+  mutating func step() -> String? {
+    let next = self.now.advanced(
+      by: .milliseconds(
+        Int.random(in: 1...(self.random.oneIn(8) ? 12_000 : 1_500), using: &self.random)))
+    // Mostly the timer comes in time; else the batch overtakes it.
+    if let deadline = self.deadline, deadline <= next, !self.random.oneIn(4) {
+      self.now = deadline
+      if let broken = self.read(.timer).broken { return broken }
+    }
+    self.now = next
+    return self.random.oneIn(10) ? self.loseKernel() : self.batch()
+  }
+
+  private mutating func loseKernel() -> String? {
+    let lost = self.told(
+      self.maker.update(to: .unknown, on: .kernelLost("test"), at: self.now, time: self.time))
+    if let broken = lost.broken { return broken }
+    if self.maker.snapshot.status.category != .unknown { return "K8: not unknown" }
+    if self.deadline != nil { return "K8: a gain is held that nobody can see" }
+    return self.read(.kernelBack).broken
+  }
+
+  private mutating func batch() -> String? {
+    let before = self.maker.snapshot.status
+    let shown = self.kernel.observation[before.family]
+    let wasHeld = self.deadline != nil
+    let isNoise = self.random.oneIn(4)
+    var events: [KernelEvent] = []
+    var went = false
+    for _ in 0..<Int.random(in: 1...5, using: &self.random) {
+      if isNoise || self.random.oneIn(3) {
+        events += self.kernel.noise(using: &self.random)
+      } else if self.random.oneIn(3) {
+        let bounce = self.kernel.bounce(using: &self.random)
+        events += bounce
+        went = went || bounce.contains { $0.saysGone(shown) }
+      } else {
+        events += self.kernel.happen(using: &self.random)
+        went = went || !self.kernel.holds(before.path, before.family)
+      }
+    }
+    if self.random.oneIn(20) { events.append(.overrun) }
+
+    let isSame = self.kernel.observation[before.family].path == before.path
+    let unchanged = self.maker
+    let (change, broken) = self.read(.events(events))
+    if let broken { return broken }
+
+    if isNoise, !wasHeld, change != nil { return "T3: noise publishes \(events)" }
+    if before.path.status == .satisfied, went, isSame {
+      guard case .transition(let transition)? = change else {
+        let isCarriedOn = before != self.maker.snapshot.status && change != nil
+        return isCarriedOn ? nil : "T2: swallowed \(events)"
+      }
+      if !transition.bounced, transition.to == transition.from { return "T2: no bounce" }
+    }
+    var permuted = unchanged
+    let other = permuted.update(
+      to: self.kernel.observation, on: .events(events.shuffled(using: &self.random)), at: self.now,
+      time: self.time)
+    if Self.kind(other.change) != Self.kind(change) { return "the order matters: \(events)" }
+    if permuted.snapshot != self.maker.snapshot { return "the order matters to the status" }
+    return nil
+  }
+
+  private var time: Timestamp { Timestamp(microseconds: Int64(self.now.milliseconds) * 1000) }
+
+  // MARK: - What holds after every reading
+
+  private mutating func read(_ occasion: Occasion) -> (change: Change?, broken: String?) {
+    let observation = self.kernel.observation
+    let before = self.maker.snapshot
+    let (change, broken) = self.told(
+      self.maker.update(to: observation, on: occasion, at: self.now, time: self.time))
+    if let broken { return (change, broken) }
+
+    let status = self.maker.snapshot.status
+    for family in AddressFamily.allCases {
+      let (shown, published) = (observation[family].path, status[family])
+      if shown.status != .satisfied, published != shown {
+        return (change, "T1: a loss is held back")
+      }
+      if self.deadline == nil, published != shown {
+        return (change, "T4: \(published) for \(shown)")
+      }
+      if published != shown, published.status == .satisfied {
+        return (change, "T1: not the present")
+      }
+    }
+    if let deadline = self.deadline, deadline <= self.now { return (change, "a stale deadline") }
+    if change == nil, before != self.maker.snapshot { return (change, "changed without a word") }
+
+    var again = self.maker
+    let repeated = again.update(
+      to: observation, on: .events(self.kernel.noise(using: &self.random)), at: self.now,
+      time: self.time)
+    if repeated.change != nil { return (change, "T4: the same reading publishes again") }
+    return (change, nil)
+  }
+
+  /// Tells the subscriber, who must then know what is published.
+  private mutating func told(_ step: TransitionMaker.Step) -> (change: Change?, broken: String?) {
+    self.deadline = step.deadline
+    guard let change = step.change else {
+      return (nil, self.subscriber == self.maker.snapshot ? nil : "the subscriber was not told")
+    }
+    let before = self.subscriber
+    self.subscriber = change.snapshot
+    if change.generation != before.generation + 1 {
+      return (change, "a generation is not the next")
+    }
+    if self.subscriber != self.maker.snapshot { return (change, "the subscriber knows otherwise") }
+    switch change {
+    case .path:
+      if before.status.category != change.snapshot.status.category {
+        return (change, "no transition")
+      }
+      if before.since != change.snapshot.since { return (change, "since another time") }
+    case .transition(let transition):
+      if transition.from != before.status.category { return (change, "from what was not told") }
+      if transition.to != change.snapshot.status.category { return (change, "to what is not so") }
+      if transition.from == transition.to, !transition.bounced { return (change, "to the same") }
+      if change.snapshot.since != self.time { return (change, "since another time") }
+    }
+    return (change, nil)
+  }
+
+  private static func kind(_ change: Change?) -> String {
+    switch change {
+    case nil: "nothing"
+    case .path: "path"
+    case .transition(let transition):
+      "\(transition.from)>\(transition.to) \(transition.bounced)"
+    }
+  }
+}
