@@ -34,8 +34,7 @@ help: ## show this
 
 .PHONY: run
 run: deps ## build connd, start it on a private socket and follow what it says
-	@swift build --product connd
-	swift build --product connctl
+	@swift build
 	dev/run "$$(swift build --show-bin-path)"
 
 .PHONY: install
@@ -76,8 +75,7 @@ build: deps ## build everything, with debug information
 
 .PHONY: release
 release: deps ## build what is installed
-	@$(release) --product connd
-	$(release) --product connctl
+	@$(release)
 
 .PHONY: test
 test: deps deps-test ## run all tests but those in the VM
@@ -88,7 +86,7 @@ check-run: ## check that make run shows what it should, and that Ctrl-C ends it
 	@dev/check-run
 
 .PHONY: test-systemd
-test-systemd: deps deps-vm release ## run connd under a real systemd, in a VM
+test-systemd: deps deps-vm ## run connd under a real systemd, in a VM
 	@$(sudo) Tests/vm/build "$(VM_IMAGE)"
 	Tests/vm/test-systemd "$(VM_IMAGE)"
 

@@ -115,9 +115,13 @@ check "the exit status is 0" is 0 property connd.service ExecMainStatus
 check "the socket's file is gone" test ! -e /run/connd/connd.sock
 check "connctl says that connd is not there" exits 69 connctl status
 kill -KILL $watch
+wait $watch 2>/dev/null
 
 echo "# without the socket unit being started first"
 check "the service brings its socket" systemctl start connd.service
 check "and answers" connctl is wired
+# What the libraries print goes past the journal's fields; what --check-config printed in the reloads is meant to.
+check "nothing in connd complained past its log" is '' \
+    bash -c 'journalctl --quiet --unit=connd --output=cat _COMM=connd _TRANSPORT=stdout _TRANSPORT=syslog | grep -v "/etc/connd/connd.yaml"'
 echo "# $(systemctl show connd.service --property=MemoryCurrent --property=TasksCurrent | xargs)"
 finish connd.service connd.socket
