@@ -3,7 +3,6 @@ import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Glibc
 import Logging
-import NIOCore
 import NIOPosix
 import ServiceLifecycle
 import Synchronization
@@ -68,7 +67,7 @@ struct Connd {
     } catch {
       self.logger.info("some clients did not take their leave in time")
     }
-    try? await eventLoops.shutdownGracefully()
+    // The event loop is not shut down: what a cancelled connection still has to say would find it gone (the process ends).
     self.logger.info("stopped")
     withExtendedLifetime(socket) {}
   }

@@ -1,0 +1,98 @@
+import Connectivity
+import Testing
+
+@testable import ConndServer
+
+@Suite("Configuration")
+struct ConfigurationTests {
+  static func parse(_ text: String) -> Result<Configuration, ConfigurationError> {
+    do throws(ConfigurationError) {
+      return .success(try Configuration.parse(text, file: "connd.yaml"))
+    } catch {
+      return .failure(error)
+    }
+  }
+
+  @Test("every key is read")
+  func everyKey() throws {
+    let configuration = try Self.parse(
+      """
+      socket: /tmp/x.sock
+      destinations: {ipv4: [192.0.2.1], ipv6: ["2001:db8::1", "2001:db8::2"]}
+      prefer: ipv6
+      links:
+        - {match: "wwan*", medium: cellular, expensive: true}
+        - {match: wlp3s0, constrained: true}
+      grace: {wifi: 500ms, route: 2}
+      """
+    ).get()
+    #expect(configuration.socket == "/tmp/x.sock")
+    #expect(configuration.destinations.ipv4.map(\.description) == ["192.0.2.1"])
+    #expect(configuration.destinations.ipv6.map(\.description) == ["2001:db8::1", "2001:db8::2"])
+    #expect(configuration.prefer == .ipv6)
+    #expect(
+      configuration.links.rules == [
+        .init(match: "wwan*", medium: .cellular, expensive: true),
+        .init(match: "wlp3s0", constrained: true),
+      ])
+    #expect(configuration.grace.wifi == .milliseconds(500))
+    #expect(configuration.grace.route == .seconds(2))
+  }
+
+  @Test("what is left out has its default", arguments: ["", "# nothing\n", "links:\n", "{}"])
+  func defaults(text: String) throws {
+    #expect(try Self.parse(text).get() == Configuration())
+  }
+
+  @Test(
+    "an error names file, line and key",
+    arguments: [
+      ("sockett: /x", "connd.yaml:1: sockett: is no key of connd's"),
+      ("\nprefer: ipv5", "connd.yaml:2: prefer: 'ipv5' is none of ipv4, ipv6"),
+      ("socket: relative", "connd.yaml:1: socket: must be an absolute path"),
+      ("socket: [a]", "connd.yaml:1: socket: must be a text"),
+      ("links: wlan0", "connd.yaml:1: links: must be a list"),
+      (
+        "links:\n  - {match: a}\n  - {match: b, medium: wire}",
+        "connd.yaml:3: links[1].medium: 'wire' is none of wired, wifi"
+      ),
+      ("links:\n  - {medium: wifi}", "connd.yaml:2: links[0]: needs a 'match'"),
+      ("links:\n  - {match: a, expensive: 3}", "connd.yaml:2: links[0].expensive: must be true"),
+      ("links:\n  - {match: a, colour: red}", "connd.yaml:2: links[0].colour: is no key"),
+      (
+        "destinations:\n  ipv4: [\"::1\"]",
+        "connd.yaml:2: destinations.ipv4[0]: '::1' is no IPv4 address"
+      ),
+      ("destinations: {ipv4: []}", "connd.yaml:1: destinations.ipv4: must have between 1 and 16"),
+      ("destinations: {ipv5: []}", "connd.yaml:1: destinations.ipv5: is no key"),
+      ("grace: {wifi: soon}", "connd.yaml:1: grace.wifi: 'soon' is no duration"),
+      ("grace: {wifi: -1s}", "connd.yaml:1: grace.wifi: '-1s' is no duration"),
+      ("- a\n- b", "connd.yaml:1: must be a mapping"),
+      ("prefer: ipv4\nprefer: ipv6", "prefer: is there twice"),
+      ("a: b\n  c: [", "connd.yaml:2:"),
+    ])
+  func errors(text: String, message: String) {
+    switch Self.parse(text) {
+    case .success(let configuration): Issue.record("was accepted as \(configuration)")
+    case .failure(let error): #expect(error.description.contains(message))
+    }
+  }
+
+  @Test("a file that is not there is an error only where it was named")
+  func absent() throws {
+    let file = "/nonexistent/connd.yaml"
+    #expect(try Configuration.read(file: file, isOptional: true) == Configuration())
+    #expect(throws: ConfigurationError.self) {
+      try Configuration.read(file: file, isOptional: false)
+    }
+  }
+
+  @Test("the default probes are several of each family, and each is global")
+  func probes() {
+    let probes = DefaultDestination.spread
+    #expect(probes.ipv4.count == 3 && probes.ipv6.count == 3)
+    for probe in probes.all {
+      #expect(!probe.isLoopback && !probe.isLinkLocal && !probe.isUnspecified)
+    }
+  }
+}

@@ -1,0 +1,219 @@
+import Connectivity
+import Netlink
+import Testing
+
+@testable import ConndServer
+
+/// A kernel that a test writes down.
+private final class ModelKernel: Kernel {
+  var routes: [(prefix: IPPrefix, route: RouteAnswer)] = []
+  var linkTable: [UInt32: LinkFacts] = [:]
+  var isGone = false
+  /// How often something was asked.
+  private(set) var questions = 0
+
+  private func ask() throws(KernelUnavailable) {
+    self.questions += 1
+    if self.isGone { throw KernelUnavailable(description: "gone") }
+  }
+
+  func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool { false }
+
+  func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
+    try self.ask()
+    let matches = self.routes.filter { $0.prefix.contains(destination.address) }
+    return matches.max { $0.prefix.length < $1.prefix.length }?.route ?? .noRoute(.noRoute)
+  }
+
+  func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute? {
+    try self.ask()
+    return IPPrefix(destination.address, length: 0).map {
+      MatchedRoute(prefix: $0, table: 254, priority: 0)
+    }
+  }
+
+  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
+    try self.ask()
+    return self.linkTable[index]
+  }
+
+  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
+    try self.ask()
+    return Address(address, prefixLength: 24, link: link)
+  }
+
+  func links() throws(KernelUnavailable) -> [LinkFacts] { Array(self.linkTable.values) }
+  func addresses() throws(KernelUnavailable) -> [Address] { [] }
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] { [] }
+  func watch(_ destinations: [IPAddress]) throws(KernelUnavailable) {}
+}
+
+@Suite("Engine")
+struct EngineTests {
+  private let kernel = ModelKernel()
+  private let eth0 = LinkFacts(
+    Link(
+      index: 2, name: "eth0", flags: [.up, .lowerUp, .running], operationalState: .up,
+      carrier: true))
+
+  private func prefix(_ text: String, _ length: Int) throws -> IPPrefix {
+    let address = try #require(IPAddress(text))
+    return try #require(IPPrefix(address, length: length))
+  }
+
+  private func route(_ gateway: String, link: UInt32 = 2) -> RouteAnswer {
+    .route(
+      Route(outLink: link, gateway: IPAddress(gateway), source: IPAddress("192.0.2.7")))
+  }
+
+  private func step(_ engine: inout Engine, _ occasion: Occasion, _ second: Int) throws
+    -> Engine.Step
+  {
+    try engine.step(
+      occasion, kernel: self.kernel, at: Instant(sinceStart: .seconds(second)),
+      time: Timestamp(microseconds: Int64(second)))
+  }
+
+  @Test("a reading of the kernel becomes a change, and the next equal one does not")
+  func reading() throws {
+    self.kernel.linkTable[2] = self.eth0
+    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    var engine = Engine(Configuration(), restored: nil)
+    let first = try self.step(&engine, .start, 0)
+    #expect(first.change?.snapshot.status.category == .wired)
+    #expect(first.change?.snapshot.status.path.sourcePrefixLength == 24)
+    #expect(try self.step(&engine, .events([.link(self.eth0.link)]), 1).change == nil)
+  }
+
+  @Test("T3 a host route that captures one probe of several publishes nothing")
+  func capturedProbe() throws {
+    self.kernel.linkTable[2] = self.eth0
+    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    var engine = Engine(Configuration(), restored: nil)
+    _ = try self.step(&engine, .start, 0)
+    let probe = Configuration().destinations.ipv4[0]
+    let host = try #require(IPPrefix(probe, length: 32))
+    self.kernel.routes.append((host, self.route("192.0.2.99", link: 9)))
+    let captured = MatchedRoute(prefix: host, table: 254, priority: 0)
+    let event = KernelEvent.route(
+      RouteChange(captured, outLink: 9, gateway: nil), replaced: false)
+    #expect(try self.step(&engine, .events([event]), 1).change == nil)
+  }
+
+  @Test("K2 a default route of another type than unicast does not lead to the internet")
+  func localDefault() throws {
+    self.kernel.linkTable[2] = self.eth0
+    self.kernel.routes = [
+      (try self.prefix("0.0.0.0", 0), .route(Route(kind: .local, outLink: 2)))
+    ]
+    var engine = Engine(Configuration(), restored: nil)
+    #expect(try self.step(&engine, .start, 0).change?.snapshot.status.category == Category.none)
+  }
+
+  @Test("K6 the chain is followed to the bottom, also through a tunnel's other end")
+  func chain() throws {
+    let up: LinkFlags = [.up, .lowerUp]
+    let remote = try #require(IPAddress("198.51.100.1"))
+    self.kernel.linkTable = [
+      2: self.eth0,
+      5: LinkFacts(
+        Link(index: 5, name: "gre1", kind: "gre", hardwareType: 778, flags: up, remote: remote)),
+      6: LinkFacts(Link(index: 6, name: "vlan7", kind: "vlan", flags: up, lower: 2)),
+    ]
+    self.kernel.routes = [
+      (try self.prefix("0.0.0.0", 0), self.route("10.0.0.1", link: 5)),
+      (try self.prefix("198.51.100.1", 32), self.route("192.0.2.1", link: 6)),
+    ]
+    var engine = Engine(Configuration(), restored: nil)
+    let path = try #require(try self.step(&engine, .start, 0).change?.snapshot.status.path)
+    #expect(path.chain.map(\.name) == ["gre1", "vlan7", "eth0"])
+    #expect(path.medium == .wired)
+  }
+
+  @Test("a stack that contains itself is followed once")
+  func loop() throws {
+    self.kernel.linkTable = [
+      2: LinkFacts(Link(index: 2, name: "a", kind: "vlan", flags: [.up, .lowerUp], lower: 3)),
+      3: LinkFacts(Link(index: 3, name: "b", kind: "vlan", flags: [.up, .lowerUp], lower: 2)),
+    ]
+    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("10.0.0.1"))]
+    var engine = Engine(Configuration(), restored: nil)
+    let path = try #require(try self.step(&engine, .start, 0).change?.snapshot.status.path)
+    #expect(path.chain.map(\.name) == ["a", "b"])
+  }
+
+  @Test("K8 without the kernel the category is unknown, never none; and back again")
+  func kernelLost() throws {
+    self.kernel.linkTable[2] = self.eth0
+    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    var engine = Engine(Configuration(), restored: nil)
+    let destination = Destination(try #require(IPAddress("198.51.100.9")))
+    _ = try self.step(&engine, .start, 0)
+    engine.watch(destination, path: .unsatisfied(.noRoute))
+
+    self.kernel.isGone = true
+    #expect(throws: KernelUnavailable.self) { try self.step(&engine, .events([.overrun]), 1) }
+    let lost = engine.lostKernel(
+      KernelUnavailable(description: "gone"), at: Instant(sinceStart: .seconds(1)),
+      time: Timestamp(microseconds: 1))
+    #expect(lost.change?.snapshot.status.category == .unknown)
+    #expect(lost.paths.map(\.path) == [.unknown])
+
+    self.kernel.isGone = false
+    let back = try self.step(&engine, .kernelBack, 2)
+    #expect(back.change?.snapshot.status.category == .wired)
+    #expect(back.paths.map(\.path.status) == [.satisfied])
+  }
+
+  @Test("D6 the number of questions does not grow with links and routes")
+  func cost() throws {
+    self.kernel.linkTable[2] = self.eth0
+    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    var engine = Engine(Configuration(), restored: nil)
+    _ = try self.step(&engine, .start, 0)
+    let few = self.kernel.questions
+    for index: UInt32 in 100..<1100 {
+      self.kernel.linkTable[index] = LinkFacts(Link(index: index, name: "l\(index)"))
+      let block = try self.prefix("10.\(index / 256).\(index % 256).0", 24)
+      self.kernel.routes.append((block, self.route("192.0.2.1")))
+    }
+    _ = try self.step(&engine, .events([.overrun]), 1)
+    #expect(self.kernel.questions == 2 * few)
+  }
+
+  @Test("a watched destination's path is told when it changes, and only then")
+  func watched() throws {
+    self.kernel.linkTable[2] = self.eth0
+    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    var engine = Engine(Configuration(), restored: nil)
+    _ = try self.step(&engine, .start, 0)
+    let destination = Destination(try #require(IPAddress("198.51.100.9")))
+    engine.watch(destination, path: try engine.reader.path(to: destination, from: self.kernel))
+    #expect(engine.watchedAddresses.contains(destination.address))
+    #expect(try self.step(&engine, .events([]), 1).paths.isEmpty)
+    self.kernel.routes.append((try self.prefix("198.51.100.0", 24), self.route("192.0.2.99")))
+    let step = try self.step(&engine, .events([]), 2)
+    #expect(step.change == nil)
+    #expect(step.paths.map(\.destination) == [destination])
+    #expect(step.paths.first?.path.gateway == IPAddress("192.0.2.99"))
+  }
+
+  @Test("another configuration is looked through at once")
+  func configure() throws {
+    self.kernel.linkTable[2] = self.eth0
+    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    var engine = Engine(Configuration(), restored: nil)
+    _ = try self.step(&engine, .start, 0)
+    var configuration = Configuration()
+    configuration.links = LinkPolicy([.init(match: "eth*", medium: .cellular)])
+    engine.configure(configuration)
+    let change = try #require(try self.step(&engine, .configuration, 1).change)
+    guard case .transition(let transition) = change else {
+      Issue.record("\(change)")
+      return
+    }
+    #expect(transition.from == .wired && transition.to == .cellular)
+    #expect(transition.cause.trigger == .configuration)
+    #expect(change.snapshot.status.expensive)
+  }
+}

@@ -1,0 +1,108 @@
+import Connectivity
+import Glibc
+import Logging
+import Testing
+
+@testable import ConndServer
+
+@Suite("History file")
+struct HistoryFileTests {
+  private let directory: String
+  private var path: String { "\(self.directory)/connd.history" }
+  private let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+
+  init() throws {
+    var template = Array("/tmp/connd-history-XXXXXX".utf8CString)
+    let made = try #require(mkdtemp(&template))
+    self.directory = String(cString: made)
+  }
+
+  private func load() -> [UInt64] {
+    HistoryFile(path: self.path, logger: self.logger).load().map(\.change.generation)
+  }
+
+  private func bytes() throws -> [UInt8] {
+    let file = try #require(fopen(self.path, "r"))
+    defer { fclose(file) }
+    var bytes = [UInt8](repeating: 0, count: 1 << 20)
+    let count = fread(&bytes, 1, bytes.count, file)
+    return Array(bytes[..<count])
+  }
+
+  private func write(_ bytes: some Collection<UInt8>) throws {
+    let file = try #require(fopen(self.path, "w"))
+    defer { fclose(file) }
+    #expect(fwrite(Array(bytes), 1, bytes.count, file) == bytes.count)
+  }
+
+  @Test("what was appended is there again, in order and complete")
+  func roundTrip() throws {
+    let changes = try StoreTests.changes(5)
+    let history = HistoryFile(path: self.path, logger: self.logger)
+    history.rewrite(Array(changes[..<2]))
+    for change in changes[2...] { history.append(change, past: { [] }) }
+    let loaded = HistoryFile(path: self.path, logger: self.logger).load()
+    #expect(loaded.map(\.change) == changes.map(\.change))
+    #expect(loaded.map(\.message) == changes.map(\.message))
+  }
+
+  @Test("every truncation loses the last records and no others")
+  func truncation() throws {
+    HistoryFile(path: self.path, logger: self.logger).rewrite(try StoreTests.changes(3))
+    let whole = try self.bytes()
+    var counts: [Int] = []
+    for length in stride(from: whole.count, through: 0, by: -7) {
+      try self.write(whole.prefix(length))
+      let generations = self.load()
+      #expect(generations == Array([1, 2, 3].prefix(generations.count)))
+      counts.append(generations.count)
+    }
+    #expect(counts.first == 3 && counts.last == 0)
+    #expect(counts == counts.sorted(by: >))
+  }
+
+  @Test("a damaged record ends the history before it")
+  func damage() throws {
+    HistoryFile(path: self.path, logger: self.logger).rewrite(try StoreTests.changes(3))
+    var damaged = try self.bytes()
+    damaged[damaged.count - 5] ^= 0xff
+    try self.write(damaged)
+    #expect(self.load() == [1, 2])
+  }
+
+  @Test("a foreign file is put aside, not overwritten")
+  func foreign() throws {
+    let text = Array("somebody's diary\n".utf8)
+    try self.write(text)
+    #expect(self.load() == [])
+    #expect(access(self.path, F_OK) != 0)
+    #expect(access("\(self.path).damaged", F_OK) == 0)
+  }
+
+  @Test("the file does not grow for ever")
+  func bounded() throws {
+    let changes = try StoreTests.changes(4 * Store.capacity)
+    let history = HistoryFile(path: self.path, logger: self.logger)
+    var held: [Published] = []
+    var largest = 0
+    for change in changes {
+      history.append(change, past: { held })
+      held = Array((held + [change]).suffix(Store.capacity))
+      var file = stat()
+      #expect(stat(self.path, &file) == 0)
+      largest = max(largest, Int(file.st_size))
+    }
+    let record = try #require(changes.map(\.message.bytes.count).max()) + 8
+    #expect(largest <= 16 + record * (2 * Store.capacity + 1))
+    #expect(self.load().suffix(Store.capacity) == changes.suffix(Store.capacity).map(\.change.generation)[...])
+  }
+
+  @Test("a directory that cannot be written loses the history and nothing else")
+  func unwritable() throws {
+    let changes = try StoreTests.changes(2)
+    let history = HistoryFile(path: "/nonexistent/connd.history", logger: self.logger)
+    #expect(history.load().isEmpty)
+    history.rewrite([])
+    for change in changes { history.append(change, past: { [] }) }
+  }
+}

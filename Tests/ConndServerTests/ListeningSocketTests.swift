@@ -1,0 +1,86 @@
+import Glibc
+import Testing
+
+@testable import ConndServer
+
+@Suite("Listening socket")
+struct ListeningSocketTests {
+  private let path: String
+
+  init() throws {
+    var template = Array("/tmp/connd-socket-XXXXXX".utf8CString)
+    let made = try #require(mkdtemp(&template))
+    self.path = "\(String(cString: made))/connd.sock"
+  }
+
+  private func error(opening path: String) -> ListeningError? {
+    do throws(ListeningError) {
+      _ = try ListeningSocket(path: path)
+      return nil
+    } catch {
+      return error
+    }
+  }
+
+  @Test("everybody may connect, and the path is gone with the socket")
+  func opened() throws {
+    var socket: ListeningSocket? = try ListeningSocket(path: self.path)
+    var file = stat()
+    #expect(stat(self.path, &file) == 0)
+    #expect(file.st_mode & 0o777 == 0o666)
+    #expect(file.st_mode & S_IFMT == S_IFSOCK)
+    #expect(socket?.takeDescriptor() != nil)
+    #expect(socket?.takeDescriptor() == nil)
+    socket = nil
+    #expect(access(self.path, F_OK) != 0)
+    #expect(access("\(self.path).lock", F_OK) != 0)
+  }
+
+  @Test("a path that a living connd serves is refused, and the error says who")
+  func inUse() throws {
+    let first = try ListeningSocket(path: self.path)
+    let error = try #require(self.error(opening: self.path))
+    #expect(error.description.contains("process \(getpid())"))
+    #expect(access(self.path, F_OK) == 0)
+    withExtendedLifetime(first) {}
+  }
+
+  @Test("a path that somebody else listens on is refused, and left alone")
+  func foreign() throws {
+    let first = try ListeningSocket(path: self.path)
+    unlink("\(self.path).lock")
+    let error = try #require(self.error(opening: self.path))
+    #expect(error.description.contains("process \(getpid())"))
+    #expect(access(self.path, F_OK) == 0)
+    withExtendedLifetime(first) {}
+  }
+
+  @Test("a stale socket is replaced")
+  func stale() throws {
+    let first = try ListeningSocket(path: self.path)
+    // As after a crash: the descriptor is closed, the path is still there.
+    rename(self.path, "\(self.path).kept")
+    let descriptor = try #require(first.takeDescriptor())
+    close(descriptor)
+    let other = "\(self.path).kept"
+    #expect(self.error(opening: other) == nil)
+  }
+
+  @Test("what is not a socket is left alone")
+  func notASocket() throws {
+    let file = try #require(fopen(self.path, "w"))
+    fclose(file)
+    let error = try #require(self.error(opening: self.path))
+    #expect(error.description.contains("is not a socket"))
+    #expect(access(self.path, F_OK) == 0)
+  }
+
+  @Test("an error names the path and what to do")
+  func advice() throws {
+    let error = try #require(self.error(opening: "/nonexistent/deeper/connd.sock"))
+    #expect(error.description.contains("/nonexistent/deeper/connd.sock"))
+    #expect(error.description.contains("--socket"))
+    let long = "/tmp/" + String(repeating: "x", count: 200)
+    #expect(try #require(self.error(opening: long)).description.contains("shorter"))
+  }
+}
