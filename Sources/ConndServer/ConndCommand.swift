@@ -30,8 +30,14 @@ public struct ConndCommand: AsyncParsableCommand {
   @Option(
     help: ArgumentHelp(
       "Log what is at least so severe: trace, debug, info, notice, warning, error, critical.",
-      valueName: "level"))
-  var logLevel: Logger.Level = .info
+      valueName: "level"),
+    transform: { text in
+      guard let level = Logger.Level(rawValue: text) else {
+        throw ValidationError("'\(text)' is no level")
+      }
+      return level
+    })
+  var logLevel = Logger.Level.info
 
   @Flag(help: "Check the configuration and end.")
   var checkConfig = false
@@ -103,5 +109,3 @@ private func complain(_ message: String) {
   let line = Array("connd: \(message)\n".utf8)
   write(STDERR_FILENO, line, line.count)
 }
-
-extension Logger.Level: @retroactive ExpressibleByArgument {}

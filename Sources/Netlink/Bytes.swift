@@ -14,7 +14,8 @@ struct Bytes {
   var isEmpty: Bool { self.buffer.isEmpty }
 
   /// The number in host order at `offset`, at any alignment.
-  func load<Number: FixedWidthInteger & BitwiseCopyable>(_: Number.Type, at offset: Int) -> Number? {
+  func load<Number: FixedWidthInteger & BitwiseCopyable>(_: Number.Type, at offset: Int) -> Number?
+  {
     guard offset >= 0, offset <= self.count - MemoryLayout<Number>.size else { return nil }
     return self.buffer.loadUnaligned(fromByteOffset: offset, as: Number.self)
   }

@@ -39,8 +39,10 @@ public struct DeviceReader: Sendable {
   /// `DEVTYPE` of the device's `uevent`.
   private func type(in directory: String) -> String? {
     let key = "DEVTYPE="
-    return contents("\(directory)/uevent")?.split(separator: "\n").first { $0.hasPrefix(key) && $0.count > key.count }
-      .map { String($0.dropFirst(key.count)) }
+    return contents("\(directory)/uevent")?.split(separator: "\n").first {
+      $0.hasPrefix(key) && $0.count > key.count
+    }
+    .map { String($0.dropFirst(key.count)) }
   }
 
   private func lowerLinks(in directory: String) -> [UInt32] {

@@ -39,7 +39,8 @@ struct Exchange {
       let isCapped = message.flags & UInt16(NLM_F_CAPPED) != 0
       let attributes = 4 + (isCapped ? MemoryLayout<nlmsghdr>.size : requestSize)
       return code == 0
-        ? .complete : .failed(errno: errnoOf(code), message: self.words(of: message, after: attributes))
+        ? .complete
+        : .failed(errno: errnoOf(code), message: self.words(of: message, after: attributes))
     case NLMSG_DONE:
       // The kernel ends a dump that fails half-way with the error in here.
       if let code = message.payload.load(Int32.self, at: 0), code < 0 {

@@ -44,7 +44,7 @@ extension Requester {
     header.rtm_flags = flags | (family == .ipv4 ? UInt32(RTM_F_LOOKUP_TABLE) : 0)
     var request = Request(Int(RTM_GETROUTE), "RTM_GETROUTE", header: header)
     request.put(Int(RTA_DST.rawValue), destination.address)
-    if let uid = destination.uid { request.put(Int(RTA_UID.rawValue), uid) }
+    request.put(Int(RTA_UID.rawValue), destination.uid)
     if destination.mark != 0 { request.put(Int(RTA_MARK.rawValue), destination.mark) }
     return request
   }

@@ -40,7 +40,11 @@ public final class Requester {
     let operation = request.operation
     do throws(NetlinkError) {
       var object: Object?
-      try self.perform(request) { object = object ?? read($0) } restart: { object = nil }
+      try self.perform(request) {
+        object = object ?? read($0)
+      } restart: {
+        object = nil
+      }
       guard let object else { throw NetlinkError(operation: operation, code: EBADMSG) }
       return object
     } catch {

@@ -22,7 +22,9 @@ struct RouteFilter {
   /// With more destinations than fit, prefixes are compared with their leading bits alone, then not at all: the
   /// filter lets more through, and never less.
   init(watching destinations: [IPAddress], limit: Int = Self.longest) {
-    for words in [[.ipv4: 1, .ipv6: 4], [.ipv4: 1, .ipv6: 2], [.ipv4: 1, .ipv6: 1], [.ipv4: 1], [:]]
+    for words in [
+      [.ipv4: 1, .ipv6: 4], [.ipv4: 1, .ipv6: 2], [.ipv4: 1, .ipv6: 1], [.ipv4: 1], [:],
+    ]
       as [[AddressFamily: Int]]
     {
       self.program = []
@@ -103,10 +105,10 @@ struct RouteFilter {
     self.add(BPF_LD | BPF_B | BPF_ABS, Self.prefixLength)
     self.add(BPF_JMP | BPF_JGT | BPF_K, first, ifTrue: 2)
     self.add(BPF_LD | BPF_W | BPF_IMM, 0)
-    self.add(BPF_JMP | BPF_JA, 7)
+    self.add(BPF_JMP | BPF_JA, 8)
     self.add(BPF_JMP | BPF_JGE | BPF_K, first + 32, ifFalse: 2)
     self.add(BPF_LD | BPF_W | BPF_IMM, .max)
-    self.add(BPF_JMP | BPF_JA, 4)
+    self.add(BPF_JMP | BPF_JA, 5)
     // The last bit that counts is in this word: ~0 << (first + 32 - length), with a shift of 1 to 31.
     self.add(BPF_ALU | BPF_XOR | BPF_K, .max)
     self.add(BPF_ALU | BPF_ADD | BPF_K, first + 33)

@@ -1,5 +1,6 @@
 import CLinux
 import Connectivity
+import Glibc
 
 extension Rule {
   /// Reads RTM_NEWRULE; `nil` where the message is not IPv4's or IPv6's, or malformed.
@@ -71,7 +72,7 @@ private struct Fields {
       switch attribute.type {
       case Int(FRA_IIFNAME): value.string.map { "iif \($0)" }
       case Int(FRA_OIFNAME): value.string.map { "oif \($0)" }
-      case Int(FRA_IP_PROTO): value.uint8.map { "ipproto \($0)" }
+      case Int(FRA_IP_PROTO): value.uint8.map { "ipproto \(Self.name(ofProtocol: $0))" }
       case Int(FRA_UID_RANGE): Self.range("uidrange", UInt32.self, value)
       case Int(FRA_SPORT_RANGE): Self.range("sport", UInt16.self, value)
       case Int(FRA_DPORT_RANGE): Self.range("dport", UInt16.self, value)
@@ -84,6 +85,17 @@ private struct Fields {
     case Int(FRA_FWMARK): self.mark = value.uint32
     case Int(FRA_FWMASK): self.mask = value.uint32
     default: break
+    }
+  }
+
+  /// The names that `ip rule` finds in /etc/protocols, those that rules are made for.
+  private static func name(ofProtocol number: UInt8) -> String {
+    switch CInt(number) {
+    case CInt(IPPROTO_ICMP): "icmp"
+    case CInt(IPPROTO_TCP): "tcp"
+    case CInt(IPPROTO_UDP): "udp"
+    case CInt(IPPROTO_ICMPV6): "ipv6-icmp"
+    default: String(number)
     }
   }
 

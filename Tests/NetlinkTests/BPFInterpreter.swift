@@ -14,7 +14,8 @@ struct BPFInterpreter {
       let (code, k) = (CInt(instruction.code), instruction.k)
       counter += 1
       switch code & 0x07 {
-      case BPF_LD where code & 0xE0 == BPF_ABS && k == UInt32(bitPattern: SKF_AD_OFF + SKF_AD_NLATTR):
+      case BPF_LD
+      where code & 0xE0 == BPF_ABS && k == UInt32(bitPattern: SKF_AD_OFF + SKF_AD_NLATTR):
         a = Self.attribute(type: x, from: a, in: bytes)
       case BPF_LD:
         switch code & 0xE0 {

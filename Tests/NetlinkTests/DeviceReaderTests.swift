@@ -70,7 +70,9 @@ struct DeviceReaderTests {
     #expect(reader.device(of: Link(index: 1, name: "lo")) == .unknown)
   }
 
-  @Test("D8 names that lead elsewhere", arguments: ["", ".", "..", "../net/eth0", "a/b", "eth0/../eth0"])
+  @Test(
+    "D8 names that lead elsewhere",
+    arguments: ["", ".", "..", "../net/eth0", "a/b", "eth0/../eth0"])
   func names(name: String) throws {
     let tree = Tree()
     try tree.add("eth0", index: 2, uevent: "DEVTYPE=wlan\n")

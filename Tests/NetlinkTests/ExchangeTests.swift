@@ -24,7 +24,9 @@ struct ExchangeTests {
     #expect(try self.outcome([self.part(), self.done(code: -ENODEV)]) == "object failed \(ENODEV)")
   }
 
-  @Test("An error, with the kernel's words, whether it repeats the request or not", arguments: [true, false])
+  @Test(
+    "An error, with the kernel's words, whether it repeats the request or not",
+    arguments: [true, false])
   func error(isCapped: Bool) throws {
     let request = RouteCaptures.defaultRouteByGateway4.bytes
     var header = raw(-EINVAL) + request.prefix(16)
@@ -48,7 +50,8 @@ struct ExchangeTests {
     let acknowledgement = MessageBuilder(
       type: Int(NLMSG_ERROR), header: raw(Int32(0)) + Array(repeating: 0, count: 16))
     #expect(try self.outcome([acknowledgement.bytes]) == "complete")
-    #expect(try self.outcome([MessageBuilder(type: Int(NLMSG_NOOP), header: []).bytes]) == "nothing")
+    #expect(
+      try self.outcome([MessageBuilder(type: Int(NLMSG_NOOP), header: []).bytes]) == "nothing")
     #expect(
       try self.outcome([MessageBuilder(type: Int(NLMSG_OVERRUN), header: []).bytes])
         == "failed \(ENOBUFS)")

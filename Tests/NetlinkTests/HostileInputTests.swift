@@ -38,7 +38,8 @@ struct HostileInputTests {
       for _ in 0..<Int.random(in: 1...6, using: &generator) {
         // Lengths and types are at even places; zero, one and all bits are where loops and overflows hide.
         let place = Int.random(in: 0..<bytes.count, using: &generator)
-        bytes[place] = [0, 1, 4, 0xFF, UInt8.random(in: 0...255, using: &generator)]
+        bytes[place] =
+          [0, 1, 4, 0xFF, UInt8.random(in: 0...255, using: &generator)]
           .randomElement(using: &generator) ?? 0
       }
       bytes.removeLast(Int.random(in: 0..<4, using: &generator))
@@ -50,7 +51,9 @@ struct HostileInputTests {
     }
   }
 
-  @Test("D8 lengths of zero and of too much end the reading", arguments: [0, 3, 15, 17_000_000, UInt32.max])
+  @Test(
+    "D8 lengths of zero and of too much end the reading",
+    arguments: [0, 3, 15, 17_000_000, UInt32.max])
   func messageLengths(length: UInt32) {
     var bytes = RouteCaptures.nexthop.bytes
     bytes.replaceSubrange(0..<4, with: raw(length))
@@ -122,7 +125,9 @@ private final class GuardedPages {
 
   func withBytes(_ bytes: [UInt8], _ body: (UnsafeRawBufferPointer) -> Void) {
     let place = self.start + (self.size / 2 - bytes.count)
-    bytes.withUnsafeBytes { place.copyMemory(from: $0.baseAddress ?? UnsafeRawPointer(place), byteCount: $0.count) }
+    bytes.withUnsafeBytes {
+      place.copyMemory(from: $0.baseAddress ?? UnsafeRawPointer(place), byteCount: $0.count)
+    }
     body(UnsafeRawBufferPointer(start: place, count: bytes.count))
   }
 

@@ -9,7 +9,8 @@ import Testing
 /// What a real kernel tells. Its messages are in the socket when the command that caused them ends.
 @Suite(
   "The kernel's notifications",
-  .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")"))
+  .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")")
+)
 struct ListenerTests {
   private func makeNamespace() throws -> NetworkNamespace {
     let namespace = try NetworkNamespace()
@@ -44,19 +45,63 @@ struct ListenerTests {
     ] { try namespace.ip(words) }
     let events = try self.drain(listener)
     func has(_ matches: (KernelEvent) -> Bool) -> Bool { events.contains(where: matches) }
-    #expect(has { if case .address(let address) = $0 { "\(address.address)" == "192.0.2.3" } else { false } })
-    #expect(has { if case .addressRemoved(let address) = $0 { "\(address.address)" == "192.0.2.3" } else { false } })
-    #expect(has { if case .address(let address) = $0 { "\(address.address)" == "2001:db8::2" } else { false } })
+    #expect(
+      has {
+        if case .address(let address) = $0 { "\(address.address)" == "192.0.2.3" } else { false }
+      })
+    #expect(
+      has {
+        if case .addressRemoved(let address) = $0 {
+          "\(address.address)" == "192.0.2.3"
+        } else {
+          false
+        }
+      })
+    #expect(
+      has {
+        if case .address(let address) = $0 { "\(address.address)" == "2001:db8::2" } else { false }
+      })
     #expect(events.contains(.rule(.ipv4)))
     #expect(events.contains(.ruleRemoved(.ipv4)))
     #expect(events.contains(.rule(.ipv6)))
     #expect(events.contains(.nexthop(id: 7)))
     #expect(events.contains(.nexthopRemoved(id: 7)))
-    #expect(has { if case .route(let change, replaced: false) = $0 { "\(change.route.prefix)" == "0.0.0.0/0" } else { false } })
-    #expect(has { if case .route(let change, replaced: true) = $0 { "\(change.route.prefix)" == "0.0.0.0/0" } else { false } })
-    #expect(has { if case .routeRemoved(let change) = $0 { "\(change.route.prefix)" == "0.0.0.0/0" } else { false } })
-    #expect(has { if case .route(let change, _) = $0 { "\(change.route.prefix)" == "::/0" } else { false } })
-    #expect(has { if case .link(let link) = $0 { link.index == 10 && !link.flags.contains(.up) } else { false } })
+    #expect(
+      has {
+        if case .route(let change, replaced: false) = $0 {
+          "\(change.route.prefix)" == "0.0.0.0/0"
+        } else {
+          false
+        }
+      })
+    #expect(
+      has {
+        if case .route(let change, replaced: true) = $0 {
+          "\(change.route.prefix)" == "0.0.0.0/0"
+        } else {
+          false
+        }
+      })
+    #expect(
+      has {
+        if case .routeRemoved(let change) = $0 {
+          "\(change.route.prefix)" == "0.0.0.0/0"
+        } else {
+          false
+        }
+      })
+    #expect(
+      has {
+        if case .route(let change, _) = $0 { "\(change.route.prefix)" == "::/0" } else { false }
+      })
+    #expect(
+      has {
+        if case .link(let link) = $0 {
+          link.index == 10 && !link.flags.contains(.up)
+        } else {
+          false
+        }
+      })
     #expect(has { if case .linkRemoved(let link) = $0 { link.index == 21 } else { false } })
     #expect(!has { if case .malformed = $0 { true } else { false } })
   }
@@ -71,7 +116,7 @@ struct ListenerTests {
         ["route add 10.\($0).0.0/16 via 192.0.2.1", "route add 10.\($0).1.0/24 via 192.0.2.1"]
       })
     try namespace.ipBatch(
-      (0..<250).map { "-6 route add 2001:db8:8:\($0)::/64 dev ve0" })
+      (0..<250).map { "route add 2001:db8:8:\($0)::/64 dev ve0" })
     #expect(try self.drain(listener).isEmpty)
     for words in [
       "route add default via 192.0.2.1", "route add 0.0.0.0/1 via 192.0.2.1",
@@ -102,11 +147,15 @@ struct ListenerTests {
     }
   }
 
-  @Test("D6 the kernel takes a filter for any number of destinations", arguments: [0, 1, 50, 1_000, 20_000])
+  @Test(
+    "D6 the kernel takes a filter for any number of destinations",
+    arguments: [0, 1, 50, 1_000, 20_000])
   func manyDestinations(count: Int) throws {
     let namespace = try self.makeNamespace()
     let destinations = (0..<count).compactMap { number in
-      IPAddress(bytes: [0x20, 1, 0xD, 0xB8, UInt8(number >> 8 & 0xFF), UInt8(number & 0xFF)] + Array(repeating: 1, count: 10))
+      IPAddress(
+        bytes: [0x20, 1, 0xD, 0xB8, UInt8(number >> 8 & 0xFF), UInt8(number & 0xFF)]
+          + Array(repeating: 1, count: 10))
     }
     let listener = try namespace.perform { try Listener(watching: destinations) }
     try listener.watch(destinations)
@@ -140,7 +189,9 @@ struct ListenerTests {
   func foreignSender() throws {
     let namespace = try self.makeNamespace()
     let listener = try namespace.perform { try Listener(watching: []) }
-    let sender = try namespace.perform { socket(AF_NETLINK, Int32(SOCK_RAW.rawValue), NETLINK_ROUTE) }
+    let sender = try namespace.perform {
+      socket(AF_NETLINK, Int32(SOCK_RAW.rawValue), NETLINK_ROUTE)
+    }
     defer { close(sender) }
     var target = sockaddr_nl()
     var size = socklen_t(MemoryLayout<sockaddr_nl>.size)

@@ -26,10 +26,12 @@ struct MessageParserTests {
     #expect(LinkCaptures.wifiScan.events.isEmpty)
   }
 
-  @Test("K5 a link's kind", arguments: [
-    (LinkCaptures.wwan, "wwan0", "wwan", 11), (LinkCaptures.wireguard, "wg0", "wireguard", 3),
-    (LinkCaptures.tun, "tun7", "tun", 8),
-  ])
+  @Test(
+    "K5 a link's kind",
+    arguments: [
+      (LinkCaptures.wwan, "wwan0", "wwan", 11), (LinkCaptures.wireguard, "wg0", "wireguard", 3),
+      (LinkCaptures.tun, "tun7", "tun", 8),
+    ])
   func kind(capture: Capture, name: String, kind: String, index: UInt32) throws {
     let link = try #require(capture.events.first?.link)
     #expect(link.name == name)
@@ -62,11 +64,13 @@ struct MessageParserTests {
     #expect(try #require(LinkCaptures.vxlanGroup.events.first?.link).remote == nil)
   }
 
-  @Test("K6 a tunnel's remote end", arguments: [
-    ("gre", 7, "192.0.2.77"), ("gretap", 7, "192.0.2.77"), ("ip6gre", 7, "2001:db8::77"),
-    ("ipip", 3, "192.0.2.77"), ("sit", 3, "192.0.2.77"), ("ip6tnl", 3, "2001:db8::77"),
-    ("vxlan", 2, "192.0.2.77"), ("vxlan", 16, "2001:db8::77"),
-  ])
+  @Test(
+    "K6 a tunnel's remote end",
+    arguments: [
+      ("gre", 7, "192.0.2.77"), ("gretap", 7, "192.0.2.77"), ("ip6gre", 7, "2001:db8::77"),
+      ("ipip", 3, "192.0.2.77"), ("sit", 3, "192.0.2.77"), ("ip6tnl", 3, "2001:db8::77"),
+      ("vxlan", 2, "192.0.2.77"), ("vxlan", 16, "2001:db8::77"),
+    ])
   func remotes(kind: String, attribute: Int, remote: String) throws {
     #expect(try self.tunnel(kind, attribute, remote).remote == address(remote))
     // Tunnels that send to anyone.
@@ -136,7 +140,8 @@ struct MessageParserTests {
     #expect(AddressCaptures.addressRemoved6.events == [.addressRemoved(address6)])
   }
 
-  @Test("IFA_LOCAL is the address, IFA_ADDRESS the peer's; a secondary IPv4 address is not temporary")
+  @Test(
+    "IFA_LOCAL is the address, IFA_ADDRESS the peer's; a secondary IPv4 address is not temporary")
   func pointToPoint() throws {
     var message = MessageBuilder(
       type: Int(RTM_NEWADDR), header: [2, 32, 1, 0] + raw(UInt32(3)))
@@ -238,7 +243,8 @@ struct MessageParserTests {
       Capture(bytes: bytes).events == [.nexthop(id: 7), .rule(.ipv4), .nexthopRemoved(id: 7)])
   }
 
-  @Test("Messages of other families tell nothing", arguments: [RTM_NEWROUTE, RTM_NEWADDR, RTM_NEWRULE])
+  @Test(
+    "Messages of other families tell nothing", arguments: [RTM_NEWROUTE, RTM_NEWADDR, RTM_NEWRULE])
   func otherFamilies(type: Int) {
     let message = MessageBuilder(
       type: type, header: [128, 0, 0, 0, 254, 0, 0, 1] + raw(UInt32(0)))

@@ -56,7 +56,9 @@ struct RouteFilterTests {
     #expect(passed > 0 && passed < 3_000)
   }
 
-  @Test("D6 with more destinations than fit the program lets more through, never less", arguments: [300, 1_000, 5_000])
+  @Test(
+    "D6 with more destinations than fit the program lets more through, never less",
+    arguments: [300, 1_000, 5_000])
   func manyDestinations(count: Int) throws {
     var generator = SeededGenerator(seed: 7)
     let watched = (0..<count).map { _ in Self.randomAddress(using: &generator) }
@@ -118,7 +120,9 @@ struct RouteFilterTests {
     near watched: [IPAddress], using generator: inout SeededGenerator
   ) -> IPPrefix? {
     var address = Self.randomAddress(using: &generator)
-    if let other = watched.randomElement(using: &generator), Int.random(in: 0..<4, using: &generator) > 0 {
+    if let other = watched.randomElement(using: &generator),
+      Int.random(in: 0..<4, using: &generator) > 0
+    {
       address = other
     }
     let length = Int.random(in: 0...address.family.bitWidth, using: &generator)

@@ -152,7 +152,11 @@ struct ListeningError: Error, CustomStringConvertible {
 
   /// Whether it is for want of permission.
   var isPermission: Bool {
-    if case .system(let error, _) = self.reason { error.code == EACCES || error.code == EPERM } else { false }
+    if case .system(let error, _) = self.reason {
+      error.code == EACCES || error.code == EPERM
+    } else {
+      false
+    }
   }
 
   var description: String {

@@ -122,13 +122,15 @@ private func startThread(named name: String, _ body: @escaping @Sendable () -> V
   }
   var thread = pthread_t()
   let body = Unmanaged.passRetained(Body(name, body))
-  let result = pthread_create(&thread, nil, { argument in
-    guard let argument else { return nil }
-    let body = Unmanaged<Body>.fromOpaque(argument).takeRetainedValue()
-    clinux_name_thread(body.name)
-    body.run()
-    return nil
-  }, body.toOpaque())
+  let result = pthread_create(
+    &thread, nil,
+    { argument in
+      guard let argument else { return nil }
+      let body = Unmanaged<Body>.fromOpaque(argument).takeRetainedValue()
+      clinux_name_thread(body.name)
+      body.run()
+      return nil
+    }, body.toOpaque())
   if result == 0 {
     pthread_detach(thread)
   } else {

@@ -166,6 +166,6 @@ extension Destination {
         code: .invalidArgument,
         message: "destination: '\(text)' is neither an IPv4 nor an IPv6 address")
     }
-    self.init(address, uid: uid, mark: mark)
+    self.init(address, uid: uid ?? 0, mark: mark)
   }
 }

@@ -75,7 +75,9 @@ extension MonitorLoop {
         "\($0.address)/\($0.prefixLength)"
       }
       if let master = facts.link.master.flatMap({ names[$0] }) { link.master = master }
-      if case .links(let below) = facts.below, let lower = below.lazy.compactMap({ names[$0] }).first {
+      if case .links(let below) = facts.below,
+        let lower = below.lazy.compactMap({ names[$0] }).first
+      {
         link.lower = lower
       }
       link.defaultIpv4 = observed.ipv4.path.chain.first?.index == facts.link.index

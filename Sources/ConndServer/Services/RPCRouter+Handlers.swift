@@ -21,9 +21,10 @@ extension RPCRouter {
   /// Registers a method of one request and a stream of responses.
   mutating func serverStreaming<Request: SwiftProtobuf.Message, Response: Sendable>(
     _ method: MethodDescriptor, _ serializer: some MessageSerializer<Response>,
-    _ handler: @escaping @Sendable (
-      _ request: Request, _ caller: UInt32?, _ writer: RPCWriter<Response>
-    ) async throws -> Void
+    _ handler:
+      @escaping @Sendable (
+        _ request: Request, _ caller: UInt32?, _ writer: RPCWriter<Response>
+      ) async throws -> Void
   ) {
     self.registerHandler(
       forMethod: method, deserializer: ProtobufDeserializer<Request>(), serializer: serializer

@@ -1,12 +1,13 @@
 /// What a lookup asks: the way to an address, for a user's or a mark's traffic.
 public struct Destination: Hashable, Sendable {
   public var address: IPAddress
-  /// The user whose `ip rule … uidrange` hold; `nil` for none's.
-  public var uid: UInt32?
+  /// The user whose `ip rule … uidrange` hold. The kernel would take connd's own for want of one, which means nothing to
+  /// anybody else: where no user is meant, it is root.
+  public var uid: UInt32
   /// The mark (`SO_MARK`) whose `ip rule … fwmark` hold; 0 for none.
   public var mark: UInt32
 
-  public init(_ address: IPAddress, uid: UInt32? = nil, mark: UInt32 = 0) {
+  public init(_ address: IPAddress, uid: UInt32 = 0, mark: UInt32 = 0) {
     self.address = address
     self.uid = uid
     self.mark = mark

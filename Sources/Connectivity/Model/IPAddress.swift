@@ -36,7 +36,8 @@ public struct IPAddress: Hashable, Sendable, Comparable {
 
   /// The bytes in network order: 4 or 16.
   public var bytes: [UInt8] {
-    let all = (0..<8).map { UInt8(truncatingIfNeeded: self.high >> (56 - 8 * UInt64($0))) }
+    let all =
+      (0..<8).map { UInt8(truncatingIfNeeded: self.high >> (56 - 8 * UInt64($0))) }
       + (0..<8).map { UInt8(truncatingIfNeeded: self.low >> (56 - 8 * UInt64($0))) }
     return self.family == .ipv4 ? Array(all.suffix(4)) : all
   }
@@ -117,7 +118,8 @@ extension IPAddress {
   fileprivate func masked(to length: Int) -> IPAddress {
     let leading = length + (128 - self.family.bitWidth)
     let highMask: UInt64 = leading >= 64 ? .max : ~(.max >> UInt64(leading))
-    let lowMask: UInt64 = leading <= 64 ? 0 : leading == 128 ? .max : ~(.max >> UInt64(leading - 64))
+    let lowMask: UInt64 =
+      leading <= 64 ? 0 : leading == 128 ? .max : ~(.max >> UInt64(leading - 64))
     return IPAddress(family: self.family, high: self.high & highMask, low: self.low & lowMask)
   }
 }
