@@ -47,6 +47,7 @@ extension Condition: ExpressibleByArgument, CustomStringConvertible {
   }
 
   static var allValueStrings: [String] { Self.all.map(\.description) }
+  static var defaultCompletionKind: CompletionKind { .list(Self.allValueStrings) }
 
   var description: String { (self.negated ? "not-" : "") + self.subject.rawValue }
 }

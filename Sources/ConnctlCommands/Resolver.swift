@@ -18,7 +18,9 @@ enum Resolver {
     var list: UnsafeMutablePointer<addrinfo>?
     let result = getaddrinfo(host, nil, &hints, &list)
     guard result == 0 else {
-      let why = result == EAI_SYSTEM ? strerror(errno) : UnsafeMutablePointer(mutating: gai_strerror(result))
+      let why =
+        result == EAI_SYSTEM
+        ? strerror(errno) : UnsafeMutablePointer(mutating: gai_strerror(result))
       let words = why.map { String(cString: $0) } ?? "error \(result)"
       throw ResolutionError(description: "cannot resolve “\(host)”: \(words)")
     }

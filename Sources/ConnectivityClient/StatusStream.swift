@@ -59,10 +59,11 @@ public struct StatusStream: AsyncSequence, Sendable {
   }
 
   public func makeAsyncIterator() -> AsyncIterator {
-    AsyncIterator(subscription: Subscription(socket: self.socket, since: self.since, kinds: self.kinds))
+    AsyncIterator(
+      subscription: Subscription(socket: self.socket, since: self.since, kinds: self.kinds))
   }
 
-  public struct AsyncIterator: AsyncIteratorProtocol {
+  public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
     let subscription: Subscription
 
     /// The next event; `nil` when the task was cancelled.

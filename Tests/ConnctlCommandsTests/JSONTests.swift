@@ -24,7 +24,8 @@ struct JSONTests {
       "z": .number(9_007_199_254_740_991 as UInt64), "a": [true, nil, "x", [:], []], "z\"": false,
     ]
     #expect(
-      value.description == #"{"z": 9007199254740991, "a": [true, null, "x", {}, []], "z\"": false}"#)
+      value.description == #"{"z": 9007199254740991, "a": [true, null, "x", {}, []], "z\"": false}"#
+    )
   }
 }
 
@@ -100,7 +101,8 @@ struct JSONShapeTests {
     #expect(
       JSON.event(.change(.path(.sample)))?.description
         == #"{"event": "path", "generation": 20, "status": \#(Self.status(20)), "cause": {"trigger": "address", "#
-        + #""change": "addressAdded", "message": "RTM_NEWADDR", "interface": "wlan0", "learntLate": false}}"#)
+        + #""change": "addressAdded", "message": "RTM_NEWADDR", "interface": "wlan0", "learntLate": false}}"#
+    )
   }
 
   @Test("watch: what concerns the connection is no event")
@@ -127,7 +129,8 @@ struct JSONShapeTests {
         + #""evidence": {"source": "phy80211", "value": "phy0", "medium": "wifi"}, "state": "up", "#
         + #""expensive": true, "constrained": false, "#
         + #""addresses": ["192.0.2.7/24", "2001:db8:1111:2222:3333:4444:5555:6666/64"], "master": null, "#
-        + #""lower": null, "defaultIpv4": true, "defaultIpv6": true, "hardwareType": 1, "mtu": 1500}"#)
+        + #""lower": null, "defaultIpv4": true, "defaultIpv6": true, "hardwareType": 1, "mtu": 1500}"#
+    )
     #expect(
       JSON.link(.docker).description
         == #"{"index": 5, "name": "docker0", "kind": "bridge", "medium": "unknown", "evidence": null, "#
@@ -148,6 +151,6 @@ struct JSONShapeTests {
         + #""routePrefix": "0.0.0.0/0", "routePriority": 600, "links": [\#(JSON.link(.docker))], "#
         + #""flags": {"reachable": true, "connectionRequired": false, "isWWAN": false}, "#
         + #""category": "wired", "probes": [{"destination": "1.1.1.1", "answer": "vlan10 via 192.0.2.1", "#
-        + #""agrees": true}, {"destination": "9.9.9.9", "answer": "tun0", "agrees": false}]}"#)
+        + #""agrees": true}, {"destination": "9.9.9.9", "answer": "noRoute", "agrees": false}]}"#)
   }
 }

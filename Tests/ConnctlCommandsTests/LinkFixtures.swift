@@ -66,7 +66,7 @@ extension Connectivity_V1_Explanation {
     probe.agrees = true
     explanation.probes = [probe]
     probe.destination = "9.9.9.9"
-    probe.answer = "tun0"
+    probe.answer = "noRoute"
     probe.agrees = false
     explanation.probes.append(probe)
     return explanation

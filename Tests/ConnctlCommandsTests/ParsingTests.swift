@@ -20,7 +20,8 @@ struct ParsingTests {
   @Test(
     "what is no timeout",
     arguments: [
-      "", "-1", "-5s", "+5s", "s", "ms", ".", "5.", ".5", "1.2.3", "5 s", "5S", "5d", "1e3", "abc", "0x10",
+      "", "-1", "-5s", "+5s", "s", "ms", ".", "5.", ".5", "1.2.3", "5 s", "5S", "5d", "1e3", "abc",
+      "0x10",
       "9999999999", "99999999999999999999", "1.0000000000", "٣s", "nan", "inf",
     ])
   func noTimeout(text: String) {
@@ -36,7 +37,9 @@ struct ParsingTests {
     #expect(Condition(argument: "not-ipv6")?.negated == true)
   }
 
-  @Test("what is no condition", arguments: ["", "not-", "not-not-wifi", "Online", "unknown", "wifi ", "notwifi"])
+  @Test(
+    "what is no condition",
+    arguments: ["", "not-", "not-not-wifi", "Online", "unknown", "wifi ", "notwifi"])
   func noCondition(text: String) {
     #expect(Condition(argument: text) == nil)
   }

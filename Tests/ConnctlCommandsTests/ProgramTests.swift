@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityClient
 import ConnectivityProtocol
 import GRPCCore
 import Testing
@@ -87,7 +88,8 @@ struct ProgramTests {
     #expect(try await connctl("is", "not-wifi").status == 1)
     let json = try await connctl("is", "ipv6", "--json")
     #expect(json.status == 1)
-    #expect(json.screen.output == #"{"condition": "ipv6", "holds": false, "generation": 17}"# + "\n")
+    #expect(
+      json.screen.output == #"{"condition": "ipv6", "holds": false, "generation": 17}"# + "\n")
   }
 
   @Test(
@@ -128,7 +130,8 @@ struct ProgramTests {
   @Test(
     "wrong usage: 64",
     arguments: [
-      ["nonsense"], ["status", "extra"], ["is"], ["is", "sunny"], ["wait", "online", "--timeout", "x"],
+      ["nonsense"], ["status", "extra"], ["is"], ["is", "sunny"],
+      ["wait", "online", "--timeout", "x"],
       ["wait", "online", "--timeout=-1"], ["path"], ["--socket", "", "status"],
       ["history", "--limit", "0"], ["status", "--socket"],
     ])
@@ -181,10 +184,11 @@ struct FollowingTests {
     #expect(result.status == 0)
     #expect(result.screen.errors == "")
     #expect(
-      result.screen.outputLines == [
-        JSON.event(.snapshot(.sample)), JSON.event(.change(.transition(.sample))),
-        JSON.event(.change(.path(.sample))),
-      ].compactMap { $0?.description })
+      result.screen.outputLines
+        == [
+          JSON.event(.snapshot(.sample)), JSON.event(.change(.transition(.sample))),
+          JSON.event(.change(.path(.sample))),
+        ].compactMap { $0?.description })
   }
 
   @Test("watch outlives a restart of connd: it reconnects, resumes, and says so on standard error")
@@ -219,9 +223,10 @@ struct FollowingTests {
       let status = try await after.serving(socket) { await program.value }
       #expect(status == 0)
       #expect(
-        screen.outputLines == [
-          JSON.event(.snapshot(.sample)), JSON.event(.change(.transition(.sample))),
-        ].compactMap { $0?.description })
+        screen.outputLines
+          == [
+            JSON.event(.snapshot(.sample)), JSON.event(.change(.transition(.sample))),
+          ].compactMap { $0?.description })
       let remarks = screen.errors.split(separator: "\n")
       #expect(remarks.first?.hasPrefix("connctl: connd went away (") == true)
       #expect(remarks.dropFirst() == ["connctl: connd is back; going on after generation 17"])
@@ -236,7 +241,8 @@ struct FollowingTests {
     #expect(try await connctl("wait", "wifi", stub: stub).status == 0)
     let result = try await connctl("wait", "none", "--json", "--timeout", "1h", stub: stub)
     #expect(result.status == 0)
-    #expect(result.screen.output == #"{"condition": "none", "holds": true, "generation": 18}"# + "\n")
+    #expect(
+      result.screen.output == #"{"condition": "none", "holds": true, "generation": 18}"# + "\n")
   }
 
   @Test("wait ends with 1 when the time is over")
@@ -256,7 +262,8 @@ struct FollowingTests {
           ["wait", "wifi", "--timeout", "1h", "--socket", socket], on: Screen().console)
       }
       let stub = Self.endless([.snapshot(.sample)])
-      #expect(try await stub.serving(socket) { await program.value } == 0)
+      let status = try await stub.serving(socket) { await program.value }
+      #expect(status == 0)
     }
   }
 }

@@ -12,8 +12,10 @@ struct StatusStreamTests {
   func resume() async throws {
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"
-      var events = StatusStream(socket: socket, events: [.transition]).makeAsyncIterator()
-      guard case .disconnected(.notThere)? = await events.next() else {
+      // The part of the iterator that may be read from within the closures below.
+      let stream = StatusStream(socket: socket, events: [.transition])
+      let subscription = stream.makeAsyncIterator().subscription
+      guard case .disconnected(.notThere)? = await subscription.events.next() else {
         Issue.record("connd is not there yet")
         return
       }
@@ -23,11 +25,11 @@ struct StatusStreamTests {
         try await writer.write(.snapshot(.sample))
         await Gate().pass()
       }
-      var iterator = try await first.serving(socket, taking: events) { events in
-        #expect(await events.next() == .resumed(nil))
-        #expect(await events.next() == .snapshot(.sample))
+      try await first.serving(socket) {
+        #expect(await subscription.events.next() == .resumed(nil))
+        #expect(await subscription.events.next() == .snapshot(.sample))
       }
-      guard case .disconnected(.notThere)? = await iterator.next() else {
+      guard case .disconnected(.notThere)? = await subscription.events.next() else {
         Issue.record("the first connd is gone")
         return
       }
@@ -36,9 +38,9 @@ struct StatusStreamTests {
         try await writer.write(Connectivity_V1_WatchResponse(.transition(.sample)))
         await Gate().pass()
       }
-      iterator = try await second.serving(socket, taking: iterator) { events in
-        #expect(await events.next() == .resumed(17))
-        #expect(await events.next() == .change(.transition(.sample)))
+      try await second.serving(socket) {
+        #expect(await subscription.events.next() == .resumed(17))
+        #expect(await subscription.events.next() == .change(.transition(.sample)))
       }
     }
   }
@@ -58,27 +60,16 @@ struct StatusStreamTests {
 
   @Test("how a refusal of the kernel reads")
   func probe() throws {
-    #expect(throws: ConndError.failed("\(String(repeating: "x", count: 108)) is too long for a Unix socket's path")) {
+    #expect(
+      throws: ConndError.failed(
+        "\(String(repeating: "x", count: 108)) is too long for a Unix socket's path")
+    ) {
       try SocketProbe.connect(to: String(repeating: "x", count: 108))
     }
     #expect(SocketProbe.error(13, "/x") == .refused("/x: Permission denied"))
     #expect(SocketProbe.error(111, "/x") == .notThere("nobody listens on /x"))
     #expect(SocketProbe.error(2, "/x") == .notThere("there is no /x"))
     #expect(SocketProbe.error(24, "/x") == .failed("/x: Too many open files"))
-  }
-}
-
-extension StubConnd {
-  /// Serves while `body` reads on, and gives the iterator back.
-  fileprivate func serving(
-    _ socket: String, taking iterator: StatusStream.AsyncIterator,
-    _ body: @escaping @Sendable (inout StatusStream.AsyncIterator) async -> Void
-  ) async throws -> StatusStream.AsyncIterator {
-    try await self.serving(socket) {
-      var iterator = iterator
-      await body(&iterator)
-      return iterator
-    }
   }
 }
 
@@ -91,8 +82,11 @@ struct ProgressTests {
     #expect(progress.lost(error).0 == .disconnected(error))
     let pauses = (0..<6).map { _ in progress.lost(error) }
     #expect(pauses.allSatisfy { $0.0 == nil })
-    #expect(pauses.map(\.pause) == [.milliseconds(200), .milliseconds(400), .milliseconds(800),
-      .milliseconds(1_600), .seconds(2), .seconds(2)])
+    #expect(
+      pauses.map(\.pause) == [
+        .milliseconds(200), .milliseconds(400), .milliseconds(800),
+        .milliseconds(1_600), .seconds(2), .seconds(2),
+      ])
     #expect(progress.accepted() == .resumed(nil))
     #expect(progress.accepted() == nil)
     #expect(try progress.received(.snapshot(.sample)) == .snapshot(.sample))

@@ -49,7 +49,8 @@ struct TextTests {
   @Test("path")
   func path() {
     expectLines(
-      self.style.path(.stack, to: "2001:db8::1") + self.style.path(.unsatisfied(.noRoute), to: "192.0.2.9"),
+      self.style.path(.stack, to: "2001:db8::1")
+        + self.style.path(.unsatisfied(.noRoute), to: "192.0.2.9"),
       """
       2001:db8::1  satisfied
         link     vlan10 over bond0 over eth0
@@ -84,8 +85,8 @@ struct TextTests {
     expectLines(
       self.style.history(.sample),
       """
-      2026-11-21 01:25:00.123  wifi → none       via wlan0:
-                                                 carrier lost on wlan0 (RTM_NEWLINK)
+      2026-11-21 01:25:00.123  wifi → none       via wlan0: carrier lost on wlan0
+                                                 (RTM_NEWLINK)
       """)
   }
 
@@ -96,8 +97,8 @@ struct TextTests {
       """
       LINK     MEDIUM   STATE       DEFAULT    ADDRESSES
       wlan0    wifi     up          ipv4 ipv6  192.0.2.7/24
-                                          2001:db8:1111:2222:3333:4444:5555:6666/64
-                                          expensive
+                                             2001:db8:1111:2222:3333:4444:5555:6666/64
+                                             expensive
       docker0  unknown  no carrier             172.17.0.1/16
       """)
   }
@@ -121,7 +122,7 @@ struct TextTests {
         flags     reachable, not connectionRequired, not isWWAN
         category  wired
         probes    1.1.1.1: vlan10 via 192.0.2.1
-                  9.9.9.9: tun0 (outvoted)
+                  9.9.9.9: no route (outvoted)
       """)
     #expect(
       try self.style.explanation(.sample, host: "one.example").first == "one.example, 1.1.1.1")
@@ -191,8 +192,11 @@ struct TextTests {
   }
 
   @Test(
-    "ages", arguments: [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "59 min"), (3_600, "1 h"),
-      (172_799, "47 h"), (172_800, "2 d"), (-3, "0 s")] as [(Int64, String)])
+    "ages",
+    arguments: [
+      (0, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "59 min"), (3_600, "1 h"),
+      (172_799, "47 h"), (172_800, "2 d"), (-3, "0 s"),
+    ] as [(Int64, String)])
   func ages(seconds: Int64, words: String) {
     #expect(Duration.seconds(seconds).words == words)
   }

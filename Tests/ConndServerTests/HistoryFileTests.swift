@@ -94,7 +94,9 @@ struct HistoryFileTests {
     }
     let record = try #require(changes.map(\.message.bytes.count).max()) + 8
     #expect(largest <= 16 + record * (2 * Store.capacity + 1))
-    #expect(self.load().suffix(Store.capacity) == changes.suffix(Store.capacity).map(\.change.generation)[...])
+    #expect(
+      self.load().suffix(Store.capacity)
+        == changes.suffix(Store.capacity).map(\.change.generation)[...])
   }
 
   @Test("a directory that cannot be written loses the history and nothing else")

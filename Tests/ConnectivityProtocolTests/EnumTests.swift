@@ -7,7 +7,9 @@ import Testing
 struct EnumTests {
   /// Every case of the model has a message value of its own, and comes back from it; every message value but
   /// UNSPECIFIED stands for a case.
-  private func expectPairs<Model: CaseIterable & Hashable, Message: SwiftProtobuf.Enum & CaseIterable>(
+  private func expectPairs<
+    Model: CaseIterable & Hashable, Message: SwiftProtobuf.Enum & CaseIterable
+  >(
     _: Model.Type, _ send: (Model) -> Message, _ read: (Message) -> Model?
   ) {
     let messages = Model.allCases.map(send)

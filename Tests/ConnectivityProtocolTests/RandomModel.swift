@@ -30,16 +30,20 @@ struct RandomModel {
   mutating func maybe<T>(_ make: (inout Self) -> T?) -> T? { self.bool() ? make(&self) : nil }
 
   mutating func word() -> String {
-    ["", "wlan0", "vlan10", "ärger", "a b", "RTM_NEWLINK"].randomElement(using: &self.generator) ?? ""
+    ["", "wlan0", "vlan10", "ärger", "a b", "RTM_NEWLINK"].randomElement(using: &self.generator)
+      ?? ""
   }
 
   mutating func address() -> IPAddress? {
     let count = self.bool() ? 4 : 16
-    return IPAddress(bytes: (0..<count).map { _ in UInt8.random(in: 0...255, using: &self.generator) })
+    return IPAddress(
+      bytes: (0..<count).map { _ in UInt8.random(in: 0...255, using: &self.generator) })
   }
 
   mutating func time() -> Timestamp {
-    Timestamp(microseconds: .random(in: -4_000_000_000_000_000...4_000_000_000_000_000, using: &self.generator))
+    Timestamp(
+      microseconds: .random(
+        in: -4_000_000_000_000_000...4_000_000_000_000_000, using: &self.generator))
   }
 
   mutating func evidence() -> Evidence {

@@ -47,9 +47,9 @@ struct RequesterTests {
       "192.0.2.2", "127.0.0.1", "2001:4860::8888", "2001:db8:7::1", "2001:db8::77", "2001:db8::2",
       "::1",
     ] {
-      for (uid, mark) in [(nil, 0), (4242, 0), (nil, 7), (4242, 7)] as [(UInt32?, UInt32)] {
+      for (uid, mark) in [(0, 0), (4242, 0), (0, 7), (4242, 7)] as [(UInt32, UInt32)] {
         var words = "-json route get \(text)"
-        if let uid { words += " uid \(uid)" }
+        if uid != 0 { words += " uid \(uid)" }
         if mark != 0 { words += " mark \(mark)" }
         let expected = try ExpectedRoute(json: namespace.ip(words))
         let answer = try requester.route(to: Destination(address(text), uid: uid, mark: mark))

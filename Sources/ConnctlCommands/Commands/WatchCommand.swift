@@ -5,7 +5,8 @@ import ConnectivityClient
 struct WatchCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "watch", abstract: "Show the status, and then every change as it happens.",
-    discussion: "Goes on across restarts of connd; what concerns the connection stands on standard error.")
+    discussion:
+      "Goes on across restarts of connd; what concerns the connection stands on standard error.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl

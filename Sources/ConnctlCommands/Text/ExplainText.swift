@@ -18,15 +18,17 @@ extension Style {
     for (position, link) in explanation.links.enumerated() {
       steps.add(position == 0 ? "link" : "below", Text(link.words))
     }
-    steps.add("path", Text(path.verdict, path.status.ink))
+    steps.add("path", Text(path.verdict + path.costs, path.status.ink))
     if !path.chain.isEmpty {
       steps.add("medium", Text(path.mediumWords(explanation.links.last?.name)))
     }
     steps.add("flags", Text(ReachabilityFlags(explanation.flags).words))
     steps.add("category", Text(category.rawValue, category.ink))
     for (position, probe) in explanation.probes.enumerated() {
-      let answer = "\(probe.destination): \(probe.answer)\(probe.agrees ? "" : " (outvoted)")"
-      steps.add(position == 0 ? "probes" : "", Text(answer))
+      let answer = Path.Reason(rawValue: probe.answer)?.words ?? probe.answer
+      let outvoted = probe.agrees ? "" : " (outvoted)"
+      steps.add(
+        position == 0 ? "probes" : "", Text("\(probe.destination): \(answer)\(outvoted)"))
     }
     return [self.paint(explanation.title(host), .heading)] + steps.lines(self)
   }
@@ -61,10 +63,6 @@ extension Connectivity_V1_Link {
 }
 
 extension Path {
-  fileprivate var verdict: String {
-    self.status.words + (self.reason.map { ": " + $0.words } ?? "") + self.costs
-  }
-
   /// `wired: hardwareType of eth0 says “1”`
   fileprivate func mediumWords(_ link: String?) -> String {
     guard let evidence = self.evidence, evidence.source != .none else {

@@ -21,9 +21,9 @@ extension Style {
 
   /// `connctl path` for people: one block for a destination.
   func path(_ path: Path, to destination: String) -> [String] {
-    var header = "\(destination)  \(self.paint(path.status.words, path.status.ink))"
-    if let reason = path.reason { header += ": \(reason.words)" }
-    return [header] + self.steps(path).lines(self)
+    var header = Columns()
+    header.add(Text(destination), Text(path.verdict, path.status.ink))
+    return header.lines(self) + self.steps(path).lines(self)
   }
 
   private func steps(_ path: Path) -> Columns {
@@ -40,6 +40,9 @@ extension Style {
 }
 
 extension Path {
+  /// `unsatisfied: no route`
+  var verdict: String { self.status.words + (self.reason.map { ": " + $0.words } ?? "") }
+
   /// `, expensive, constrained`
   var costs: String {
     (self.expensive ? ", expensive" : "") + (self.constrained ? ", constrained" : "")

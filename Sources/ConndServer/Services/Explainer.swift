@@ -27,12 +27,12 @@ extension MonitorLoop {
       let (chosen, answers) = try reader.probe(family, from: kernel)
       let probes = reader.destinations[family]
       destination = Destination(probes[chosen ?? 0])
-      explanation.probes = zip(probes, answers).map { address, answer in
-        .with {
-          $0.destination = address.description
-          $0.answer = answer.summary
-          $0.agrees = chosen.map { answers[$0].goesTheWay(of: answer) } ?? false
-        }
+      for (address, answer) in zip(probes, answers) {
+        var probe = Connectivity_V1_Probe()
+        probe.destination = address.description
+        probe.answer = try answer.summary(kernel)
+        probe.agrees = chosen.map { answers[$0].goesTheWay(of: answer) } ?? false
+        explanation.probes.append(probe)
       }
     }
 
@@ -127,12 +127,15 @@ extension Observation {
 }
 
 extension RouteAnswer {
-  /// For people: `dev 2 via 192.0.2.1`.
-  fileprivate var summary: String {
+  /// As `ip route get` writes it: `via 192.0.2.1 dev eth0 table 254`; or why there is no route.
+  fileprivate func summary(_ kernel: some Kernel) throws(KernelUnavailable) -> String {
     switch self {
-    case .noRoute(let reason): reason.rawValue
+    case .noRoute(let reason):
+      return reason.rawValue
     case .route(let route):
-      "link \(route.outLink)" + (route.gateway.map { " via \($0)" } ?? "") + " table \(route.table)"
+      let via = route.gateway.map { "via \($0) " } ?? ""
+      let name = try kernel.link(route.outLink)?.link.name ?? "\(route.outLink)"
+      return "\(via)dev \(name) table \(route.table)"
     }
   }
 }

@@ -132,7 +132,9 @@ struct PathClassifierTests {
     #expect(cost([wwan], [.init(match: "wwan0", expensive: false)]) == [false, false])
     #expect(cost([vlan, wwan], [.init(match: "wwan0", constrained: true)]) == [true, true])
     #expect(
-      cost([vlan, wwan], [.init(match: "wwan*", expensive: false), .init(match: "v*", expensive: true)])
+      cost(
+        [vlan, wwan],
+        [.init(match: "wwan*", expensive: false), .init(match: "v*", expensive: true)])
         == [true, false])
   }
 

@@ -1,0 +1,34 @@
+import Connectivity
+import Testing
+
+@Suite("The default socket")
+struct DefaultSocketTests {
+  private func path(
+    _ environment: [String: String], uid: UInt32 = 1000, systemExists: Bool = false
+  ) -> String {
+    DefaultSocket.path(
+      environment: { environment[$0] }, uid: uid,
+      exists: { systemExists && $0 == DefaultSocket.system })
+  }
+
+  @Test("CONND_SOCKET beats all else; an empty one is none")
+  func environment() {
+    #expect(self.path(["CONND_SOCKET": "/x"], uid: 0, systemExists: true) == "/x")
+    #expect(self.path(["CONND_SOCKET": ""], uid: 0) == "/run/connd/connd.sock")
+  }
+
+  @Test("root has the system's, and so has everybody where it is there")
+  func system() {
+    #expect(self.path(["XDG_RUNTIME_DIR": "/run/user/0"], uid: 0) == "/run/connd/connd.sock")
+    #expect(
+      self.path(["XDG_RUNTIME_DIR": "/run/user/1000"], systemExists: true)
+        == "/run/connd/connd.sock")
+  }
+
+  @Test("other users have their own")
+  func user() {
+    #expect(self.path(["XDG_RUNTIME_DIR": "/run/user/1000"]) == "/run/user/1000/connd.sock")
+    #expect(self.path([:]) == "/run/connd/connd.sock")
+    #expect(self.path(["XDG_RUNTIME_DIR": ""]) == "/run/connd/connd.sock")
+  }
+}
