@@ -24,16 +24,13 @@ struct WaitCommand: ConnctlCommand {
   var timeout: Timeout?
 
   func run() async throws {
-    // No time at all: the answer is that of `is`, not that of a race.
-    if self.timeout?.duration == .zero {
-      return try self.console.tell(
-        self.condition, of: try await StatusCommand.status(self.socket), json: self.json)
-    }
     let wait = Wait(
       condition: self.condition, events: StatusStream(socket: self.socket),
       isPatient: self.timeout != nil)
-    try self.console.tell(
-      self.condition, of: try await wait.run(timeout: self.timeout?.duration), json: self.json)
+    // Without a word from connd when a short time is over, the answer is that of `is`, not that of a race.
+    var snapshot = try await wait.run(timeout: self.timeout?.duration)
+    if snapshot == nil { snapshot = try await StatusCommand.status(self.socket) }
+    if let snapshot { try self.console.tell(self.condition, of: snapshot, json: self.json) }
   }
 }
 
@@ -44,17 +41,17 @@ struct Wait: Sendable {
   /// connd need not be there at the start.
   let isPatient: Bool
 
-  /// The status in which the condition holds, or the last one known when the time was over.
+  /// The status in which the condition holds, or the last one known when the time was over; `nil` if none was.
   ///
-  /// - Throws: ``ConndError`` where connd never answered, or refuses this user.
-  func run(timeout: Duration?) async throws -> Snapshot {
+  /// - Throws: ``ConndError`` where connd was not there, or refuses this user.
+  func run(timeout: Duration?) async throws -> Snapshot? {
     let last = Last()
     return try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await self.follow(last) }
       if let timeout { group.addTask { try await Task.sleep(for: timeout) } }
       defer { group.cancelAll() }
       try await group.next()
-      return try last.result.withLock { try $0.get() }
+      return try last.result.withLock { try $0?.get() }
     }
   }
 
@@ -82,7 +79,6 @@ struct Wait: Sendable {
   }
 
   private final class Last: Sendable {
-    let result = Mutex<Result<Snapshot, ConndError>>(
-      .failure(.notThere("it did not answer in time")))
+    let result = Mutex<Result<Snapshot, ConndError>?>(nil)
   }
 }
