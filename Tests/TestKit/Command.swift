@@ -22,14 +22,33 @@ public enum Command {
     _ arguments: [String], environment: [String: String] = [:],
     within deadline: Duration = .seconds(60)
   ) throws -> String {
+    let outcome = try self.outcome(of: arguments, environment: environment, within: deadline)
+    guard outcome.status == 0 else {
+      throw CommandError(
+        "\(arguments.joined(separator: " ")): status \(outcome.status): \(outcome.standardError)")
+    }
+    return outcome.output
+  }
+
+  /// How a program ended.
+  public struct Outcome: Hashable, Sendable {
+    /// The exit status, or 128 + n where signal n ended it.
+    public var status: Int
+    public var output: String
+    public var standardError: String
+  }
+
+  /// Runs a program, found in PATH, to its end, whatever that is.
+  ///
+  /// - Throws: where it does not start, or does not end in time.
+  public static func outcome(
+    of arguments: [String], environment: [String: String] = [:],
+    within deadline: Duration = .seconds(60)
+  ) throws -> Outcome {
     let command = try RunningCommand(arguments, environment: environment)
     let output = try command.remainingOutput(within: deadline)
     let status = try command.wait(within: deadline)
-    guard status == 0 else {
-      throw CommandError(
-        "\(arguments.joined(separator: " ")): status \(status): \(command.standardError)")
-    }
-    return output
+    return Outcome(status: status, output: output, standardError: command.standardError)
   }
 }
 
@@ -219,7 +238,8 @@ private struct LineReader: ~Copyable {
 func isReadable(_ fileDescriptor: CInt, until deadline: ContinuousClock.Instant) -> Bool {
   while true {
     let left = max(.zero, ContinuousClock.now.duration(to: deadline))
-    let milliseconds = left.components.seconds * 1000
+    let milliseconds =
+      left.components.seconds * 1000
       + left.components.attoseconds / 1_000_000_000_000_000
     var descriptor = pollfd(fd: fileDescriptor, events: Int16(POLLIN), revents: 0)
     let result = poll(&descriptor, 1, CInt(clamping: milliseconds + 1))

@@ -60,7 +60,8 @@ public final class NetworkNamespace: Sendable {
     }
   }
 
-  private func wrapped(_ arguments: [String]) -> [String] {
+  /// The command that runs these arguments in the namespace.
+  public func wrapped(_ arguments: [String]) -> [String] {
     // ip enters a namespace by itself, without the cost of mounting a sysfs.
     arguments.first == "ip"
       ? ["ip", "-n", self.name] + arguments.dropFirst()

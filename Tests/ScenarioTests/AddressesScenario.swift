@@ -1,0 +1,153 @@
+import TestKit
+import Testing
+
+@Suite("Addresses", .needsNamespaces, .laboratory)
+struct AddressesScenario {
+  @Test("K2 the last address is deleted, and the default route goes without a word")
+  func last() throws {
+    let lab = try Laboratory()
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try lab.start()
+    try lab.ip("address del 192.0.2.2/24 dev eth0")
+    let loss = try lab.event()
+    #expect(loss.to == "none")
+    #expect(loss.cause?.message == "RTM_DELADDR")
+    #expect(loss.cause?.change == "addressRemoved")
+    #expect(loss.status.ipv4.reason == "noRoute")
+  }
+
+  @Test("K3 a route without an address to send from")
+  func none() throws {
+    let lab = try Laboratory()
+    try lab.addLink("eth0")
+    try lab.start()
+    try lab.ip("route add default dev eth0")
+    let event = try lab.event()
+    #expect(event.event == "path")
+    #expect(event.status.category == "none")
+    #expect(event.status.flags.connectionRequired)
+    #expect(event.status.ipv4.reason == "noSourceAddress")
+    #expect(event.status.interface == "eth0")
+
+    try lab.ip("address add 192.0.2.2/24 dev eth0")
+    let gain = try lab.event()
+    #expect(gain.to == "other")
+    #expect(gain.cause?.trigger == "address")
+    #expect(gain.status.ipv4.source == "192.0.2.2")
+  }
+
+  @Test("T3 another source address of the same prefix is no transition")
+  func another() throws {
+    let lab = try Laboratory()
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try lab.start()
+    try lab.ip("address add 192.0.2.3/24 dev eth0")
+    try lab.ip("route replace default via 192.0.2.1 src 192.0.2.3")
+    let event = try lab.event()
+    #expect(event.event == "path")
+    #expect(event.status.ipv4.source == "192.0.2.3")
+  }
+
+  @Test("K7 IPv6 alone")
+  func ipv6Only() throws {
+    let lab = try Laboratory(ipv6: true)
+    try lab.addLink("eth0", ipv6: "2001:db8::2")
+    try lab.start()
+    try lab.ip("-6 route add default via 2001:db8::1")
+    let gain = try lab.event()
+    #expect(gain.to == "other")
+    #expect(gain.status.interface == "eth0")
+    #expect(gain.status.ipv6.source == "2001:db8::2")
+    #expect(gain.status.ipv6.gateway == "2001:db8::1")
+    #expect(gain.status.ipv4.reason == "noRoute")
+    #expect(try lab.connctl("is", "ipv6").status == 0)
+    #expect(try lab.connctl("is", "ipv4").status == 1)
+
+    try lab.ip("-6 route del default")
+    #expect(try lab.event().to == "none")
+  }
+
+  @Test("K7 two families, one of which goes")
+  func dualStack() throws {
+    let lab = try Laboratory(ipv6: true)
+    try lab.addLink("eth0", "192.0.2.2", ipv6: "2001:db8::2")
+    try lab.addLink("eth1", "198.51.100.2", ipv6: "2001:db8:1::2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try lab.namespace.ip("-6 route add default via 2001:db8:1::1")
+    #expect(try lab.start().interface == "eth0")
+
+    try lab.ip("-6 route del default")
+    let ipv6 = try lab.event()
+    #expect(ipv6.event == "path")
+    #expect(ipv6.status.ipv6.status == "unsatisfied")
+    try lab.ip("-6 route add default via 2001:db8:1::1")
+    #expect(try lab.event().status.ipv6.status == "satisfied")
+
+    // The summary follows the family that is left.
+    try lab.ip("route del default")
+    let ipv4 = try lab.event()
+    #expect(ipv4.status.category == "other")
+    #expect(ipv4.status.interface == "eth1")
+    #expect(ipv4.status.ipv4.reason == "noRoute")
+  }
+
+  @Test("K7 the configuration prefers IPv6")
+  func preferIPv6() throws {
+    let lab = try Laboratory(ipv6: true, configuration: "prefer: ipv6")
+    try lab.addLink("eth0", "192.0.2.2", ipv6: "2001:db8::2")
+    try lab.addLink("eth1", "198.51.100.2", ipv6: "2001:db8:1::2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try lab.namespace.ip("-6 route add default via 2001:db8:1::1")
+    #expect(try lab.start().interface == "eth1")
+  }
+
+  @Test("K3 a tentative address carries nothing")
+  func tentative() throws {
+    let lab = try Laboratory(ipv6: true)
+    try lab.addLink("eth0", ipv6: "2001:db8::2")
+    try lab.namespace.ip("-6 route add default via 2001:db8::1")
+    // Enough probes for the detection to outlast the test.
+    try lab.namespace.set("net/ipv6/conf/eth0/dad_transmits", "600")
+    try lab.start()
+    try lab.step("address replaced by a tentative one") {
+      try lab.namespace.ip("address add 2001:db8::3/64 dev eth0")
+      try lab.namespace.ip("address del 2001:db8::2/64 dev eth0")
+    }
+    let loss = try lab.events { $0.status.category == "none" }
+    #expect(loss.last?.status.ipv6.status == "requiresConnection")
+    #expect(loss.last?.status.ipv6.reason == "noSourceAddress")
+    #expect(loss.last?.status.interface == "eth0")
+
+    try lab.ip("address add 2001:db8::4/64 dev eth0 nodad")
+    let gain = try lab.event()
+    #expect(gain.to == "other")
+    #expect(gain.status.ipv6.source == "2001:db8::4")
+  }
+
+  @Test("K3 an address that is there twice carries nothing")
+  func duplicate() throws {
+    let lab = try Laboratory(ipv6: true)
+    try lab.addLink("eth0", ipv6: "2001:db8::2")
+    try lab.namespace.ip("-6 route add default via 2001:db8::1")
+    try lab.outside.ip("address add 2001:db8::3/64 dev eth0 nodad")
+    try lab.start()
+    try lab.namespace.ip("address add 2001:db8::3/64 dev eth0")
+    try lab.ip("address del 2001:db8::2/64 dev eth0")
+    let loss = try lab.events { $0.status.category == "none" }
+    #expect(loss.last?.status.ipv6.reason == "noSourceAddress")
+    // The kernel has found it out when it says so; until then the address was tentative.
+    while try !lab.namespace.ip("-6 address show dev eth0 dadfailed").contains("2001:db8::3") {}
+    try lab.step("detected") {}
+    #expect(try lab.status().ipv6.reason == "noSourceAddress")
+    #expect(try lab.status().category == "none")
+
+    // No longer duplicate: it is added anew.
+    try lab.outside.ip("address del 2001:db8::3/64 dev eth0")
+    try lab.namespace.ip("address del 2001:db8::3/64 dev eth0")
+    try lab.ip("address add 2001:db8::3/64 dev eth0")
+    let gain = try lab.events { $0.status.category == "other" }
+    #expect(gain.last?.status.ipv6.source == "2001:db8::3")
+  }
+}

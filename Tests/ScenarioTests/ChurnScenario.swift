@@ -1,0 +1,182 @@
+import Glibc
+import TestKit
+import Testing
+
+@Suite("Churn", .needsNamespaces, .laboratory)
+struct ChurnScenario {
+  private func online(ipv6: Bool = false) throws -> Laboratory {
+    let lab = try Laboratory(ipv6: ipv6)
+    try lab.addLink("eth0", "192.0.2.2", ipv6: ipv6 ? "2001:db8::2" : nil)
+    try lab.namespace.ip("route add default via 192.0.2.1 metric 100")
+    if ipv6 { try lab.namespace.ip("-6 route add default via 2001:db8::1 metric 100") }
+    #expect(try lab.start().category == "other")
+    return lab
+  }
+
+  @Test("T3 two hundred pairs of links come and go, and nothing is told")
+  func containers() throws {
+    let lab = try self.online(ipv6: true)
+    let names = (1...200).map { "veth\($0)" }
+    try lab.step("pairs come") {
+      try lab.namespace.ip("link add docker0 type bridge")
+      try lab.namespace.ip("link set docker0 up")
+      try lab.namespace.ip("address add 172.17.0.1/16 dev docker0")
+      try lab.namespace.ipBatch(
+        names.flatMap {
+          [
+            "link add \($0) type veth peer name \($0)p", "link set \($0) master docker0",
+            "link set \($0) up", "link set \($0)p up",
+          ]
+        })
+    }
+    try lab.step("pairs go") {
+      try lab.namespace.ipBatch(names.map { "link del \($0)" })
+      try lab.namespace.ip("link del docker0")
+    }
+    try lab.expectSilence(after: "two hundred pairs")
+  }
+
+  @Test("T3 routes and addresses that lead elsewhere, and a captured probe, tell nothing")
+  func elsewhere() throws {
+    let lab = try self.online()
+    try lab.addLink("eth1", "198.51.100.2")
+    try lab.ip("route add 10.0.0.0/8 via 198.51.100.1")
+    try lab.ip("route add default via 198.51.100.1 metric 500")
+    // A host route that captures one probe of several.
+    try lab.ip("route add 17.0.0.1/32 via 198.51.100.1")
+    try lab.ip("address add 198.51.100.3/24 dev eth1")
+    try lab.ip("address change 192.0.2.2/24 dev eth0")
+    try lab.ip("link set eth1 down")
+    try lab.ip("link set eth1 mtu 1400")
+    try lab.ip("rule add priority 500 from 198.51.100.2 lookup 200")
+    try lab.ip("link del eth1")
+    try lab.expectSilence(after: "routes to elsewhere")
+  }
+
+  @Test("T2 a default route that is back before anybody reads was gone")
+  func routeBounce() throws {
+    let lab = try self.online()
+    let before = try lab.status().generation
+    // One batch: the reader sees both messages at once.
+    try lab.whileStopped {
+      try lab.namespace.ipBatch([
+        "route del default via 192.0.2.1 metric 100",
+        "route add default via 192.0.2.1 metric 100",
+      ])
+    }
+    let bounce = try lab.event()
+    #expect(bounce.event == "transition")
+    #expect(bounce.bounced == true)
+    #expect(bounce.from == "other")
+    #expect(bounce.to == "other")
+    #expect(bounce.generation == before + 1)
+    #expect(bounce.cause?.change == "routeRemoved")
+    #expect(bounce.cause?.message == "RTM_DELROUTE")
+    try lab.expectSilence(after: "the bounce")
+  }
+
+  @Test("T2 a source address that is back before anybody reads was gone")
+  func addressBounce() throws {
+    let lab = try self.online()
+    try lab.whileStopped {
+      try lab.namespace.ipBatch([
+        "address del 192.0.2.2/24 dev eth0", "address add 192.0.2.2/24 dev eth0",
+        "route add default via 192.0.2.1 metric 100",
+      ])
+    }
+    let bounce = try lab.event()
+    #expect(bounce.bounced == true)
+    #expect(bounce.cause?.message == "RTM_DELADDR")
+    try lab.expectSilence(after: "the bounce")
+  }
+
+  @Test("T2 a link that is up again before anybody reads was down")
+  func linkBounce() throws {
+    let lab = try self.online()
+    try lab.whileStopped {
+      try lab.namespace.ipBatch([
+        "link set eth0 down", "link set eth0 up", "route add default via 192.0.2.1 metric 100",
+      ])
+    }
+    let bounce = try lab.events { $0.bounced == true }
+    #expect(bounce.first?.cause?.trigger == "link")
+    #expect(bounce.last?.to == "other")
+  }
+
+  @Test("T2 T3 what goes elsewhere while nobody reads is no bounce")
+  func noBounce() throws {
+    let lab = try self.online()
+    try lab.addLink("eth1", "198.51.100.2")
+    try lab.whileStopped {
+      try lab.namespace.ipBatch([
+        "route add default via 198.51.100.1 metric 500",
+        "route del default via 198.51.100.1 metric 500",
+        "address del 198.51.100.2/24 dev eth1", "link del eth1",
+      ])
+    }
+    try lab.expectSilence(after: "changes elsewhere")
+  }
+
+  @Test("T1 from the third loss on a gain is held back, and told when the hold is over")
+  func flapping() throws {
+    let lab = try self.online()
+    func lose() throws -> EventReport {
+      try lab.ip("route del default via 192.0.2.1 metric 100")
+      return try lab.event()
+    }
+    func regain() throws -> EventReport {
+      try lab.ip("route add default via 192.0.2.1 metric 100")
+      return try lab.event()
+    }
+    for _ in 1...2 {
+      #expect(try lose().to == "none")
+      let gain = try regain()
+      #expect(gain.to == "other")
+      #expect(gain.cause?.change == "routeAdded")
+    }
+    #expect(try lose().to == "none")
+    let held = try regain()
+    #expect(held.to == "other")
+    #expect(held.cause?.trigger == "timer")
+    #expect(held.cause?.change == "holdEnded")
+    #expect(held.cause?.interface == "eth0")
+  }
+
+  @Test("T5 the history tells every transition and its cause")
+  func history() throws {
+    let lab = try self.online()
+    try lab.ip("route del default")
+    let loss = try lab.event()
+    try lab.ip("route add default via 192.0.2.1")
+    let gain = try lab.event()
+    let lines = try lab.connctl("history", "--json").output.split(separator: "\n")
+    let history: [EventReport] = try lines.map { try decode(String($0)) }
+    #expect(history.suffix(2) == [loss, gain])
+    #expect(history.first?.from == "unknown")
+    #expect(history.first?.cause?.trigger == "start")
+  }
+}
+
+extension Laboratory {
+  /// Does something while connd sleeps, so that it reads all the messages about it in one go.
+  func whileStopped(_ body: () throws -> Void) throws {
+    guard let connd = self.connd else { throw CommandError("connd was not started") }
+    connd.signal(SIGSTOP)
+    defer { connd.signal(SIGCONT) }
+    try connd.waitUntilStopped()
+    try body()
+  }
+}
+
+extension RunningCommand {
+  /// Returns when all threads of the process have stopped.
+  func waitUntilStopped() throws {
+    let threads = "/proc/\(self.processIdentifier)/task"
+    let end = ContinuousClock.now + .seconds(10)
+    while try Command.run(["sh", "-c", "cat \(threads)/*/stat"])
+      .split(separator: "\n").contains(where: { !$0.contains(") T ") })
+    {
+      guard ContinuousClock.now < end else { throw CommandError("it does not stop") }
+    }
+  }
+}

@@ -1,0 +1,242 @@
+import Glibc
+import TestKit
+import Testing
+
+@Suite("Lifecycle", .needsNamespaces, .laboratory)
+struct LifecycleScenario {
+  private func online(configuration: String = "") throws -> Laboratory {
+    let lab = try Laboratory(configuration: configuration)
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    return lab
+  }
+
+  @Test("D1 connd says that it is ready, what is the case, and that it stops")
+  func notifications() throws {
+    let lab = try self.online()
+    let connd = try lab.startConnd()
+    // Ready means ready: the first call is answered.
+    #expect(try lab.status().interface == "eth0")
+    let watcher = try Watcher(socket: lab.socket)
+    _ = try watcher.next()
+    try lab.notifications.variable { $0 == "STATUS=other via eth0, 1 subscriber" }
+    try lab.ip("route del default")
+    try lab.notifications.variable { $0 == "STATUS=none, 1 subscriber" }
+    try watcher.command.terminate()
+    try lab.notifications.variable { $0 == "STATUS=none, 0 subscribers" }
+    connd.signal(SIGTERM)
+    try lab.notifications.variable { $0 == "STOPPING=1" }
+    #expect(try connd.wait() == 0)
+  }
+
+  @Test("SIGTERM and SIGINT end connd, also with a subscriber that is stopped", arguments: [SIGTERM, SIGINT])
+  func signals(signal: CInt) throws {
+    let lab = try self.online()
+    try lab.start()
+    let connd = try #require(lab.connd)
+    let stopped = try #require(lab.watcher).command
+    stopped.signal(SIGSTOP)
+    try stopped.waitUntilStopped()
+    defer { stopped.signal(SIGCONT) }
+    let beginning = ContinuousClock.now
+    connd.signal(signal)
+    // The requirement is two seconds; the deadline only keeps a hang from lasting.
+    #expect(try connd.wait(within: .seconds(10)) == 0)
+    print("ended by signal \(signal) after \(beginning.duration(to: .now))")
+    #expect(access(lab.socket, F_OK) != 0, "the socket is removed")
+  }
+
+  @Test("SIGHUP reads the configuration again; one that is wrong changes nothing")
+  func reload() throws {
+    let lab = try self.online(configuration: "links: [{match: eth0, medium: wired}]")
+    #expect(try lab.start().category == "wired")
+    let connd = try #require(lab.connd)
+
+    try lab.configure("links: [{match: eth0, medium: cellular}]")
+    connd.signal(SIGHUP)
+    let event = try lab.event()
+    #expect(event.event == "transition")
+    #expect(event.from == "wired")
+    #expect(event.to == "cellular")
+    #expect(event.cause?.trigger == "configuration")
+
+    try lab.configure("links: [{match: eth0, medium: telepathy}]")
+    connd.signal(SIGHUP)
+    try lab.notifications.variable {
+      $0.contains("configuration not reloaded") && $0.contains("telepathy")
+    }
+    #expect(try lab.status().category == "cellular")
+
+    // The last good one also judges what happens afterwards.
+    try lab.ip("route replace default via 192.0.2.254")
+    #expect(try lab.event().status.category == "cellular")
+
+    try lab.configure("")
+    connd.signal(SIGHUP)
+    #expect(try lab.event().to == "other")
+    try lab.notifications.variable { $0 == "STATUS=other via eth0, 1 subscriber" }
+  }
+
+  @Test("A second connd on the same socket refuses, says who is there, and leaves the first in peace")
+  func second() throws {
+    let lab = try self.online()
+    try lab.start()
+    let first = try #require(lab.connd)
+    let second = try lab.spawnConnd()
+    #expect(try second.wait() == 1)
+    #expect(second.standardError.contains("process \(first.processIdentifier)"))
+    #expect(second.standardError.contains(lab.socket))
+    #expect(try lab.status().category == "other")
+    try lab.ip("route del default")
+    #expect(try lab.event().to == "none")
+    try first.terminate()
+    try lab.startConnd()
+  }
+
+  @Test("D5 a connd that was killed leaves a socket that the next one replaces; generations go on")
+  func killed() throws {
+    let lab = try self.online()
+    try lab.start()
+    try lab.ip("route del default")
+    let last = try lab.event()
+    let connd = try #require(lab.connd)
+    connd.signal(SIGKILL)
+    #expect(try connd.wait() == 128 + Int(SIGKILL))
+    #expect(access(lab.socket, F_OK) == 0)
+    #expect(try lab.connctl("status").status == 69)
+
+    try lab.startConnd()
+    // Nothing has changed, so nothing is published.
+    #expect(try lab.status().generation == last.generation)
+    try lab.ip("route add default via 192.0.2.1")
+    let gain = try lab.event()
+    #expect(gain.generation == last.generation + 1)
+    #expect(gain.to == "other")
+  }
+
+  @Test("D5 I7 a watch outlives a restart, says so, and gets what it missed")
+  func restart() throws {
+    let lab = try self.online()
+    let before = try lab.start()
+    let watcher = try #require(lab.watcher)
+    #expect(try #require(lab.connd).terminate() == 0)
+    try lab.namespace.ip("route del default")
+    try lab.startConnd()
+    let missed = try lab.event()
+    #expect(missed.event == "transition")
+    #expect(missed.generation == before.generation + 1)
+    #expect(missed.to == "none")
+    #expect(missed.cause?.trigger == "start")
+    #expect(missed.cause?.learntLate == true)
+    #expect(watcher.command.standardError.contains("connd went away"))
+    #expect(
+      watcher.command.standardError.contains(
+        "connd is back; going on after generation \(before.generation)"))
+
+    // Whoever knows that generation goes on from there; of another one connd knows nothing.
+    let resumed = try Watcher(socket: lab.socket, arguments: ["--since", "\(before.generation)"])
+    #expect(try resumed.next() == missed)
+    let lost = try Watcher(socket: lab.socket, arguments: ["--since", "4242"])
+    #expect(try lost.next().event == "gap")
+  }
+
+  @Test("I7 what changed and changed back while connd was away is not told")
+  func unchanged() throws {
+    let lab = try self.online()
+    let before = try lab.start()
+    try #require(lab.connd).terminate()
+    try lab.namespace.ip("route del default")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try lab.startConnd()
+    #expect(try lab.status().generation == before.generation)
+    try lab.ip("route replace default via 192.0.2.254")
+    #expect(try lab.event().generation == before.generation + 1)
+  }
+
+  @Test("connctl says by its exit status how it went")
+  func exitCodes() throws {
+    let lab = try self.online()
+    #expect(try lab.connctl("status").status == 69)
+    #expect(try lab.connctl("wait", "--timeout", "1ms", "online").status == 69)
+    try lab.startConnd()
+    #expect(try lab.connctl("status").status == 0)
+    #expect(try lab.connctl("is", "online").status == 0)
+    #expect(try lab.connctl("is", "wifi").status == 1)
+    #expect(try lab.connctl("wait", "--timeout", "1s", "wifi").status == 1)
+    #expect(try lab.connctl("path", "192.0.2.1").status == 0)
+    #expect(try lab.connctl("path", "2001:db8::1").status == 1)
+    #expect(try lab.connctl("is", "telepathic").status == 64)
+    #expect(try lab.connctl("frobnicate").status == 64)
+
+    // A socket that may not be connected to.
+    lab.directory.open()
+    chmod(lab.socket, 0o600)
+    let refused = try Command.outcome(
+      of: Programs.asNobody([Programs.connctl, "--socket", lab.socket, "status"]))
+    #expect(refused.status == 77)
+    #expect(refused.standardError.contains(lab.socket))
+  }
+
+  @Test("wait returns when the condition comes true")
+  func wait() throws {
+    let lab = try Laboratory()
+    try lab.addLink("eth0", "192.0.2.2")
+    // It waits for connd, too.
+    let waiting = try RunningCommand(
+      [Programs.connctl, "--socket", lab.socket, "wait", "--timeout", "60s", "online"])
+    try lab.startConnd()
+    try lab.notifications.variable { $0 == "STATUS=none, 1 subscriber" }
+    try lab.ip("route add default via 192.0.2.1")
+    #expect(try waiting.wait() == 0)
+  }
+
+  @Test("A directory that may not be written to is named, and the exit status is 77")
+  func unwritable() throws {
+    let lab = try Laboratory()
+    lab.directory.open()
+    let connd = try lab.spawnConnd(prefix: Programs.asNobody([]))
+    #expect(try connd.wait() == 77)
+    #expect(connd.standardError.contains(lab.socket))
+    #expect(connd.standardError.contains("--socket"))
+  }
+
+  @Test("A file that is no socket is left alone")
+  func notASocket() throws {
+    let lab = try Laboratory()
+    try lab.directory.write("precious", to: "connd.sock")
+    let connd = try lab.spawnConnd()
+    #expect(try connd.wait() == 1)
+    #expect(connd.standardError.contains("not a socket"))
+    #expect(try Command.run(["cat", lab.socket]) == "precious")
+  }
+
+  @Test("A configuration that is wrong at the start is an error that says where")
+  func wrongConfiguration() throws {
+    let lab = try Laboratory(configuration: "prefer: ipv4\nlinks:\n  - {match: eth0, medium: 7}\n")
+    let connd = try lab.spawnConnd()
+    #expect(try connd.wait() == 78)
+    #expect(connd.standardError.contains("connd.yaml:3: links[0].medium"))
+  }
+
+  @Test("K8 without netlink the category is unknown, which counts as online")
+  func withoutNetlink() throws {
+    let lab = try self.online()
+    let connd = try lab.startConnd(
+      prefix: ["python3", Programs.testFile("python/without_netlink.py")])
+    let status = try lab.status()
+    #expect(status.category == "unknown")
+    #expect(status.threeWay == "unknown")
+    #expect(status.ipv4.status == "unknown")
+    #expect(status.ipv4.reason == "kernelUnavailable")
+    #expect(status.interface == nil)
+    #expect(try lab.connctl("is", "online").status == 0)
+    let path: PathReport = try decode(try lab.connctl("path", "192.0.2.1", "--json").output)
+    #expect(path.status == "unknown")
+    #expect(connd.standardError.contains("assume that they are online"))
+    #expect(try connd.terminate() == 0)
+
+    // What it said then does not stand in the way when the kernel can be asked.
+    try lab.startConnd()
+    #expect(try lab.status().category == "other")
+  }
+}

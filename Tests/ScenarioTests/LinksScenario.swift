@@ -1,0 +1,176 @@
+import TestKit
+import Testing
+
+@Suite("Links", .needsNamespaces, .laboratory)
+struct LinksScenario {
+  /// A laboratory whose default route leaves by eth0, and who watches it.
+  private func online(configuration: String = "") throws -> Laboratory {
+    let lab = try Laboratory(configuration: configuration)
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1 metric 100")
+    #expect(try lab.start().category != "none")
+    return lab
+  }
+
+  @Test("K3 the carrier is lost and regained at the peer, and the kernel still names the link")
+  func carrier() throws {
+    let lab = try self.online()
+    try lab.step("the peer goes down") { try lab.outside.ip("link set eth0 down") }
+    let loss = try lab.event()
+    #expect(loss.to == "none")
+    #expect(loss.cause?.change == "carrierLost")
+    #expect(loss.cause?.message == "RTM_NEWLINK")
+    #expect(loss.cause?.interface == "eth0")
+    #expect(loss.status.flags.reachable)
+    #expect(loss.status.flags.connectionRequired)
+    #expect(loss.status.ipv4.status == "requiresConnection")
+    #expect(loss.status.ipv4.reason == "noCarrier")
+    // K7: the out-link is named all the same.
+    #expect(loss.status.interface == "eth0")
+
+    try lab.step("the peer comes up") { try lab.outside.ip("link set eth0 up") }
+    let gain = try lab.event()
+    #expect(gain.to == "other")
+    #expect(gain.cause?.change == "linkUp")
+    #expect(gain.status.ipv4.gateway == "192.0.2.1")
+  }
+
+  @Test("K3 a link goes down, and its routes go without a word")
+  func downAndUp() throws {
+    let lab = try self.online()
+    try lab.ip("link set eth0 down")
+    let loss = try lab.events { $0.status.category == "none" }
+    #expect(loss.count == 1)
+    #expect(loss.last?.cause?.trigger == "link")
+    #expect(loss.last?.cause?.interface == "eth0")
+    #expect(loss.last?.status.ipv4.reason == "noRoute")
+
+    // The address stayed, the route did not.
+    try lab.ip("link set eth0 up")
+    try lab.ip("route add default via 192.0.2.1")
+    let gain = try lab.event()
+    #expect(gain.to == "other")
+    #expect(gain.generation == (loss.last?.generation ?? 0) + 1)
+  }
+
+  @Test("K2 a link is deleted")
+  func deleted() throws {
+    let lab = try self.online()
+    try lab.ip("link del eth0")
+    let loss = try lab.event()
+    #expect(loss.to == "none")
+    #expect(loss.cause?.trigger == "link")
+    #expect(loss.cause?.interface == "eth0")
+    #expect(loss.status.ipv4.status == "unsatisfied")
+
+    // Another link of the same name is another link.
+    try lab.addLink("eth0", "192.0.2.3")
+    try lab.ip("route add default via 192.0.2.1")
+    #expect(try lab.event().status.ipv4.source == "192.0.2.3")
+  }
+
+  @Test("K2 a link is renamed under its path")
+  func renamed() throws {
+    let lab = try self.online()
+    try lab.ip("link set eth0 name uplink")
+    let renamed = try lab.event()
+    #expect(renamed.event == "path")
+    #expect(renamed.status.interface == "uplink")
+    #expect(renamed.status.ipv4.chain == ["uplink"])
+  }
+
+  @Test("K5 a name decides, and a link that is renamed is another medium")
+  func renamedToAnotherMedium() throws {
+    let lab = try self.online(
+      configuration: """
+        links:
+          - {match: "eth*", medium: wired}
+          - {match: "wlan*", medium: wifi}
+        """)
+    try lab.ip("link set eth0 name wlan0")
+    let renamed = try lab.event()
+    #expect(renamed.event == "transition")
+    #expect(renamed.from == "wired")
+    #expect(renamed.to == "wifi")
+  }
+
+  @Test("K2 a link moves to another namespace and back")
+  func moved() throws {
+    let lab = try self.online()
+    let elsewhere = try NetworkNamespace()
+    try lab.ip("link set eth0 netns \(elsewhere.name)")
+    let loss = try lab.event()
+    #expect(loss.to == "none")
+    #expect(loss.cause?.interface == "eth0")
+
+    try elsewhere.ip("link set eth0 netns \(lab.namespace.name)")
+    try lab.ip("link set eth0 up")
+    try lab.ip("address add 192.0.2.2/24 dev eth0")
+    try lab.ip("route add default via 192.0.2.1")
+    #expect(try lab.event().to == "other")
+  }
+
+  @Test(
+    "K1 K5 the configuration's word makes the category",
+    arguments: [
+      ("wired", "wired", "wifi", false), ("wifi", "wifi", "wifi", false),
+      ("cellular", "cellular", "cellular", true), ("bluetooth", "other", "wifi", true),
+      ("tunnel", "other", "wifi", false),
+    ])
+  func media(medium: String, category: String, threeWay: String, expensive: Bool) throws {
+    let lab = try Laboratory(
+      configuration: """
+        links:
+          - {match: "eth0", medium: \(medium), constrained: true}
+          - {match: "*", medium: cellular}
+        """)
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.start()
+    try lab.ip("route add default via 192.0.2.1")
+    let gain = try lab.event()
+    #expect(gain.to == category)
+    #expect(gain.status.threeWay == threeWay)
+    #expect(gain.status.medium == medium)
+    #expect(gain.status.flags.isWWAN == (medium == "cellular"))
+    #expect(gain.status.expensive == expensive)
+    #expect(gain.status.constrained)
+    #expect(try lab.connctl("is", "expensive").status == (expensive ? 0 : 1))
+    #expect(try lab.connctl("is", category).status == 0)
+    #expect(try lab.connctl("is", "not-\(category)").status == 1)
+  }
+
+  @Test("K5 the configuration says that a link costs nothing")
+  func costsNothing() throws {
+    let lab = try self.online(
+      configuration: "links: [{match: eth0, medium: cellular, expensive: false}]")
+    let status = try lab.status()
+    #expect(status.category == "cellular")
+    #expect(!status.expensive)
+  }
+
+  @Test("T1 cellular takes over from wifi, and gives back")
+  func takeOver() throws {
+    let lab = try Laboratory(
+      configuration: """
+        links:
+          - {match: "eth0", medium: wifi}
+          - {match: "eth1", medium: cellular}
+        """)
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.addLink("eth1", "198.51.100.2")
+    try lab.namespace.ip("route add default via 192.0.2.1 metric 100")
+    try lab.namespace.ip("route add default via 198.51.100.1 metric 200")
+    try lab.start()
+    try lab.ip("link set eth0 down")
+    let down = try lab.event()
+    #expect(down.from == "wifi")
+    #expect(down.to == "cellular")
+    #expect(down.status.expensive)
+    try lab.ip("link set eth0 up")
+    try lab.ip("route add default via 192.0.2.1 metric 100")
+    let up = try lab.event()
+    #expect(up.from == "cellular")
+    #expect(up.to == "wifi")
+    #expect(!up.status.expensive)
+  }
+}

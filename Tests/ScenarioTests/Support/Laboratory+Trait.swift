@@ -1,0 +1,31 @@
+import TestKit
+import Testing
+
+/// For tests with real processes in namespaces: skipped where none can be made, and run on threads of their own, a few at
+/// a time. They wait for processes, which on the threads of Swift's pool would keep the other tests from going on.
+struct LaboratoryTrait: SuiteTrait, TestTrait, TestScoping {
+  var isRecursive: Bool { true }
+
+  func scopeProvider(for test: Test, testCase: Test.Case?) -> Self? {
+    testCase == nil ? nil : self
+  }
+
+  func provideScope(
+    for test: Test, testCase: Test.Case?,
+    performing function: @Sendable () async throws -> Void
+  ) async throws {
+    try await withTaskExecutorPreference(BlockingExecutor.shared) { try await function() }
+  }
+}
+
+extension Trait where Self == LaboratoryTrait {
+  static var laboratory: Self { LaboratoryTrait() }
+}
+
+extension Trait where Self == ConditionTrait {
+  static var needsNamespaces: Self {
+    .enabled(
+      if: NetworkNamespace.isEnabled,
+      "no network namespace can be made here: \(NetworkNamespace.obstacle ?? "")")
+  }
+}

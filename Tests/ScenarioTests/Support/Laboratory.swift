@@ -1,0 +1,183 @@
+import Glibc
+import TestKit
+import Testing
+
+/// A network namespace with connd in it, a second one that stands for the world outside, and somebody who watches.
+///
+/// Used by one thread.
+final class Laboratory {
+  let namespace: NetworkNamespace
+  /// Where the other ends of the links are.
+  let outside: NetworkNamespace
+  let directory: TemporaryDirectory
+  let notifications: NotificationReceiver
+  private(set) var connd: RunningCommand?
+  private(set) var watcher: Watcher?
+  private var links = 0
+
+  var socket: String { "\(self.directory.path)/connd.sock" }
+  private var configuration: String { "\(self.directory.path)/connd.yaml" }
+
+  /// - Parameters:
+  ///   - ipv6: whether links have IPv6 at all. Without it, a step gives one event at most.
+  ///   - configuration: the text of the configuration's file.
+  init(ipv6: Bool = false, configuration: String = "") throws {
+    self.namespace = try NetworkNamespace()
+    self.outside = try NetworkNamespace()
+    self.directory = try TemporaryDirectory()
+    self.notifications = try NotificationReceiver(path: "\(self.directory.path)/notify")
+    try self.directory.write(configuration, to: "connd.yaml")
+    for namespace in [self.namespace, self.outside] where !ipv6 {
+      try namespace.set("net/ipv6/conf/all/disable_ipv6", "1")
+      try namespace.set("net/ipv6/conf/default/disable_ipv6", "1")
+    }
+  }
+
+  // MARK: connd
+
+  /// Starts connd, and returns when it has said that it is ready.
+  @discardableResult
+  func startConnd(prefix: [String] = []) throws -> RunningCommand {
+    let connd = try self.spawnConnd(prefix: prefix)
+    self.connd = connd
+    do {
+      try self.notifications.variable { $0 == "READY=1" }
+    } catch {
+      throw CommandError("connd is not ready: \(error); \(connd.standardError)")
+    }
+    return connd
+  }
+
+  /// Starts connd, and returns at once.
+  ///
+  /// - Parameter prefix: what starts connd in another way than usual.
+  func spawnConnd(prefix: [String] = []) throws -> RunningCommand {
+    try self.namespace.spawn(
+      prefix + [
+        Programs.connd, "--config", self.configuration, "--socket", self.socket, "--log-level",
+        "debug",
+      ],
+      environment: ["NOTIFY_SOCKET": self.notifications.path])
+  }
+
+  /// Starts connd and somebody who watches it, once the namespace is as the scenario begins.
+  ///
+  /// - Returns: The snapshot that the watcher got.
+  @discardableResult
+  func start() throws -> StatusReport {
+    try self.startConnd()
+    let watcher = try Watcher(socket: self.socket)
+    self.watcher = watcher
+    let first = try watcher.next()
+    #expect(first.event == "snapshot")
+    return first.status
+  }
+
+  func configure(_ text: String) throws {
+    try self.directory.write(text, to: "connd.yaml")
+  }
+
+  // MARK: connctl
+
+  func connctl(_ arguments: String...) throws -> Command.Outcome {
+    try Command.outcome(of: [Programs.connctl, "--socket", self.socket] + arguments)
+  }
+
+  func status() throws -> StatusReport {
+    try decode(try self.connctl("status", "--json").output)
+  }
+
+  // MARK: Steps
+
+  /// Runs `ip` in the namespace, and checks that connd and the kernel agree on what is now the case.
+  func ip(_ words: String, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    try self.namespace.ip(words)
+    try self.checkAgreement(after: words, sourceLocation)
+  }
+
+  /// Does something, and checks the same.
+  func step(
+    _ name: String, sourceLocation: SourceLocation = #_sourceLocation, _ body: () throws -> Void
+  ) throws {
+    try body()
+    try self.checkAgreement(after: name, sourceLocation)
+  }
+
+  private func checkAgreement(after step: String, _ location: SourceLocation) throws {
+    guard self.connd != nil else { return }
+    for destination in Agreement.destinations {
+      try Agreement.check(destination, in: self, after: step, location)
+    }
+  }
+
+  /// The next event.
+  func event(within deadline: Duration = .seconds(10)) throws -> EventReport {
+    guard let watcher = self.watcher else { throw CommandError("nobody watches") }
+    return try watcher.next(within: deadline)
+  }
+
+  /// The events up to one for which `isLast` holds, and that one.
+  @discardableResult
+  func events(until isLast: (EventReport) -> Bool) throws -> [EventReport] {
+    var events = [try self.event()]
+    while let last = events.last, !isLast(last) {
+      do {
+        events.append(try self.event())
+      } catch {
+        throw CommandError("\(error); events: \(events)")
+      }
+    }
+    return events
+  }
+
+  /// Makes a change that shows, and checks that it is the next one told: so nothing was told before it. The path must
+  /// be satisfied in IPv4 by a route of the main table.
+  func expectSilence(
+    after step: String, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    let mark = "192.0.2.\(100 + self.fences)"
+    self.fences += 1
+    try self.namespace.ip("route add default via \(mark) dev eth0 metric 0")
+    let event = try self.event()
+    #expect(
+      event.status.ipv4.gateway == mark, "after \(step): \(event)", sourceLocation: sourceLocation)
+    try self.namespace.ip("route del default via \(mark) dev eth0 metric 0")
+    let back = try self.event()
+    #expect(back.status.ipv4.gateway != mark, "\(back)", sourceLocation: sourceLocation)
+  }
+
+  private var fences = 0
+
+  // MARK: Links
+
+  /// Adds a link whose other end, of the same name, is outside, with both up.
+  ///
+  /// - Parameters:
+  ///   - address: an IPv4 address of a /24; the other end gets the first of that.
+  ///   - ipv6: an IPv6 address of a /64, without duplicate address detection; the other end gets `…::1`.
+  func addLink(_ name: String, _ address: String? = nil, ipv6: String? = nil) throws {
+    self.links += 1
+    // Equal indexes at both ends would delay the kernel's messages about the carrier (net/core/link_watch.c).
+    try self.namespace.ip(
+      "link add \(name) index \(10 + self.links) type veth "
+        + "peer name \(name) index \(1000 + self.links) netns \(self.outside.name)")
+    for namespace in [self.namespace, self.outside] { try namespace.ip("link set \(name) up") }
+    if let address {
+      try self.namespace.ip("address add \(address)/24 dev \(name)")
+      let prefix = address.split(separator: ".").dropLast().joined(separator: ".")
+      try self.outside.ip("address add \(prefix).1/24 dev \(name)")
+    }
+    if let ipv6 {
+      try self.namespace.ip("address add \(ipv6)/64 dev \(name) nodad")
+      let prefix = ipv6.split(separator: ":", omittingEmptySubsequences: false).dropLast()
+      try self.outside.ip("address add \(prefix.joined(separator: ":")):1/64 dev \(name) nodad")
+    }
+  }
+}
+
+extension NetworkNamespace {
+  /// Writes to a file below /proc/sys.
+  func set(_ name: String, _ value: String) throws {
+    try self.run("sh", "-c", "echo \(value) >/proc/sys/\(name)")
+  }
+}

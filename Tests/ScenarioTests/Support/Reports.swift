@@ -1,0 +1,108 @@
+import FoundationEssentials
+import TestKit
+
+/// An object of `connctl path --json`, and a path within a status.
+struct PathReport: Decodable, Hashable {
+  var destination: String?
+  var status: String
+  var reason: String?
+  var interface: String?
+  var chain: [String]
+  var medium: String
+  var source: String?
+  var gateway: String?
+  var table: UInt32?
+  var expensive: Bool
+  var constrained: Bool
+}
+
+/// The object of `connctl status --json`.
+struct StatusReport: Decodable, Hashable {
+  struct Flags: Decodable, Hashable {
+    var reachable: Bool
+    var connectionRequired: Bool
+    var isWWAN: Bool
+  }
+
+  var generation: UInt64
+  var category: String
+  var threeWay: String
+  var since: String
+  var flags: Flags
+  var interface: String?
+  var medium: String
+  var expensive: Bool
+  var constrained: Bool
+  var ipv4: PathReport
+  var ipv6: PathReport
+}
+
+/// A line of `connctl watch --json` or `connctl history --json`.
+struct EventReport: Decodable, Hashable {
+  struct Cause: Decodable, Hashable {
+    var trigger: String
+    var change: String
+    var message: String?
+    var interface: String?
+    var learntLate: Bool
+  }
+
+  var event: String
+  var generation: UInt64
+  var from: String?
+  var to: String?
+  var bounced: Bool?
+  var cause: Cause?
+  var status: StatusReport
+}
+
+/// The object of `connctl explain --json`, as far as the scenarios read it.
+struct ExplanationReport: Decodable {
+  struct Rule: Decodable, Hashable {
+    var priority: UInt32
+    var table: UInt32
+    var selector: String
+  }
+
+  struct Evidence: Decodable, Hashable {
+    var source: String
+    var value: String
+    var medium: String
+  }
+
+  struct Link: Decodable {
+    var name: String
+    var kind: String?
+    var state: String
+    var medium: String
+    var evidence: Evidence?
+  }
+
+  var path: PathReport
+  var rules: [Rule]
+  var routePrefix: String?
+  var routePriority: UInt32?
+  var links: [Link]
+  var category: String
+}
+
+/// An element of what `ip -json route get` prints.
+struct RouteReport: Decodable, Hashable {
+  struct Via: Decodable, Hashable {
+    var host: String
+  }
+
+  var dev: String?
+  var prefsrc: String?
+  var gateway: String?
+  var via: Via?
+}
+
+/// Reads JSON.
+func decode<Report: Decodable>(_ text: String, as type: Report.Type = Report.self) throws -> Report {
+  do {
+    return try JSONDecoder().decode(type, from: Data(text.utf8))
+  } catch {
+    throw CommandError("\(error) in \(text)")
+  }
+}
