@@ -79,7 +79,8 @@ release: deps ## build what is installed
 
 .PHONY: test
 test: deps deps-test ## run all tests but those in the VM
-	@swift test
+	@Tests/python/setup >/dev/null
+	swift test
 
 .PHONY: check-run
 check-run: ## check that make run shows what it should, and that Ctrl-C ends it

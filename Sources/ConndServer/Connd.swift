@@ -46,7 +46,9 @@ struct Connd {
     var group = ServiceGroupConfiguration(
       services: [
         .init(service: monitor),
-        .init(service: ServerService(server: server, store: store)),
+        .init(
+          service: ServerService(
+            server: server, store: store, executor: EventLoopTaskExecutor(eventLoops.next()))),
         .init(
           service: Reloader(
             read: self.readConfiguration, monitor: monitor, store: store, notifier: self.notifier,
@@ -103,10 +105,13 @@ struct Connd {
 private struct ServerService<Transport: ServerTransport>: Service {
   let server: GRPCServer<Transport>
   let store: Store
+  let executor: EventLoopTaskExecutor
 
   func run() async throws {
     try await withGracefulShutdownHandler {
-      try await self.server.serve()
+      try await withTaskExecutorPreference(self.executor) {
+        try await self.server.serve()
+      }
     } onGracefulShutdown: {
       // The streams first: the server waits for them to end.
       self.store.finish()

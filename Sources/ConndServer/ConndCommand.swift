@@ -63,6 +63,7 @@ public struct ConndCommand: AsyncParsableCommand {
       return
     }
 
+    ProcessLimits.apply()
     // What comes from the environment is read here, while there is one thread.
     LogDestination.fromEnvironment().bootstrapLogging(identifier: "connd", level: self.logLevel)
     let logger = Logger(label: "connd")

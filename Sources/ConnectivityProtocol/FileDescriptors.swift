@@ -36,6 +36,7 @@ public struct FileDescriptors: Sendable {
       .sorted()
   }
 
+  /// The file of that name, as imports spell it; `nil` where there is none.
   public func file(named name: String) -> File? { self.files[name] }
 
   /// The file that declares a message, an enum, a service or a method by its full name.

@@ -142,6 +142,27 @@ struct ChurnScenario {
     #expect(held.cause?.interface == "eth0")
   }
 
+  @Test("D4 a subscriber that is stopped delays nobody, and is told that it missed something")
+  func stoppedSubscriber() throws {
+    let lab = try self.online()
+    let stopped = try Watcher(socket: lab.socket)
+    let snapshot = try stopped.next()
+    stopped.command.signal(SIGSTOP)
+    try stopped.command.waitUntilStopped()
+    // More than sockets, windows and the history hold together.
+    var last = snapshot
+    for number in 0..<1500 {
+      try lab.namespace.ip("route replace default via 192.0.2.\(10 + number % 200) metric 100")
+      last = try lab.event()
+    }
+    stopped.command.signal(SIGCONT)
+    var events: [EventReport] = []
+    repeat { events.append(try stopped.next()) } while events.last?.generation != last.generation
+    #expect(events.first?.generation == snapshot.generation + 1)
+    #expect(events.contains { $0.event == "gap" })
+    #expect(events.last?.status == last.status)
+  }
+
   @Test("T5 the history tells every transition and its cause")
   func history() throws {
     let lab = try self.online()
@@ -172,11 +193,9 @@ extension RunningCommand {
   /// Returns when all threads of the process have stopped.
   func waitUntilStopped() throws {
     let threads = "/proc/\(self.processIdentifier)/task"
-    let end = ContinuousClock.now + .seconds(10)
-    while try Command.run(["sh", "-c", "cat \(threads)/*/stat"])
-      .split(separator: "\n").contains(where: { !$0.contains(") T ") })
-    {
-      guard ContinuousClock.now < end else { throw CommandError("it does not stop") }
+    try waitUntil("\(self.arguments) has stopped") {
+      try Command.run(["sh", "-c", "cat \(threads)/*/stat"]).split(separator: "\n")
+        .allSatisfy { $0.contains(") T ") }
     }
   }
 }

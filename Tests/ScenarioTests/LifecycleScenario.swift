@@ -29,7 +29,9 @@ struct LifecycleScenario {
     #expect(try connd.wait() == 0)
   }
 
-  @Test("SIGTERM and SIGINT end connd, also with a subscriber that is stopped", arguments: [SIGTERM, SIGINT])
+  @Test(
+    "SIGTERM and SIGINT end connd, also with a subscriber that is stopped",
+    arguments: [SIGTERM, SIGINT])
   func signals(signal: CInt) throws {
     let lab = try self.online()
     try lab.start()
@@ -77,7 +79,8 @@ struct LifecycleScenario {
     try lab.notifications.variable { $0 == "STATUS=other via eth0, 1 subscriber" }
   }
 
-  @Test("A second connd on the same socket refuses, says who is there, and leaves the first in peace")
+  @Test(
+    "A second connd on the same socket refuses, says who is there, and leaves the first in peace")
   func second() throws {
     let lab = try self.online()
     try lab.start()
@@ -112,6 +115,24 @@ struct LifecycleScenario {
     let gain = try lab.event()
     #expect(gain.generation == last.generation + 1)
     #expect(gain.to == "other")
+  }
+
+  @Test("D5 a connd that is killed again and again never uses a generation twice")
+  func killedAgainAndAgain() throws {
+    let lab = try self.online()
+    // The watcher checks that generations grow by one from each event to the next.
+    try lab.start()
+    for number in 1...10 {
+      let gateway = "192.0.2.\(100 + number)"
+      try lab.namespace.ip("route replace default via \(gateway)")
+      // Before, while or after it is published.
+      let connd = try #require(lab.connd)
+      connd.signal(SIGKILL)
+      try connd.wait()
+      try lab.startConnd()
+      try lab.events { $0.status.ipv4.gateway == gateway }
+    }
+    #expect(try #require(lab.watcher).command.standardError.contains("connd is back"))
   }
 
   @Test("D5 I7 a watch outlives a restart, says so, and gets what it missed")

@@ -35,6 +35,38 @@ struct LinksScenario {
     #expect(gain.status.ipv4.gateway == "192.0.2.1")
   }
 
+  @Test("K3 the carrier is lost and regained in IPv6")
+  func carrierIPv6() throws {
+    let lab = try Laboratory(ipv6: true)
+    try lab.addLink("eth0", ipv6: "2001:db8::2")
+    try lab.namespace.ip("-6 route add default via 2001:db8::1 metric 100")
+    #expect(try lab.start().category == "other")
+    try lab.step("the peer goes down") { try lab.outside.ip("link set eth0 down") }
+    let loss = try lab.events { $0.status.category == "none" }
+    #expect(loss.last?.status.ipv6.reason == "noCarrier")
+    #expect(loss.last?.cause?.change == "carrierLost")
+    try lab.step("the peer comes up") { try lab.outside.ip("link set eth0 up") }
+    let gain = try lab.events { $0.status.category == "other" }
+    #expect(gain.last?.status.ipv6.gateway == "2001:db8::1")
+  }
+
+  @Test("K2 where the kernel ignores routes of links without a carrier, another takes over")
+  func ignoredWithoutCarrier() throws {
+    let lab = try Laboratory()
+    try lab.namespace.set("net/ipv4/conf/all/ignore_routes_with_linkdown", "1")
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.addLink("eth1", "198.51.100.2")
+    try lab.namespace.ip("route add default via 192.0.2.1 metric 100")
+    try lab.namespace.ip("route add default via 198.51.100.1 metric 200")
+    #expect(try lab.start().interface == "eth0")
+    try lab.step("the peer goes down") { try lab.outside.ip("link set eth0 down") }
+    let moved = try lab.event()
+    #expect(moved.event == "path")
+    #expect(moved.status.interface == "eth1")
+    try lab.step("the peer comes up") { try lab.outside.ip("link set eth0 up") }
+    #expect(try lab.event().status.interface == "eth0")
+  }
+
   @Test("K3 a link goes down, and its routes go without a word")
   func downAndUp() throws {
     let lab = try self.online()

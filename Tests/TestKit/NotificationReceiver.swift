@@ -28,6 +28,13 @@ public final class NotificationReceiver: Sendable {
 
   deinit { close(self.descriptor) }
 
+  /// Forgets what has come so far. The socket holds few messages (net.unix.max_dgram_qlen), and what does not fit in is
+  /// lost.
+  public func discard() {
+    var byte: UInt8 = 0
+    while recv(self.descriptor, &byte, 1, CInt(MSG_DONTWAIT)) >= 0 {}
+  }
+
   /// The first variable from here on for which `matches` holds: `READY=1`, `STATUS=…`.
   ///
   /// - Throws: where it does not come in time.

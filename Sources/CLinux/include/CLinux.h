@@ -3,6 +3,7 @@
 // two would disagree about fd_set.
 #pragma once
 
+#include <malloc.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -9,10 +9,12 @@ public struct DefaultDestination: Hashable, Sendable {
     self.ipv6 = ipv6
   }
 
+  /// The probes of a family.
   public subscript(family: AddressFamily) -> [IPAddress] {
     family == .ipv4 ? self.ipv4 : self.ipv6
   }
 
+  /// The probes of both families.
   public var all: [IPAddress] { self.ipv4 + self.ipv6 }
 
   /// The place of the answer that most probes agree on, at a tie of the one that is earliest; `nil` of no answers.

@@ -101,9 +101,11 @@ extension [LinkFacts] {
 public enum LinkState: String, Hashable, Sendable, CaseIterable {
   /// Administratively down.
   case down
+  /// Administratively up, and nothing at the other end.
   case noCarrier
   /// It has a carrier and waits for something: 802.1X, the Wi-Fi handshake, a modem that has not dialled.
   case dormant
+  /// It carries traffic.
   case up
 }
 

@@ -21,6 +21,7 @@ public struct LinkPolicy: Hashable, Sendable {
     }
   }
 
+  /// The first that matches counts.
   public var rules: [Rule]
 
   public init(_ rules: [Rule] = []) {

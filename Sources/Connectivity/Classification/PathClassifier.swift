@@ -1,6 +1,7 @@
 /// All that the kernel and sysfs said about the way to a destination.
 public struct PathFacts: Hashable, Sendable {
   public var destination: IPAddress
+  /// What the lookup said.
   public var answer: RouteAnswer
   /// The out-link and what is below it, the out-link first; empty where there is no route.
   public var links: [LinkFacts]
@@ -23,6 +24,7 @@ public struct PathFacts: Hashable, Sendable {
 
 /// Tells what a path is worth: rules K2 to K6, as functions of values.
 public struct PathClassifier: Hashable, Sendable {
+  /// What the configuration says; it beats all other evidence.
   public var policy: LinkPolicy
 
   public init(policy: LinkPolicy = LinkPolicy()) {

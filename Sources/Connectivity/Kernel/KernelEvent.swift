@@ -1,15 +1,21 @@
 /// What the kernel tells of its own accord. Each is a hint that something changed, never the new state itself.
 public enum KernelEvent: Hashable, Sendable {
+  /// A link appeared or something of it changed (`RTM_NEWLINK`).
   case link(Link)
+  /// A link is gone, from this namespace at least (`RTM_DELLINK`).
   case linkRemoved(Link)
+  /// An address appeared, or its flags changed (`RTM_NEWADDR`).
   case address(Address)
   case addressRemoved(Address)
   /// `replaced`: the message stands for the removal of another route too (`NLM_F_REPLACE`).
   case route(RouteChange, replaced: Bool)
   case routeRemoved(RouteChange)
+  /// An `ip rule` was added; which one does not matter.
   case rule(AddressFamily)
   case ruleRemoved(AddressFamily)
+  /// A nexthop object was made or replaced.
   case nexthop(id: UInt32)
+  /// A nexthop object is gone, and with it, untold, all routes that use it.
   case nexthopRemoved(id: UInt32)
   /// The socket's buffer overflowed (ENOBUFS): anything may have happened.
   case overrun

@@ -1,6 +1,8 @@
 /// A network link as rtnetlink describes it.
 public struct Link: Hashable, Sendable {
+  /// What identifies the link as long as it exists in its namespace.
   public var index: UInt32
+  /// At most 15 bytes, which need not be printable; it can change at any time.
   public var name: String
   /// `IFLA_INFO_KIND`: `vlan`, `veth`, `tun`, …; `nil` for most hardware.
   public var kind: String?
@@ -18,7 +20,9 @@ public struct Link: Hashable, Sendable {
   public var activePort: UInt32?
   /// The other end of a point-to-multipoint or point-to-point tunnel (gre, ipip, sit, vxlan).
   public var remote: IPAddress?
+  /// Octets.
   public var mtu: UInt32?
+  /// Empty where the link has none.
   public var hardwareAddress: [UInt8]
 
   public init(
@@ -49,16 +53,21 @@ public struct LinkFlags: OptionSet, Hashable, Sendable {
 
   public init(rawValue: UInt32) { self.rawValue = rawValue }
 
+  /// Administratively up.
   public static let up = LinkFlags(rawValue: 1 << 0)
   public static let loopback = LinkFlags(rawValue: 1 << 3)
   public static let pointToPoint = LinkFlags(rawValue: 1 << 4)
+  /// Operational, as RFC 2863 has it.
   public static let running = LinkFlags(rawValue: 1 << 6)
+  /// It has a carrier.
   public static let lowerUp = LinkFlags(rawValue: 1 << 16)
+  /// It has a carrier and waits for something.
   public static let dormant = LinkFlags(rawValue: 1 << 17)
 }
 
 /// RFC 2863's operational states, as `IFLA_OPERSTATE` numbers them (Documentation/networking/operstates.rst).
 public enum OperationalState: UInt8, Hashable, Sendable, CaseIterable {
+  /// The driver has no such state: as good as up.
   case unknown = 0
   case notPresent = 1
   case down = 2

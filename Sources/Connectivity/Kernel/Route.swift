@@ -19,16 +19,20 @@ public struct Route: Hashable, Sendable {
   /// `RTN_*` of rtnetlink(7), those that carry traffic.
   public enum Kind: Hashable, Sendable {
     case unicast
+    /// To this system itself.
     case local
     /// Broadcast, multicast, anycast.
     case other
   }
 
   public var kind: Kind
+  /// The index of the link that the traffic leaves by.
   public var outLink: UInt32
+  /// `nil` where the destination is on the link. An IPv4 route may have an IPv6 one (RFC 5549).
   public var gateway: IPAddress?
   /// The source address that the kernel would take.
   public var source: IPAddress?
+  /// The routing table that answered: 254 is main.
   public var table: UInt32
 
   public init(
@@ -63,12 +67,14 @@ public struct MatchedRoute: Hashable, Sendable {
 /// What the kernel says about the way to a destination.
 public enum RouteAnswer: Hashable, Sendable {
   case route(Route)
+  /// No route that carries traffic, and why not.
   case noRoute(Path.Reason)
 }
 
 /// An address of a link.
 public struct Address: Hashable, Sendable {
   public var address: IPAddress
+  /// Of the subnet that the address is in, in bits.
   public var prefixLength: Int
   /// The index of the link.
   public var link: UInt32
@@ -90,9 +96,14 @@ public struct AddressFlags: OptionSet, Hashable, Sendable {
 
   public init(rawValue: UInt32) { self.rawValue = rawValue }
 
+  /// An IPv6 privacy address (RFC 8981).
   public static let temporary = AddressFlags(rawValue: 0x01)
+  /// Usable although it may still turn out a duplicate (RFC 4429).
   public static let optimistic = AddressFlags(rawValue: 0x04)
+  /// Somebody else has it (`IFA_F_DADFAILED`).
   public static let duplicate = AddressFlags(rawValue: 0x08)
+  /// Usable, but not for new connections.
   public static let deprecated = AddressFlags(rawValue: 0x20)
+  /// Not usable before it is known to be no duplicate (RFC 4862).
   public static let tentative = AddressFlags(rawValue: 0x40)
 }

@@ -1,5 +1,6 @@
 /// What the flags and the medium add up to: the answer to "by which kind of network does the traffic leave?".
 public enum Category: String, Hashable, Sendable, CaseIterable {
+  /// No traffic leaves.
   case none
   case wifi
   case cellular
@@ -89,6 +90,7 @@ public enum Medium: String, Hashable, Sendable, CaseIterable {
 public struct Evidence: Hashable, Sendable {
   /// The sources of rule K5, the most trusted first.
   public enum Source: String, Hashable, Sendable, CaseIterable {
+    /// The configuration's `links`.
     case configuration
     /// `IFLA_INFO_KIND`
     case kind
@@ -98,8 +100,11 @@ public struct Evidence: Hashable, Sendable {
     case deviceType
     /// A `phy80211` in the link's sysfs directory.
     case phy80211
+    /// What nl80211 says; not asked yet.
     case nl80211
+    /// The name of the driver that the device is bound to.
     case driver
+    /// A prefix of the name that one medium is known by.
     case name
     /// Nothing spoke.
     case none

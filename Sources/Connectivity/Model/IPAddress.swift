@@ -101,6 +101,7 @@ public struct IPPrefix: Hashable, Sendable, CustomStringConvertible {
     self.address = address.masked(to: length)
   }
 
+  /// Whether the address is in the block; never one of the other family.
   public func contains(_ address: IPAddress) -> Bool {
     address.family == self.address.family && address.masked(to: self.length) == self.address
   }

@@ -1,5 +1,6 @@
 /// The kernel's answer for a destination, and what it is worth.
 public struct Path: Hashable, Sendable {
+  /// Whether traffic flows.
   public enum Status: String, Hashable, Sendable, CaseIterable {
     /// Traffic flows.
     case satisfied
@@ -13,15 +14,21 @@ public struct Path: Hashable, Sendable {
 
   /// Why a path is not satisfied.
   public enum Reason: String, Hashable, Sendable, CaseIterable {
+    /// No route matches.
     case noRoute
     /// An `unreachable` route.
     case unreachable
     /// A `prohibit` route.
     case prohibited
+    /// A `blackhole` route.
     case blackhole
+    /// A `throw` route, and no table after it answers.
     case `throw`
+    /// A link of the chain has no carrier.
     case noCarrier
+    /// A link of the chain waits for something: 802.1X, the Wi-Fi handshake, a modem that has not dialled.
     case dormant
+    /// A link of the chain is administratively down.
     case linkDown
     /// No usable source address: none, tentative, DAD failed, or one that does not reach the destination.
     case noSourceAddress
@@ -40,6 +47,7 @@ public struct Path: Hashable, Sendable {
   public var medium: Medium
   /// Why it is taken for that; `nil` where there is no path.
   public var evidence: Evidence?
+  /// The source address that the kernel would take.
   public var source: IPAddress?
   /// The length of the subnet that the source address is in, in bits; `nil` where it is not known.
   public var sourcePrefixLength: Int?

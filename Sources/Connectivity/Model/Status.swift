@@ -1,6 +1,7 @@
 /// The system's connectivity at one moment: both paths and what they add up to (K7).
 public struct Status: Hashable, Sendable {
   public var category: Category
+  /// Those of the summary's path.
   public var flags: ReachabilityFlags
   /// The family that the summary follows.
   public var family: AddressFamily
@@ -22,15 +23,20 @@ public struct Status: Hashable, Sendable {
       path.status == .unknown ? .unknown : Category(self.flags, medium: path.medium)
   }
 
+  /// The path of a family.
   public subscript(family: AddressFamily) -> Path {
     family == .ipv4 ? self.ipv4 : self.ipv6
   }
 
   /// The path that the summary follows.
   public var path: Path { self[self.family] }
+  /// The out-link of the summary's path; `nil` where there is none.
   public var interface: String? { self.path.interface }
+  /// What carries the summary's path at the bottom.
   public var medium: Medium { self.path.medium }
+  /// Sending by the summary's path costs money.
   public var expensive: Bool { self.path.expensive }
+  /// The user asked to save data on the summary's path.
   public var constrained: Bool { self.path.constrained }
 }
 

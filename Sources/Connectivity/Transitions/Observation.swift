@@ -8,6 +8,7 @@ public struct Observation: Hashable, Sendable {
     self.ipv6 = ipv6
   }
 
+  /// The path of a family.
   public subscript(family: AddressFamily) -> ObservedPath {
     get { family == .ipv4 ? self.ipv4 : self.ipv6 }
     set { if family == .ipv4 { self.ipv4 = newValue } else { self.ipv6 = newValue } }
@@ -34,12 +35,15 @@ public struct ObservedPath: Hashable, Sendable {
 public enum Occasion: Hashable, Sendable {
   /// What the kernel told, in its order.
   case events([KernelEvent])
+  /// connd started; there was no reading before.
   case start
+  /// The configuration was read again.
   case configuration
   /// A deadline that was handed back has come.
   case timer
   /// The kernel could not be asked, for the reason given.
   case kernelLost(String)
+  /// The kernel could not be asked, and can be again.
   case kernelBack
 }
 

@@ -48,7 +48,8 @@ enum Agreement {
       : Answer(interface: path.interface, source: path.source, gateway: path.gateway)
   }
 
-  private static func kernel(_ destination: String, in namespace: NetworkNamespace) throws -> Answer {
+  private static func kernel(_ destination: String, in namespace: NetworkNamespace) throws -> Answer
+  {
     let outcome = try Command.outcome(
       of: namespace.wrapped(["ip", "-json", "route", "get", destination]))
     guard outcome.status == 0 else { return Answer(reason: self.reason(outcome.standardError)) }

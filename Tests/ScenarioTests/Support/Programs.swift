@@ -10,7 +10,8 @@ enum Programs {
     let executable = String(decoding: buffer.prefix(max(0, count)), as: UTF8.self)
     // In some layouts the bundle is a directory that holds the executable.
     var parts = executable.split(separator: "/").dropLast()
-    while let last = parts.last, last.hasSuffix(".xctest") || last == "MacOS" || last == "Contents" {
+    while let last = parts.last, last.hasSuffix(".xctest") || last == "MacOS" || last == "Contents"
+    {
       parts.removeLast()
     }
     return "/" + parts.joined(separator: "/")
@@ -20,9 +21,9 @@ enum Programs {
   static let connctl = "\(directory)/connctl"
 
   /// A file in the folder `Tests`.
-  static func testFile(_ name: String, _ here: StaticString = #filePath) -> String {
-    let parts = here.description.split(separator: "/").dropLast(3)
-    return "/" + parts.joined(separator: "/") + "/" + name
+  static func testFile(_ name: String) -> String {
+    let folder = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
+    return "/\(folder)/\(name)"
   }
 
   /// The command that runs these arguments as a user without rights, save that of reading whatever the programs consist

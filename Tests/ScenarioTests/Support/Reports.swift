@@ -99,7 +99,8 @@ struct RouteReport: Decodable, Hashable {
 }
 
 /// Reads JSON.
-func decode<Report: Decodable>(_ text: String, as type: Report.Type = Report.self) throws -> Report {
+func decode<Report: Decodable>(_ text: String, as type: Report.Type = Report.self) throws -> Report
+{
   do {
     return try JSONDecoder().decode(type, from: Data(text.utf8))
   } catch {

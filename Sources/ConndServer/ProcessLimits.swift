@@ -1,0 +1,17 @@
+import CLinux
+import Glibc
+
+/// What the process asks of the kernel and the C library for itself, before it starts threads.
+enum ProcessLimits {
+  /// Each subscriber is a descriptor, and the soft limit that shells and systemd give (1024) is meant for select(2).
+  private static let descriptors: rlim_t = 65_536
+
+  static func apply() {
+    var limit = rlimit()
+    guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
+    limit.rlim_cur = max(limit.rlim_cur, min(limit.rlim_max, self.descriptors))
+    setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    // Few threads allocate much: an arena for each would only spread their memory.
+    mallopt(M_ARENA_MAX, 1)
+  }
+}

@@ -1,0 +1,89 @@
+// floor SOCKET: the least that any daemon of this kind must do, as the measure of all others. It hears rtnetlink,
+// asks the kernel once for the way out, and tells each subscriber of a Unix socket the answer in a line.
+#include <arpa/inet.h>
+#include <errno.h>
+#include <libmnl/libmnl.h>
+#include <linux/rtnetlink.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { most_subscribers = 64 };
+
+static void fail(const char *what) {
+  perror(what);
+  exit(1);
+}
+
+static struct mnl_socket *open_netlink(void) {
+  struct mnl_socket *netlink = mnl_socket_open(NETLINK_ROUTE);
+  if (!netlink || mnl_socket_bind(netlink, 0, MNL_SOCKET_AUTOPID) < 0) fail("netlink");
+  return netlink;
+}
+
+static int read_way_out(const struct nlmsghdr *message, void *line) {
+  const struct nlattr *attribute;
+  int link = 0;
+  char gateway[INET_ADDRSTRLEN] = "-";
+  mnl_attr_for_each(attribute, message, sizeof(struct rtmsg)) {
+    if (mnl_attr_get_type(attribute) == RTA_OIF) link = (int)mnl_attr_get_u32(attribute);
+    if (mnl_attr_get_type(attribute) == RTA_GATEWAY && mnl_attr_get_payload_len(attribute) == 4)
+      inet_ntop(AF_INET, mnl_attr_get_payload(attribute), gateway, sizeof(gateway));
+  }
+  sprintf(line, "%d %s\n", link, gateway);
+  return MNL_CB_OK;
+}
+
+static void ask(struct mnl_socket *netlink, char *line) {
+  static unsigned sequence;
+  char buffer[8192];
+  struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
+  message->nlmsg_type = RTM_GETROUTE;
+  message->nlmsg_flags = NLM_F_REQUEST;
+  message->nlmsg_seq = ++sequence;
+  struct rtmsg *route = mnl_nlmsg_put_extra_header(message, sizeof(*route));
+  route->rtm_family = AF_INET;
+  route->rtm_dst_len = 32;
+  mnl_attr_put_u32(message, RTA_DST, inet_addr("17.0.0.1"));
+  strcpy(line, "none\n");
+  if (mnl_socket_sendto(netlink, message, message->nlmsg_len) < 0) fail("RTM_GETROUTE");
+  ssize_t count = mnl_socket_recvfrom(netlink, buffer, sizeof(buffer));
+  if (count < 0) fail("answer");
+  mnl_cb_run(buffer, (size_t)count, sequence, mnl_socket_get_portid(netlink), read_way_out, line);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2) return fprintf(stderr, "usage: floor SOCKET\n"), 64;
+
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  strncpy(address.sun_path, argv[1], sizeof(address.sun_path) - 1);
+  int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+  if (bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 16))
+    fail(argv[1]);
+
+  struct mnl_socket *events = open_netlink(), *questions = open_netlink();
+  static const int groups[] = {RTNLGRP_LINK,        RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR,
+                               RTNLGRP_IPV4_ROUTE,  RTNLGRP_IPV6_ROUTE,  RTNLGRP_IPV4_RULE,
+                               RTNLGRP_IPV6_RULE,   RTNLGRP_NEXTHOP};
+  for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++)
+    mnl_socket_setsockopt(events, NETLINK_ADD_MEMBERSHIP, (void *)&groups[i], sizeof(int));
+
+  struct pollfd waits[2] = {{mnl_socket_get_fd(events), POLLIN, 0}, {listener, POLLIN, 0}};
+  int subscribers[most_subscribers], count = 0;
+  for (;;) {
+    if (poll(waits, 2, -1) < 0) fail("poll");
+    if (waits[1].revents && count < most_subscribers)
+      subscribers[count++] = accept(listener, NULL, NULL);
+    if (!waits[0].revents) continue;
+    char buffer[32768], line[64];
+    while (recv(waits[0].fd, buffer, sizeof(buffer), MSG_DONTWAIT) > 0) continue;
+    ask(questions, line);
+    for (int i = 0; i < count; i++)
+      if (send(subscribers[i], line, strlen(line), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        close(subscribers[i]), subscribers[i--] = subscribers[--count];
+  }
+}

@@ -1,0 +1,13 @@
+// The changes whose way to a subscriber is measured. All of it is IPv4 and by netlink, without a process between.
+#pragma once
+#include <stdint.h>
+
+/// An rtnetlink socket in the network namespace NAME (of `ip netns`); it stays there whatever the caller does.
+int open_netlink(const char *name);
+
+int link_index(int netlink, const char *name);
+
+/// Addresses are host-order numbers: 0x0a000001 is 10.0.0.1.
+void set_link(int netlink, int link, int up);
+void replace_default_route(int netlink, int link, uint32_t gateway);
+void change_address(int netlink, int link, uint32_t address, int add);

@@ -1,0 +1,366 @@
+#!/usr/bin/env python3
+"""A client of connd in another language: what it does is what any program may rely on.
+
+    client.py SOCKET CHECK
+
+runs one of the checks below against the connd on the Unix socket. It is run as root in connd's network namespace, whose
+eth0 leads out by 192.0.2.1 and which belongs to the test. Succeeds, or ends with the exception that says what was wrong.
+"""
+
+import json
+import subprocess
+import sys
+import time
+
+import grpc
+from connectivity.v1 import connectivity_pb2 as pb
+from connectivity.v1 import connectivity_pb2_grpc as rpc
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
+
+DEADLINE = 10  # seconds: a guard against hanging, nothing is measured
+SERVICE = "connectivity.v1.Connectivity"
+
+
+def connect(socket, authority=None):
+    options = [("grpc.default_authority", authority)] if authority else []
+    return grpc.insecure_channel(f"unix:{socket}", options=options)
+
+
+def ip(words):
+    subprocess.run(["ip", *words.split()], check=True)
+
+
+def lose():
+    ip("route del default")
+
+
+def regain():
+    ip("route add default via 192.0.2.1")
+
+
+def event(stream):
+    """The next message of a Watch, and the name of its event."""
+    message = next(stream)
+    name = message.WhichOneof("event")
+    assert message.generation == getattr(message, name).generation, message
+    return name, getattr(message, name)
+
+
+def expect_error(code, word, call):
+    try:
+        call()
+    except grpc.RpcError as error:
+        assert error.code() == code, error
+        assert word in error.details(), error
+    else:
+        raise AssertionError(f"no error {code}")
+
+
+def online(status):
+    assert status.category == pb.CATEGORY_OTHER, status
+    assert status.three_way == pb.THREE_WAY_CATEGORY_WIFI, status
+    assert status.flags.reachable and not status.flags.connection_required, status
+    assert status.interface == "eth0", status
+    assert status.ipv4.status == pb.PATH_STATUS_SATISFIED, status
+    assert status.ipv4.gateway == "192.0.2.1", status
+    assert status.ipv4.source == "192.0.2.2", status
+    assert list(status.ipv4.chain) == ["eth0"], status
+    assert not status.ipv4.HasField("reason"), status
+    assert status.ipv6.status == pb.PATH_STATUS_UNSATISFIED, status
+    assert status.ipv6.reason == pb.PATH_REASON_NO_ROUTE, status
+    assert abs(status.since.ToSeconds() - time.time()) < 3600, status
+
+
+# The checks
+
+
+def status(socket):
+    with connect(socket) as channel:
+        online(rpc.ConnectivityStub(channel).GetStatus(pb.GetStatusRequest(), timeout=DEADLINE))
+
+
+def authorities(socket):
+    """Clients set no authority, the one that the standard suggests, or any other."""
+    for authority in [None, "localhost", "connd.example:443", "%2Frun%2Fconnd.sock", "/run/connd.sock"]:
+        with connect(socket, authority) as channel:
+            stub = rpc.ConnectivityStub(channel)
+            online(stub.GetStatus(pb.GetStatusRequest(), timeout=DEADLINE))
+            stream = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
+            assert event(stream)[0] == "snapshot"
+            stream.cancel()
+
+
+def watch(socket):
+    with connect(socket) as channel:
+        stub = rpc.ConnectivityStub(channel)
+        stream = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
+        name, snapshot = event(stream)
+        assert name == "snapshot", name
+        online(snapshot.status)
+
+        lose()
+        name, loss = event(stream)
+        assert name == "transition", name
+        assert loss.generation == snapshot.generation + 1, loss
+        assert (getattr(loss, "from"), loss.to) == (pb.CATEGORY_OTHER, pb.CATEGORY_NONE), loss
+        assert not loss.bounced, loss
+        assert loss.cause.trigger == pb.CAUSE_TRIGGER_ROUTE, loss
+        assert loss.cause.change == "routeRemoved", loss
+        assert loss.cause.message == "RTM_DELROUTE", loss
+        assert loss.status.generation == loss.generation, loss
+        assert loss.status.ipv4.reason == pb.PATH_REASON_NO_ROUTE, loss
+        assert not loss.status.HasField("interface"), loss
+
+        regain()
+        name, gain = event(stream)
+        assert (name, gain.to) == ("transition", pb.CATEGORY_OTHER), gain
+        online(gain.status)
+
+        ip("route replace default via 192.0.2.9")
+        name, path = event(stream)
+        assert (name, path.status.ipv4.gateway) == ("path", "192.0.2.9"), path
+        stream.cancel()
+
+
+def resume(socket):
+    with connect(socket) as channel:
+        stub = rpc.ConnectivityStub(channel)
+        seen = stub.GetStatus(pb.GetStatusRequest(), timeout=DEADLINE).generation
+        followed = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
+        event(followed)
+        lose()
+        missed = [event(followed)]
+        regain()
+        missed += [event(followed)]
+
+        # What was missed comes first, and nothing else before it.
+        resumed = stub.Watch(pb.WatchRequest(since_generation=seen), timeout=DEADLINE)
+        assert [event(resumed), event(resumed)] == missed
+        lose()
+        live = event(followed)
+        assert event(resumed) == live
+
+        # Only transitions: the others are left out, not replaced.
+        chosen = stub.Watch(
+            pb.WatchRequest(since_generation=seen, events=[pb.EVENT_KIND_TRANSITION]),
+            timeout=DEADLINE)
+        assert [event(chosen)[1] for _ in range(3)] == [missed[0][1], missed[1][1], live[1]]
+
+        for unknown in [live[1].generation + 1000, 2**63]:
+            stream = stub.Watch(pb.WatchRequest(since_generation=unknown), timeout=DEADLINE)
+            name, gap = event(stream)
+            assert name == "gap", name
+            assert gap.generation == live[1].generation, gap
+            assert gap.status == live[1].status, gap
+            regain()
+            live = event(followed)
+            assert event(stream) == live
+            lose()
+            live = event(followed)
+
+
+def health(socket):
+    with connect(socket) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        serving = health_pb2.HealthCheckResponse.SERVING
+        for service in ["", SERVICE]:
+            request = health_pb2.HealthCheckRequest(service=service)
+            assert stub.Check(request, timeout=DEADLINE).status == serving
+            stream = stub.Watch(request, timeout=DEADLINE)
+            assert next(stream).status == serving
+            stream.cancel()
+        unknown = health_pb2.HealthCheckRequest(service="example.Unknown")
+        expect_error(
+            grpc.StatusCode.NOT_FOUND, "example.Unknown",
+            lambda: stub.Check(unknown, timeout=DEADLINE))
+        stream = stub.Watch(unknown, timeout=DEADLINE)
+        assert next(stream).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+        stream.cancel()
+
+
+def reflection(socket):
+    with connect(socket) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        services = set(database.get_services())
+        assert services >= {SERVICE, "grpc.health.v1.Health"}, services
+
+        file = database.FindFileContainingSymbol(SERVICE)
+        assert file.name == "connectivity/v1/connectivity.proto", file.name
+        ours = FileDescriptorProto()
+        pb.DESCRIPTOR.CopyToProto(ours)
+        described = {m.name: m.output_type for s in file.service for m in s.method}
+        assert described == {m.name: m.output_type for s in ours.service for m in s.method}
+        assert len(described) >= 6, described
+        assert {m.name for m in file.message_type} == {m.name for m in ours.message_type}
+        # A method and a message's field are symbols too.
+        for symbol in [f"{SERVICE}.Watch", "connectivity.v1.Status", "connectivity.v1.Category"]:
+            assert database.FindFileContainingSymbol(symbol).name == file.name, symbol
+        # What it imports can be had as well.
+        for name in file.dependency:
+            assert database.FindFileByName(name).name == name
+
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        request = reflection_pb2.ServerReflectionRequest(file_containing_symbol="example.Unknown")
+        answers = stub.ServerReflectionInfo(iter([request]), timeout=DEADLINE)
+        assert next(answers).error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
+
+
+def watch_path(socket):
+    with connect(socket) as channel:
+        stub = rpc.ConnectivityStub(channel)
+        request = pb.WatchPathRequest(destination="203.0.113.9")
+        stream = stub.WatchPath(request, timeout=DEADLINE)
+        first = next(stream)
+        assert first.destination == "203.0.113.9", first
+        assert first.path.gateway == "192.0.2.1", first
+
+        # A host route is no business of the default path's, but of this one's.
+        ip("route add 203.0.113.9/32 via 192.0.2.77")
+        host = next(stream)
+        assert host.path.gateway == "192.0.2.77", host
+        ip("route replace prohibit 203.0.113.9/32")
+        prohibited = next(stream)
+        assert prohibited.path.status == pb.PATH_STATUS_UNSATISFIED, prohibited
+        assert prohibited.path.reason == pb.PATH_REASON_PROHIBITED, prohibited
+        ip("route del prohibit 203.0.113.9/32")
+        assert next(stream).path == first.path
+
+        # Marked traffic takes its own way.
+        ip("route add default via 192.0.2.88 table 100")
+        ip("rule add fwmark 16 lookup 100")
+        marked = stub.WatchPath(
+            pb.WatchPathRequest(destination="203.0.113.9", mark=16), timeout=DEADLINE)
+        path = next(marked).path
+        assert (path.gateway, path.table) == ("192.0.2.88", 100), path
+
+
+def explain(socket):
+    with connect(socket) as channel:
+        stub = rpc.ConnectivityStub(channel)
+        default = stub.Explain(pb.ExplainRequest(), timeout=DEADLINE)
+        assert default.route_prefix == "0.0.0.0/0", default
+        assert default.path.gateway == "192.0.2.1", default
+        assert [link.name for link in default.links] == ["eth0"], default
+        assert default.links[0].evidence.source == pb.EVIDENCE_SOURCE_KIND, default
+        assert default.links[0].evidence.value == "veth", default
+        assert [rule.table for rule in default.rules] == [254], default
+        assert default.category == pb.CATEGORY_OTHER, default
+        assert default.probes and all(probe.agrees for probe in default.probes), default
+
+        on_link = stub.Explain(pb.ExplainRequest(destination="192.0.2.9"), timeout=DEADLINE)
+        assert on_link.destination == "192.0.2.9", on_link
+        assert on_link.route_prefix == "192.0.2.0/24", on_link
+        assert not on_link.path.HasField("gateway"), on_link
+
+
+def links(socket):
+    with connect(socket) as channel:
+        answer = rpc.ConnectivityStub(channel).ListLinks(pb.ListLinksRequest(), timeout=DEADLINE)
+        # As the kernel lists them, the one that leads out first.
+        listed = json.loads(
+            subprocess.run(["ip", "-json", "link"], check=True, capture_output=True).stdout)
+        assert {(l.index, l.name) for l in answer.links} == {
+            (l["ifindex"], l["ifname"]) for l in listed}
+        first = answer.links[0]
+        assert (first.name, first.kind, first.state) == ("eth0", "veth", pb.LINK_STATE_UP), first
+        assert first.default_ipv4 and not first.default_ipv6, first
+        assert "192.0.2.2/24" in first.addresses, first
+        assert answer.links[-1].name == "lo", answer
+
+
+def history(socket):
+    with connect(socket) as channel:
+        stub = rpc.ConnectivityStub(channel)
+        stream = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
+        event(stream)
+        told = []
+        for change in [lose, regain]:
+            change()
+            told.append(event(stream)[1])
+        past = stub.ListTransitions(pb.ListTransitionsRequest(), timeout=DEADLINE).transitions
+        assert list(past[-2:]) == told, past
+        assert [t.generation for t in past] == sorted({t.generation for t in past}), past
+        last = stub.ListTransitions(pb.ListTransitionsRequest(limit=1), timeout=DEADLINE)
+        assert list(last.transitions) == told[-1:], last
+
+
+def invalid(socket):
+    with connect(socket) as channel:
+        stub = rpc.ConnectivityStub(channel)
+        wrong = grpc.StatusCode.INVALID_ARGUMENT
+        for text in ["", "localhost", "192.0.2", "192.0.2.1/24", "fe80::1%eth0", "::g", "1" * 5000]:
+            expect_error(
+                wrong, "destination",
+                lambda: stub.Explain(pb.ExplainRequest(destination=text), timeout=DEADLINE))
+            expect_error(
+                wrong, "destination",
+                lambda: next(stub.WatchPath(
+                    pb.WatchPathRequest(destination=text), timeout=DEADLINE)))
+        expect_error(
+            wrong, "events",
+            lambda: next(stub.Watch(pb.WatchRequest(events=[77]), timeout=DEADLINE)))
+        method = channel.unary_unary(f"/{SERVICE}/Frobnicate")
+        expect_error(grpc.StatusCode.UNIMPLEMENTED, "", lambda: method(b"", timeout=DEADLINE))
+        online(stub.GetStatus(pb.GetStatusRequest(), timeout=DEADLINE))
+
+
+def cancelled(socket):
+    """Opens many streams, sees two changes, cancels all streams and stays connected: who runs it sees what remains."""
+    with connect(socket) as channel:
+        stub = rpc.ConnectivityStub(channel)
+        health_stub = health_pb2_grpc.HealthStub(channel)
+        streams = [stub.Watch(pb.WatchRequest()) for _ in range(50)]
+        streams += [
+            stub.WatchPath(pb.WatchPathRequest(destination="203.0.113.9")) for _ in range(10)]
+        streams += [health_stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(10)]
+        for stream in streams:
+            next(stream)
+        print("watching", flush=True)
+        for _ in range(2):
+            event(streams[0])
+        for stream in streams:
+            stream.cancel()
+        # When this is answered, connd has read what came before it on the same connection.
+        stub.GetStatus(pb.GetStatusRequest(), timeout=DEADLINE)
+        print("cancelled", flush=True)
+        time.sleep(60)
+
+
+def idle_reader(socket):
+    """Somebody who never reads disturbs nobody, and costs no more than what the socket and its stream hold."""
+    with connect(socket) as lazy, connect(socket, "localhost") as channel:
+        unread = rpc.ConnectivityStub(lazy).Watch(pb.WatchRequest())
+        stub = rpc.ConnectivityStub(channel)
+        stream = stub.Watch(pb.WatchRequest())
+        _, last = event(stream)
+        for number in range(300):
+            ip(f"route replace default via 192.0.2.{10 + number % 200}")
+            name, change = event(stream)
+            assert name == "path", change
+            assert change.generation == last.generation + 1, change
+            last = change
+        # In the end it gets everything in order, or is told of the gap.
+        _, first = event(unread)
+        generation = first.generation
+        while generation < last.generation:
+            name, missed = event(unread)
+            assert name == "gap" or missed.generation == generation + 1, missed
+            generation = missed.generation
+        assert missed.status == last.status, missed
+
+
+CHECKS = {
+    check.__name__: check
+    for check in [
+        status, authorities, watch, resume, health, reflection, watch_path, explain, links, history,
+        invalid, cancelled, idle_reader,
+    ]
+}
+
+if __name__ == "__main__":
+    CHECKS[sys.argv[2]](sys.argv[1])
