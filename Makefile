@@ -19,6 +19,7 @@ sources := find Package.swift Sources Tests -name '*.swift' -not -path '*/Genera
 
 build_packages := binutils libmnl-dev libsystemd-dev pkg-config
 test_packages := iproute2 python3-venv
+bench_packages := gcc libc6-dev procps valgrind
 protobuf_packages := protobuf-compiler libprotobuf-dev
 unit_packages := systemd
 vm_packages := qemu-system-x86 mmdebstrap squashfs-tools cpio kmod xz-utils util-linux
@@ -92,8 +93,8 @@ test-systemd: deps deps-vm ## run connd under a real systemd, in a VM
 	Tests/vm/test-systemd "$(VM_IMAGE)"
 
 .PHONY: bench
-bench: deps deps-test ## measure latency, memory and idleness
-	@Tests/benchmarks/run
+bench: release deps-test deps-bench ## measure latency, memory and idleness (BENCH=--quick: in a minute)
+	@$(sudo) Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
 
 .PHONY: lint
 lint: ## check the format of the sources
@@ -123,11 +124,13 @@ clean: ## remove what was built
 
 ##@ Packages of the system (the targets above call these)
 
-.PHONY: deps deps-test deps-protobuf deps-units deps-vm
+.PHONY: deps deps-test deps-bench deps-protobuf deps-units deps-vm
 deps: ## install what building needs
 	@dev/install-packages $(build_packages)
 deps-test: ## install what testing needs
 	@dev/install-packages $(test_packages)
+deps-bench: ## install what measuring needs
+	@dev/install-packages $(bench_packages)
 deps-protobuf: ## install what generating needs
 	@dev/install-packages $(protobuf_packages)
 deps-units: ## install what checking the units needs

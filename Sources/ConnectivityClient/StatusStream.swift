@@ -9,6 +9,7 @@ private import Synchronization
 public enum StatusEvent: Hashable, Sendable {
   /// The state of affairs at the start.
   case snapshot(Snapshot)
+  /// What was published, complete in itself: the status after it is part of it.
   case change(Change)
   /// Something was missed: what, is not known. Here is the present.
   case gap(Snapshot)
@@ -63,6 +64,7 @@ public struct StatusStream: AsyncSequence, Sendable {
       subscription: Subscription(socket: self.socket, since: self.since, kinds: self.kinds))
   }
 
+  /// One connection to connd, kept up until the iterator goes.
   public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
     let subscription: Subscription
 

@@ -20,8 +20,10 @@ public struct TransitionMaker: Hashable, Sendable {
     public var deadline: Instant?
   }
 
-  /// - Parameter restored: what an earlier run published last; without it nothing was ever published, and the first
-  ///   reading is a transition from `unknown`.
+  /// - Parameters:
+  ///   - restored: what an earlier run published last; without it nothing was ever published, and the first reading is a
+  ///     transition from `unknown`.
+  ///   - preferred: the family that decides at a tie (K7).
   public init(restored: Snapshot? = nil, preferred: AddressFamily = .ipv4) {
     let nothing = Status(ipv4: .unknown, ipv6: .unknown, preferred: preferred)
     self.snapshot =
@@ -35,6 +37,8 @@ public struct TransitionMaker: Hashable, Sendable {
   /// Compares a reading with what was published.
   ///
   /// - Parameters:
+  ///   - observed: the reading.
+  ///   - occasion: why the kernel was read: the messages hold the evidence of bounces, and the cause.
   ///   - now: the instant of the reading; never earlier than that of the reading before.
   ///   - time: the same moment by the wall clock.
   public mutating func update(

@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -127,6 +129,23 @@ static void measure(const char *name, int rounds, int pause,
   fflush(stdout);
 }
 
+/// Starts a command, which ends with this process; what it prints can be read from the result.
+static int start(const char *command) {
+  int ends[2];
+  if (pipe(ends)) perror("pipe"), exit(1);
+  if (fork() == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]), close(ends[1]);
+    char line[1024];
+    snprintf(line, sizeof(line), "exec %s", command);
+    execl("/bin/sh", "sh", "-c", line, NULL);
+    _exit(127);
+  }
+  close(ends[1]);
+  return ends[0];
+}
+
 static void open_subject(char *argument) {
   struct subject *subject = &subjects[subject_count++];
   char *namespace = strsep(&argument, ":");
@@ -144,7 +163,7 @@ static void open_subject(char *argument) {
     subject->events = watch_by_http2(argument);
     subject->name = "plain HTTP/2";
   } else if (subject->kind == 'c') {
-    subject->events = fileno(popen(argument, "r"));
+    subject->events = start(argument);
     subject->name = "connctl watch";
   } else {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
