@@ -12,6 +12,12 @@ let swiftSettings: [SwiftSetting] = [
 /// source imports, and MemberImportVisibility refuses their members.
 let settingsBesideFoundation = swiftSettings.dropLast()
 
+/// Programs export nothing. Without this all of Swift's runtime is in their dynamic symbol tables when it is linked
+/// statically: five megabytes that the loader walks through.
+let programLinkerSettings: [LinkerSetting] = [
+  .unsafeFlags(["-Xlinker", "--exclude-libs=ALL", "-Xlinker", "--no-export-dynamic"])
+]
+
 let grpc: [Target.Dependency] = [
   .product(name: "GRPCCore", package: "grpc-swift-2"),
   .product(name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport"),
@@ -89,7 +95,8 @@ let package = Package(
       ] + grpc + grpcProtobuf.dropFirst(),
       swiftSettings: Array(settingsBesideFoundation)),
     .executableTarget(
-      name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings),
+      name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings,
+      linkerSettings: programLinkerSettings),
 
     // Its clients.
     .target(
@@ -105,7 +112,8 @@ let package = Package(
       dependencies: ["CLinux", "Connectivity", "ConnectivityProtocol", "ConnectivityClient", arguments] + grpc,
       swiftSettings: swiftSettings),
     .executableTarget(
-      name: "connctl", dependencies: ["ConnctlCommands"], swiftSettings: swiftSettings),
+      name: "connctl", dependencies: ["ConnctlCommands"], swiftSettings: swiftSettings,
+      linkerSettings: programLinkerSettings),
 
     // Tests: one target for each of the above, and the scenarios with real processes.
     .target(

@@ -17,14 +17,16 @@ struct Announcer: Service {
     await self.monitor.firstReading()
     var told = self.status
     self.notifier.ready(status: told)
+    let news = self.store.observe()
     await withGracefulShutdownHandler {
-      for await _ in self.store.observe().cancelOnGracefulShutdown() {
+      for await _ in news.stream {
         let status = self.status
         if status != told { self.notifier.status(status) }
         told = status
       }
     } onGracefulShutdown: {
       self.notifier.stopping(status: "stopping")
+      news.continuation.finish()
     }
     try? await gracefulShutdown()
   }

@@ -3,6 +3,7 @@ import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Glibc
 import Logging
+import NIOCore
 import NIOPosix
 import ServiceLifecycle
 import Synchronization
@@ -20,8 +21,24 @@ struct Connd {
   var logger: Logger
   var sysfs = "/sys"
 
-  /// Runs until SIGTERM or SIGINT.
-  func run() async throws {
+  /// Runs until SIGTERM or SIGINT, everything but the monitor on one thread: there is little to do, and each thread costs
+  /// memory. Blocks the caller's meanwhile.
+  func runOnOneThread() throws {
+    let eventLoop = MultiThreadedEventLoopGroup(numberOfThreads: 1).next()
+    let ended = eventLoop.makePromise(of: Void.self)
+    Task(executorPreference: EventLoopTaskExecutor(eventLoop)) {
+      do {
+        try await self.run(on: eventLoop)
+        ended.succeed()
+      } catch {
+        ended.fail(error)
+      }
+    }
+    // The event loop is not shut down: what a cancelled connection still has to say would find it gone.
+    try ended.futureResult.wait()
+  }
+
+  private func run(on eventLoop: any EventLoop) async throws {
     let socket = self.passed.unixListener == nil ? try ListeningSocket(path: self.socketPath) : nil
     // A taken descriptor is there: either systemd's, or that of a socket just opened.
     let descriptor = self.passed.unixListener?.descriptor ?? socket?.takeDescriptor() ?? -1
@@ -31,10 +48,8 @@ struct Connd {
     let store = Store(past)
     let monitor = try self.makeMonitor(store, historyPath: historyPath)
 
-    // One thread serves the socket: there is little to do, and each thread costs memory.
-    let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     let transport = HTTP2ServerTransport.Custom(
-      listeningOn: descriptor, eventLoopGroup: eventLoops)
+      listeningOn: descriptor, eventLoopGroup: eventLoop)
     let server = GRPCServer(
       transport: transport,
       services: [
@@ -46,9 +61,7 @@ struct Connd {
     var group = ServiceGroupConfiguration(
       services: [
         .init(service: monitor),
-        .init(
-          service: ServerService(
-            server: server, store: store, executor: EventLoopTaskExecutor(eventLoops.next()))),
+        .init(service: ServerService(server: server, store: store)),
         .init(
           service: Reloader(
             read: self.readConfiguration, monitor: monitor, store: store, notifier: self.notifier,
@@ -69,7 +82,6 @@ struct Connd {
     } catch {
       self.logger.info("some clients did not take their leave in time")
     }
-    // The event loop is not shut down: what a cancelled connection still has to say would find it gone (the process ends).
     self.logger.info("stopped")
     withExtendedLifetime(socket) {}
   }
@@ -105,13 +117,10 @@ struct Connd {
 private struct ServerService<Transport: ServerTransport>: Service {
   let server: GRPCServer<Transport>
   let store: Store
-  let executor: EventLoopTaskExecutor
 
   func run() async throws {
     try await withGracefulShutdownHandler {
-      try await withTaskExecutorPreference(self.executor) {
-        try await self.server.serve()
-      }
+      try await self.server.serve()
     } onGracefulShutdown: {
       // The streams first: the server waits for them to end.
       self.store.finish()

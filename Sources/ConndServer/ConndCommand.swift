@@ -6,7 +6,7 @@ import Logging
 import Systemd
 
 /// `connd`, the program.
-public struct ConndCommand: AsyncParsableCommand {
+public struct ConndCommand: ParsableCommand {
   public static let configuration = CommandConfiguration(
     commandName: "connd",
     abstract: "Knows by which network this machine's traffic leaves, and tells it by gRPC.",
@@ -44,7 +44,7 @@ public struct ConndCommand: AsyncParsableCommand {
 
   public init() {}
 
-  public mutating func run() async throws {
+  public mutating func run() throws {
     let file = self.config ?? Configuration.defaultFile
     let isOptional = self.config == nil
     @Sendable func read() throws(ConfigurationError) -> Configuration {
@@ -81,7 +81,7 @@ public struct ConndCommand: AsyncParsableCommand {
     }
 
     do {
-      try await connd.run()
+      try connd.runOnOneThread()
     } catch let error as ListeningError {
       complain("\(error)")
       throw error.isPermission ? ExitCode(77) : ExitCode.failure

@@ -15,21 +15,27 @@ struct Reloader: Service {
   let logger: Logger
 
   func run() async throws {
-    for await _ in await UnixSignalsSequence(trapping: .sighup).cancelOnGracefulShutdown() {
-      self.notifier.reloading(status: "reading the configuration")
-      do throws(ConfigurationError) {
-        let configuration = try self.read()
-        _ = await self.monitor.ask { $0.configure(configuration) }
-        self.state.set(nil)
-        self.logger.notice("the configuration was read again")
-      } catch {
-        self.state.set(error)
-        self.logger.error("the configuration is wrong, the last good one stays: \(error)")
-      }
-      self.notifier.reloaded()
-      self.store.touch()
+    let signals = await UnixSignalsSequence(trapping: .sighup)
+    await withTaskGroup(of: Void.self) { group in
+      group.addTask { for await _ in signals { await self.reload() } }
+      try? await gracefulShutdown()
+      group.cancelAll()
     }
-    try? await gracefulShutdown()
+  }
+
+  private func reload() async {
+    self.notifier.reloading(status: "reading the configuration")
+    do throws(ConfigurationError) {
+      let configuration = try self.read()
+      _ = await self.monitor.ask { $0.configure(configuration) }
+      self.state.set(nil)
+      self.logger.notice("the configuration was read again")
+    } catch {
+      self.state.set(error)
+      self.logger.error("the configuration is wrong, the last good one stays: \(error)")
+    }
+    self.notifier.reloaded()
+    self.store.touch()
   }
 }
 

@@ -1,4 +1,4 @@
-public import SwiftProtobuf
+import SwiftProtobuf
 
 #if canImport(FoundationEssentials)
   public import struct FoundationEssentials.Data

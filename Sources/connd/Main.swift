@@ -3,7 +3,7 @@ import ConndServer
 
 @main
 enum Main {
-  static func main() async {
-    await ConndCommand.main()
+  static func main() {
+    ConndCommand.main()
   }
 }

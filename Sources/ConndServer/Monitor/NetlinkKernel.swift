@@ -6,9 +6,12 @@ final class NetlinkKernel: Kernel {
   private let listener: Listener
   private let requester: Requester
   private let devices: DeviceReader
-  /// What sysfs said about devices of hardware: it never changes as long as the link exists under its name. (What is
-  /// below a stack does, so stacks are not remembered.)
-  private var known: [UInt32: (name: String, device: Device)] = [:]
+  /// What sysfs said about devices: it never changes as long as the link exists under its name. (What is below a stack
+  /// does, so stacks are not remembered.)
+  private var knownDevices: [UInt32: (name: String, device: Device)] = [:]
+  /// What the kernel said about addresses of a link, until it tells that one of the link's has changed: an IPv4 address
+  /// cannot be asked for by itself, and a link may have thousands.
+  private var knownAddresses: [UInt32: [IPAddress: Address]] = [:]
 
   /// How many events are read before they are acted upon, however many more wait.
   private static let batch = 4096
@@ -41,8 +44,14 @@ final class NetlinkKernel: Kernel {
     }
     for event in events[first...] {
       switch event {
-      case .linkRemoved(let link): self.known[link.index] = nil
-      case .overrun: self.known = [:]
+      case .linkRemoved(let link):
+        self.knownDevices[link.index] = nil
+        self.knownAddresses[link.index] = nil
+      case .address(let address), .addressRemoved(let address):
+        self.knownAddresses[address.link] = nil
+      case .overrun:
+        self.knownDevices = [:]
+        self.knownAddresses = [:]
       default: break
       }
     }
@@ -67,7 +76,12 @@ final class NetlinkKernel: Kernel {
   }
 
   func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
-    try ask { () throws(NetlinkError) in try self.requester.address(address, on: link) }
+    if let known = self.knownAddresses[link]?[address] { return known }
+    let found = try ask { () throws(NetlinkError) in
+      try self.requester.address(address, on: link)
+    }
+    if let found { self.knownAddresses[link, default: [:]][address] = found }
+    return found
   }
 
   func addresses() throws(KernelUnavailable) -> [Address] {
@@ -83,12 +97,12 @@ final class NetlinkKernel: Kernel {
   }
 
   private func withDevice(_ link: Link) -> LinkFacts {
-    if let known = self.known[link.index], known.name == link.name {
+    if let known = self.knownDevices[link.index], known.name == link.name {
       return LinkFacts(link, device: known.device)
     }
-    let device = self.devices.device(of: link)
-    if link.kind == nil { self.known[link.index] = (link.name, device) }
-    return LinkFacts(link, device: device)
+    let facts = LinkFacts(link, device: self.devices.device(of: link))
+    if !facts.isStacked { self.knownDevices[link.index] = (link.name, facts.device) }
+    return facts
   }
 }
 

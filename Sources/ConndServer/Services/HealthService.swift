@@ -38,7 +38,7 @@ struct HealthService: RegistrableRPCService {
     if isServed { await self.monitor.firstReading() }
     try await writer.write(.with { $0.status = isServed ? .serving : .serviceUnknown })
     // Nothing changes until the end, which the store announces to everybody.
-    let end = self.store.end()
+    let end = self.store.observe()
     await withRPCCancellationHandler {
       for await _ in end.stream {}
     } onCancelRPC: {

@@ -74,17 +74,9 @@ final class Store: Sendable {
     for observer in observers.values { observer.yield() }
   }
 
-  /// A stream that ends when connd stops, or when its continuation is finished.
-  func end() -> (stream: AsyncStream<Void>, continuation: AsyncStream<Void>.Continuation) {
-    self.observation()
-  }
-
-  /// Yields whenever the present or the number of subscribers may have changed; several changes may be one yield.
-  func observe() -> AsyncStream<Void> { self.observation().stream }
-
-  private func observation() -> (
-    stream: AsyncStream<Void>, continuation: AsyncStream<Void>.Continuation
-  ) {
+  /// Yields whenever the present or the number of subscribers may have changed; several changes may be one yield. The
+  /// stream ends when connd stops, or when its continuation is finished.
+  func observe() -> (stream: AsyncStream<Void>, continuation: AsyncStream<Void>.Continuation) {
     let (stream, continuation) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
     let isFinished = self.state.withLock { state in

@@ -64,6 +64,13 @@ extension LinkFacts {
   }
 }
 
+extension LinkFacts {
+  /// Whether the link's medium is that of what is below it, which may change at any time.
+  public var isStacked: Bool {
+    if case .stacked = self.verdict { true } else { false }
+  }
+}
+
 /// Where a path goes on below a link.
 public enum Below: Hashable, Sendable {
   /// Nowhere: the link is the bottom, or nothing is known of what is below.
@@ -77,7 +84,7 @@ public enum Below: Hashable, Sendable {
 extension LinkFacts {
   /// What is below the link (K6).
   public var below: Below {
-    guard case .stacked = self.verdict else { return .nothing }
+    guard self.isStacked else { return .nothing }
     if let port = self.link.activePort { return .links([port]) }
     if let lower = self.link.lower, lower != self.link.index { return .links([lower]) }
     if !self.device.lowerLinks.isEmpty { return .links(self.device.lowerLinks) }

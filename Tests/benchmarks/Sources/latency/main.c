@@ -144,7 +144,8 @@ int main(int count, char **arguments) {
     }
   }
   if (!programs.floor || !programs.connd || !programs.connctl) errx(64, "--floor, --connd and --connctl are needed");
-  char directory[] = "/tmp/connd-bench.XXXXXX";
+  // In memory, as /run is: connd appends each change to its history before it tells it.
+  char directory[] = "/dev/shm/connd-bench.XXXXXX";
   programs.directory = mkdtemp(directory);
   if (!programs.directory) err(1, "mkdtemp");
   // What is killed with this process leaves no namespaces behind: nothing else holds them.
