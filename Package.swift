@@ -69,6 +69,11 @@ let package = Package(
       name: "Systemd", dependencies: ["CLinux", "CSystemd", logging],
       swiftSettings: swiftSettings),
 
+    // What both programs run their tasks on.
+    .target(
+      name: "EventLoopExecutor", dependencies: [.product(name: "NIOCore", package: "swift-nio")],
+      swiftSettings: swiftSettings),
+
     // The pure middle.
     .target(name: "Connectivity", swiftSettings: swiftSettings),
 
@@ -83,8 +88,8 @@ let package = Package(
     .target(
       name: "ConndServer",
       dependencies: [
-        "CLinux", "Netlink", "Connectivity", "ConnectivityProtocol", "Systemd", lifecycle, logging,
-        arguments,
+        "CLinux", "Netlink", "Connectivity", "ConnectivityProtocol", "Systemd",
+        "EventLoopExecutor", lifecycle, logging, arguments,
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "NIOCore", package: "swift-nio"),
@@ -102,14 +107,17 @@ let package = Package(
     .target(
       name: "ConnectivityClient",
       dependencies: [
-        "Connectivity", "ConnectivityProtocol",
+        "Connectivity", "ConnectivityProtocol", "EventLoopExecutor",
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
       ] + grpc,
       swiftSettings: swiftSettings),
     .target(
       name: "ConnctlCommands",
-      dependencies: ["CLinux", "Connectivity", "ConnectivityProtocol", "ConnectivityClient", arguments] + grpc,
+      dependencies: [
+        "CLinux", "Connectivity", "ConnectivityProtocol", "ConnectivityClient",
+        "EventLoopExecutor", arguments, .product(name: "NIOCore", package: "swift-nio"),
+      ] + grpc,
       swiftSettings: swiftSettings),
     .executableTarget(
       name: "connctl", dependencies: ["ConnctlCommands"], swiftSettings: swiftSettings,

@@ -1,15 +1,25 @@
 import ArgumentParser
 import ConnectivityClient
 import ConnectivityProtocol
+import EventLoopExecutor
 import Glibc
+import NIOCore
 
 /// connctl as a program.
 public enum Program {
   /// Does what the process's arguments say, and ends it.
-  public static func main() async -> Never {
+  public static func main() -> Never {
     // A reader that went away is an error of write(2), not a signal.
     signal(SIGPIPE, SIG_IGN)
-    exit(await self.run(Array(CommandLine.arguments.dropFirst()), on: .standard))
+    // Whoever starts connctl from a thread that blocks signals, as libdispatch's do, wants it to end by them all the same.
+    var none = sigset_t()
+    sigemptyset(&none)
+    pthread_sigmask(SIG_SETMASK, &none, nil)
+    let arguments = Array(CommandLine.arguments.dropFirst())
+    let status = try? runBlocking(on: ClientThread.eventLoop) {
+      await self.run(arguments, on: .standard)
+    }
+    exit(status ?? EX_SOFTWARE)
   }
 
   /// Does what the arguments say, and returns the exit status.

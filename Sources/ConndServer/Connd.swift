@@ -1,4 +1,5 @@
 import Connectivity
+import EventLoopExecutor
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Glibc
@@ -25,17 +26,8 @@ struct Connd {
   /// memory. Blocks the caller's meanwhile.
   func runOnOneThread() throws {
     let eventLoop = MultiThreadedEventLoopGroup(numberOfThreads: 1).next()
-    let ended = eventLoop.makePromise(of: Void.self)
-    Task(executorPreference: EventLoopTaskExecutor(eventLoop)) {
-      do {
-        try await self.run(on: eventLoop)
-        ended.succeed()
-      } catch {
-        ended.fail(error)
-      }
-    }
     // The event loop is not shut down: what a cancelled connection still has to say would find it gone.
-    try ended.futureResult.wait()
+    try runBlocking(on: eventLoop) { try await self.run(on: eventLoop) }
   }
 
   private func run(on eventLoop: any EventLoop) async throws {

@@ -15,7 +15,7 @@ public typealias ConndClient = Connectivity_V1_Connectivity.Client<HTTP2ClientTr
 /// }
 /// ```
 ///
-/// The client may be used from any task while `body` runs. It has one thread of its own.
+/// The client may be used from any task while `body` runs. All connections of a process share one thread.
 ///
 /// - Parameters:
 ///   - socket: The path of connd's socket.
@@ -27,22 +27,16 @@ public func withConnd<Result: Sendable>(
   at socket: String = SocketPath.default, _ body: (ConndClient) async throws -> Result
 ) async throws -> Result {
   try SocketProbe.connect(to: socket)
-  let threads = MultiThreadedEventLoopGroup(numberOfThreads: 1)
   do {
-    let result = try await withConnd(at: socket, on: threads, body)
-    try? await threads.shutdownGracefully()
-    return result
+    return try await withConnection(to: socket, body)
   } catch {
-    let error = ConndError.reading(error)
-    try? await threads.shutdownGracefully()
-    throw error
+    throw ConndError.reading(error)
   }
 }
 
-/// As the public one, on somebody's event loops and with gRPC's errors.
-func withConnd<Result: Sendable>(
-  at socket: String, on threads: MultiThreadedEventLoopGroup,
-  _ body: (ConndClient) async throws -> Result
+/// As the public one, with gRPC's errors.
+func withConnection<Result: Sendable>(
+  to socket: String, _ body: (ConndClient) async throws -> Result
 ) async throws -> Result {
   let transport = try HTTP2ClientTransport.Posix(
     target: .unixDomainSocket(path: socket, authority: "localhost"),
@@ -53,7 +47,7 @@ func withConnd<Result: Sendable>(
         initial: .milliseconds(100), max: .seconds(2), multiplier: 1.6, jitter: 0.2)
       config.connection.flushCoalescing = nil
     },
-    eventLoopGroup: threads)
+    eventLoopGroup: ClientThread.group)
   return try await withThrowingTaskGroup(of: Void.self) { group in
     let client = GRPCClient(transport: transport)
     group.addTask { try await client.runConnections() }

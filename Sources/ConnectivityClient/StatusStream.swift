@@ -1,8 +1,7 @@
 public import Connectivity
 internal import ConnectivityProtocol
+private import EventLoopExecutor
 internal import GRPCCore
-private import NIOCore
-internal import NIOPosix
 private import Synchronization
 
 /// What a ``StatusStream`` tells.
@@ -83,7 +82,7 @@ final class Subscription: Sendable {
   init(socket: String, since: UInt64?, kinds: Set<StatusStream.EventKind>) {
     let events = Handoff<StatusEvent>()
     self.events = events
-    self.task = Task {
+    self.task = Task(executorPreference: EventLoopTaskExecutor(ClientThread.eventLoop)) {
       let follower = Follower(socket: socket, kinds: kinds, progress: Progress(since: since))
       try? await follower.run(events)
       events.finish()
@@ -110,28 +109,20 @@ private final class Follower: Sendable {
 
   /// - Throws: `CancellationError`, nothing else.
   func run(_ events: Handoff<StatusEvent>) async throws {
-    let threads = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-    do {
-      while true {
-        let error = await self.connection(on: threads, events)
-        let (event, pause) = self.progress.withLock { $0.lost(error) }
-        if let event { try await events.send(event) }
-        try await Task.sleep(for: pause)
-      }
-    } catch {
-      try? await threads.shutdownGracefully()
-      throw error
+    while true {
+      let error = await self.connection(events)
+      let (event, pause) = self.progress.withLock { $0.lost(error) }
+      if let event { try await events.send(event) }
+      try await Task.sleep(for: pause)
     }
   }
 
   /// Reads one connection to its end, and returns why it ended.
-  private func connection(
-    on threads: MultiThreadedEventLoopGroup, _ events: Handoff<StatusEvent>
-  ) async -> any Error {
+  private func connection(_ events: Handoff<StatusEvent>) async -> any Error {
     do {
       try SocketProbe.connect(to: self.socket)
       let request = self.progress.withLock { $0.request(self.kinds) }
-      try await withConnd(at: self.socket, on: threads) { connd in
+      try await withConnection(to: self.socket) { connd in
         try await connd.watch(request) { response in
           // The header comes at once, the first message only when something changes.
           _ = try response.accepted.get()

@@ -1,3 +1,3 @@
 import ConnctlCommands
 
-await Program.main()
+Program.main()

@@ -1,0 +1,37 @@
+package import NIOCore
+
+/// Runs tasks on a thread of NIO's, beside the connections that they serve.
+///
+/// A message then wakes one thread on its way from or to a socket, not two. And nothing starts Swift's own pool of threads:
+/// on Linux that is libdispatch's, which from its first use on looks once a second whether it has threads enough
+/// (`_dispatch_workq_monitor_pools` of its src/event/workqueue.c), and idle is to mean idle (D7).
+///
+/// What runs here must not block for long: nothing else goes on meanwhile.
+package final class EventLoopTaskExecutor: TaskExecutor {
+  private let eventLoop: any EventLoop
+
+  package init(_ eventLoop: any EventLoop) {
+    self.eventLoop = eventLoop
+  }
+
+  package func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    self.eventLoop.execute { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+  }
+}
+
+/// Does something asynchronous on the event loop's thread, all tasks that it starts included, and blocks the caller's
+/// until it is done: what the main function of a program needs.
+package func runBlocking<Result: Sendable>(
+  on eventLoop: any EventLoop, _ body: @escaping @Sendable () async throws -> Result
+) throws -> Result {
+  let result = eventLoop.makePromise(of: Result.self)
+  Task(executorPreference: EventLoopTaskExecutor(eventLoop)) {
+    do {
+      result.succeed(try await body())
+    } catch {
+      result.fail(error)
+    }
+  }
+  return try result.futureResult.wait()
+}
