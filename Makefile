@@ -100,6 +100,10 @@ bench: release deps-test deps-bench ## measure latency, memory and idleness (BEN
 lint: ## check the format of the sources
 	@$(sources) | xargs swift format lint --strict --parallel
 
+.PHONY: check-rules
+check-rules: ## check that each rule in the documentation names its source and its test
+	@dev/check-rules
+
 .PHONY: lint-units
 lint-units: deps-units ## check the systemd units and their sandbox
 	@dev/check-units

@@ -165,6 +165,17 @@ struct EngineTests {
     #expect(back.paths.map(\.path.status) == [.satisfied])
   }
 
+  @Test("D7 a reading that holds nothing back asks for no later one")
+  func noDeadline() throws {
+    self.kernel.linkTable[2] = self.eth0
+    let route = (try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))
+    var engine = Engine(Configuration(), restored: nil)
+    for (second, routes) in [[route], [], [route], [route]].enumerated() {
+      self.kernel.routes = routes
+      #expect(try self.step(&engine, .events([.rule(.ipv4)]), second * 20).deadline == nil)
+    }
+  }
+
   @Test("D6 the number of questions does not grow with links and routes")
   func cost() throws {
     self.kernel.linkTable[2] = self.eth0

@@ -27,17 +27,27 @@ struct PathReader {
   }
 
   /// What the kernel says of each probe, and the place of the one that the majority agrees with.
+  ///
+  /// - Parameter all: whether to ask also about those that can no longer change the majority.
   func probe(
-    _ family: AddressFamily, from kernel: some Kernel
+    _ family: AddressFamily, all: Bool = false, from kernel: some Kernel
   ) throws(KernelUnavailable) -> (Int?, [RouteAnswer]) {
+    let probes = self.destinations[family]
     var answers: [RouteAnswer] = []
-    for probe in self.destinations[family] {
+    for probe in probes {
       let answer = try kernel.route(to: Destination(probe))
       // Only a unicast route leads to the internet (K2).
       if case .route(let route) = answer, route.kind != .unicast {
         answers.append(.noRoute(.noRoute))
       } else {
         answers.append(answer)
+      }
+      if !all,
+        answers.contains(where: { answer in
+          2 * answers.count { $0.goesTheWay(of: answer) } > probes.count
+        })
+      {
+        break
       }
     }
     return (DefaultDestination.majority(of: answers), answers)

@@ -24,7 +24,7 @@ extension MonitorLoop {
       destination = asked
     } else {
       let family = try reader.observation(from: kernel).followed(self.engine.preferred)
-      let (chosen, answers) = try reader.probe(family, from: kernel)
+      let (chosen, answers) = try reader.probe(family, all: true, from: kernel)
       let probes = reader.destinations[family]
       destination = Destination(probes[chosen ?? 0])
       for (address, answer) in zip(probes, answers) {

@@ -1,0 +1,78 @@
+import Glibc
+import TestKit
+import Testing
+
+@Suite("Idle", .needsNamespaces, .laboratory)
+struct IdleScenario {
+  @Test("D7 an idle connd with a subscriber waits in every thread, without a timeout or a timer")
+  func idle() throws {
+    let lab = try Laboratory()
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try lab.start()
+    let process = try #require(lab.connd).processIdentifier
+    // Threads that only the start needed end by themselves after some seconds.
+    try waitUntil("nothing is due: \(Self.due(process))", within: .seconds(60)) {
+      Self.due(process).isEmpty
+    }
+  }
+
+  /// What will wake the process within a minute although nothing happens.
+  private static func due(_ process: pid_t) -> [String] {
+    let threads = entries(of: "/proc/\(process)/task").compactMap { thread -> String? in
+      let call = contents(of: "/proc/\(process)/task/\(thread)/syscall")
+      return waitsForever(call) ? nil : "thread \(thread): \(call)"
+    }
+    let timers = entries(of: "/proc/\(process)/fdinfo").compactMap { descriptor -> String? in
+      let lines = contents(of: "/proc/\(process)/fdinfo/\(descriptor)").split(separator: "\n")
+      guard let value = lines.first(where: { $0.hasPrefix("it_value:") }) else { return nil }
+      let seconds = value.drop { !$0.isNumber }.prefix { $0.isNumber }
+      // gRPC's keepalive asks after two hours; a timer that is not armed says (0, 0).
+      let isArmed = !value.contains("(0, 0)")
+      return isArmed && (Int(seconds) ?? 0) < 60 ? "descriptor \(descriptor): \(value)" : nil
+    }
+    return threads + timers
+  }
+
+  /// Whether a line of proc(5)'s `syscall` is a wait that only an event ends.
+  private static func waitsForever(_ call: String) -> Bool {
+    let words = call.split(separator: " ")
+    guard let number = words.first.flatMap({ Int($0) }), words.count > 6 else { return false }
+    // The argument that is the timeout, and what it is when there is none.
+    guard let (argument, never) = waits[number] else { return false }
+    return argument.map { words[$0].hasSuffix(never) } ?? true
+  }
+
+  #if arch(x86_64)
+    /// poll, epoll_wait, epoll_pwait, futex, rt_sigsuspend
+    private static let waits: [Int: (argument: Int?, never: String)] = [
+      7: (3, "ffffffff"), 232: (4, "ffffffff"), 281: (4, "ffffffff"), 202: (4, "0x0"),
+      130: (nil, ""),
+    ]
+  #else
+    /// The numbers that most other architectures have: ppoll, epoll_pwait, futex, rt_sigsuspend
+    private static let waits: [Int: (argument: Int?, never: String)] = [
+      73: (3, "0x0"), 22: (4, "ffffffff"), 98: (4, "0x0"), 133: (nil, ""),
+    ]
+  #endif
+
+  private static func contents(of path: String) -> String {
+    guard let file = fopen(path, "r") else { return "" }
+    defer { fclose(file) }
+    var bytes = [UInt8](repeating: 0, count: 4096)
+    return String(decoding: bytes[..<fread(&bytes, 1, bytes.count, file)], as: UTF8.self)
+  }
+
+  private static func entries(of path: String) -> [String] {
+    guard let directory = opendir(path) else { return [] }
+    defer { closedir(directory) }
+    var names: [String] = []
+    while let entry = readdir(directory) {
+      let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
+        String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+      }
+      if !name.hasPrefix(".") { names.append(name) }
+    }
+    return names
+  }
+}
