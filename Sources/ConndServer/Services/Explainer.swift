@@ -43,7 +43,8 @@ extension MonitorLoop {
     explanation.path = Connectivity_V1_Path(path)
     explanation.flags = Connectivity_V1_Flags(flags)
     explanation.category = Connectivity_V1_Category(Category(flags, medium: path.medium))
-    explanation.links = facts.links.map { reader.describe($0) }
+    let addresses = try kernel.addresses()
+    explanation.links = facts.links.map { reader.describe($0, addresses) }
     if let route = try kernel.match(for: destination) {
       explanation.routePrefix = route.prefix.description
       explanation.routePriority = route.priority
@@ -70,10 +71,7 @@ extension MonitorLoop {
     let addresses = Dictionary(grouping: try kernel.addresses(), by: \.link)
 
     let links = all.map { facts in
-      var link = reader.describe(facts)
-      link.addresses = (addresses[facts.link.index] ?? []).map {
-        "\($0.address)/\($0.prefixLength)"
-      }
+      var link = reader.describe(facts, addresses[facts.link.index] ?? [])
       if let master = facts.link.master.flatMap({ names[$0] }) { link.master = master }
       if case .links(let below) = facts.below,
         let lower = below.lazy.compactMap({ names[$0] }).first
@@ -90,7 +88,9 @@ extension MonitorLoop {
 
 extension PathReader {
   /// A link by itself: what is below it is not looked at.
-  fileprivate func describe(_ facts: LinkFacts) -> Connectivity_V1_Link {
+  ///
+  /// - Parameter addresses: its own, among others' maybe.
+  fileprivate func describe(_ facts: LinkFacts, _ addresses: [Address]) -> Connectivity_V1_Link {
     let evidence = self.classifier.evidence(for: facts)
     let cost = self.classifier.cost(of: [facts], medium: evidence.medium)
     return .with {
@@ -104,6 +104,9 @@ extension PathReader {
       $0.constrained = cost.constrained
       $0.hardwareType = UInt32(facts.link.hardwareType)
       if let mtu = facts.link.mtu { $0.mtu = mtu }
+      $0.addresses = addresses.filter { $0.link == facts.link.index }.map {
+        "\($0.address)/\($0.prefixLength)"
+      }
     }
   }
 }
