@@ -1,20 +1,19 @@
 import Connectivity
 import Glibc
 import Logging
+import TestKit
 import Testing
 
 @testable import ConndServer
 
 @Suite("History file")
 struct HistoryFileTests {
-  private let directory: String
-  private var path: String { "\(self.directory)/connd.history" }
+  private let directory: TemporaryDirectory
+  private var path: String { "\(self.directory.path)/connd.history" }
   private let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
 
   init() throws {
-    var template = Array("/tmp/connd-history-XXXXXX".utf8CString)
-    let made = try #require(mkdtemp(&template))
-    self.directory = String(cString: made)
+    self.directory = try TemporaryDirectory()
   }
 
   private func load() -> [UInt64] {

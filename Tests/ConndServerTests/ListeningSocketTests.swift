@@ -1,16 +1,16 @@
 import Glibc
+import TestKit
 import Testing
 
 @testable import ConndServer
 
 @Suite("Listening socket")
 struct ListeningSocketTests {
-  private let path: String
+  private let directory: TemporaryDirectory
+  private var path: String { "\(self.directory.path)/connd.sock" }
 
   init() throws {
-    var template = Array("/tmp/connd-socket-XXXXXX".utf8CString)
-    let made = try #require(mkdtemp(&template))
-    self.path = "\(String(cString: made))/connd.sock"
+    self.directory = try TemporaryDirectory()
   }
 
   private func error(opening path: String) -> ListeningError? {

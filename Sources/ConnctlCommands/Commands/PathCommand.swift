@@ -37,7 +37,7 @@ struct PathCommand: ConnctlCommand {
     }
   }
 
-  /// The first answer of `WatchPath`: unlike `Explain` it looks the path up for the user who asks.
+  /// The first answer of `WatchPath`, looked up for the user who asks.
   private static func path(to address: IPAddress, _ connd: ConndClient) async throws -> Path {
     var request = Connectivity_V1_WatchPathRequest()
     request.destination = address.description
