@@ -42,51 +42,70 @@ extension JSON: ExpressibleByDictionaryLiteral, ExpressibleByArrayLiteral,
 extension JSON: CustomStringConvertible {
   /// One line, without a newline at its end.
   var description: String {
-    var text = ""
+    var text: [UInt8] = []
+    text.reserveCapacity(1024)
     self.write(to: &text)
-    return text
+    return String(decoding: text, as: UTF8.self)
   }
 
-  private func write(to text: inout String) {
+  // Bytes, not a String: appending to one scalar by scalar costs more than all the rest that `connctl watch` does for
+  // an event.
+  private func write(to text: inout [UInt8]) {
     switch self {
-    case .null: text += "null"
-    case .bool(let value): text += value ? "true" : "false"
-    case .number(let number): text += String(number)
+    case .null: text += "null".utf8
+    case .bool(let value): text += (value ? "true" : "false").utf8
+    case .number(let number): text += String(number).utf8
     case .string(let string): Self.write(string, to: &text)
     case .array(let elements):
-      text += "["
+      text.append(UInt8(ascii: "["))
       for (position, element) in elements.enumerated() {
-        if position > 0 { text += ", " }
+        if position > 0 { text += ", ".utf8 }
         element.write(to: &text)
       }
-      text += "]"
+      text.append(UInt8(ascii: "]"))
     case .object(let pairs):
-      text += "{"
+      text.append(UInt8(ascii: "{"))
       for (position, pair) in pairs.enumerated() {
-        if position > 0 { text += ", " }
+        if position > 0 { text += ", ".utf8 }
         Self.write(pair.key, to: &text)
-        text += ": "
+        text += ": ".utf8
         pair.value.write(to: &text)
       }
-      text += "}"
+      text.append(UInt8(ascii: "}"))
     }
   }
 
-  private static func write(_ string: String, to text: inout String) {
-    text += "\""
-    for scalar in string.unicodeScalars {
-      switch scalar {
-      case "\"": text += "\\\""
-      case "\\": text += "\\\\"
-      case "\n": text += "\\n"
-      case "\r": text += "\\r"
-      case "\t": text += "\\t"
-      case "\u{0}"..<"\u{20}", "\u{7F}":
-        let digits = String(scalar.value, radix: 16)
-        text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-      default: text.unicodeScalars.append(scalar)
+  /// What must be escaped is ASCII, and no byte of a longer scalar is.
+  private static func write(_ string: String, to text: inout [UInt8]) {
+    var string = string
+    text.append(UInt8(ascii: "\""))
+    string.withUTF8 { bytes in
+      var plain = 0
+      for (position, byte) in bytes.enumerated() where Self.needsEscape(byte) {
+        text += bytes[plain..<position]
+        Self.escape(byte, to: &text)
+        plain = position + 1
       }
+      text += bytes[plain...]
     }
-    text += "\""
+    text.append(UInt8(ascii: "\""))
+  }
+
+  @inline(__always)
+  private static func needsEscape(_ byte: UInt8) -> Bool {
+    byte < 0x20 || byte == 0x7F || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
+  }
+
+  private static func escape(_ byte: UInt8, to text: inout [UInt8]) {
+    switch byte {
+    case UInt8(ascii: "\""): text += "\\\"".utf8
+    case UInt8(ascii: "\\"): text += "\\\\".utf8
+    case UInt8(ascii: "\n"): text += "\\n".utf8
+    case UInt8(ascii: "\r"): text += "\\r".utf8
+    case UInt8(ascii: "\t"): text += "\\t".utf8
+    default:
+      let digits = String(byte, radix: 16)
+      text += "\\u\(String(repeating: "0", count: 4 - digits.count))\(digits)".utf8
+    }
   }
 }

@@ -36,10 +36,9 @@ public struct IPAddress: Hashable, Sendable, Comparable {
 
   /// The bytes in network order: 4 or 16.
   public var bytes: [UInt8] {
-    let all =
-      (0..<8).map { UInt8(truncatingIfNeeded: self.high >> (56 - 8 * UInt64($0))) }
-      + (0..<8).map { UInt8(truncatingIfNeeded: self.low >> (56 - 8 * UInt64($0))) }
-    return self.family == .ipv4 ? Array(all.suffix(4)) : all
+    withUnsafeBytes(of: (self.high.bigEndian, self.low.bigEndian)) { bytes in
+      Array(bytes.suffix(self.family.bitWidth / 8))
+    }
   }
 
   /// Whether the address is 127.0.0.0/8 or ::1.
