@@ -9,34 +9,35 @@ import Glibc
 public final class Listener {
   private let socket: NetlinkSocket
 
-  /// Opens a socket that hears of links, IPv4 and IPv6 addresses, routes and rules, and nexthop objects.
+  /// Opens a socket that hears of links, IPv4 and IPv6 addresses and rules, nexthop objects, and the routes and
+  /// neighbours that matter.
   ///
   /// - Parameters:
-  ///   - destinations: The addresses that changes of routes matter for, beside default routes.
+  ///   - watched: What routes and neighbours matter for.
   ///   - receiveBuffer: The size to ask for, in bytes; the kernel's default where `nil`. What exceeds
   ///     net.core.rmem_max needs CAP_NET_ADMIN, and is otherwise cut to it.
   /// - Throws: where there is no netlink, or a group is refused.
   public convenience init(
-    watching destinations: [IPAddress], receiveBuffer: Int? = nil
+    watching watched: Watched, receiveBuffer: Int? = nil
   ) throws(NetlinkError) {
-    try self.init(NetlinkSocket(nonBlocking: true), watching: destinations, receiveBuffer)
+    try self.init(NetlinkSocket(nonBlocking: true), watching: watched, receiveBuffer)
   }
 
   /// Takes over a NETLINK_ROUTE socket, such as systemd's `ListenNetlink=route` passes.
   ///
   /// It belongs to the listener from this call on, and is closed where this throws.
   public convenience init(
-    adopting fileDescriptor: CInt, watching destinations: [IPAddress]
+    adopting fileDescriptor: CInt, watching watched: Watched
   ) throws(NetlinkError) {
-    try self.init(NetlinkSocket(adopting: fileDescriptor), watching: destinations, nil)
+    try self.init(NetlinkSocket(adopting: fileDescriptor), watching: watched, nil)
   }
 
   private init(
-    _ socket: NetlinkSocket, watching destinations: [IPAddress], _ receiveBuffer: Int?
+    _ socket: NetlinkSocket, watching watched: Watched, _ receiveBuffer: Int?
   ) throws(NetlinkError) {
     self.socket = socket
-    // The filter first: between joining and filtering a storm of routes could fill the buffer.
-    try self.watch(destinations)
+    // The filter first: between joining and filtering a storm of routes, or of ARP, could fill the buffer.
+    try self.watch(watched)
     if let receiveBuffer {
       let size = CInt(clamping: receiveBuffer)
       if !socket.setSocket(SO_RCVBUFFORCE, size) { _ = socket.setSocket(SO_RCVBUF, size) }
@@ -51,7 +52,7 @@ public final class Listener {
       (RTNLGRP_IPV4_IFADDR, "IPV4_IFADDR"), (RTNLGRP_IPV6_IFADDR, "IPV6_IFADDR"),
       (RTNLGRP_IPV4_ROUTE, "IPV4_ROUTE"), (RTNLGRP_IPV6_ROUTE, "IPV6_ROUTE"),
       (RTNLGRP_IPV4_RULE, "IPV4_RULE"), (RTNLGRP_IPV6_RULE, "IPV6_RULE"),
-      (RTNLGRP_NEXTHOP, "NEXTHOP"),
+      (RTNLGRP_NEIGH, "NEIGH"), (RTNLGRP_NEXTHOP, "NEXTHOP"),
     ] {
       guard !self.socket.set(NETLINK_ADD_MEMBERSHIP, CInt(group.rawValue)) else { continue }
       // Kernels before 5.3 have neither nexthop objects nor their group.
@@ -63,17 +64,20 @@ public final class Listener {
   /// What to poll for reading.
   public var fileDescriptor: CInt { self.socket.fileDescriptor }
 
-  /// Makes routes matter that may hold one of `destinations`, or a default path, and no others.
-  public func watch(_ destinations: [IPAddress]) throws(NetlinkError) {
+  /// Makes routes matter that may hold one of the destinations or a default path, and of neighbours those gateways
+  /// that get another hardware address than the one given, and no others.
+  ///
+  /// What changed before is not told: a gateway that was read has to be read again once it is watched.
+  public func watch(_ watched: Watched) throws(NetlinkError) {
     // The memory for filters is bounded (net.core.optmem_max), and the old one counts until it is replaced.
-    for limit in [RouteFilter.longest, 1024, 256, 32] {
-      if self.attach(RouteFilter(watching: destinations, limit: limit)) { return }
+    for limit in [BPFProgram.longest, 1024, 256, 32] {
+      if self.attach(NotificationFilter(watched, limit: limit)) { return }
       guard errno == ENOMEM else { break }
     }
     throw .last("attach a filter")
   }
 
-  private func attach(_ filter: RouteFilter) -> Bool {
+  private func attach(_ filter: NotificationFilter) -> Bool {
     var program = filter.program
     return program.withUnsafeMutableBufferPointer { program in
       self.socket.setSocket(

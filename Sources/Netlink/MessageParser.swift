@@ -35,6 +35,7 @@ enum MessageParser {
     case Int(RTM_DELRULE): self.rule(message).map { $0.event(KernelEvent.ruleRemoved) }
     case Int(RTM_NEWNEXTHOP): self.nexthop(message).event { .nexthop(id: $0) }
     case Int(RTM_DELNEXTHOP): self.nexthop(message).event { .nexthopRemoved(id: $0) }
+    case Int(RTM_NEWNEIGH): self.neighbour(message).map { $0.event(KernelEvent.neighbour) }
     case Int(NLMSG_OVERRUN): .overrun
     default: nil
     }
@@ -94,6 +95,11 @@ enum MessageParser {
       if attribute.type == Int(NHA_ID) { id = attribute.payload.uint32 }
     }
     return Reading(attributes.isMalformed ? nil : id, "nexthop", message)
+  }
+
+  private static func neighbour(_ message: Message) -> Reading<Neighbour>? {
+    guard self.isFollowed(message) else { return nil }
+    return Reading(Neighbour(message: message), "neighbour", message)
   }
 
   /// Whether the message is of IPv4 or IPv6, or too short to tell.

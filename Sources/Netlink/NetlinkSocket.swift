@@ -89,8 +89,9 @@ final class NetlinkSocket {
     return setsockopt(self.fileDescriptor, SOL_SOCKET, option, &value, size) == 0
   }
 
-  func send(_ message: UnsafeRawBufferPointer, operation: String) throws(NetlinkError) {
-    while mnl_socket_sendto(self.handle, message.baseAddress, message.count) < 0 {
+  /// Sends one datagram.
+  func send(_ messages: UnsafeRawPointer?, count: Int, operation: String) throws(NetlinkError) {
+    while mnl_socket_sendto(self.handle, messages, count) < 0 {
       guard errno == EINTR else { throw .last(operation) }
     }
   }

@@ -6,12 +6,15 @@ import Glibc
 /// An answer that does not come within the timeout is an error (ETIMEDOUT), never a hang. Every method blocks until
 /// then at most. Not thread-safe: one thread owns it. The descriptor is closed on exec.
 public final class Requester {
-  private let socket: NetlinkSocket
+  let socket: NetlinkSocket
   private var sequence: UInt32
   private let timeout: Duration
 
   /// How often a dump is begun again that changed under the reader, or met another dump.
   private static let attempts = 5
+
+  /// How many requests go out in one datagram: the answers to so many fit into a socket's buffer.
+  private static let batch = 32
 
   /// Opens the socket.
   ///
@@ -66,6 +69,49 @@ public final class Requester {
     return objects
   }
 
+  /// The answers to requests for one object each, at a lower cost than one by one. An error of one is its answer alone;
+  /// `nil` where the answer got lost, or did not come: to be asked again.
+  func answers<Subject, Object>(
+    for subjects: [Subject], request: (Subject) -> Request, read: (Message) -> Object?
+  ) throws(NetlinkError) -> [Result<Object, NetlinkError>?] {
+    var answers: [Result<Object, NetlinkError>?] = []
+    var start = 0
+    while start < subjects.count {
+      let end = min(start + Self.batch, subjects.count)
+      answers += try self.batch(subjects[start..<end], request, read)
+      start = end
+    }
+    return answers
+  }
+
+  /// Sends requests in one datagram, whose messages the kernel answers in their order, each by a datagram.
+  private func batch<Subject, Object>(
+    _ subjects: ArraySlice<Subject>, _ request: (Subject) -> Request, _ read: (Message) -> Object?
+  ) throws(NetlinkError) -> [Result<Object, NetlinkError>?] {
+    let first = self.sequence &+ 1
+    var operation = ""
+    var bytes: [UInt8] = []
+    for subject in subjects {
+      var request = request(subject)
+      operation = request.operation
+      self.sequence &+= 1
+      bytes += request.bytes(sequence: self.sequence)
+    }
+    try self.socket.send(bytes, count: bytes.count, operation: operation)
+    var batch = Batch<Object>(operation, first: first, count: subjects.count)
+    while !batch.isComplete, case .bytes(let datagram) = self.datagram() {
+      var messages = MessageReader(datagram)
+      while let message = messages.next() {
+        if message.port == self.socket.port { batch.receive(message, read: read) }
+      }
+      if messages.isMalformed { break }
+    }
+    if !batch.isComplete { self.discard() }
+    return batch.answers.map { answer in
+      if case .failure(let error)? = answer, Self.isTransient(error.code) { nil } else { answer }
+    }
+  }
+
   /// Sends a request and hands on the objects of its answer, from the beginning after each `restart`.
   private func perform(
     _ request: consuming Request, take: (Message) -> Void, restart: () -> Void
@@ -74,7 +120,8 @@ public final class Requester {
     var failure = NetlinkError(operation: request.operation, code: EINTR)
     for _ in 0..<Self.attempts {
       self.sequence &+= 1
-      try self.socket.send(request.bytes(sequence: self.sequence), operation: request.operation)
+      let bytes = request.bytes(sequence: self.sequence)
+      try self.socket.send(bytes.baseAddress, count: bytes.count, operation: request.operation)
       switch self.answer(Exchange(isDump: request.isDump), take) {
       case .complete:
         return
@@ -101,18 +148,11 @@ public final class Requester {
   /// Reads until the exchange is over. EINTR stands for an interrupted dump, EMSGSIZE for a lost datagram.
   private func answer(_ start: Exchange, _ take: (Message) -> Void) -> Outcome {
     var exchange = start
-    let deadline = ContinuousClock.now + self.timeout
     while true {
       let datagram: UnsafeRawBufferPointer
-      switch self.socket.receive() {
-      case .datagram(let bytes): datagram = bytes
-      case .truncated: return .failed(errno: EMSGSIZE, message: nil)
-      case .nothing: return .failed(errno: ETIMEDOUT, message: nil)
-      case .overrun: return .failed(errno: ENOBUFS, message: nil)
+      switch self.datagram() {
+      case .bytes(let bytes): datagram = bytes
       case .failed(let code): return .failed(errno: code, message: nil)
-      case .foreign:
-        if ContinuousClock.now > deadline { return .failed(errno: ETIMEDOUT, message: nil) }
-        continue
       }
       var messages = MessageReader(datagram)
       while let message = messages.next() {
@@ -130,6 +170,26 @@ public final class Requester {
         }
       }
       if messages.isMalformed { return .failed(errno: EBADMSG, message: nil) }
+    }
+  }
+
+  private enum Reading {
+    case bytes(UnsafeRawBufferPointer)
+    case failed(errno: CInt)
+  }
+
+  /// Waits for the next datagram of the kernel's.
+  private func datagram() -> Reading {
+    let deadline = ContinuousClock.now + self.timeout
+    while true {
+      switch self.socket.receive() {
+      case .datagram(let bytes): return .bytes(bytes)
+      case .truncated: return .failed(errno: EMSGSIZE)
+      case .nothing: return .failed(errno: ETIMEDOUT)
+      case .overrun: return .failed(errno: ENOBUFS)
+      case .failed(let code): return .failed(errno: code)
+      case .foreign: if ContinuousClock.now > deadline { return .failed(errno: ETIMEDOUT) }
+      }
     }
   }
 

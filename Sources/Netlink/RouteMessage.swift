@@ -24,8 +24,8 @@ struct RouteMessage {
       let type = message.payload.load(UInt8.self, at: 7)
     else { return nil }
     // The kernel leaves out the destination of a default route.
-    var destination = IPAddress(bytes: repeatElement(0, count: family.bitWidth / 8))
-    guard let start = destination.flatMap({ IPPrefix($0, length: length) }) else { return nil }
+    var destination: IPAddress? = .unspecified(family)
+    guard let start = IPPrefix(.unspecified(family), length: length) else { return nil }
     self.prefix = start
     self.type = type
     self.table = UInt32(table)

@@ -1,4 +1,7 @@
 import CLinux
+import Connectivity
+
+@testable import Netlink
 
 /// Runs a classic BPF program as the kernel does on a netlink datagram (Documentation/networking/filter.rst).
 struct BPFInterpreter {
@@ -83,5 +86,16 @@ struct BPFInterpreter {
       offset += (length + 3) & ~3
     }
     return 0
+  }
+}
+
+extension BPFInterpreter {
+  /// A listener's filter.
+  init(
+    watching destinations: [IPAddress] = [], gateways: [Neighbour] = [],
+    limit: Int = BPFProgram.longest
+  ) {
+    let watched = Watched(destinations: destinations, gateways: gateways)
+    self.init(program: NotificationFilter(watched, limit: limit).program)
   }
 }

@@ -48,6 +48,8 @@ struct Capture: Sendable {
     RouteCaptures.routeByIPv6Gateway4, RouteCaptures.unreachableRoute6,
     RouteCaptures.blackholeRoute4, RouteCaptures.rule4, RouteCaptures.ruleRemoved4,
     RouteCaptures.rule6, RouteCaptures.nexthop, RouteCaptures.nexthopRemoved,
+    NeighbourCaptures.reachable4, NeighbourCaptures.stale4, NeighbourCaptures.failed4,
+    NeighbourCaptures.router6, NeighbourCaptures.removed4,
   ]
 }
 

@@ -153,6 +153,9 @@ extension KernelEvent {
       (0...address.address.family.bitWidth).contains(address.prefixLength)
     case .route(let change, _), .routeRemoved(let change):
       (0...change.route.prefix.address.family.bitWidth).contains(change.route.prefix.length)
+    case .neighbour(let neighbour):
+      neighbour.link > 0 && neighbour.link <= UInt32(Int32.max)
+        && neighbour.hardwareAddress.map { (1..<1000).contains($0.count) } ?? true
     case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .overrun, .malformed: true
     }
   }

@@ -30,7 +30,7 @@ struct ListenerTests {
   @Test("Links, addresses, routes, rules and nexthops are told")
   func everything() throws {
     let namespace = try self.makeNamespace()
-    let listener = try namespace.perform { try Listener(watching: []) }
+    let listener = try namespace.perform { try Listener(watching: Watched()) }
     #expect(fcntl(listener.fileDescriptor, F_GETFD) & FD_CLOEXEC != 0)
     #expect(fcntl(listener.fileDescriptor, F_GETFL) & O_NONBLOCK != 0)
     for words in [
@@ -110,7 +110,7 @@ struct ListenerTests {
   func filter() throws {
     let namespace = try self.makeNamespace()
     let watched = try [address("203.0.113.5"), address("2001:db8:7::5")]
-    let listener = try namespace.perform { try Listener(watching: watched) }
+    let listener = try namespace.perform { try Listener(watching: Watched(destinations: watched)) }
     try namespace.ipBatch(
       (0..<250).flatMap {
         ["route add 10.\($0).0.0/16 via 192.0.2.1", "route add 10.\($0).1.0/24 via 192.0.2.1"]
@@ -132,7 +132,7 @@ struct ListenerTests {
         "2001:db8:7::/48", "2001:db8:7::5/128",
       ])
 
-    try listener.watch([address("203.0.112.9")])
+    try listener.watch(Watched(destinations: [address("203.0.112.9")]))
     try namespace.ip("route del 203.0.113.0/24")
     try namespace.ip("route del 203.0.112.0/24")
     #expect(try self.prefixes(listener) == ["203.0.112.0/24"])
@@ -148,7 +148,7 @@ struct ListenerTests {
   }
 
   @Test(
-    "D6 the kernel takes a filter for any number of destinations",
+    "D6 the kernel takes a filter for any number of destinations and gateways",
     arguments: [0, 1, 50, 1_000, 20_000])
   func manyDestinations(count: Int) throws {
     let namespace = try self.makeNamespace()
@@ -157,8 +157,12 @@ struct ListenerTests {
         bytes: [0x20, 1, 0xD, 0xB8, UInt8(number >> 8 & 0xFF), UInt8(number & 0xFF)]
           + Array(repeating: 1, count: 10))
     }
-    let listener = try namespace.perform { try Listener(watching: destinations) }
-    try listener.watch(destinations)
+    let gateways = destinations.map {
+      Neighbour($0, link: 10, hardwareAddress: [2, 0, 0, 0, 0, 1])
+    }
+    let watched = Watched(destinations: destinations, gateways: gateways)
+    let listener = try namespace.perform { try Listener(watching: watched) }
+    try listener.watch(watched)
     try namespace.ip("route add default via 192.0.2.1")
     #expect(try self.prefixes(listener) == ["0.0.0.0/0"])
   }
@@ -166,7 +170,7 @@ struct ListenerTests {
   @Test("D8 an overrun is an event, and the listener goes on")
   func overrun() throws {
     let namespace = try self.makeNamespace()
-    let listener = try namespace.perform { try Listener(watching: [], receiveBuffer: 4096) }
+    let listener = try namespace.perform { try Listener(watching: Watched(), receiveBuffer: 4096) }
     try namespace.ipBatch((0..<200).map { "addr add 10.7.0.\($0)/32 dev ve0" })
     #expect(try self.drain(listener).contains(.overrun))
     try namespace.ip("rule add fwmark 7 lookup 1000")
@@ -176,7 +180,7 @@ struct ListenerTests {
   @Test("The limit stops the reading, and nothing is lost")
   func limit() throws {
     let namespace = try self.makeNamespace()
-    let listener = try namespace.perform { try Listener(watching: []) }
+    let listener = try namespace.perform { try Listener(watching: Watched()) }
     try namespace.ipBatch((0..<50).map { "rule add fwmark \($0 + 1) lookup 1000" })
     var events: [KernelEvent] = []
     #expect(try listener.drain(into: &events, limit: 20))
@@ -188,7 +192,7 @@ struct ListenerTests {
   @Test("D8 what another process sends is dropped")
   func foreignSender() throws {
     let namespace = try self.makeNamespace()
-    let listener = try namespace.perform { try Listener(watching: []) }
+    let listener = try namespace.perform { try Listener(watching: Watched()) }
     let sender = try namespace.perform {
       socket(AF_NETLINK, Int32(SOCK_RAW.rawValue), NETLINK_ROUTE)
     }
@@ -214,7 +218,7 @@ struct ListenerTests {
     let namespace = try self.makeNamespace()
     let listener = try namespace.perform {
       try Listener(
-        adopting: socket(AF_NETLINK, Int32(SOCK_RAW.rawValue), NETLINK_ROUTE), watching: [])
+        adopting: socket(AF_NETLINK, Int32(SOCK_RAW.rawValue), NETLINK_ROUTE), watching: Watched())
     }
     #expect(fcntl(listener.fileDescriptor, F_GETFD) & FD_CLOEXEC != 0)
     try namespace.ip("route add 10.1.0.0/16 via 192.0.2.1")
@@ -222,8 +226,8 @@ struct ListenerTests {
     #expect(try self.drain(listener) == [.rule(.ipv4)])
     #expect(throws: NetlinkError.self) {
       try Listener(
-        adopting: socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0), watching: [])
+        adopting: socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0), watching: Watched())
     }
-    #expect(throws: NetlinkError.self) { try Listener(adopting: -1, watching: []) }
+    #expect(throws: NetlinkError.self) { try Listener(adopting: -1, watching: Watched()) }
   }
 }

@@ -225,6 +225,52 @@ struct MessageParserTests {
     #expect(RouteCaptures.nexthopRemoved.events == [.nexthopRemoved(id: 7)])
   }
 
+  @Test("I4 a neighbour's hardware address, as long as it holds")
+  func neighbours() throws {
+    let address4 = try address("192.0.2.1")
+    let known = Neighbour(address4, link: 10, hardwareAddress: [2, 0, 0, 0, 0, 1])
+    #expect(NeighbourCaptures.reachable4.events == [.neighbour(known)])
+    #expect(NeighbourCaptures.stale4.events == [.neighbour(known)])
+    let failed = Neighbour(try address("192.0.2.77"), link: 10)
+    #expect(NeighbourCaptures.failed4.events == [.neighbour(failed)])
+    let router = Neighbour(try address("fe80::1"), link: 10, hardwareAddress: [2, 0, 0, 0, 0, 9])
+    #expect(NeighbourCaptures.router6.events == [.neighbour(router)])
+    #expect(NeighbourCaptures.removed4.events.isEmpty)
+  }
+
+  @Test(
+    "I4 the states in which a hardware address holds",
+    arguments: [
+      (0x00, false), (0x01, false), (0x02, true), (0x04, true), (0x08, true), (0x10, true),
+      (0x20, false), (0x40, true), (0x80, true),
+    ] as [(UInt16, Bool)])
+  func neighbourStates(state: UInt16, isValid: Bool) throws {
+    for octets in [[], [7], [2, 0, 0, 0, 0, 1], Array(repeating: 5, count: 20)] as [[UInt8]] {
+      var message = MessageBuilder(
+        type: Int(RTM_NEWNEIGH), header: [2, 0, 0, 0] + raw(UInt32(10)) + raw(state) + [0, 1])
+      message.put(Int(NDA_DST), [192, 0, 2, 1])
+      message.put(Int(NDA_LLADDR), octets)
+      let neighbour = Neighbour(
+        try address("192.0.2.1"), link: 10,
+        hardwareAddress: isValid && !octets.isEmpty ? octets : nil)
+      #expect(Capture(bytes: message.bytes).events == [.neighbour(neighbour)])
+    }
+  }
+
+  @Test("A neighbour message without an address of its family is malformed")
+  func neighbourWithoutAddress() {
+    for (family, octets) in [(2, 16), (10, 4), (2, 0)] as [(UInt8, Int)] {
+      var message = MessageBuilder(
+        type: Int(RTM_NEWNEIGH), header: [family, 0, 0, 0] + raw(UInt32(10)) + [2, 0, 0, 1])
+      if octets > 0 { message.put(Int(NDA_DST), Array(repeating: 1, count: octets)) }
+      let events = Capture(bytes: message.bytes).events
+      guard events.count == 1, case .malformed? = events.first else {
+        Issue.record("\(events)")
+        continue
+      }
+    }
+  }
+
   @Test("A rule's selector is what ip rule prints")
   func ruleText() throws {
     let rule = try withMessage(RouteCaptures.rule6.bytes) { Rule(message: $0) }
@@ -244,7 +290,8 @@ struct MessageParserTests {
   }
 
   @Test(
-    "Messages of other families tell nothing", arguments: [RTM_NEWROUTE, RTM_NEWADDR, RTM_NEWRULE])
+    "Messages of other families tell nothing",
+    arguments: [RTM_NEWROUTE, RTM_NEWADDR, RTM_NEWRULE, RTM_NEWNEIGH])
   func otherFamilies(type: Int) {
     let message = MessageBuilder(
       type: type, header: [128, 0, 0, 0, 254, 0, 0, 1] + raw(UInt32(0)))

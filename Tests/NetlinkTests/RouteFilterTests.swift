@@ -5,22 +5,12 @@ import Testing
 
 @testable import Netlink
 
-@Suite("D6 the filter in the kernel")
+@Suite("D6 the filter in the kernel: routes")
 struct RouteFilterTests {
-  @Test("D6 everything but routes passes")
-  func others() {
-    let filter = BPFInterpreter(program: RouteFilter(watching: []).program)
-    for capture in Capture.all {
-      let type = Int(capture.bytes[4])
-      guard type != Int(RTM_NEWROUTE), type != Int(RTM_DELROUTE) else { continue }
-      #expect(filter.run(on: capture.bytes) == .max)
-    }
-  }
-
   @Test("D6 of recorded routes the defaults pass, and what holds a watched destination")
   func recorded() throws {
     let watched = try [address("10.5.77.1"), address("2001:db8:1:2::3")]
-    let filter = BPFInterpreter(program: RouteFilter(watching: watched).program)
+    let filter = BPFInterpreter(watching: watched)
     func passes(_ capture: Capture) -> Bool { filter.run(on: capture.bytes) == .max }
     #expect(passes(RouteCaptures.defaultRoute4))
     #expect(passes(RouteCaptures.defaultRouteByGateway4))
@@ -39,8 +29,7 @@ struct RouteFilterTests {
   func agreement(seed: UInt64) throws {
     var generator = SeededGenerator(seed: seed)
     let watched = (0..<Int(seed) * 6).map { _ in Self.randomAddress(using: &generator) }
-    let program = RouteFilter(watching: watched).program
-    let filter = BPFInterpreter(program: program)
+    let filter = BPFInterpreter(watching: watched)
     var passed = 0
     for _ in 0..<3_000 {
       let prefix = try #require(Self.randomPrefix(near: watched, using: &generator))
@@ -62,10 +51,9 @@ struct RouteFilterTests {
   func manyDestinations(count: Int) throws {
     var generator = SeededGenerator(seed: 7)
     let watched = (0..<count).map { _ in Self.randomAddress(using: &generator) }
-    for limit in [RouteFilter.longest, 1024, 256, 32] {
-      let program = RouteFilter(watching: watched, limit: limit).program
-      #expect(program.count <= limit)
-      let filter = BPFInterpreter(program: program)
+    for limit in [BPFProgram.longest, 1024, 256, 32] {
+      let filter = BPFInterpreter(watching: watched, limit: limit)
+      #expect(filter.program.count <= limit)
       for address in watched.prefix(200) {
         let length = Int.random(in: 0...address.family.bitWidth, using: &generator)
         let prefix = try #require(IPPrefix(address, length: length))
@@ -74,18 +62,84 @@ struct RouteFilterTests {
     }
   }
 
+  @Test(
+    "D6 however short the program, a route passes that shares the leading bits left",
+    arguments: [
+      (BPFProgram.longest, 10_000), (2048, 3_000), (1024, 1_000), (512, 300), (128, 100),
+      (64, 20), (32, 3),
+    ])
+  func fallback(limit: Int, count: Int) throws {
+    var generator = SeededGenerator(seed: UInt64(count))
+    // A few networks of each family, as the servers of one service are.
+    let networks = (0..<4).map { _ in Self.randomAddress(using: &generator).bytes }
+    let watched = (0..<count).compactMap { number -> IPAddress? in
+      var bytes = networks[number % networks.count]
+      for index in bytes.indices.dropFirst(bytes.count == 4 ? 2 : 8) {
+        bytes[index] = UInt8.random(in: 0...255, using: &generator)
+      }
+      return IPAddress(bytes: bytes)
+    }
+    let filter = BPFInterpreter(watching: watched, limit: limit)
+    #expect(filter.program.count <= limit)
+    for _ in 0..<1_000 {
+      let prefix = try #require(Self.randomPrefix(near: watched, using: &generator))
+      let result = filter.run(on: Self.route(type: RTM_NEWROUTE, prefix))
+      guard result != nil, result == .max || !watched.contains(where: { prefix.contains($0) })
+      else {
+        Issue.record("\(prefix): \(String(describing: result))")
+        return
+      }
+    }
+  }
+
+  @Test("D6 ten thousand destinations in a few networks: routes to elsewhere are dropped")
+  func manyInFewNetworks() throws {
+    let destinations = (0..<10_000).compactMap { number -> IPAddress? in
+      let (upper, lower) = (UInt8(number >> 8 & 0xFF), UInt8(number & 0xFF))
+      return number % 2 == 0
+        ? IPAddress(bytes: [10, UInt8(number % 3), upper, lower])
+        : IPAddress(
+          bytes: [0x20, 1, 0xD, 0xB8, 0, UInt8(number % 3)] + Array(repeating: upper, count: 9)
+            + [lower])
+    }
+    let filter = BPFInterpreter(watching: destinations)
+    func passes(_ text: String) throws -> Bool {
+      try filter.run(on: Self.route(type: RTM_NEWROUTE, prefix(text))) == .max
+    }
+    for text in ["10.1.0.0/16", "10.2.8.0/24", "10.0.0.0/8", "2001:db8:1::/48", "2001:db8::/32"] {
+      #expect(try passes(text), "\(text)")
+    }
+    for text in [
+      "10.3.0.0/16", "11.0.0.0/8", "192.0.2.0/24", "10.1.64.0/18", "2001:db8:3::/48",
+      "2001:db9::/32", "fe80::/64",
+    ] {
+      #expect(try !passes(text), "\(text)")
+    }
+  }
+
+  @Test("D6 one family's many do not blur the other's few")
+  func unequalFamilies() throws {
+    var generator = SeededGenerator(seed: 11)
+    let many = (0..<5_000).map { _ in Self.randomAddress(using: &generator) }
+      .filter { $0.family == .ipv4 }
+    let filter = BPFInterpreter(watching: many + [try address("2001:db8::1")])
+    for (text, expected) in [("2001:db8::1/128", UInt32.max), ("2001:db8::2/128", 0)] {
+      #expect(try filter.run(on: Self.route(type: RTM_NEWROUTE, prefix(text))) == expected)
+    }
+  }
+
   @Test("A family that is not watched is dropped however many of the other are")
   func oneFamily() throws {
     var generator = SeededGenerator(seed: 9)
     let watched = (0..<5_000).map { _ in Self.randomAddress(using: &generator) }
       .filter { $0.family == .ipv4 }
-    let filter = BPFInterpreter(program: RouteFilter(watching: watched).program)
+    let filter = BPFInterpreter(watching: watched)
     #expect(try filter.run(on: Self.route(type: RTM_NEWROUTE, prefix("2001:db8::/32"))) == 0)
   }
 
   @Test("A route message without a destination, or of another family")
   func oddRoutes() throws {
-    let filter = try BPFInterpreter(program: RouteFilter(watching: [address("192.0.2.1")]).program)
+    let filter = try BPFInterpreter(watching: [address("192.0.2.1")])
     let header: [UInt8] = [2, 24, 0, 0, 254, 3, 0, 1, 0, 0, 0, 0]
     let bare = MessageBuilder(type: Int(RTM_NEWROUTE), header: header)
     #expect(filter.run(on: bare.bytes) == .max)

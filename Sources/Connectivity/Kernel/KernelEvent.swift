@@ -17,6 +17,8 @@ public enum KernelEvent: Hashable, Sendable {
   case nexthop(id: UInt32)
   /// A nexthop object is gone, and with it, untold, all routes that use it.
   case nexthopRemoved(id: UInt32)
+  /// A neighbour that is a gateway has a hardware address that was not known before (`RTM_NEWNEIGH`).
+  case neighbour(Neighbour)
   /// The socket's buffer overflowed (ENOBUFS): anything may have happened.
   case overrun
   /// A message that cannot be read: it is told, not trusted.

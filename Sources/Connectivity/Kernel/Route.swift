@@ -6,11 +6,20 @@ public struct Destination: Hashable, Sendable {
   public var uid: UInt32
   /// The mark (`SO_MARK`) whose `ip rule … fwmark` hold; 0 for none.
   public var mark: UInt32
+  /// The source address of the traffic, whose `ip rule … from` hold; `nil`: the kernel chooses it.
+  public var source: IPAddress?
+  /// The index of the link that the traffic is bound to (`SO_BINDTODEVICE`); `nil` for any.
+  public var outLink: UInt32?
 
-  public init(_ address: IPAddress, uid: UInt32 = 0, mark: UInt32 = 0) {
+  public init(
+    _ address: IPAddress, uid: UInt32 = 0, mark: UInt32 = 0, source: IPAddress? = nil,
+    outLink: UInt32? = nil
+  ) {
     self.address = address
     self.uid = uid
     self.mark = mark
+    self.source = source
+    self.outLink = outLink
   }
 }
 

@@ -1,0 +1,62 @@
+import CLinux
+import Connectivity
+
+/// A classic BPF program in the making. Jumps are relative, so that programs can be put together of parts.
+struct BPFProgram {
+  private(set) var instructions: [sock_filter] = []
+
+  /// The kernel's limit, BPF_MAXINSNS.
+  static let longest = Int(BPF_MAXINSNS)
+
+  var count: Int { self.instructions.count }
+
+  /// What a load gives for `number`: it takes the bytes for big-endian, and netlink's numbers are in host order.
+  static func field(_ number: UInt16) -> UInt32 { UInt32(number.bigEndian) }
+  static func field(_ number: UInt32) -> UInt32 { number.bigEndian }
+
+  mutating func add(_ code: CInt, _ value: UInt32, ifTrue: UInt8 = 0, ifFalse: UInt8 = 0) {
+    self.instructions.append(
+      sock_filter(code: UInt16(code), jt: ifTrue, jf: ifFalse, k: value))
+  }
+
+  mutating func add(_ part: BPFProgram) { self.instructions += part.instructions }
+
+  /// Goes into `part`, which returns in every case, where A is `value`, and else over it with A as it was.
+  mutating func add(_ part: BPFProgram, ifEqual value: UInt32) {
+    // A conditional jump reaches 255 instructions, an unconditional one any number.
+    self.add(BPF_JMP | BPF_JEQ | BPF_K, value, ifTrue: 1)
+    self.add(BPF_JMP | BPF_JA, UInt32(part.count))
+    self.add(part)
+  }
+
+  mutating func pass() { self.add(BPF_RET | BPF_K, .max) }
+  mutating func drop() { self.add(BPF_RET | BPF_K, 0) }
+
+  /// X = where the attribute is, of those from `start` on. Where there is none the message is passed, or dropped.
+  mutating func findAttribute(_ type: UInt32, from start: UInt32, passIfNone: Bool) {
+    self.add(BPF_LDX | BPF_W | BPF_IMM, type)
+    self.add(BPF_LD | BPF_W | BPF_IMM, start)
+    self.add(BPF_LD | BPF_W | BPF_ABS, UInt32(bitPattern: SKF_AD_OFF + SKF_AD_NLATTR))
+    self.add(BPF_JMP | BPF_JEQ | BPF_K, 0, ifFalse: 1)
+    if passIfNone { self.pass() } else { self.drop() }
+    self.add(BPF_MISC | BPF_TAX, 0)
+  }
+
+  /// Stores the first words of what the attribute at X holds in the scratch memory.
+  mutating func storePayload(words: Int, at place: UInt32) {
+    for word in 0..<UInt32(words) {
+      self.add(BPF_LD | BPF_W | BPF_IND, UInt32(MemoryLayout<nlattr>.size) + 4 * word)
+      self.add(BPF_ST, place + word)
+    }
+  }
+}
+
+extension IPAddress {
+  /// The address as 32-bit numbers, the first bits first: one or four.
+  var words: [UInt32] {
+    let bytes = self.bytes
+    return stride(from: 0, to: bytes.count, by: 4).map { start in
+      bytes[start..<start + 4].reduce(0) { $0 << 8 | UInt32($1) }
+    }
+  }
+}

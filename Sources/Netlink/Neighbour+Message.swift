@@ -1,0 +1,33 @@
+import CLinux
+import Connectivity
+
+extension Neighbour {
+  /// Reads RTM_NEWNEIGH; `nil` where the message is not IPv4's or IPv6's, or malformed.
+  init?(message: Message) {
+    guard
+      let family = message.payload.uint8.flatMap(AddressFamily.init(netlink:)),
+      let index = message.payload.load(Int32.self, at: 4), index > 0,
+      let state = message.payload.load(UInt16.self, at: 8)
+    else { return nil }
+
+    var address: IPAddress?
+    var hardwareAddress: [UInt8] = []
+    var attributes = AttributeReader(message.payload, after: MemoryLayout<ndmsg>.size)
+    while let attribute = attributes.next() {
+      switch attribute.type {
+      case Int(NDA_DST): address = attribute.payload.address(family)
+      case Int(NDA_LLADDR): hardwareAddress = attribute.payload.array
+      default: break
+      }
+    }
+    guard !attributes.isMalformed, let address else { return nil }
+    // An entry that is being asked for, or did not answer, may bear the address that it had before.
+    let isKnown = CInt(state) & Self.valid != 0 && !hardwareAddress.isEmpty
+    self.init(
+      address, link: UInt32(index), hardwareAddress: isKnown ? hardwareAddress : nil)
+  }
+
+  /// The kernel's NUD_VALID, which its headers keep to themselves.
+  private static let valid =
+    NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE | NUD_DELAY
+}

@@ -1,0 +1,125 @@
+import CLinux
+import Connectivity
+
+/// The filter's part for RTM_NEWNEIGH: passes a watched gateway's new hardware address, and drops everybody else's.
+///
+/// An entry goes stale and is reachable again as traffic comes and goes, and each time the kernel tells; on a large
+/// network it tells of hundreds of hosts (an ARP storm). None of that wakes connd (D7).
+struct NeighbourFilter: FilterPart {
+  /// How exactly it looks.
+  private enum Exactness {
+    case hardwareAddress
+    case link
+    case none
+  }
+
+  let family: AddressFamily
+  let program: BPFProgram
+  private let gateways: Set<Neighbour>
+  private let exactness: Exactness
+
+  init(_ family: AddressFamily, watching gateways: [Neighbour]) {
+    self.init(family, Set(gateways.filter { $0.address.family == family }), .hardwareAddress)
+  }
+
+  private init(_ family: AddressFamily, _ gateways: Set<Neighbour>, _ exactness: Exactness) {
+    self.family = family
+    self.gateways = gateways
+    self.exactness = exactness
+    self.program = Self.program(family, gateways, exactness)
+  }
+
+  var coarser: NeighbourFilter? {
+    guard !self.gateways.isEmpty else { return nil }
+    return switch self.exactness {
+    case .hardwareAddress: NeighbourFilter(self.family, self.gateways, .link)
+    case .link: NeighbourFilter(self.family, self.gateways, .none)
+    case .none: nil
+    }
+  }
+
+  // Offsets from the start of a message: nlmsghdr, then ndmsg, then the attributes.
+  private static let link = UInt32(MemoryLayout<nlmsghdr>.size) + 4
+  private static let attributes = UInt32(MemoryLayout<nlmsghdr>.size + MemoryLayout<ndmsg>.size)
+
+  // The scratch memory: the words of the address, the first four octets of the hardware address and the other two.
+  private static let address: UInt32 = 0
+  private static let upper: UInt32 = 4
+  private static let lower: UInt32 = 5
+
+  private static func program(
+    _ family: AddressFamily, _ gateways: Set<Neighbour>, _ exactness: Exactness
+  ) -> BPFProgram {
+    var program = BPFProgram()
+    switch exactness {
+    case _ where gateways.isEmpty: program.drop()
+    case .none: program.pass()
+    case .link:
+      program.add(BPF_LD | BPF_W | BPF_ABS, self.link)
+      for link in Set(gateways.map(\.link)).sorted() {
+        program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(link), ifFalse: 1)
+        program.pass()
+      }
+      program.drop()
+    case .hardwareAddress:
+      program.findAttribute(UInt32(NDA_DST), from: self.attributes, passIfNone: false)
+      program.storePayload(words: family.bitWidth / 32, at: self.address)
+      program.findAttribute(UInt32(NDA_LLADDR), from: self.attributes, passIfNone: false)
+      self.storeHardwareAddress(in: &program)
+      for gateway in gateways.sorted(by: { ($0.link, $0.address) < ($1.link, $1.address) }) {
+        self.compare(with: gateway, in: &program)
+      }
+      program.drop()
+    }
+    return program
+  }
+
+  /// Stores the six octets of the attribute at X; of another number what no six octets are, so that it is never equal.
+  private static func storeHardwareAddress(in program: inout BPFProgram) {
+    func length(_ octets: Int) -> UInt32 {
+      BPFProgram.field(UInt16(MemoryLayout<nlattr>.size + octets))
+    }
+    let payload = UInt32(MemoryLayout<nlattr>.size)
+    program.add(BPF_LD | BPF_H | BPF_IND, 0)
+    program.add(BPF_JMP | BPF_JEQ | BPF_K, length(0), ifFalse: 1)
+    program.drop()
+    program.add(BPF_JMP | BPF_JEQ | BPF_K, length(6), ifTrue: 4)
+    program.add(BPF_LD | BPF_W | BPF_IMM, .max)
+    program.add(BPF_ST, self.upper)
+    program.add(BPF_ST, self.lower)
+    program.add(BPF_JMP | BPF_JA, 4)
+    program.add(BPF_LD | BPF_W | BPF_IND, payload)
+    program.add(BPF_ST, self.upper)
+    program.add(BPF_LD | BPF_H | BPF_IND, payload + 4)
+    program.add(BPF_ST, self.lower)
+  }
+
+  /// Passes the message where it is of `gateway` and brings another hardware address.
+  private static func compare(with gateway: Neighbour, in program: inout BPFProgram) {
+    var news = BPFProgram()
+    if let known = gateway.hardwareAddress, known.count == 6 {
+      news.add(BPF_LD | BPF_W | BPF_MEM, self.upper)
+      news.add(BPF_JMP | BPF_JEQ | BPF_K, Self.number(known[..<4]), ifFalse: 2)
+      news.add(BPF_LD | BPF_W | BPF_MEM, self.lower)
+      news.add(BPF_JMP | BPF_JEQ | BPF_K, Self.number(known[4...]), ifTrue: 1)
+    }
+    news.pass()
+
+    let words = gateway.address.words
+    program.add(BPF_LD | BPF_W | BPF_ABS, self.link)
+    program.add(
+      BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(gateway.link),
+      ifFalse: UInt8(2 * words.count + news.count))
+    for (index, word) in words.enumerated() {
+      program.add(BPF_LD | BPF_W | BPF_MEM, self.address + UInt32(index))
+      program.add(
+        BPF_JMP | BPF_JEQ | BPF_K, word,
+        ifFalse: UInt8(2 * (words.count - 1 - index) + news.count))
+    }
+    program.add(news)
+  }
+
+  private static func number(_ octets: ArraySlice<UInt8>) -> UInt32 {
+    octets.reduce(0) { $0 << 8 | UInt32($1) }
+  }
+}

@@ -1,0 +1,85 @@
+import CLinux
+import Connectivity
+
+/// The classic BPF program of a listener: of routes and neighbours it lets through those that may touch a watched
+/// path (D6), and everything else.
+///
+/// The program sees the first message of a datagram only. The kernel sends one notification a datagram, but packs
+/// many messages into the datagrams of a dump: no request may go over a socket with this filter.
+struct NotificationFilter {
+  let program: [sock_filter]
+
+  /// Builds the program of at most `limit` instructions (at least 32).
+  ///
+  /// Where more is watched than fits, the longest part gives way, as often as it takes: the filter lets more through,
+  /// and never less.
+  init(_ watched: Watched, limit: Int = BPFProgram.longest) {
+    var parts: [any FilterPart] = AddressFamily.allCases.flatMap { family -> [any FilterPart] in
+      [
+        NeighbourFilter(family, watching: watched.gateways),
+        RouteFilter(family, watching: watched.destinations),
+      ]
+    }
+    var program = Self.program(of: parts)
+    while program.count > min(limit, BPFProgram.longest), Self.coarsen(&parts) {
+      program = Self.program(of: parts)
+    }
+    self.program = program.instructions
+  }
+
+  /// Makes the longest part coarser that can be; `false` where none can.
+  private static func coarsen(_ parts: inout [any FilterPart]) -> Bool {
+    for index in parts.indices.sorted(by: { parts[$0].program.count > parts[$1].program.count }) {
+      guard let coarser = parts[index].coarser else { continue }
+      parts[index] = coarser
+      return true
+    }
+    return false
+  }
+
+  // Offsets from the start of a message: nlmsghdr, then rtmsg or ndmsg, which both begin with the family.
+  private static let type: UInt32 = 4
+  private static let family = UInt32(MemoryLayout<nlmsghdr>.size)
+
+  private static func program(of parts: [any FilterPart]) -> BPFProgram {
+    let neighbours = self.byFamily(parts.compactMap { $0 as? NeighbourFilter })
+    var routes = BPFProgram()
+    routes.add(BPF_LD | BPF_B | BPF_ABS, RouteFilter.prefixLength)
+    routes.add(BPF_JMP | BPF_JGT | BPF_K, 1, ifTrue: 1)
+    routes.pass()
+    routes.add(self.byFamily(parts.compactMap { $0 as? RouteFilter }))
+
+    var program = BPFProgram()
+    program.add(BPF_LD | BPF_H | BPF_ABS, self.type)
+    program.add(neighbours, ifEqual: BPFProgram.field(UInt16(RTM_NEWNEIGH)))
+    // A neighbour that went tells nothing of the one to come, and the kernel's questions to arpd nothing at all.
+    program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_DELNEIGH)), ifTrue: 1)
+    program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_GETNEIGH)), ifFalse: 1)
+    program.drop()
+    program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_NEWROUTE)), ifTrue: 2)
+    program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_DELROUTE)), ifTrue: 1)
+    program.pass()
+    program.add(routes)
+    return program
+  }
+
+  /// Goes into the part of the message's family; other families are dropped.
+  private static func byFamily(_ parts: [some FilterPart]) -> BPFProgram {
+    var program = BPFProgram()
+    program.add(BPF_LD | BPF_B | BPF_ABS, self.family)
+    for part in parts {
+      program.add(part.program, ifEqual: UInt32(part.family.netlinkNumber))
+    }
+    program.drop()
+    return program
+  }
+}
+
+/// What the filter does with messages of one kind and one family.
+protocol FilterPart {
+  var family: AddressFamily { get }
+  /// Returns in every case.
+  var program: BPFProgram { get }
+  /// A shorter program that lets through what this does, and more; `nil` where there is none.
+  var coarser: Self? { get }
+}

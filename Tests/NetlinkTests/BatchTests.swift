@@ -1,0 +1,68 @@
+import CLinux
+import Glibc
+import Testing
+
+@testable import Netlink
+
+@Suite("Several requests at once")
+struct BatchTests {
+  private typealias Answers = Batch<[UInt8]>
+
+  private func receive(_ batch: inout Answers, _ message: MessageBuilder) throws {
+    try withMessage(message.bytes) { batch.receive($0) { $0.payload.array } }
+  }
+
+  private func object(_ sequence: UInt32, _ payload: [UInt8]) -> MessageBuilder {
+    MessageBuilder(type: Int(RTM_NEWROUTE), sequence: sequence, header: payload)
+  }
+
+  private func error(_ sequence: UInt32, _ code: CInt) -> MessageBuilder {
+    MessageBuilder(
+      type: Int(NLMSG_ERROR), flags: Int(NLM_F_CAPPED), sequence: sequence,
+      header: raw(-code) + Array(repeating: 0, count: 16))
+  }
+
+  private func failure(_ code: CInt) -> Result<[UInt8], NetlinkError> {
+    .failure(NetlinkError(operation: "RTM_GETROUTE", code: code))
+  }
+
+  @Test("Answers are told apart by their numbers, in any order, also where those wrap")
+  func order() throws {
+    var batch = Answers("RTM_GETROUTE", first: .max, count: 3)
+    try self.receive(&batch, self.object(1, [1, 1, 1, 1]))
+    try self.receive(&batch, self.object(.max, [2, 2, 2, 2]))
+    #expect(!batch.isComplete)
+    try self.receive(&batch, self.object(0, [3, 3, 3, 3]))
+    #expect(batch.isComplete)
+    #expect(
+      batch.answers == [.success([2, 2, 2, 2]), .success([3, 3, 3, 3]), .success([1, 1, 1, 1])])
+  }
+
+  @Test("An error of one is not that of the others")
+  func error() throws {
+    var batch = Answers("RTM_GETROUTE", first: 7, count: 2)
+    try self.receive(&batch, self.error(7, ENETUNREACH))
+    try self.receive(&batch, self.object(8, [1, 1, 1, 1]))
+    #expect(batch.isComplete)
+    #expect(batch.answers == [self.failure(ENETUNREACH), .success([1, 1, 1, 1])])
+  }
+
+  @Test("D8 answers to other requests and second answers are passed over")
+  func foreign() throws {
+    var batch = Answers("RTM_GETROUTE", first: 7, count: 2)
+    try self.receive(&batch, self.object(6, [9, 9, 9, 9]))
+    try self.receive(&batch, self.object(9, [9, 9, 9, 9]))
+    try self.receive(&batch, self.object(8, [1, 1, 1, 1]))
+    try self.receive(&batch, self.error(8, EINVAL))
+    #expect(!batch.isComplete)
+    #expect(batch.answers == [nil, .success([1, 1, 1, 1])])
+  }
+
+  @Test("D8 an answer that cannot be read, or is none, is an error of that one")
+  func unreadable() throws {
+    var batch = Answers("RTM_GETROUTE", first: 7, count: 2)
+    try withMessage(self.object(7, [1, 1, 1, 1]).bytes) { batch.receive($0) { _ in nil } }
+    try self.receive(&batch, self.error(8, 0))
+    #expect(batch.answers == [self.failure(EBADMSG), self.failure(EBADMSG)])
+  }
+}

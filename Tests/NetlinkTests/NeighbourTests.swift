@@ -1,0 +1,168 @@
+import CLinux
+import Connectivity
+import Glibc
+import TestKit
+import Testing
+
+@testable import Netlink
+
+/// The neighbours of a real kernel: two namespaces, a veth link between them.
+@Suite(
+  "Gateways' hardware addresses",
+  .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")")
+)
+struct NeighbourTests {
+  private let near: NetworkNamespace
+  private let far: NetworkNamespace
+  private let requester: Requester
+
+  private static let first: [UInt8] = [2, 0, 0, 0, 0, 1]
+  private static let second: [UInt8] = [2, 0, 0, 0, 0, 2]
+
+  init() throws {
+    self.near = try NetworkNamespace()
+    self.far = try NetworkNamespace()
+    try self.near.ip(
+      "link add ve0 index 10 type veth peer name ve1 index 21 netns \(self.far.name)")
+    try self.far.ip("link set ve1 address 02:00:00:00:00:01 addrgenmode none up")
+    try self.near.ip("link set ve0 addrgenmode none up")
+    try self.near.ip("addr add 192.0.2.2/24 dev ve0")
+    try self.far.ip("addr add 192.0.2.1/24 dev ve1")
+    try self.near.ip("addr add fe80::2/64 dev ve0 nodad")
+    try self.far.ip("addr add fe80::1/64 dev ve1 nodad")
+    self.requester = try self.near.perform { try Requester() }
+  }
+
+  /// The gateway's address, by IPv4 and by IPv6.
+  static let gateways = ["192.0.2.1", "fe80::1"]
+
+  @Test("I4 a gateway that answered has a hardware address", arguments: Self.gateways)
+  func neighbour(text: String) throws {
+    let gateway = try address(text)
+    #expect(try self.requester.neighbour(gateway, on: 10) == nil)
+    let listener = try self.listen(Neighbour(gateway, link: 10))
+    try self.send(to: gateway)
+    let known = Neighbour(gateway, link: 10, hardwareAddress: Self.first)
+    #expect(try self.next(listener) == [known])
+    #expect(try self.requester.neighbour(gateway, on: 10) == known)
+  }
+
+  @Test("A neighbour without an entry, a link without neighbours, a link that is not")
+  func absent() throws {
+    #expect(try self.requester.neighbour(address("192.0.2.9"), on: 10) == nil)
+    #expect(try self.requester.neighbour(address("fe80::9"), on: 10) == nil)
+    for link in [0, 1, 99, .max] as [UInt32] {
+      #expect(try self.requester.neighbour(address("192.0.2.1"), on: link) == nil)
+      #expect(try self.requester.neighbour(address("fe80::1"), on: link) == nil)
+    }
+  }
+
+  @Test(
+    "I4 an entry that does not hold has no hardware address",
+    arguments: Self.gateways,
+    [
+      ("reachable", true), ("stale", true), ("delay", true), ("permanent", true), ("noarp", true),
+      ("failed", false), ("none", false),
+    ])
+  func states(text: String, state: (name: String, isValid: Bool)) throws {
+    let gateway = try address(text)
+    let octets = state.isValid ? "lladdr 02:00:00:00:00:01" : ""
+    try self.near.ip("neigh replace \(text) \(octets) dev ve0 nud \(state.name)")
+    let found = try #require(try self.requester.neighbour(gateway, on: 10))
+    #expect(
+      found == Neighbour(gateway, link: 10, hardwareAddress: state.isValid ? Self.first : nil))
+  }
+
+  @Test(
+    "I4 D7 the gateway's other hardware address is told once, its going stale and coming back never",
+    arguments: Self.gateways)
+  func changed(text: String) throws {
+    let gateway = try address(text)
+    try self.send(to: gateway)
+    try self.near.ip("neigh replace \(text) lladdr 02:00:00:00:00:01 dev ve0 nud reachable")
+    let listener = try self.listen(Neighbour(gateway, link: 10, hardwareAddress: Self.first))
+    // The filter of nothing shows that there was something to drop.
+    let everything = try self.near.perform { try Listener(watching: Watched()) }
+    #expect(self.detachFilter(of: everything))
+    for state in ["stale", "reachable", "stale", "delay", "reachable"] {
+      try self.near.ip("neigh replace \(text) lladdr 02:00:00:00:00:01 dev ve0 nud \(state)")
+    }
+    // Other neighbours, one of them with the address that is news for the gateway.
+    try self.near.ip("neigh add 192.0.2.8 lladdr 02:00:00:00:00:02 dev ve0 nud reachable")
+    try self.near.ip("neigh add fe80::8 lladdr 02:00:00:00:00:02 dev ve0 nud reachable")
+    #expect(try self.drain(listener).isEmpty)
+    #expect(try self.drain(everything).count >= 7)
+
+    try self.far.ip("link set ve1 address 02:00:00:00:00:02")
+    try self.near.ip("neigh del \(text) dev ve0")
+    try self.send(to: gateway)
+    let changed = Neighbour(gateway, link: 10, hardwareAddress: Self.second)
+    #expect(try self.next(listener) == [changed])
+    try listener.watch(Watched(gateways: [changed]))
+    for state in ["stale", "reachable"] {
+      try self.near.ip("neigh replace \(text) lladdr 02:00:00:00:00:02 dev ve0 nud \(state)")
+    }
+    #expect(try self.drain(listener).isEmpty)
+  }
+
+  private func listen(_ gateway: Neighbour) throws -> Listener {
+    try self.near.perform { try Listener(watching: Watched(gateways: [gateway])) }
+  }
+
+  private func detachFilter(of listener: Listener) -> Bool {
+    var nothing: CInt = 0
+    return setsockopt(
+      listener.fileDescriptor, SOL_SOCKET, SO_DETACH_FILTER, &nothing,
+      socklen_t(MemoryLayout<CInt>.size)) == 0
+  }
+
+  /// The neighbours that were told of. (Of addresses the kernel may tell late.)
+  private func drain(_ listener: Listener) throws -> [Neighbour] {
+    var events: [KernelEvent] = []
+    while try listener.drain(into: &events, limit: 100) {}
+    return events.compactMap { if case .neighbour(let neighbour) = $0 { neighbour } else { nil } }
+  }
+
+  /// Waits until neighbours are told of.
+  private func next(_ listener: Listener) throws -> [Neighbour] {
+    var waiting = pollfd(fd: listener.fileDescriptor, events: Int16(POLLIN), revents: 0)
+    while poll(&waiting, 1, 20_000) == 1 {
+      let neighbours = try self.drain(listener)
+      if !neighbours.isEmpty { return neighbours }
+    }
+    return []
+  }
+
+  /// Makes the near kernel ask for the neighbour's hardware address.
+  private func send(to neighbour: IPAddress) throws {
+    let result = try self.near.perform { () -> Int in
+      let family = neighbour.family == .ipv4 ? AF_INET : AF_INET6
+      let socket = socket(family, Int32(SOCK_DGRAM.rawValue), 0)
+      defer { close(socket) }
+      let octets = neighbour.bytes
+      switch neighbour.family {
+      case .ipv4:
+        var target = sockaddr_in()
+        target.sin_family = sa_family_t(AF_INET)
+        target.sin_port = in_port_t(9).bigEndian
+        withUnsafeMutableBytes(of: &target.sin_addr) { $0.copyBytes(from: octets) }
+        return Self.send(socket, &target)
+      case .ipv6:
+        var target = sockaddr_in6()
+        target.sin6_family = sa_family_t(AF_INET6)
+        target.sin6_port = in_port_t(9).bigEndian
+        target.sin6_scope_id = 10
+        withUnsafeMutableBytes(of: &target.sin6_addr) { $0.copyBytes(from: octets) }
+        return Self.send(socket, &target)
+      }
+    }
+    #expect(result == 1)
+  }
+
+  private static func send<Target>(_ socket: CInt, _ target: inout Target) -> Int {
+    let size = socklen_t(MemoryLayout<Target>.size)
+    return withUnsafePointer(to: &target) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { sendto(socket, [0], 1, 0, $0, size) }
+    }
+  }
+}

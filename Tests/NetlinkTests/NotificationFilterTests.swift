@@ -1,0 +1,45 @@
+import CLinux
+import Connectivity
+import Testing
+
+@testable import Netlink
+
+@Suite("D6 the filter in the kernel")
+struct NotificationFilterTests {
+  @Test("D6 everything but routes and neighbours passes")
+  func others() {
+    let filter = BPFInterpreter()
+    for capture in Capture.all {
+      switch Int(capture.bytes[4]) {
+      case Int(RTM_NEWROUTE), Int(RTM_DELROUTE), Int(RTM_NEWNEIGH), Int(RTM_DELNEIGH): continue
+      default: #expect(filter.run(on: capture.bytes) == .max)
+      }
+    }
+  }
+
+  @Test("D6 the shortest program lets everything through that a longer one does")
+  func shortest() throws {
+    let destinations = try ["10.5.77.1", "2001:db8:1:2::3"].map { try address($0) }
+    let gateways = try ["192.0.2.1", "fe80::1"].map { Neighbour(try address($0), link: 10) }
+    let longest = BPFInterpreter(watching: destinations, gateways: gateways)
+    for limit in 32..<longest.program.count {
+      let filter = BPFInterpreter(watching: destinations, gateways: gateways, limit: limit)
+      #expect(filter.program.count <= limit)
+      for capture in Capture.all where longest.run(on: capture.bytes) == .max {
+        #expect(filter.run(on: capture.bytes) == .max)
+      }
+    }
+  }
+
+  @Test("D8 the program ends on every beginning of a message")
+  func truncations() throws {
+    let destinations = try ["10.5.77.1", "2001:db8:1:2::3"].map { try address($0) }
+    let gateways = try ["192.0.2.1", "fe80::1"].map { Neighbour(try address($0), link: 10) }
+    let filter = BPFInterpreter(watching: destinations, gateways: gateways)
+    for capture in Capture.all {
+      for count in 0..<capture.bytes.count {
+        #expect(filter.run(on: Array(capture.bytes.prefix(count))) != nil)
+      }
+    }
+  }
+}
