@@ -71,6 +71,13 @@ extension LinkFacts {
   }
 }
 
+extension LinkFacts {
+  /// Whether what the link sends travels inside other packets: connections in it outlive a change of what is below.
+  public var isTunnel: Bool {
+    if case .stacked(let evidence) = self.verdict { evidence.medium == .tunnel } else { false }
+  }
+}
+
 /// Where a path goes on below a link.
 public enum Below: Hashable, Sendable {
   /// Nowhere: the link is the bottom, or nothing is known of what is below.

@@ -22,6 +22,17 @@ public struct PathFacts: Hashable, Sendable {
   }
 }
 
+extension PathFacts {
+  /// The facts down to the first tunnel: all that connections inside it depend on (I5). The whole where there is none.
+  public var upToTunnel: PathFacts {
+    guard let tunnel = self.links.firstIndex(where: \.isTunnel) else { return self }
+    var facts = self
+    facts.links = Array(self.links[...tunnel])
+    facts.brokenBelow = nil
+    return facts
+  }
+}
+
 /// Tells what a path is worth: rules K2 to K6, as functions of values.
 public struct PathClassifier: Hashable, Sendable {
   /// What the configuration says; it beats all other evidence.

@@ -2,15 +2,23 @@
 public enum Change: Hashable, Sendable {
   case transition(Transition)
   case path(PathChange)
+  case invalidation(Invalidation)
 
   /// Larger than that of every change before it.
-  public var generation: UInt64 { self.snapshot.generation }
+  public var generation: UInt64 {
+    switch self {
+    case .transition(let transition): transition.snapshot.generation
+    case .path(let change): change.snapshot.generation
+    case .invalidation(let invalidation): invalidation.generation
+    }
+  }
 
-  /// The state of affairs after the change.
-  public var snapshot: Snapshot {
+  /// The state of affairs after the change; `nil` for an invalidation, which leaves it as it is.
+  public var snapshot: Snapshot? {
     switch self {
     case .transition(let transition): transition.snapshot
     case .path(let change): change.snapshot
+    case .invalidation: nil
     }
   }
 }
@@ -71,6 +79,12 @@ public struct Cause: Hashable, Sendable {
     case timer
     /// The kernel could not be asked, or can be asked again.
     case kernel
+    /// The gateway has another hardware address.
+    case neighbour
+    /// The machine slept and woke.
+    case sleep
+    /// A client registered a flow that had died before.
+    case registration
   }
 
   public var trigger: Trigger

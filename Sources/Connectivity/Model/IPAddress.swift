@@ -57,6 +57,11 @@ public struct IPAddress: Hashable, Sendable, Comparable {
     }
   }
 
+  /// 0.0.0.0 or ::.
+  public static func unspecified(_ family: AddressFamily) -> IPAddress {
+    IPAddress(family: family, high: 0, low: 0)
+  }
+
   /// Whether the address is 0.0.0.0 or ::.
   public var isUnspecified: Bool { self.high == 0 && self.low == 0 }
 

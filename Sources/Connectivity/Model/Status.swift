@@ -65,4 +65,10 @@ public struct Snapshot: Hashable, Sendable {
     self.since = since
     self.status = status
   }
+
+  /// Becomes the state of affairs after a change.
+  public mutating func apply(_ change: Change) {
+    if let snapshot = change.snapshot { self = snapshot }
+    self.generation = change.generation
+  }
 }

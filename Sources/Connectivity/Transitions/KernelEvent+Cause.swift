@@ -18,6 +18,7 @@ extension KernelEvent {
     case .ruleRemoved: Cause(.rule, "ruleRemoved", message: "RTM_DELRULE")
     case .nexthop: Cause(.nexthop, "nexthopChanged", message: "RTM_NEWNEXTHOP")
     case .nexthopRemoved: Cause(.nexthop, "nexthopRemoved", message: "RTM_DELNEXTHOP")
+    case .neighbour: Cause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH")
     case .overrun: .overrun
     case .malformed: Cause(.kernel, "malformedMessage")
     }
@@ -38,6 +39,7 @@ extension KernelEvent {
     case .link(let link), .linkRemoved(let link): link.index
     case .address(let address), .addressRemoved(let address): address.link
     case .route(let change, _), .routeRemoved(let change): change.outLink
+    case .neighbour(let neighbour): neighbour.link
     case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .overrun, .malformed: nil
     }
   }
@@ -63,7 +65,7 @@ extension KernelEvent {
       return ruled == family
     case .nexthop, .nexthopRemoved, .overrun:
       return true
-    case .malformed:
+    case .neighbour, .malformed:
       return false
     }
   }
@@ -88,7 +90,7 @@ extension KernelEvent {
       return link == first.index && change.gateway == path.gateway
     case .nexthopRemoved(let id):
       return observed.route?.nexthop == id
-    case .route, .rule, .ruleRemoved, .nexthop, .overrun, .malformed:
+    case .route, .rule, .ruleRemoved, .nexthop, .neighbour, .overrun, .malformed:
       return false
     }
   }

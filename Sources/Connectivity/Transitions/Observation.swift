@@ -45,6 +45,8 @@ public enum Occasion: Hashable, Sendable {
   case kernelLost(String)
   /// The kernel could not be asked, and can be again.
   case kernelBack
+  /// The machine slept for so long, and woke.
+  case resumed(Duration)
 }
 
 extension Occasion {
@@ -56,6 +58,7 @@ extension Occasion {
     case .configuration: Cause(.configuration, "reloaded")
     case .kernelLost: Cause(.kernel, "kernelUnavailable")
     case .kernelBack: Cause(.kernel, "kernelAvailable", learntLate: true)
+    case .resumed: Cause(.sleep, "resumed")
     case .events(let events) where events.contains(.overrun): .overrun
     case .events, .timer: nil
     }

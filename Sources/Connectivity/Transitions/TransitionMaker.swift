@@ -34,6 +34,12 @@ public struct TransitionMaker: Hashable, Sendable {
     self.ipv6 = PathTracker(ObservedPath(self.snapshot.status.ipv6))
   }
 
+  /// The generation of something else that is published after the last change.
+  mutating func takeGeneration() -> UInt64 {
+    self.snapshot.generation += 1
+    return self.snapshot.generation
+  }
+
   /// Compares a reading with what was published.
   ///
   /// - Parameters:

@@ -147,6 +147,7 @@ extension Change {
     switch self {
     case .transition(let transition): transition.cause
     case .path(let path): path.cause
+    case .invalidation(let invalidation): invalidation.cause
     }
   }
 }

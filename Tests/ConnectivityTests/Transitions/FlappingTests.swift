@@ -106,7 +106,7 @@ struct FlappingTests {
   func flappingReason() {
     var timeline = Timeline()
     timeline.play("0s wifi | 1s wifi! | 2s wifi! | 3s wifi!")
-    let statuses = timeline.changes.suffix(2).map(\.snapshot.status)
+    let statuses = timeline.changes.suffix(2).compactMap(\.snapshot?.status)
     #expect(statuses.map(\.ipv4.reason) == [.flapping, nil])
     #expect(statuses.map(\.interface) == ["wlan0", "wlan0"])
   }

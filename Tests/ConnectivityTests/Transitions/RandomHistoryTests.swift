@@ -145,22 +145,24 @@ private struct History {
       return (nil, self.subscriber == self.maker.snapshot ? nil : "the subscriber was not told")
     }
     let before = self.subscriber
-    self.subscriber = change.snapshot
+    guard let snapshot = change.snapshot else { return (change, "no transition and no path") }
+    self.subscriber = snapshot
     if change.generation != before.generation + 1 {
       return (change, "a generation is not the next")
     }
     if self.subscriber != self.maker.snapshot { return (change, "the subscriber knows otherwise") }
     switch change {
     case .path:
-      if before.status.category != change.snapshot.status.category {
+      if before.status.category != snapshot.status.category {
         return (change, "no transition")
       }
-      if before.since != change.snapshot.since { return (change, "since another time") }
+      if before.since != snapshot.since { return (change, "since another time") }
     case .transition(let transition):
       if transition.from != before.status.category { return (change, "from what was not told") }
-      if transition.to != change.snapshot.status.category { return (change, "to what is not so") }
+      if transition.to != snapshot.status.category { return (change, "to what is not so") }
       if transition.from == transition.to, !transition.bounced { return (change, "to the same") }
-      if change.snapshot.since != self.time { return (change, "since another time") }
+      if snapshot.since != self.time { return (change, "since another time") }
+    case .invalidation: break
     }
     return (change, nil)
   }
@@ -169,6 +171,7 @@ private struct History {
     switch change {
     case nil: "nothing"
     case .path: "path"
+    case .invalidation: "invalidation"
     case .transition(let transition):
       "\(transition.from)>\(transition.to) \(transition.bounced)"
     }

@@ -149,6 +149,7 @@ struct Timeline {
     case .transition(let transition):
       "\(transition.from)>\(transition.to)" + (transition.bounced ? " bounced" : "")
     case .path: "path"
+    case .invalidation: "invalidation"
     }
   }
 }

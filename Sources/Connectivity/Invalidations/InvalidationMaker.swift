@@ -1,0 +1,253 @@
+/// Makes the invalidations of the stream: what became of channels on the default paths.
+///
+/// It follows each family's default path as if it were a flow, so what the stream says of a scope and what `Guard` says of
+/// a flow come from the same rules. A value without a clock.
+public struct InvalidationMaker: Hashable, Sendable {
+  public var policy: InvalidationPolicy
+
+  private var trackers: [AddressFamily: FlowTracker] = [:]
+  /// Whether those who were on the family's path when it was last published as satisfied still are.
+  private var isIntact: [AddressFamily: Bool] = [:]
+  /// Addresses that new connections left behind while old ones may still have them (RFC 8981), the oldest first.
+  private var formerSources: [AddressOnLink] = []
+  /// The category when it was last known.
+  private var lastKnown: Category?
+  /// The family that the summary followed when it last had a path.
+  private var followed: AddressFamily?
+  /// The family whose loss changed the category, while its grace runs.
+  private var familyInDoubt: AddressFamily?
+
+  private static let mostFormerSources = 32
+
+  /// An address, and where it is.
+  public struct AddressOnLink: Hashable, Sendable {
+    public var address: IPAddress
+    public var link: PathLink
+  }
+
+  /// What a step has to publish, beside or after its change.
+  public struct Outcome: Hashable, Sendable {
+    /// The narrow scopes before the wide.
+    public var invalidations: [Draft] = []
+    /// What the category did, for those who know their flows.
+    public var categoryChange: FlowTracker.CategoryChange?
+  }
+
+  /// An invalidation before it gets its generation.
+  public struct Draft: Hashable, Sendable {
+    public var reason: Invalidation.Reason
+    public var severity: Invalidation.Severity
+    public var scope: Invalidation.Scope
+  }
+
+  /// - Parameter restored: what an earlier run published last.
+  public init(_ policy: InvalidationPolicy = InvalidationPolicy(), restored: Snapshot? = nil) {
+    self.policy = policy
+    guard let status = restored?.status else { return }
+    self.lastKnown = status.category == .unknown ? nil : status.category
+    self.followed = status.path.status == .satisfied ? status.family : nil
+    for family in AddressFamily.allCases where status[family].status == .satisfied {
+      self.follow(status[family], NetworkIdentity(), family)
+      self.isIntact[family] = true
+    }
+  }
+
+  /// When to read again although the kernel says nothing.
+  public var deadline: Instant? { self.trackers.values.compactMap(\.deadline).min() }
+
+  /// What the default path of a family was, of which channels may still be there.
+  public func path(_ family: AddressFamily) -> Path? { self.trackers[family]?.path }
+
+  /// The addresses whose loss matters.
+  public var sources: [AddressOnLink] {
+    self.formerSources
+      + AddressFamily.allCases.compactMap { family in
+        guard let path = self.trackers[family]?.path, let source = path.source,
+          let link = path.chain.first
+        else { return nil }
+        return AddressOnLink(address: source, link: link)
+      }
+  }
+
+  /// Looks at a reading of the default paths.
+  ///
+  /// - Parameters:
+  ///   - readings: those of both families; of one that is missing nothing is known.
+  ///   - lost: the `sources` that are gone.
+  ///   - change: the change that was made of the same reading.
+  ///   - before: the status before that change.
+  ///   - slept: how long the machine slept before the reading.
+  public mutating func update(
+    to readings: [AddressFamily: FlowReading], lost: Set<AddressOnLink>, change: Change?,
+    from before: Status, slept: Duration? = nil, at now: Instant
+  ) -> Outcome {
+    var drafts = self.loseFormerSources(lost)
+    let told = AddressFamily.allCases.compactMap { family in
+      self.update(family, readings[family] ?? FlowReading(.unknown), at: now)
+    }
+    let categoryChange = self.categoryChange(change)
+    let wide = self.wide(categoryChange, slept)
+    for told in told {
+      if let draft = self.draft(told, beside: wide), !drafts.contains(draft) {
+        drafts.append(draft)
+      }
+    }
+    drafts.sort { $0.scope.width < $1.scope.width }
+    if let wide { drafts.append(wide) }
+
+    let after = change?.snapshot?.status ?? before
+    for family in AddressFamily.allCases where after[family].status == .satisfied {
+      self.isIntact[family] = self.trackers[family] != nil
+    }
+    if after.path.status == .satisfied { self.followed = after.family }
+    return Outcome(invalidations: drafts, categoryChange: categoryChange)
+  }
+
+  // MARK: - One family's default path
+
+  /// What became of those on a family's path.
+  private struct Told {
+    var verdict: FlowTracker.Verdict
+    var old: Path
+    var family: AddressFamily
+  }
+
+  private mutating func update(
+    _ family: AddressFamily, _ reading: FlowReading, at now: Instant
+  ) -> Told? {
+    guard var tracker = self.trackers[family] else {
+      if reading.path.status == .satisfied { self.follow(reading.path, reading.network, family) }
+      return nil
+    }
+    let old = tracker.path
+    // The category is for the wide scope.
+    let verdict = tracker.update(to: reading, policy: self.policy, at: now)
+    self.trackers[family] = tracker
+
+    switch verdict?.severity {
+    case .destroy, .drain:
+      // Those that drain go on until their address goes, too.
+      if verdict?.severity == .drain { self.remember(old) }
+      self.isIntact[family] = false
+      self.trackers[family] = nil
+      if reading.path.status == .satisfied { self.follow(reading.path, reading.network, family) }
+    case .advise, nil:
+      if reading.path.status == .satisfied { self.rotateSource(of: family, to: reading) }
+    }
+    return verdict.map { Told(verdict: $0, old: old, family: family) }
+  }
+
+  private mutating func follow(
+    _ path: Path, _ network: NetworkIdentity, _ family: AddressFamily
+  ) {
+    self.trackers[family] = FlowTracker(
+      Flow(Destination(.unspecified(family))), on: path, network: network)
+  }
+
+  /// New connections get another address of the same subnet: that ends no old one (T3), until the old address goes.
+  private mutating func rotateSource(of family: AddressFamily, to reading: FlowReading) {
+    guard let tracker = self.trackers[family], tracker.path.source != reading.path.source
+    else { return }
+    self.remember(tracker.path)
+    self.trackers[family] = tracker.moved(to: reading)
+  }
+
+  private mutating func remember(_ path: Path) {
+    guard let source = path.source, let link = path.chain.first else { return }
+    let former = AddressOnLink(address: source, link: link)
+    self.formerSources.removeAll { $0 == former }
+    self.formerSources.append(former)
+    if self.formerSources.count > Self.mostFormerSources { self.formerSources.removeFirst() }
+  }
+
+  private mutating func loseFormerSources(_ lost: Set<AddressOnLink>) -> [Draft] {
+    let gone = self.formerSources.filter(lost.contains)
+    self.formerSources.removeAll(where: lost.contains)
+    return gone.map { former in
+      Draft(
+        reason: .sourceAddressLost, severity: .destroy,
+        scope: .init(
+          interface: former.link.name, family: former.address.family,
+          localAddresses: [former.address]))
+    }
+  }
+
+  /// The scope names what the channels were on.
+  private func draft(_ told: Told, beside wide: Draft?) -> Draft? {
+    let verdict = told.verdict
+    var scope = Invalidation.Scope(interface: told.old.interface)
+    switch verdict.reason {
+    case .sourceAddressLost:
+      scope.family = told.family
+      scope.localAddresses = told.old.source.map { [$0] }
+    case .interfaceLost:
+      // A link fails for both families, a route for its own; and that a route is gone is what a changed category says.
+      guard verdict.isRouteOnly else { break }
+      if let wide, wide.reason == .categoryChanged, wide.severity >= verdict.severity { return nil }
+      scope.family = told.family
+    case .networkChanged, .betterPath:
+      scope.family = told.family
+    case .categoryChanged, .policy, .resumed:
+      // The wide scope says it.
+      return nil
+    }
+    return Draft(reason: verdict.reason, severity: verdict.severity, scope: scope)
+  }
+
+  // MARK: - Everything
+
+  /// What the change, or the end of a grace, means for all channels (I5).
+  private mutating func categoryChange(_ change: Change?) -> FlowTracker.CategoryChange? {
+    guard case .transition(let transition) = change, let from = self.origin(of: transition) else {
+      guard let family = self.familyInDoubt, self.isIntact[family] != true else { return nil }
+      self.familyInDoubt = nil
+      return .overdue(self.policy.categoryChanged)
+    }
+    self.familyInDoubt = nil
+    if transition.to == .none, let followed = self.followed, self.isIntact[followed] == true {
+      self.familyInDoubt = followed
+      return .inDoubt
+    }
+    let isReturn = from == .none || transition.bounced && from == transition.to
+    return isReturn && self.isIntact[transition.snapshot.status.family] == true
+      ? .returned : .changed(self.policy.categoryChanged)
+  }
+
+  /// What the category was before the transition; `nil` where there is nothing to compare: to know nothing for a while
+  /// invalidates nothing (K8, I7).
+  private mutating func origin(of transition: Transition) -> Category? {
+    guard transition.to != .unknown else { return nil }
+    let known = self.lastKnown
+    self.lastKnown = transition.to
+    if transition.from != .unknown { return transition.from }
+    return known == transition.to ? nil : known
+  }
+
+  private func wide(_ change: FlowTracker.CategoryChange?, _ slept: Duration?) -> Draft? {
+    let sleep = slept.map { self.policy.severity(ofSleep: $0) }
+    let category: Invalidation.Severity? =
+      switch change {
+      case .changed(let severity), .overdue(let severity): severity
+      case .inDoubt, .returned: .advise
+      case nil: nil
+      }
+    guard let severity = [category, sleep].compactMap({ $0 }).max() else { return nil }
+    return Draft(
+      reason: category == nil ? .resumed : .categoryChanged, severity: severity, scope: .everything)
+  }
+}
+
+extension Invalidation.Scope {
+  /// How little of it is said.
+  fileprivate var width: Int {
+    if self.localAddresses != nil { return 0 }
+    return self.family != nil ? 1 : 2
+  }
+}
+
+extension FlowTracker {
+  /// The same tracker for those who begin on this reading.
+  fileprivate func moved(to reading: FlowReading) -> FlowTracker {
+    FlowTracker(self.flow, on: reading.path, network: reading.network)
+  }
+}

@@ -1,0 +1,41 @@
+/// What the configuration says about invalidations.
+public struct InvalidationPolicy: Hashable, Sendable {
+  /// How long a Wi-Fi link without a carrier may take to come back (I10).
+  public var wifiGrace: Duration
+  /// How long a route that went may take to come back (I10).
+  public var routeGrace: Duration
+  /// What a better path does to those on the old one (I3).
+  public var betterPath: Invalidation.Severity
+  /// What a changed category does to all (I5).
+  public var categoryChanged: Invalidation.Severity
+
+  public init(
+    wifiGrace: Duration = .seconds(1), routeGrace: Duration = .seconds(1),
+    betterPath: Invalidation.Severity = .destroy, categoryChanged: Invalidation.Severity = .destroy
+  ) {
+    self.wifiGrace = wifiGrace
+    self.routeGrace = routeGrace
+    self.betterPath = betterPath
+    self.categoryChanged = categoryChanged
+  }
+
+  /// A sleep from which on connections are not only suspect but given up (I6): NATs commonly forget a connection that
+  /// is silent for five minutes.
+  public static let longSleep = Duration.seconds(300)
+
+  /// What a sleep does to channels.
+  func severity(ofSleep duration: Duration) -> Invalidation.Severity {
+    duration >= Self.longSleep ? .destroy : .advise
+  }
+
+  /// How long a path that is not satisfied any more may take to come back.
+  ///
+  /// - Parameter lost: what was there before.
+  func grace(for path: Path, after lost: Path) -> Duration {
+    switch path.reason {
+    case .noCarrier, .dormant: lost.medium == .wifi ? self.wifiGrace : .zero
+    case .linkDown: .zero
+    default: self.routeGrace
+    }
+  }
+}

@@ -1,0 +1,284 @@
+import Testing
+
+@testable import Connectivity
+
+@Suite("Invalidations of the stream")
+struct InvalidationStreamTests {
+  private static let both = AddressFamily.allCases
+  private static let soft = InvalidationPolicy(betterPath: .drain, categoryChanged: .drain)
+  private static let wifiAddress = "10.2.88.7"
+
+  // MARK: - I1 to I4
+
+  @Test("I1 a source address that is lost names itself, its link and its family")
+  func sourceAddressLost() {
+    #expect(
+      Story.play("0s wifi | 1s wifi:noaddress | 2s wifi") == [
+        "0s unknown>wifi",
+        "1s wifi>none, destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress), destroy categoryChanged",
+        "2s none>wifi, destroy categoryChanged",
+      ])
+    #expect(
+      Story.play("0s wifi | 1s wifi:noaddress6", Self.both).last
+        == "1s path, destroy sourceAddressLost wlan0 ipv6 2001:db8:258::7")
+    // Another one takes its place: no path is lost, and yet its channels are.
+    #expect(
+      Story.play("0s wifi | 1s wifi:host8").last
+        == "1s path, destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress)")
+  }
+
+  @Test("T3 I1 an address that new connections leave behind is told only when it goes, and once")
+  func rotation() {
+    #expect(
+      Story.play("0s wifi | 1s wifi:rotated | 9s wifi:host8 | 10s wifi:host8 !route") == [
+        "0s unknown>wifi", "1s path",
+        "9s destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress)",
+        "10s wifi>wifi bounced, advise categoryChanged",
+      ])
+  }
+
+  @Test("T3 I1 an address that is rotated to and fro is told once")
+  func rotationToAndFro() {
+    let there = "wifi:rotated"
+    #expect(
+      Story.play("0s wifi | 1s \(there) | 2s wifi | 3s \(there) | 4s wifi | 5s \(there) | 6s wifi:host8")
+        .last == "6s destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress)")
+  }
+
+  @Test("I1 of addresses left behind the last 32 are remembered")
+  func manyAddresses() {
+    var maker = ChangeMaker()
+    func update(_ host: Int, lost: [Int] = []) -> [Change] {
+      let link = TestLink.wifi
+      func address(_ host: Int) -> InvalidationMaker.AddressOnLink? {
+        link.with { $0.host[.ipv4] = host }.source(.ipv4).map {
+          .init(address: $0, link: PathLink(index: link.index, name: link.name))
+        }
+      }
+      var scene = Scene(links: [.init(link.with { $0.host = [.ipv4: host] })])
+      scene.links[0].formerHosts[.ipv4] = Set(1...200)
+      var reading = scene.reading(for: maker)
+      reading.lostSources = Set(lost.compactMap(address))
+      return maker.update(
+        to: reading, on: .events([]), at: Instant(milliseconds: 0), time: Timestamp(microseconds: 0)
+      ).changes
+    }
+    for host in 1...40 { #expect(update(host).count == 1) }
+    #expect(maker.sources.count == 33)
+    #expect(update(40, lost: Array(1...7)).isEmpty)
+    #expect(update(40, lost: [8, 9]).count == 2)
+    #expect(update(40, lost: [8, 9]).isEmpty)
+  }
+
+  @Test("I2 a link that is set down or gone is told for both families at once")
+  func interfaceLost() {
+    #expect(
+      Story.play("0s wifi | 1s wifi:down", Self.both).last
+        == "1s wifi>none, destroy interfaceLost wlan0, destroy categoryChanged")
+    #expect(
+      Story.play("0s wired wifi | 1s wired:down wifi").last
+        == "1s wired>wifi, destroy interfaceLost eth0, destroy categoryChanged")
+  }
+
+  @Test("I3 a better path of the same category is told for its family, and nothing else is")
+  func betterPath() {
+    #expect(
+      Story.play("0s wifi:noroute wifi2 | 1s wifi wifi2").last
+        == "1s path, destroy betterPath wlan1 ipv4")
+    #expect(
+      Story.play("0s wifi:noroute wifi2 | 1s wifi wifi2", Self.both).last
+        == "1s path, destroy betterPath wlan1 ipv4, destroy betterPath wlan1 ipv6")
+    #expect(
+      Story.play("0s wifi:noroute6 wifi2 | 1s wifi wifi2", Self.both).last
+        == "1s path, destroy betterPath wlan1 ipv6")
+  }
+
+  @Test("I3 I5 another category that takes over destroys the old path's channels and all")
+  func takeover() {
+    #expect(
+      Story.play("0s cellular | 1s wifi cellular").last
+        == "1s cellular>wifi, destroy betterPath wwan0 ipv4, destroy categoryChanged")
+  }
+
+  @Test("I9 softened, a better path and a changed category drain; then what drains can still be lost")
+  func softened() {
+    #expect(
+      Story.play(
+        "0s cellular | 1s wifi cellular | 2s wifi cellular | 3s wifi", policy: Self.soft) == [
+          "0s unknown>cellular",
+          "1s cellular>wifi, drain betterPath wwan0 ipv4, drain categoryChanged",
+          "3s destroy sourceAddressLost wwan0 ipv4 10.2.188.7",
+        ])
+  }
+
+  @Test("I4 another router behind the same link is told as soon as the kernel knows")
+  func networkChanged() {
+    #expect(
+      Story.play("0s wifi | 1s wifi:router2", Self.both).last
+        == "1s destroy networkChanged wlan0 ipv4, destroy networkChanged wlan0 ipv6")
+    #expect(
+      Story.play("0s wifi | 1s wifi:norouter | 2s wifi | 3s wifi:norouter | 4s wifi:router2") == [
+        "0s unknown>wifi", "4s destroy networkChanged wlan0 ipv4",
+      ])
+  }
+
+  // MARK: - I5 and T2
+
+  @Test("I5 the first category is no change")
+  func firstCategory() {
+    #expect(Story.play("0s wifi") == ["0s unknown>wifi"])
+    #expect(Story.play("0s ? | 1s wifi:dead") == ["1s unknown>none"])
+  }
+
+  @Test("T2 what only messages tell is advised", arguments: ["!link", "!address", "!route"])
+  func bounce(message: String) {
+    #expect(
+      Story.play("0s wifi | 1s wifi \(message)").last
+        == "1s wifi>wifi bounced, advise categoryChanged")
+  }
+
+  @Test("T2 a bounce of which the reading shows another link or network destroys")
+  func destructiveBounce() {
+    #expect(
+      Story.play("0s wifi | 1s wifi:index9").last == """
+        1s wifi>wifi bounced, destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress), \
+        destroy categoryChanged
+        """)
+    #expect(
+      Story.play("0s wifi | 1s wifi:router2 !link").last
+        == "1s wifi>wifi bounced, destroy networkChanged wlan0 ipv4, destroy categoryChanged")
+  }
+
+  @Test("T3 what leaves the path alone invalidates nothing")
+  func noise() {
+    #expect(
+      Story.play("0s wifi cellular | 1s wifi cellular:dead | 2s wifi | 3s wifi wifi2 +overrun")
+        == ["0s unknown>wifi"])
+  }
+
+  // MARK: - I6, I7 and K8
+
+  @Test("I6 a sleep makes everything suspect, a long one invalid")
+  func slept() {
+    #expect(
+      Story.play("0s wifi | 9s slept:10s wifi | 999s slept:300s wifi") == [
+        "0s unknown>wifi", "9s advise resumed", "999s destroy resumed",
+      ])
+  }
+
+  @Test("I6 I9 of a sleep and a changed category that is named, with the graver severity")
+  func sleptAndChanged() {
+    #expect(
+      Story.play("0s wifi cellular | 9s slept:5s cellular").last == """
+        9s wifi>cellular, destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress), \
+        destroy categoryChanged
+        """)
+    #expect(
+      Story.play("0s wifi | 1s wifi:noroute | 1.5s slept:300s wifi").last
+        == "1.5s none>wifi, destroy categoryChanged")
+  }
+
+  @Test("I7 what an earlier run published is compared against, on every medium")
+  func restarted() {
+    for link in ["wifi", "wired", "cellular"] {
+      var first = Story(Self.both)
+      first.play("0s \(link)")
+      let snapshot = first.maker.snapshot
+      #expect(Story.play("9s \(link) | 10s \(link)", Self.both, restored: snapshot) == [])
+    }
+  }
+
+  @Test("I7 what is found changed after a restart is learnt late")
+  func restartedElsewhere() {
+    var first = Story()
+    first.play("0s wifi wired:noroute")
+    for (script, expected) in [
+      (
+        "9s wifi wired",
+        ["9s wifi>wired, destroy betterPath wlan0 ipv4, destroy categoryChanged"]
+      ),
+      ("9s wifi:host8", ["9s path, destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress)"]),
+      (
+        "9s wifi:noroute", ["9s wifi>none, advise categoryChanged", "10s destroy categoryChanged"]
+      ),
+      (
+        "9s wifi:noroute | 9.5s wifi",
+        ["9s wifi>none, advise categoryChanged", "9.5s none>wifi, advise categoryChanged"]
+      ),
+    ] {
+      var second = Story(restored: first.maker.snapshot)
+      second.play(script)
+      #expect(second.published == expected)
+      let causes = second.changes.compactMap(\.invalidation?.cause)
+      #expect(causes.first == Cause(.start, "started", learntLate: true))
+    }
+  }
+
+  @Test("I7 an overrun invalidates nothing by itself")
+  func overrun() {
+    #expect(Story.play("0s wifi | 1s wifi +overrun") == ["0s unknown>wifi"])
+  }
+
+  @Test("K8 the kernel unknown in between invalidates nothing")
+  func unknown() {
+    #expect(
+      Story.play("0s wifi | 1s ? | 9s wifi | 10s ? | 11s ? | 12s wifi") == [
+        "0s unknown>wifi", "1s wifi>unknown", "9s unknown>wifi", "10s wifi>unknown",
+        "12s unknown>wifi",
+      ])
+  }
+
+  @Test("K8 what changed while the kernel could not be asked is told afterwards")
+  func changedWhileUnknown() {
+    #expect(
+      Story.play("0s wifi | 1s ? | 9s wired").last == """
+        9s unknown>wired, destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress), \
+        destroy categoryChanged
+        """)
+    #expect(
+      Story.play("0s wifi | 1s ? | 9s wifi:router2").last
+        == "9s unknown>wifi, destroy networkChanged wlan0 ipv4")
+    #expect(
+      Story.play("0s wifi:noroute | 1s ? | 9s wifi").last == "9s unknown>wifi, destroy categoryChanged")
+  }
+
+  // MARK: - I9
+
+  @Test("I9 the narrow scopes come before the wide")
+  func narrowFirst() {
+    // The link goes down, and takes IPv6's addresses along.
+    #expect(
+      Story.play("0s wifi | 1s wifi:down:noaddress6", Self.both).last == """
+        1s wifi>none, destroy sourceAddressLost wlan0 ipv6 2001:db8:258::7, \
+        destroy interfaceLost wlan0, destroy categoryChanged
+        """)
+  }
+
+  @Test("I9 every change has a generation of its own, and the snapshot bears the last")
+  func generations() {
+    var story = Story(Self.both)
+    story.play("0s wifi | 1s wifi:down:noaddress6 | 2s wifi | 3s wifi !link")
+    #expect(story.changes.map(\.generation) == (1...9).map { UInt64($0) })
+    #expect(story.maker.snapshot.generation == 9)
+    var told = Snapshot(
+      generation: 0, since: Timestamp(microseconds: 0),
+      status: Status(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4))
+    for change in story.changes { told.apply(change) }
+    #expect(told == story.maker.snapshot)
+  }
+
+  @Test("I9 all the changes of one step have its time")
+  func times() {
+    var story = Story()
+    story.play("0s wifi | 1s wifi:dead")
+    #expect(
+      story.changes.compactMap(\.invalidation?.time)
+        == [1, 1, 2, 2].map { Timestamp(microseconds: $0 * 1_000_000) })
+  }
+}
+
+extension Change {
+  var invalidation: Invalidation? {
+    if case .invalidation(let invalidation) = self { invalidation } else { nil }
+  }
+}

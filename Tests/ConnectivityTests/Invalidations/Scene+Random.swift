@@ -1,0 +1,43 @@
+@testable import Connectivity
+
+extension Scene {
+  static let anything = Scene(links: [Place(.wired), Place(.wifi), Place(.cellular)])
+
+  /// Something that happens to a link, an address, a route or a router.
+  mutating func happen(using random: inout SplitMix64) {
+    let number = Int.random(in: 0..<self.links.count, using: &random)
+    let family = random.pick(AddressFamily.allCases)
+    var place = self.links[number]
+    defer { self.links[number] = place }
+
+    switch Int.random(in: 0..<10, using: &random) {
+    case 0: place.link.hasCarrier.toggle()
+    case 1:
+      place.link.isUp.toggle()
+      if !place.link.isUp { place.link.gateway = [:] }
+    case 2: place.link.index += 10
+    case 3: place.link.host[family] = place.link.host[family] == nil ? 7 : nil
+    case 4:
+      if random.oneIn(2), let host = place.link.host[family] {
+        place.formerHosts[family, default: []].insert(host)
+      }
+      place.link.host[family] = random.pick([7, 8, 9])
+    case 5: place.formerHosts[family] = []
+    case 6, 7: place.link.gateway[family] = place.link.gateway[family] == nil ? 1 : nil
+    case 8: place.link.gateway[family] = random.pick([1, 2])
+    default: place.router = random.pick([1, 1, 2, nil])
+    }
+    if let host = place.link.host[family] { place.formerHosts[family]?.remove(host) }
+  }
+
+  /// Something that went and came back, and leaves no other trace.
+  func bounce(using random: inout SplitMix64) -> [KernelEvent] {
+    let link = random.pick(self.links).link
+    let family = random.pick(AddressFamily.allCases)
+    return switch Int.random(in: 0..<3, using: &random) {
+    case 0: [.link(link.withoutCarrier.link), .link(link.link)]
+    case 1: link.removed(family) + link.added(family)
+    default: link.routeRemoved(family) + link.routeAdded(family)
+    }
+  }
+}

@@ -1,0 +1,246 @@
+import Testing
+
+@testable import Connectivity
+
+@Suite("The grace of the stream")
+struct StreamGraceTests {
+  private static let both = AddressFamily.allCases
+  private static let wifiLost = "1s wifi>none, advise interfaceLost wlan0, advise categoryChanged"
+  private static let routeLost = "1s wifi>none, advise categoryChanged"
+  private static let isBack = "none>wifi, advise categoryChanged"
+
+  // MARK: - The carrier
+
+  @Test("I10 wifi carrier back within the grace destroys nothing")
+  func carrierBack() {
+    for families in [[.ipv4], Self.both] {
+      #expect(
+        Story.play("0s wifi | 1s wifi:dead | 1.9s wifi | 5s wifi", families) == [
+          "0s unknown>wifi", Self.wifiLost, "1.9s \(Self.isBack)",
+        ])
+    }
+  }
+
+  @Test("I10 wifi carrier away beyond the grace destroys, and once more when another begins")
+  func carrierLost() {
+    for families in [[.ipv4], Self.both] {
+      #expect(
+        Story.play("0s wifi | 1s wifi:dead | 3s wifi", families) == [
+          "0s unknown>wifi", Self.wifiLost, "2s destroy interfaceLost wlan0, destroy categoryChanged",
+          "3s none>wifi, destroy categoryChanged",
+        ])
+    }
+  }
+
+  @Test("I10 wired carrier lost destroys at once", arguments: [("wired", "eth0"), ("cellular", "wwan0")])
+  func otherMedia(category: String, interface: String) {
+    #expect(
+      Story.play("0s \(category) | 1s \(category):dead | 1.1s \(category)") == [
+        "0s unknown>\(category)",
+        "1s \(category)>none, destroy interfaceLost \(interface), destroy categoryChanged",
+        "1.1s none>\(category), destroy categoryChanged",
+      ])
+  }
+
+  @Test("I10 another path that takes over destroys at once")
+  func takenOver() {
+    #expect(
+      Story.play("0s wifi cellular | 1s wifi:dead cellular | 1.5s wifi:dead:noroute cellular") == [
+        "0s unknown>wifi", Self.wifiLost,
+        "1.5s none>cellular, destroy interfaceLost wlan0, destroy categoryChanged",
+      ])
+    #expect(
+      Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute cellular") == [
+        "0s unknown>wifi", Self.routeLost,
+        "1.5s none>cellular, destroy betterPath wlan0 ipv4, destroy categoryChanged",
+      ])
+    #expect(
+      Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute wifi2").last
+        == "1.5s none>wifi, destroy betterPath wlan0 ipv4, destroy categoryChanged")
+  }
+
+  @Test("I10 another family that takes over in another category destroys at once")
+  func takenOverByTheOtherFamily() {
+    let script = "0s wifi:noroute6 cellular:noroute4 | 1s wifi:noroute cellular:noroute4"
+    #expect(
+      Story.play(script, Self.both) == [
+        "0s unknown>wifi", "1s wifi>cellular, destroy categoryChanged",
+        "2s destroy interfaceLost wlan0 ipv4",
+      ])
+    #expect(Story.follow(script, Self.both) == ["1s destroy categoryChanged"])
+  }
+
+  // MARK: - The route
+
+  @Test("I10 a default route that is deleted and added again within the grace destroys nothing")
+  func routeBack() {
+    for families in [[.ipv4], Self.both] {
+      #expect(
+        Story.play("0s wifi | 1s wifi:noroute | 1.9s wifi | 5s wifi", families) == [
+          "0s unknown>wifi", Self.routeLost, "1.9s \(Self.isBack)",
+        ])
+    }
+  }
+
+  @Test("I10 a default route that stays away beyond the grace destroys")
+  func routeLost() {
+    #expect(
+      Story.play("0s wifi | 1s wifi:noroute | 2.5s wifi") == [
+        "0s unknown>wifi", Self.routeLost, "2s destroy categoryChanged",
+        "2.5s none>wifi, destroy categoryChanged",
+      ])
+    let soft = InvalidationPolicy(categoryChanged: .drain)
+    #expect(
+      Story.play("0s wifi | 1s wifi:noroute", policy: soft).last
+        == "2s destroy interfaceLost wlan0 ipv4, drain categoryChanged")
+  }
+
+  @Test("I10 only IPv6's route is lost: its channels alone are in doubt")
+  func routeOfOneFamily() {
+    let lost = ["0s unknown>wifi", "1s path, advise interfaceLost wlan0 ipv6"]
+    #expect(Story.play("0s wifi | 1s wifi:noroute6 | 1.5s wifi", Self.both) == lost + ["1.5s path"])
+    #expect(
+      Story.play("0s wifi | 1s wifi:noroute6 | 9s wifi", Self.both)
+        == lost + ["2s destroy interfaceLost wlan0 ipv6", "9s path"])
+  }
+
+  @Test("I10 both routes are lost, and one comes back in time: the other's channels are told")
+  func routeOfOneFamilyBack() {
+    #expect(
+      Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute6 | 9s wifi", Self.both) == [
+        "0s unknown>wifi", Self.routeLost, "1.5s \(Self.isBack)",
+        "2s destroy interfaceLost wlan0 ipv6", "9s path",
+      ])
+  }
+
+  @Test("I10 T2 the link bounced and only IPv6 is back: IPv4's channels are told")
+  func bounceOfOneFamily() {
+    var story = Story(Self.both)
+    story.play("0s wifi")
+    var scene = Scene(links: [.init(.wifi)])
+    scene.links[0].link.gateway[.ipv4] = nil
+    let link = TestLink.wifi
+    let events: [KernelEvent] = [.link(link.withoutCarrier.link), .link(link.link)]
+    var maker = story.maker
+    func update(_ occasion: Occasion, _ at: Int) -> [String] {
+      maker.update(
+        to: scene.reading(for: maker), on: occasion, at: Instant(milliseconds: at),
+        time: Timestamp(microseconds: 0)
+      ).changes.compactMap(\.invalidation).map {
+        "\($0.severity) \($0.reason) \($0.scope.family?.rawValue ?? "any")"
+      }
+    }
+    #expect(update(.events(events), 1000) == ["advise categoryChanged any"])
+    #expect(update(.timer, 2000) == ["destroy interfaceLost ipv4"])
+  }
+
+  // MARK: - What ends it early
+
+  @Test("I10 back on another network is told at once, or as soon as it is known")
+  func otherNetwork() {
+    #expect(
+      Story.play("0s wifi | 1s wifi:dead | 1.5s wifi:router2") == [
+        "0s unknown>wifi", Self.wifiLost,
+        "1.5s none>wifi, destroy networkChanged wlan0 ipv4, destroy categoryChanged",
+      ])
+    #expect(
+      Story.play("0s wifi | 1s wifi:dead | 1.5s wifi:norouter | 3s wifi:router2") == [
+        "0s unknown>wifi", Self.wifiLost, "1.5s \(Self.isBack)",
+        "3s destroy networkChanged wlan0 ipv4",
+      ])
+  }
+
+  @Test("I10 a link or an address that goes during the grace ends it")
+  func gone() {
+    #expect(
+      Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute:down").last
+        == "1.5s destroy interfaceLost wlan0, destroy categoryChanged")
+    #expect(
+      Story.play("0s wifi | 1s wifi:dead | 1.5s wifi:dead:noroute:noaddress").last
+        == "1.5s path, destroy sourceAddressLost wlan0 ipv4 10.2.88.7, destroy categoryChanged")
+  }
+
+  // MARK: - T1 and K8
+
+  @Test("T1 I10 a gain that is held back and was in time destroys nothing")
+  func heldInTime() {
+    let flapping = "0s wifi | 1s wifi:dead | 1.1s wifi | 2s wifi:dead | 2.1s wifi"
+    #expect(
+      Story.play("\(flapping) | 3s wifi:dead | 3.9s wifi").suffix(2) == [
+        "3s wifi>none, advise interfaceLost wlan0, advise categoryChanged", "4.4s \(Self.isBack)",
+      ])
+    #expect(
+      Story.play("0s wifi | 1s wifi !link | 2s wifi !link | 3s wifi !link").suffix(2)
+        == ["3s wifi>none, advise categoryChanged", "3.5s \(Self.isBack)"])
+  }
+
+  @Test("T1 I10 a gain that is held back and was not in time comes after the destruction")
+  func heldTooLate() {
+    let flapping = "0s wifi | 1s wifi:dead | 1.1s wifi | 2s wifi:dead | 2.1s wifi"
+    #expect(
+      Story.play("\(flapping) | 3s wifi:dead | 4.2s wifi").suffix(2) == [
+        "4s destroy interfaceLost wlan0, destroy categoryChanged",
+        "4.7s none>wifi, destroy categoryChanged",
+      ])
+    // Lost again while it was held, and this time for good.
+    #expect(
+      Story.play("\(flapping) | 3s wifi:dead | 3.1s wifi | 3.2s wifi:dead").suffix(2) == [
+        "3.2s advise interfaceLost wlan0",
+        "4.2s destroy interfaceLost wlan0, destroy categoryChanged",
+      ])
+  }
+
+  @Test("K8 I10 a grace that ends while the kernel cannot be asked waits for it")
+  func unknown() {
+    let lost = ["0s unknown>wifi", Self.routeLost, "1.5s none>unknown"]
+    #expect(
+      Story.play("0s wifi | 1s wifi:noroute | 1.5s ? | 9s wifi")
+        == lost + ["9s unknown>wifi, advise categoryChanged"])
+    #expect(
+      Story.play("0s wifi | 1s wifi:noroute | 1.5s ? | 9s wifi:noroute")
+        == lost + ["9s unknown>none, destroy categoryChanged"])
+    #expect(
+      Story.play("0s wifi | 1s wifi:noroute | 1.5s ? | 1.6s wifi:noroute", Self.both)
+        == lost + ["1.6s unknown>none", "2s destroy categoryChanged"])
+  }
+
+  @Test("K8 I10 what was lost while the kernel could not be asked has its grace from then on")
+  func lostWhileUnknown() {
+    // The summary followed IPv6, which is not the preferred family.
+    for script in ["0s wifi:noroute", "0s wifi"] {
+      var story = Story(script == "0s wifi" ? [.ipv4] : [.ipv6])
+      story.play("0s wifi | 1s ? | 9s wifi:noroute")
+      #expect(
+        story.published.suffix(2)
+          == ["9s unknown>none, advise categoryChanged", "10s destroy categoryChanged"])
+    }
+  }
+
+  // MARK: - What a flow is told of the same
+
+  @Test(
+    "I10 what the stream says of a scope and what a flow is told agree",
+    arguments: [
+      ("1s wifi:dead | 1.5s wifi", ["1s advise interfaceLost", "1.5s advise categoryChanged"]),
+      ("1s wifi:dead", ["1s advise interfaceLost", "2s destroy interfaceLost"]),
+      ("1s wifi:noroute | 1.5s wifi", ["1s advise categoryChanged", "1.5s advise categoryChanged"]),
+      ("1s wifi:noroute", ["1s advise categoryChanged", "2s destroy categoryChanged"]),
+      ("1s wired wifi", ["1s destroy categoryChanged"]),
+      ("1s wifi:router2", ["1s destroy networkChanged"]),
+      ("1s wifi:rotated | 2s wifi:host8", ["2s destroy sourceAddressLost"]),
+      ("1s wifi !link", ["1s advise categoryChanged"]),
+      ("1s ? | 2s wifi", []),
+    ] as [(String, [String])])
+  func flow(script: String, expected: [String]) {
+    #expect(Story.follow("0s wifi | \(script)") == expected)
+  }
+
+  @Test("I5 a flow to a neighbour or to the machine itself is told nothing of a route that goes")
+  func spared() {
+    let script = "0s wifi | 1s wifi:noroute | 3s wifi | 4s wifi cellular | 5s wifi:noroute cellular"
+    #expect(Story.follow(script, to: .neighbour(3)) == [])
+    #expect(Story.follow(script, to: .local) == [])
+    #expect(Story.follow("0s wifi | 1s wifi:dead", to: .neighbour(3)).last == "2s destroy interfaceLost")
+    #expect(Story.follow("0s wifi | 1s", to: .local) == [])
+  }
+}
