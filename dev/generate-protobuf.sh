@@ -23,6 +23,8 @@ protoc -I "$protos" $files \
     --swift_opt=Visibility=Public,FileNaming=FullPath,UseAccessLevelOnImports=true \
     --plugin=protoc-gen-grpc-swift="$tools/protoc-gen-grpc-swift-2" --grpc-swift_out="$output" \
     --grpc-swift_opt=Visibility=Public,FileNaming=FullPath,UseAccessLevelOnImports=true
+# The generator of grpc-swift-protobuf 2.4 does not escape a method whose name is a keyword of Swift.
+sed -i 's/func guard\b/func `guard`/' "$output"/connectivity/v1/connectivity.grpc.swift
 mkdir -p "$output/Descriptors"
 protoc -I "$protos" $files --include_imports --descriptor_set_out="$output/Descriptors/descriptors.binpb"
 

@@ -32,6 +32,10 @@ struct ConversionTests {
     #expect(message.generation == snapshot.generation)
     #expect(message.transition.generation == snapshot.generation)
     #expect(message.transition.status.generation == snapshot.generation)
+    let invalidation = model.invalidation()
+    let invalidationMessage = Connectivity_V1_WatchResponse(.invalidation(invalidation))
+    #expect(invalidationMessage.generation == invalidation.generation)
+    #expect(invalidationMessage.invalidation.generation == invalidation.generation)
     #expect(Connectivity_V1_WatchResponse.gap(snapshot).gap.generation == snapshot.generation)
     #expect(
       Connectivity_V1_WatchResponse.snapshot(snapshot).snapshot.generation == snapshot.generation)
@@ -58,6 +62,26 @@ struct ConversionTests {
     var message = Connectivity_V1_Path()
     message.gateway = "192.0.2.256"
     #expect(throws: ConversionError.self) { try Path(message) }
+  }
+
+  @Test("I9 what a scope does not name is any; what it names and nobody understands is an error")
+  func scope() throws {
+    #expect(try Invalidation.Scope(Connectivity_V1_Scope()) == .everything)
+    #expect(Connectivity_V1_Scope(.everything) == Connectivity_V1_Scope())
+    var message = Connectivity_V1_Scope()
+    message.localAddresses = ["192.0.2.7", "wlan0"]
+    #expect(throws: ConversionError.self) { try Invalidation.Scope(message) }
+    message.localAddresses = []
+    message.destination = "one.example"
+    #expect(throws: ConversionError.self) { try Invalidation.Scope(message) }
+  }
+
+  @Test(
+    "I9 an invalidation that names no scope is about everything, and no reason to close anything")
+  func emptyInvalidation() throws {
+    let invalidation = try Invalidation(Connectivity_V1_Invalidation())
+    #expect(invalidation.scope == .everything)
+    #expect(invalidation.severity == .advise)
   }
 
   @Test("an event without its status is an error, an event that is not known is none")

@@ -31,6 +31,12 @@ struct EnumTests {
       Evidence.Source.self, { Connectivity_V1_EvidenceSource($0) }, { Evidence.Source($0) })
     self.expectPairs(
       Cause.Trigger.self, { Connectivity_V1_CauseTrigger($0) }, { Cause.Trigger($0) })
+    self.expectPairs(
+      Invalidation.Reason.self, { Connectivity_V1_InvalidationReason($0) },
+      { Invalidation.Reason($0) })
+    self.expectPairs(
+      Invalidation.Severity.self, { Connectivity_V1_InvalidationSeverity($0) },
+      { Invalidation.Severity($0) })
   }
 
   @Test("a value of a newer connd is read as the nearest safe one", arguments: [0, 99])
@@ -43,5 +49,7 @@ struct EnumTests {
     #expect(Path.Reason(try #require(.init(rawValue: number))) == nil)
     #expect(Evidence.Source(try #require(.init(rawValue: number))) == Evidence.Source.none)
     #expect(Cause.Trigger(try #require(.init(rawValue: number))) == .kernel)
+    #expect(Invalidation.Reason(try #require(.init(rawValue: number))) == .categoryChanged)
+    #expect(Invalidation.Severity(try #require(.init(rawValue: number))) == .advise)
   }
 }

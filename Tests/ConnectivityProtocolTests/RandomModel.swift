@@ -80,14 +80,35 @@ struct RandomModel {
       interface: self.maybe { $0.word() }, learntLate: self.bool())
   }
 
+  mutating func scope() -> Invalidation.Scope {
+    let addresses = (0..<Int.random(in: 1...3, using: &self.generator)).compactMap { _ in
+      self.address()
+    }
+    return Invalidation.Scope(
+      interface: self.maybe { $0.word() },
+      family: self.maybe { $0.any(AddressFamily.self) },
+      localAddresses: self.maybe { _ in addresses },
+      destination: self.maybe { $0.address() })
+  }
+
+  mutating func invalidation() -> Invalidation {
+    Invalidation(
+      generation: .random(in: 0..<1 << 53, using: &self.generator),
+      reason: self.any(Invalidation.Reason.self), severity: self.any(Invalidation.Severity.self),
+      scope: self.scope(), cause: self.cause(), time: self.time())
+  }
+
   mutating func change() -> Change {
-    if self.bool() {
+    switch Int.random(in: 0..<3, using: &self.generator) {
+    case 0:
       .transition(
         Transition(
           from: self.any(Category.self), to: self.any(Category.self), bounced: self.bool(),
           cause: self.cause(), time: self.time(), snapshot: self.snapshot()))
-    } else {
+    case 1:
       .path(PathChange(cause: self.cause(), time: self.time(), snapshot: self.snapshot()))
+    default:
+      .invalidation(self.invalidation())
     }
   }
 }

@@ -175,6 +175,9 @@ extension Connectivity_V1_CauseTrigger {
     case .configuration: self = .configuration
     case .timer: self = .timer
     case .kernel: self = .kernel
+    case .neighbour: self = .neighbour
+    case .sleep: self = .sleep
+    case .registration: self = .registration
     }
   }
 }
@@ -193,6 +196,9 @@ extension Cause.Trigger {
     case .configuration: self = .configuration
     case .timer: self = .timer
     case .kernel: self = .kernel
+    case .neighbour: self = .neighbour
+    case .sleep: self = .sleep
+    case .registration: self = .registration
     case .unspecified, .UNRECOGNIZED: self = .kernel
     }
   }
@@ -232,6 +238,58 @@ extension Path.Reason {
     case .flapping: self = .flapping
     case .kernelUnavailable: self = .kernelUnavailable
     case .unspecified, .UNRECOGNIZED: return nil
+    }
+  }
+}
+
+extension Connectivity_V1_InvalidationReason {
+  public init(_ model: Invalidation.Reason) {
+    switch model {
+    case .sourceAddressLost: self = .sourceAddressLost
+    case .interfaceLost: self = .interfaceLost
+    case .networkChanged: self = .networkChanged
+    case .categoryChanged: self = .categoryChanged
+    case .betterPath: self = .betterPath
+    case .policy: self = .policy
+    case .resumed: self = .resumed
+    }
+  }
+}
+
+extension Invalidation.Reason {
+  /// `categoryChanged` for a value that is not known: of the reasons the one that assumes the least.
+  public init(_ message: Connectivity_V1_InvalidationReason) {
+    switch message {
+    case .sourceAddressLost: self = .sourceAddressLost
+    case .interfaceLost: self = .interfaceLost
+    case .networkChanged: self = .networkChanged
+    case .categoryChanged: self = .categoryChanged
+    case .betterPath: self = .betterPath
+    case .policy: self = .policy
+    case .resumed: self = .resumed
+    case .unspecified, .UNRECOGNIZED: self = .categoryChanged
+    }
+  }
+}
+
+extension Connectivity_V1_InvalidationSeverity {
+  public init(_ model: Invalidation.Severity) {
+    switch model {
+    case .destroy: self = .destroy
+    case .drain: self = .drain
+    case .advise: self = .advise
+    }
+  }
+}
+
+extension Invalidation.Severity {
+  /// `advise` for a value that is not known: nothing is destroyed for want of understanding.
+  public init(_ message: Connectivity_V1_InvalidationSeverity) {
+    switch message {
+    case .destroy: self = .destroy
+    case .drain: self = .drain
+    case .advise: self = .advise
+    case .unspecified, .UNRECOGNIZED: self = .advise
     }
   }
 }

@@ -45,7 +45,7 @@ extension Path {
   }
 }
 
-private func address(_ text: String, _ field: String) throws(ConversionError) -> IPAddress {
+func address(_ text: String, _ field: String) throws(ConversionError) -> IPAddress {
   guard let address = IPAddress(text) else {
     throw ConversionError(field, "“\(text)” is not an address")
   }

@@ -8,6 +8,8 @@ extension Connectivity_V1_WatchResponse {
     switch change {
     case .transition(let transition): self.transition = Connectivity_V1_Transition(transition)
     case .path(let change): self.path = Connectivity_V1_PathChange(change)
+    case .invalidation(let invalidation):
+      self.invalidation = Connectivity_V1_Invalidation(invalidation)
     }
   }
 
@@ -38,8 +40,8 @@ public enum WatchEvent: Hashable, Sendable {
   /// Something was missed: what, is not known. Here is the present.
   case gap(Snapshot)
 
-  /// The state of affairs after the event.
-  public var snapshot: Snapshot {
+  /// The state of affairs after the event; `nil` for an invalidation, which leaves it as it is.
+  public var snapshot: Snapshot? {
     switch self {
     case .snapshot(let snapshot), .gap(let snapshot): snapshot
     case .change(let change): change.snapshot
@@ -58,6 +60,8 @@ public enum WatchEvent: Hashable, Sendable {
       self = .change(.transition(try Transition(transition)))
     case .path(let change):
       self = .change(.path(try PathChange(change)))
+    case .invalidation(let invalidation):
+      self = .change(.invalidation(try Invalidation(invalidation)))
     case .gap(let gap):
       guard gap.hasStatus else { throw ConversionError("gap.status", "is missing") }
       self = .gap(try Snapshot(gap.status))

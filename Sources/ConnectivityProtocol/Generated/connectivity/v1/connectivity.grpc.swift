@@ -76,6 +76,19 @@ public enum Connectivity_V1_Connectivity: Sendable {
                 type: .serverStreaming
             )
         }
+        /// Namespace for "Guard" metadata.
+        public enum Guard: Sendable {
+            /// Request type for "Guard".
+            public typealias Input = Connectivity_V1_GuardRequest
+            /// Response type for "Guard".
+            public typealias Output = Connectivity_V1_GuardResponse
+            /// Descriptor for "Guard".
+            public static let descriptor = GRPCCore.MethodDescriptor(
+                service: GRPCCore.ServiceDescriptor(fullyQualifiedService: "connectivity.v1.Connectivity"),
+                method: "Guard",
+                type: .bidirectionalStreaming
+            )
+        }
         /// Namespace for "Explain" metadata.
         public enum Explain: Sendable {
             /// Request type for "Explain".
@@ -120,6 +133,7 @@ public enum Connectivity_V1_Connectivity: Sendable {
             GetStatus.descriptor,
             Watch.descriptor,
             WatchPath.descriptor,
+            Guard.descriptor,
             Explain.descriptor,
             ListLinks.descriptor,
             ListTransitions.descriptor
@@ -182,6 +196,8 @@ extension Connectivity_V1_Connectivity {
         /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
         /// >    seconds gains are held back, by half a second at first and by five at most.
         /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
+        /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
+        /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_WatchRequest` messages.
@@ -213,6 +229,35 @@ extension Connectivity_V1_Connectivity {
             request: GRPCCore.StreamingServerRequest<Connectivity_V1_WatchPathRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_WatchPathResponse>
+
+        /// Handle the "Guard" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
+        /// > path, and tells which flows died, why, and how severely.
+        /// > 
+        /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
+        /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+        /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
+        /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
+        /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
+        /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
+        /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
+        /// >    changed meanwhile is told at once.
+        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request of `Connectivity_V1_GuardRequest` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A streaming response of `Connectivity_V1_GuardResponse` messages.
+        func `guard`(
+            request: GRPCCore.StreamingServerRequest<Connectivity_V1_GuardRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_GuardResponse>
 
         /// Handle the "Explain" method.
         ///
@@ -254,7 +299,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first.
+        /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_ListTransitionsRequest` messages.
@@ -310,6 +355,8 @@ extension Connectivity_V1_Connectivity {
         /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
         /// >    seconds gains are held back, by half a second at first and by five at most.
         /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
+        /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
+        /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_WatchRequest` message.
@@ -341,6 +388,35 @@ extension Connectivity_V1_Connectivity {
             request: GRPCCore.ServerRequest<Connectivity_V1_WatchPathRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_WatchPathResponse>
+
+        /// Handle the "Guard" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
+        /// > path, and tells which flows died, why, and how severely.
+        /// > 
+        /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
+        /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+        /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
+        /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
+        /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
+        /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
+        /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
+        /// >    changed meanwhile is told at once.
+        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request of `Connectivity_V1_GuardRequest` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A streaming response of `Connectivity_V1_GuardResponse` messages.
+        func `guard`(
+            request: GRPCCore.StreamingServerRequest<Connectivity_V1_GuardRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_GuardResponse>
 
         /// Handle the "Explain" method.
         ///
@@ -382,7 +458,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first.
+        /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -436,6 +512,8 @@ extension Connectivity_V1_Connectivity {
         /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
         /// >    seconds gains are held back, by half a second at first and by five at most.
         /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
+        /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
+        /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_WatchRequest` message.
@@ -467,6 +545,36 @@ extension Connectivity_V1_Connectivity {
         func watchPath(
             request: Connectivity_V1_WatchPathRequest,
             response: GRPCCore.RPCWriter<Connectivity_V1_WatchPathResponse>,
+            context: GRPCCore.ServerContext
+        ) async throws
+
+        /// Handle the "Guard" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
+        /// > path, and tells which flows died, why, and how severely.
+        /// > 
+        /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
+        /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+        /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
+        /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
+        /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
+        /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
+        /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
+        /// >    changed meanwhile is told at once.
+        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        ///
+        /// - Parameters:
+        ///   - request: A stream of `Connectivity_V1_GuardRequest` messages.
+        ///   - response: A response stream of `Connectivity_V1_GuardResponse` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        func `guard`(
+            request: GRPCCore.RPCAsyncSequence<Connectivity_V1_GuardRequest, any Swift.Error>,
+            response: GRPCCore.RPCWriter<Connectivity_V1_GuardResponse>,
             context: GRPCCore.ServerContext
         ) async throws
 
@@ -510,7 +618,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first.
+        /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_ListTransitionsRequest` message.
@@ -558,6 +666,17 @@ extension Connectivity_V1_Connectivity.StreamingServiceProtocol {
             serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_WatchPathResponse>(),
             handler: { request, context in
                 try await self.watchPath(
+                    request: request,
+                    context: context
+                )
+            }
+        )
+        router.registerHandler(
+            forMethod: Connectivity_V1_Connectivity.Method.Guard.descriptor,
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GuardRequest>(),
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GuardResponse>(),
+            handler: { request, context in
+                try await self.guard(
                     request: request,
                     context: context
                 )
@@ -719,6 +838,23 @@ extension Connectivity_V1_Connectivity.SimpleServiceProtocol {
         )
     }
 
+    public func `guard`(
+        request: GRPCCore.StreamingServerRequest<Connectivity_V1_GuardRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_GuardResponse> {
+        return GRPCCore.StreamingServerResponse<Connectivity_V1_GuardResponse>(
+            metadata: [:],
+            producer: { writer in
+                try await self.guard(
+                    request: request.messages,
+                    response: writer,
+                    context: context
+                )
+                return [:]
+            }
+        )
+    }
+
     public func explain(
         request: GRPCCore.ServerRequest<Connectivity_V1_ExplainRequest>,
         context: GRPCCore.ServerContext
@@ -806,6 +942,8 @@ extension Connectivity_V1_Connectivity {
         /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
         /// >    seconds gains are held back, by half a second at first and by five at most.
         /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
+        /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
+        /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_WatchRequest` message.
@@ -846,6 +984,40 @@ extension Connectivity_V1_Connectivity {
             deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_WatchPathResponse>,
             options: GRPCCore.CallOptions,
             onResponse handleResponse: @Sendable @escaping (GRPCCore.StreamingClientResponse<Connectivity_V1_WatchPathResponse>) async throws -> Result
+        ) async throws -> Result where Result: Sendable
+
+        /// Call the "Guard" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
+        /// > path, and tells which flows died, why, and how severely.
+        /// > 
+        /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
+        /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+        /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
+        /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
+        /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
+        /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
+        /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
+        /// >    changed meanwhile is told at once.
+        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request producing `Connectivity_V1_GuardRequest` messages.
+        ///   - serializer: A serializer for `Connectivity_V1_GuardRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_GuardResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        func `guard`<Result>(
+            request: GRPCCore.StreamingClientRequest<Connectivity_V1_GuardRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_GuardRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_GuardResponse>,
+            options: GRPCCore.CallOptions,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.StreamingClientResponse<Connectivity_V1_GuardResponse>) async throws -> Result
         ) async throws -> Result where Result: Sendable
 
         /// Call the "Explain" method.
@@ -898,7 +1070,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first.
+        /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -983,6 +1155,8 @@ extension Connectivity_V1_Connectivity {
         /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
         /// >    seconds gains are held back, by half a second at first and by five at most.
         /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
+        /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
+        /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_WatchRequest` message.
@@ -1036,6 +1210,49 @@ extension Connectivity_V1_Connectivity {
             try await self.client.serverStreaming(
                 request: request,
                 descriptor: Connectivity_V1_Connectivity.Method.WatchPath.descriptor,
+                serializer: serializer,
+                deserializer: deserializer,
+                options: options,
+                onResponse: handleResponse
+            )
+        }
+
+        /// Call the "Guard" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
+        /// > path, and tells which flows died, why, and how severely.
+        /// > 
+        /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
+        /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+        /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
+        /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
+        /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
+        /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
+        /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
+        /// >    changed meanwhile is told at once.
+        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request producing `Connectivity_V1_GuardRequest` messages.
+        ///   - serializer: A serializer for `Connectivity_V1_GuardRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_GuardResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        public func `guard`<Result>(
+            request: GRPCCore.StreamingClientRequest<Connectivity_V1_GuardRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_GuardRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_GuardResponse>,
+            options: GRPCCore.CallOptions = .defaults,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.StreamingClientResponse<Connectivity_V1_GuardResponse>) async throws -> Result
+        ) async throws -> Result where Result: Sendable {
+            try await self.client.bidirectionalStreaming(
+                request: request,
+                descriptor: Connectivity_V1_Connectivity.Method.Guard.descriptor,
                 serializer: serializer,
                 deserializer: deserializer,
                 options: options,
@@ -1115,7 +1332,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first.
+        /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -1194,6 +1411,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
     /// >    seconds gains are held back, by half a second at first and by five at most.
     /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
+    /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
+    /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_WatchRequest` message.
@@ -1239,6 +1458,44 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
             request: request,
             serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_WatchPathRequest>(),
             deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_WatchPathResponse>(),
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "Guard" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
+    /// > path, and tells which flows died, why, and how severely.
+    /// > 
+    /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
+    /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+    /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
+    /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
+    /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
+    /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
+    /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
+    /// >    changed meanwhile is told at once.
+    /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+    ///
+    /// - Parameters:
+    ///   - request: A streaming request producing `Connectivity_V1_GuardRequest` messages.
+    ///   - options: Options to apply to this RPC.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func `guard`<Result>(
+        request: GRPCCore.StreamingClientRequest<Connectivity_V1_GuardRequest>,
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.StreamingClientResponse<Connectivity_V1_GuardResponse>) async throws -> Result
+    ) async throws -> Result where Result: Sendable {
+        try await self.guard(
+            request: request,
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GuardRequest>(),
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GuardResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1306,7 +1563,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The history that connd holds, the oldest first.
+    /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -1383,6 +1640,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
     /// >    seconds gains are held back, by half a second at first and by five at most.
     /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
+    /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
+    /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -1435,6 +1694,49 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
             metadata: metadata
         )
         return try await self.watchPath(
+            request: request,
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "Guard" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
+    /// > path, and tells which flows died, why, and how severely.
+    /// > 
+    /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
+    /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+    /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
+    /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
+    /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
+    /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
+    /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
+    /// >    changed meanwhile is told at once.
+    /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+    ///
+    /// - Parameters:
+    ///   - metadata: Additional metadata to send, defaults to empty.
+    ///   - options: Options to apply to this RPC, defaults to `.defaults`.
+    ///   - producer: A closure producing request messages to send to the server. Returning
+    ///       from the closure closes the request stream.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func `guard`<Result>(
+        metadata: GRPCCore.Metadata = [:],
+        options: GRPCCore.CallOptions = .defaults,
+        requestProducer producer: @Sendable @escaping (GRPCCore.RPCWriter<Connectivity_V1_GuardRequest>) async throws -> Void,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.StreamingClientResponse<Connectivity_V1_GuardResponse>) async throws -> Result
+    ) async throws -> Result where Result: Sendable {
+        let request = GRPCCore.StreamingClientRequest<Connectivity_V1_GuardRequest>(
+            metadata: metadata,
+            producer: producer
+        )
+        return try await self.guard(
             request: request,
             options: options,
             onResponse: handleResponse
@@ -1511,7 +1813,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The history that connd holds, the oldest first.
+    /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
     ///
     /// - Parameters:
     ///   - message: request message to send.

@@ -43,8 +43,6 @@ public nonisolated enum Connectivity_V1_EventKind: SwiftProtobuf.Enum, Swift.Cas
   case unspecified // = 0
   case transition // = 1
   case path // = 2
-
-  /// Reserved for later: no invalidations are sent yet.
   case invalidation // = 3
   case UNRECOGNIZED(Int)
 
@@ -78,6 +76,128 @@ public nonisolated enum Connectivity_V1_EventKind: SwiftProtobuf.Enum, Swift.Cas
     .transition,
     .path,
     .invalidation,
+  ]
+
+}
+
+/// Why channels are no longer viable. Where several reasons hold, the first of these is named.
+public nonisolated enum Connectivity_V1_InvalidationReason: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// Their source address is gone.
+  case sourceAddressLost // = 1
+
+  /// A link of their path is gone, down, or without a carrier; or no route is left.
+  case interfaceLost // = 2
+
+  /// The link is the same, and the network behind it is another.
+  case networkChanged // = 3
+
+  /// The category changed: all earlier channels are assumed broken.
+  case categoryChanged // = 4
+
+  /// The system now sends by another link, or from a source address of another prefix.
+  case betterPath // = 5
+
+  /// The path became one that the channel forbids.
+  case policy // = 6
+
+  /// The machine slept.
+  case resumed // = 7
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .sourceAddressLost
+    case 2: self = .interfaceLost
+    case 3: self = .networkChanged
+    case 4: self = .categoryChanged
+    case 5: self = .betterPath
+    case 6: self = .policy
+    case 7: self = .resumed
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .sourceAddressLost: return 1
+    case .interfaceLost: return 2
+    case .networkChanged: return 3
+    case .categoryChanged: return 4
+    case .betterPath: return 5
+    case .policy: return 6
+    case .resumed: return 7
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Connectivity_V1_InvalidationReason] = [
+    .unspecified,
+    .sourceAddressLost,
+    .interfaceLost,
+    .networkChanged,
+    .categoryChanged,
+    .betterPath,
+    .policy,
+    .resumed,
+  ]
+
+}
+
+/// What is to be done with the channels.
+public nonisolated enum Connectivity_V1_InvalidationSeverity: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// Fail what is in flight, close the connection, connect anew.
+  case destroy // = 1
+
+  /// Let what is in flight finish, send what is new by a new connection.
+  case drain // = 2
+
+  /// Information: the path is in doubt. It may come back, or a `destroy` may follow.
+  case advise // = 3
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .destroy
+    case 2: self = .drain
+    case 3: self = .advise
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .destroy: return 1
+    case .drain: return 2
+    case .advise: return 3
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Connectivity_V1_InvalidationSeverity] = [
+    .unspecified,
+    .destroy,
+    .drain,
+    .advise,
   ]
 
 }
@@ -534,6 +654,15 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
 
   /// The kernel could not be asked, or can be asked again.
   case kernel // = 10
+
+  /// A neighbour, the gateway, has another hardware address.
+  case neighbour // = 11
+
+  /// The machine slept and woke.
+  case sleep // = 12
+
+  /// A client registered a flow that had died before.
+  case registration // = 13
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -553,6 +682,9 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     case 8: self = .configuration
     case 9: self = .timer
     case 10: self = .kernel
+    case 11: self = .neighbour
+    case 12: self = .sleep
+    case 13: self = .registration
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -570,6 +702,9 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     case .configuration: return 8
     case .timer: return 9
     case .kernel: return 10
+    case .neighbour: return 11
+    case .sleep: return 12
+    case .registration: return 13
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -587,6 +722,9 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     .configuration,
     .timer,
     .kernel,
+    .neighbour,
+    .sleep,
+    .registration,
   ]
 
 }
@@ -710,6 +848,14 @@ public nonisolated struct Connectivity_V1_WatchResponse: Sendable {
     set {event = .path(newValue)}
   }
 
+  public var invalidation: Connectivity_V1_Invalidation {
+    get {
+      if case .invalidation(let v)? = event {return v}
+      return Connectivity_V1_Invalidation()
+    }
+    set {event = .invalidation(newValue)}
+  }
+
   public var gap: Connectivity_V1_Gap {
     get {
       if case .gap(let v)? = event {return v}
@@ -724,6 +870,7 @@ public nonisolated struct Connectivity_V1_WatchResponse: Sendable {
     case snapshot(Connectivity_V1_Snapshot)
     case transition(Connectivity_V1_Transition)
     case path(Connectivity_V1_PathChange)
+    case invalidation(Connectivity_V1_Invalidation)
     case gap(Connectivity_V1_Gap)
 
   }
@@ -852,6 +999,102 @@ public nonisolated struct Connectivity_V1_PathChange: Sendable {
   fileprivate var _status: Connectivity_V1_Status? = nil
   fileprivate var _cause: Connectivity_V1_Cause? = nil
   fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+}
+
+/// Channels of a scope are no longer viable.
+public nonisolated struct Connectivity_V1_Invalidation: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var generation: UInt64 = 0
+
+  public var reason: Connectivity_V1_InvalidationReason = .unspecified
+
+  public var severity: Connectivity_V1_InvalidationSeverity = .unspecified
+
+  public var scope: Connectivity_V1_Scope {
+    get {_scope ?? Connectivity_V1_Scope()}
+    set {_scope = newValue}
+  }
+  /// Returns true if `scope` has been explicitly set.
+  public var hasScope: Bool {self._scope != nil}
+  /// Clears the value of `scope`. Subsequent reads from it will return its default value.
+  public mutating func clearScope() {self._scope = nil}
+
+  public var cause: Connectivity_V1_Cause {
+    get {_cause ?? Connectivity_V1_Cause()}
+    set {_cause = newValue}
+  }
+  /// Returns true if `cause` has been explicitly set.
+  public var hasCause: Bool {self._cause != nil}
+  /// Clears the value of `cause`. Subsequent reads from it will return its default value.
+  public mutating func clearCause() {self._cause = nil}
+
+  /// When it was published.
+  public var time: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_time ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_time = newValue}
+  }
+  /// Returns true if `time` has been explicitly set.
+  public var hasTime: Bool {self._time != nil}
+  /// Clears the value of `time`. Subsequent reads from it will return its default value.
+  public mutating func clearTime() {self._time = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _scope: Connectivity_V1_Scope? = nil
+  fileprivate var _cause: Connectivity_V1_Cause? = nil
+  fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+}
+
+/// Which channels: those to which all that is set applies. It names what they were on, not what there is now.
+public nonisolated struct Connectivity_V1_Scope: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The out-link of their path.
+  public var interface: String {
+    get {_interface ?? String()}
+    set {_interface = newValue}
+  }
+  /// Returns true if `interface` has been explicitly set.
+  public var hasInterface: Bool {self._interface != nil}
+  /// Clears the value of `interface`. Subsequent reads from it will return its default value.
+  public mutating func clearInterface() {self._interface = nil}
+
+  public var family: Connectivity_V1_AddressFamily {
+    get {_family ?? .unspecified}
+    set {_family = newValue}
+  }
+  /// Returns true if `family` has been explicitly set.
+  public var hasFamily: Bool {self._family != nil}
+  /// Clears the value of `family`. Subsequent reads from it will return its default value.
+  public mutating func clearFamily() {self._family = nil}
+
+  /// Their local address is one of these; empty means any.
+  public var localAddresses: [String] = []
+
+  /// Their remote address.
+  public var destination: String {
+    get {_destination ?? String()}
+    set {_destination = newValue}
+  }
+  /// Returns true if `destination` has been explicitly set.
+  public var hasDestination: Bool {self._destination != nil}
+  /// Clears the value of `destination`. Subsequent reads from it will return its default value.
+  public mutating func clearDestination() {self._destination = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _interface: String? = nil
+  fileprivate var _family: Connectivity_V1_AddressFamily? = nil
+  fileprivate var _destination: String? = nil
 }
 
 /// The client missed something: what, is not known. Here is the present.
@@ -1222,6 +1465,268 @@ public nonisolated struct Connectivity_V1_WatchPathResponse: @unchecked Sendable
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
+public nonisolated struct Connectivity_V1_GuardRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var request: Connectivity_V1_GuardRequest.OneOf_Request? = nil
+
+  /// Guards a flow.
+  public var add: Connectivity_V1_Flow {
+    get {
+      if case .add(let v)? = request {return v}
+      return Connectivity_V1_Flow()
+    }
+    set {request = .add(newValue)}
+  }
+
+  /// Guards it no longer.
+  public var remove: Connectivity_V1_RemoveFlow {
+    get {
+      if case .remove(let v)? = request {return v}
+      return Connectivity_V1_RemoveFlow()
+    }
+    set {request = .remove(newValue)}
+  }
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public nonisolated enum OneOf_Request: Equatable, Sendable {
+    /// Guards a flow.
+    case add(Connectivity_V1_Flow)
+    /// Guards it no longer.
+    case remove(Connectivity_V1_RemoveFlow)
+
+  }
+
+  public init() {}
+}
+
+/// One connection of the caller's.
+public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// What the client calls it, in this stream. One id names one flow at a time.
+  public var id: UInt64 {
+    get {_storage._id}
+    set {_uniqueStorage()._id = newValue}
+  }
+
+  /// The remote address as text, IPv4 or IPv6. Names are the client's to resolve, and the path does not depend on
+  /// the port.
+  public var remote: String {
+    get {_storage._remote}
+    set {_uniqueStorage()._remote = newValue}
+  }
+
+  /// The connection's own address, as getsockname(2) has it; not set before it is connected: then the kernel's
+  /// choice at the time of registration is taken for it.
+  public var local: String {
+    get {_storage._local ?? String()}
+    set {_uniqueStorage()._local = newValue}
+  }
+  /// Returns true if `local` has been explicitly set.
+  public var hasLocal: Bool {_storage._local != nil}
+  /// Clears the value of `local`. Subsequent reads from it will return its default value.
+  public mutating func clearLocal() {_uniqueStorage()._local = nil}
+
+  /// The mark (SO_MARK) of the connection; not set or 0: none.
+  public var mark: UInt32 {
+    get {_storage._mark ?? 0}
+    set {_uniqueStorage()._mark = newValue}
+  }
+  /// Returns true if `mark` has been explicitly set.
+  public var hasMark: Bool {_storage._mark != nil}
+  /// Clears the value of `mark`. Subsequent reads from it will return its default value.
+  public mutating func clearMark() {_uniqueStorage()._mark = nil}
+
+  /// The link that the connection is bound to (SO_BINDTODEVICE), by name.
+  public var interface: String {
+    get {_storage._interface ?? String()}
+    set {_uniqueStorage()._interface = newValue}
+  }
+  /// Returns true if `interface` has been explicitly set.
+  public var hasInterface: Bool {_storage._interface != nil}
+  /// Clears the value of `interface`. Subsequent reads from it will return its default value.
+  public mutating func clearInterface() {_uniqueStorage()._interface = nil}
+
+  /// The last generation that the client knew of before it connected. What destroyed connections since then is told
+  /// at once.
+  public var sinceGeneration: UInt64 {
+    get {_storage._sinceGeneration ?? 0}
+    set {_uniqueStorage()._sinceGeneration = newValue}
+  }
+  /// Returns true if `sinceGeneration` has been explicitly set.
+  public var hasSinceGeneration: Bool {_storage._sinceGeneration != nil}
+  /// Clears the value of `sinceGeneration`. Subsequent reads from it will return its default value.
+  public mutating func clearSinceGeneration() {_uniqueStorage()._sinceGeneration = nil}
+
+  /// The path that connd told of this flow before, in a stream that broke: what has changed since is told at once.
+  public var knownPath: Connectivity_V1_Path {
+    get {_storage._knownPath ?? Connectivity_V1_Path()}
+    set {_uniqueStorage()._knownPath = newValue}
+  }
+  /// Returns true if `knownPath` has been explicitly set.
+  public var hasKnownPath: Bool {_storage._knownPath != nil}
+  /// Clears the value of `knownPath`. Subsequent reads from it will return its default value.
+  public mutating func clearKnownPath() {_uniqueStorage()._knownPath = nil}
+
+  /// The channel forbids paths that cost money: when its path becomes one, it is invalid (reason POLICY).
+  public var forbidsExpensive: Bool {
+    get {_storage._forbidsExpensive}
+    set {_uniqueStorage()._forbidsExpensive = newValue}
+  }
+
+  /// The channel forbids paths on which the user asked to save data.
+  public var forbidsConstrained: Bool {
+    get {_storage._forbidsConstrained}
+    set {_uniqueStorage()._forbidsConstrained = newValue}
+  }
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _storage = _StorageClass.defaultInstance
+}
+
+public nonisolated struct Connectivity_V1_RemoveFlow: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var id: UInt64 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+public nonisolated struct Connectivity_V1_GuardResponse: @unchecked Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// That of the last change published.
+  public var generation: UInt64 {
+    get {_storage._generation}
+    set {_uniqueStorage()._generation = newValue}
+  }
+
+  /// The flow that this is about.
+  public var id: UInt64 {
+    get {_storage._id}
+    set {_uniqueStorage()._id = newValue}
+  }
+
+  public var event: OneOf_Event? {
+    get {return _storage._event}
+    set {_uniqueStorage()._event = newValue}
+  }
+
+  /// The flow's path: when it was added, and each time it has changed.
+  public var path: Connectivity_V1_Path {
+    get {
+      if case .path(let v)? = _storage._event {return v}
+      return Connectivity_V1_Path()
+    }
+    set {_uniqueStorage()._event = .path(newValue)}
+  }
+
+  public var invalidation: Connectivity_V1_FlowInvalidation {
+    get {
+      if case .invalidation(let v)? = _storage._event {return v}
+      return Connectivity_V1_FlowInvalidation()
+    }
+    set {_uniqueStorage()._event = .invalidation(newValue)}
+  }
+
+  /// The request was not accepted; nothing else is affected.
+  public var refused: Connectivity_V1_FlowRefused {
+    get {
+      if case .refused(let v)? = _storage._event {return v}
+      return Connectivity_V1_FlowRefused()
+    }
+    set {_uniqueStorage()._event = .refused(newValue)}
+  }
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public nonisolated enum OneOf_Event: Equatable, Sendable {
+    /// The flow's path: when it was added, and each time it has changed.
+    case path(Connectivity_V1_Path)
+    case invalidation(Connectivity_V1_FlowInvalidation)
+    /// The request was not accepted; nothing else is affected.
+    case refused(Connectivity_V1_FlowRefused)
+
+  }
+
+  public init() {}
+
+  fileprivate var _storage = _StorageClass.defaultInstance
+}
+
+/// The flow is no longer viable.
+public nonisolated struct Connectivity_V1_FlowInvalidation: @unchecked Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var reason: Connectivity_V1_InvalidationReason {
+    get {_storage._reason}
+    set {_uniqueStorage()._reason = newValue}
+  }
+
+  public var severity: Connectivity_V1_InvalidationSeverity {
+    get {_storage._severity}
+    set {_uniqueStorage()._severity = newValue}
+  }
+
+  public var cause: Connectivity_V1_Cause {
+    get {_storage._cause ?? Connectivity_V1_Cause()}
+    set {_uniqueStorage()._cause = newValue}
+  }
+  /// Returns true if `cause` has been explicitly set.
+  public var hasCause: Bool {_storage._cause != nil}
+  /// Clears the value of `cause`. Subsequent reads from it will return its default value.
+  public mutating func clearCause() {_uniqueStorage()._cause = nil}
+
+  /// What the way to the remote address is now.
+  public var path: Connectivity_V1_Path {
+    get {_storage._path ?? Connectivity_V1_Path()}
+    set {_uniqueStorage()._path = newValue}
+  }
+  /// Returns true if `path` has been explicitly set.
+  public var hasPath: Bool {_storage._path != nil}
+  /// Clears the value of `path`. Subsequent reads from it will return its default value.
+  public mutating func clearPath() {_uniqueStorage()._path = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _storage = _StorageClass.defaultInstance
+}
+
+public nonisolated struct Connectivity_V1_FlowRefused: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// A code of google.rpc: 3 INVALID_ARGUMENT, 8 RESOURCE_EXHAUSTED, 14 UNAVAILABLE (the kernel cannot be asked).
+  public var code: UInt32 = 0
+
+  /// Names the field, or the limit.
+  public var message: String = String()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
 public nonisolated struct Connectivity_V1_ExplainRequest: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1540,6 +2045,9 @@ public nonisolated struct Connectivity_V1_ListTransitionsResponse: Sendable {
 
   public var transitions: [Connectivity_V1_Transition] = []
 
+  /// Since the first of these transitions, or all that the history holds.
+  public var invalidations: [Connectivity_V1_Invalidation] = []
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -1551,6 +2059,14 @@ fileprivate nonisolated let _protobuf_package = "connectivity.v1"
 
 nonisolated extension Connectivity_V1_EventKind: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0EVENT_KIND_UNSPECIFIED\0\u{1}EVENT_KIND_TRANSITION\0\u{1}EVENT_KIND_PATH\0\u{1}EVENT_KIND_INVALIDATION\0")
+}
+
+nonisolated extension Connectivity_V1_InvalidationReason: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0INVALIDATION_REASON_UNSPECIFIED\0\u{1}INVALIDATION_REASON_SOURCE_ADDRESS_LOST\0\u{1}INVALIDATION_REASON_INTERFACE_LOST\0\u{1}INVALIDATION_REASON_NETWORK_CHANGED\0\u{1}INVALIDATION_REASON_CATEGORY_CHANGED\0\u{1}INVALIDATION_REASON_BETTER_PATH\0\u{1}INVALIDATION_REASON_POLICY\0\u{1}INVALIDATION_REASON_RESUMED\0")
+}
+
+nonisolated extension Connectivity_V1_InvalidationSeverity: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0INVALIDATION_SEVERITY_UNSPECIFIED\0\u{1}INVALIDATION_SEVERITY_DESTROY\0\u{1}INVALIDATION_SEVERITY_DRAIN\0\u{1}INVALIDATION_SEVERITY_ADVISE\0")
 }
 
 nonisolated extension Connectivity_V1_AddressFamily: SwiftProtobuf._ProtoNameProviding {
@@ -1582,7 +2098,7 @@ nonisolated extension Connectivity_V1_EvidenceSource: SwiftProtobuf._ProtoNamePr
 }
 
 nonisolated extension Connectivity_V1_CauseTrigger: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0")
 }
 
 nonisolated extension Connectivity_V1_LinkState: SwiftProtobuf._ProtoNameProviding {
@@ -1649,7 +2165,7 @@ nonisolated extension Connectivity_V1_WatchRequest: SwiftProtobuf.Message, Swift
 
 nonisolated extension Connectivity_V1_WatchResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".WatchResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}snapshot\0\u{1}transition\0\u{1}path\0\u{2}\u{2}gap\0\u{c}\u{5}\u{1}")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}snapshot\0\u{1}transition\0\u{1}path\0\u{1}invalidation\0\u{1}gap\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1697,6 +2213,19 @@ nonisolated extension Connectivity_V1_WatchResponse: SwiftProtobuf.Message, Swif
           self.event = .path(v)
         }
       }()
+      case 5: try {
+        var v: Connectivity_V1_Invalidation?
+        var hadOneofValue = false
+        if let current = self.event {
+          hadOneofValue = true
+          if case .invalidation(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.event = .invalidation(v)
+        }
+      }()
       case 6: try {
         var v: Connectivity_V1_Gap?
         var hadOneofValue = false
@@ -1735,6 +2264,10 @@ nonisolated extension Connectivity_V1_WatchResponse: SwiftProtobuf.Message, Swif
     case .path?: try {
       guard case .path(let v)? = self.event else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    }()
+    case .invalidation?: try {
+      guard case .invalidation(let v)? = self.event else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
     }()
     case .gap?: try {
       guard case .gap(let v)? = self.event else { preconditionFailure() }
@@ -1900,6 +2433,114 @@ nonisolated extension Connectivity_V1_PathChange: SwiftProtobuf.Message, SwiftPr
     if lhs._status != rhs._status {return false}
     if lhs._cause != rhs._cause {return false}
     if lhs._time != rhs._time {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_Invalidation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Invalidation"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}reason\0\u{1}severity\0\u{1}scope\0\u{1}cause\0\u{1}time\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.generation) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.reason) }()
+      case 3: try { try decoder.decodeSingularEnumField(value: &self.severity) }()
+      case 4: try { try decoder.decodeSingularMessageField(value: &self._scope) }()
+      case 5: try { try decoder.decodeSingularMessageField(value: &self._cause) }()
+      case 6: try { try decoder.decodeSingularMessageField(value: &self._time) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.generation != 0 {
+      try visitor.visitSingularUInt64Field(value: self.generation, fieldNumber: 1)
+    }
+    if self.reason != .unspecified {
+      try visitor.visitSingularEnumField(value: self.reason, fieldNumber: 2)
+    }
+    if self.severity != .unspecified {
+      try visitor.visitSingularEnumField(value: self.severity, fieldNumber: 3)
+    }
+    try { if let v = self._scope {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    } }()
+    try { if let v = self._cause {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+    } }()
+    try { if let v = self._time {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_Invalidation, rhs: Connectivity_V1_Invalidation) -> Bool {
+    if lhs.generation != rhs.generation {return false}
+    if lhs.reason != rhs.reason {return false}
+    if lhs.severity != rhs.severity {return false}
+    if lhs._scope != rhs._scope {return false}
+    if lhs._cause != rhs._cause {return false}
+    if lhs._time != rhs._time {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_Scope: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Scope"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}interface\0\u{1}family\0\u{3}local_addresses\0\u{1}destination\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self._interface) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self._family) }()
+      case 3: try { try decoder.decodeRepeatedStringField(value: &self.localAddresses) }()
+      case 4: try { try decoder.decodeSingularStringField(value: &self._destination) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._interface {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 1)
+    } }()
+    try { if let v = self._family {
+      try visitor.visitSingularEnumField(value: v, fieldNumber: 2)
+    } }()
+    if !self.localAddresses.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.localAddresses, fieldNumber: 3)
+    }
+    try { if let v = self._destination {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 4)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_Scope, rhs: Connectivity_V1_Scope) -> Bool {
+    if lhs._interface != rhs._interface {return false}
+    if lhs._family != rhs._family {return false}
+    if lhs.localAddresses != rhs.localAddresses {return false}
+    if lhs._destination != rhs._destination {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2442,6 +3083,489 @@ nonisolated extension Connectivity_V1_WatchPathResponse: SwiftProtobuf.Message, 
   }
 }
 
+nonisolated extension Connectivity_V1_GuardRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".GuardRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}add\0\u{1}remove\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try {
+        var v: Connectivity_V1_Flow?
+        var hadOneofValue = false
+        if let current = self.request {
+          hadOneofValue = true
+          if case .add(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.request = .add(v)
+        }
+      }()
+      case 2: try {
+        var v: Connectivity_V1_RemoveFlow?
+        var hadOneofValue = false
+        if let current = self.request {
+          hadOneofValue = true
+          if case .remove(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.request = .remove(v)
+        }
+      }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    switch self.request {
+    case .add?: try {
+      guard case .add(let v)? = self.request else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    }()
+    case .remove?: try {
+      guard case .remove(let v)? = self.request else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    }()
+    case nil: break
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_GuardRequest, rhs: Connectivity_V1_GuardRequest) -> Bool {
+    if lhs.request != rhs.request {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_Flow: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Flow"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}id\0\u{1}remote\0\u{1}local\0\u{1}mark\0\u{1}interface\0\u{3}since_generation\0\u{3}known_path\0\u{3}forbids_expensive\0\u{3}forbids_constrained\0")
+
+  fileprivate class _StorageClass {
+    var _id: UInt64 = 0
+    var _remote: String = String()
+    var _local: String? = nil
+    var _mark: UInt32? = nil
+    var _interface: String? = nil
+    var _sinceGeneration: UInt64? = nil
+    var _knownPath: Connectivity_V1_Path? = nil
+    var _forbidsExpensive: Bool = false
+    var _forbidsConstrained: Bool = false
+
+      // This property is used as the initial default value for new instances of the type.
+      // The type itself is protecting the reference to its storage via CoW semantics.
+      // This will force a copy to be made of this reference when the first mutation occurs;
+      // hence, it is safe to mark this as `nonisolated(unsafe)`.
+      static nonisolated(unsafe) let defaultInstance = _StorageClass()
+
+    private init() {}
+
+    init(copying source: _StorageClass) {
+      _id = source._id
+      _remote = source._remote
+      _local = source._local
+      _mark = source._mark
+      _interface = source._interface
+      _sinceGeneration = source._sinceGeneration
+      _knownPath = source._knownPath
+      _forbidsExpensive = source._forbidsExpensive
+      _forbidsConstrained = source._forbidsConstrained
+    }
+  }
+
+  fileprivate mutating func _uniqueStorage() -> _StorageClass {
+    if !isKnownUniquelyReferenced(&_storage) {
+      _storage = _StorageClass(copying: _storage)
+    }
+    return _storage
+  }
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    _ = _uniqueStorage()
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      while let fieldNumber = try decoder.nextFieldNumber() {
+        // The use of inline closures is to circumvent an issue where the compiler
+        // allocates stack space for every case branch when no optimizations are
+        // enabled. https://github.com/apple/swift-protobuf/issues/1034
+        switch fieldNumber {
+        case 1: try { try decoder.decodeSingularUInt64Field(value: &_storage._id) }()
+        case 2: try { try decoder.decodeSingularStringField(value: &_storage._remote) }()
+        case 3: try { try decoder.decodeSingularStringField(value: &_storage._local) }()
+        case 4: try { try decoder.decodeSingularUInt32Field(value: &_storage._mark) }()
+        case 5: try { try decoder.decodeSingularStringField(value: &_storage._interface) }()
+        case 6: try { try decoder.decodeSingularUInt64Field(value: &_storage._sinceGeneration) }()
+        case 7: try { try decoder.decodeSingularMessageField(value: &_storage._knownPath) }()
+        case 8: try { try decoder.decodeSingularBoolField(value: &_storage._forbidsExpensive) }()
+        case 9: try { try decoder.decodeSingularBoolField(value: &_storage._forbidsConstrained) }()
+        default: break
+        }
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every if/case branch local when no optimizations
+      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+      // https://github.com/apple/swift-protobuf/issues/1182
+      if _storage._id != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._id, fieldNumber: 1)
+      }
+      if !_storage._remote.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._remote, fieldNumber: 2)
+      }
+      try { if let v = _storage._local {
+        try visitor.visitSingularStringField(value: v, fieldNumber: 3)
+      } }()
+      try { if let v = _storage._mark {
+        try visitor.visitSingularUInt32Field(value: v, fieldNumber: 4)
+      } }()
+      try { if let v = _storage._interface {
+        try visitor.visitSingularStringField(value: v, fieldNumber: 5)
+      } }()
+      try { if let v = _storage._sinceGeneration {
+        try visitor.visitSingularUInt64Field(value: v, fieldNumber: 6)
+      } }()
+      try { if let v = _storage._knownPath {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
+      } }()
+      if _storage._forbidsExpensive != false {
+        try visitor.visitSingularBoolField(value: _storage._forbidsExpensive, fieldNumber: 8)
+      }
+      if _storage._forbidsConstrained != false {
+        try visitor.visitSingularBoolField(value: _storage._forbidsConstrained, fieldNumber: 9)
+      }
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_Flow, rhs: Connectivity_V1_Flow) -> Bool {
+    if lhs._storage !== rhs._storage {
+      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
+        let _storage = _args.0
+        let rhs_storage = _args.1
+        if _storage._id != rhs_storage._id {return false}
+        if _storage._remote != rhs_storage._remote {return false}
+        if _storage._local != rhs_storage._local {return false}
+        if _storage._mark != rhs_storage._mark {return false}
+        if _storage._interface != rhs_storage._interface {return false}
+        if _storage._sinceGeneration != rhs_storage._sinceGeneration {return false}
+        if _storage._knownPath != rhs_storage._knownPath {return false}
+        if _storage._forbidsExpensive != rhs_storage._forbidsExpensive {return false}
+        if _storage._forbidsConstrained != rhs_storage._forbidsConstrained {return false}
+        return true
+      }
+      if !storagesAreEqual {return false}
+    }
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_RemoveFlow: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".RemoveFlow"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}id\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.id) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.id != 0 {
+      try visitor.visitSingularUInt64Field(value: self.id, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_RemoveFlow, rhs: Connectivity_V1_RemoveFlow) -> Bool {
+    if lhs.id != rhs.id {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".GuardResponse"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}id\0\u{1}path\0\u{1}invalidation\0\u{1}refused\0")
+
+  fileprivate class _StorageClass {
+    var _generation: UInt64 = 0
+    var _id: UInt64 = 0
+    var _event: Connectivity_V1_GuardResponse.OneOf_Event?
+
+      // This property is used as the initial default value for new instances of the type.
+      // The type itself is protecting the reference to its storage via CoW semantics.
+      // This will force a copy to be made of this reference when the first mutation occurs;
+      // hence, it is safe to mark this as `nonisolated(unsafe)`.
+      static nonisolated(unsafe) let defaultInstance = _StorageClass()
+
+    private init() {}
+
+    init(copying source: _StorageClass) {
+      _generation = source._generation
+      _id = source._id
+      _event = source._event
+    }
+  }
+
+  fileprivate mutating func _uniqueStorage() -> _StorageClass {
+    if !isKnownUniquelyReferenced(&_storage) {
+      _storage = _StorageClass(copying: _storage)
+    }
+    return _storage
+  }
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    _ = _uniqueStorage()
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      while let fieldNumber = try decoder.nextFieldNumber() {
+        // The use of inline closures is to circumvent an issue where the compiler
+        // allocates stack space for every case branch when no optimizations are
+        // enabled. https://github.com/apple/swift-protobuf/issues/1034
+        switch fieldNumber {
+        case 1: try { try decoder.decodeSingularUInt64Field(value: &_storage._generation) }()
+        case 2: try { try decoder.decodeSingularUInt64Field(value: &_storage._id) }()
+        case 3: try {
+          var v: Connectivity_V1_Path?
+          var hadOneofValue = false
+          if let current = _storage._event {
+            hadOneofValue = true
+            if case .path(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._event = .path(v)
+          }
+        }()
+        case 4: try {
+          var v: Connectivity_V1_FlowInvalidation?
+          var hadOneofValue = false
+          if let current = _storage._event {
+            hadOneofValue = true
+            if case .invalidation(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._event = .invalidation(v)
+          }
+        }()
+        case 5: try {
+          var v: Connectivity_V1_FlowRefused?
+          var hadOneofValue = false
+          if let current = _storage._event {
+            hadOneofValue = true
+            if case .refused(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._event = .refused(v)
+          }
+        }()
+        default: break
+        }
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every if/case branch local when no optimizations
+      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+      // https://github.com/apple/swift-protobuf/issues/1182
+      if _storage._generation != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._generation, fieldNumber: 1)
+      }
+      if _storage._id != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._id, fieldNumber: 2)
+      }
+      switch _storage._event {
+      case .path?: try {
+        guard case .path(let v)? = _storage._event else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+      }()
+      case .invalidation?: try {
+        guard case .invalidation(let v)? = _storage._event else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+      }()
+      case .refused?: try {
+        guard case .refused(let v)? = _storage._event else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+      }()
+      case nil: break
+      }
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_GuardResponse, rhs: Connectivity_V1_GuardResponse) -> Bool {
+    if lhs._storage !== rhs._storage {
+      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
+        let _storage = _args.0
+        let rhs_storage = _args.1
+        if _storage._generation != rhs_storage._generation {return false}
+        if _storage._id != rhs_storage._id {return false}
+        if _storage._event != rhs_storage._event {return false}
+        return true
+      }
+      if !storagesAreEqual {return false}
+    }
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_FlowInvalidation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".FlowInvalidation"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}reason\0\u{1}severity\0\u{1}cause\0\u{1}path\0")
+
+  fileprivate class _StorageClass {
+    var _reason: Connectivity_V1_InvalidationReason = .unspecified
+    var _severity: Connectivity_V1_InvalidationSeverity = .unspecified
+    var _cause: Connectivity_V1_Cause? = nil
+    var _path: Connectivity_V1_Path? = nil
+
+      // This property is used as the initial default value for new instances of the type.
+      // The type itself is protecting the reference to its storage via CoW semantics.
+      // This will force a copy to be made of this reference when the first mutation occurs;
+      // hence, it is safe to mark this as `nonisolated(unsafe)`.
+      static nonisolated(unsafe) let defaultInstance = _StorageClass()
+
+    private init() {}
+
+    init(copying source: _StorageClass) {
+      _reason = source._reason
+      _severity = source._severity
+      _cause = source._cause
+      _path = source._path
+    }
+  }
+
+  fileprivate mutating func _uniqueStorage() -> _StorageClass {
+    if !isKnownUniquelyReferenced(&_storage) {
+      _storage = _StorageClass(copying: _storage)
+    }
+    return _storage
+  }
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    _ = _uniqueStorage()
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      while let fieldNumber = try decoder.nextFieldNumber() {
+        // The use of inline closures is to circumvent an issue where the compiler
+        // allocates stack space for every case branch when no optimizations are
+        // enabled. https://github.com/apple/swift-protobuf/issues/1034
+        switch fieldNumber {
+        case 1: try { try decoder.decodeSingularEnumField(value: &_storage._reason) }()
+        case 2: try { try decoder.decodeSingularEnumField(value: &_storage._severity) }()
+        case 3: try { try decoder.decodeSingularMessageField(value: &_storage._cause) }()
+        case 4: try { try decoder.decodeSingularMessageField(value: &_storage._path) }()
+        default: break
+        }
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every if/case branch local when no optimizations
+      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+      // https://github.com/apple/swift-protobuf/issues/1182
+      if _storage._reason != .unspecified {
+        try visitor.visitSingularEnumField(value: _storage._reason, fieldNumber: 1)
+      }
+      if _storage._severity != .unspecified {
+        try visitor.visitSingularEnumField(value: _storage._severity, fieldNumber: 2)
+      }
+      try { if let v = _storage._cause {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+      } }()
+      try { if let v = _storage._path {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+      } }()
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_FlowInvalidation, rhs: Connectivity_V1_FlowInvalidation) -> Bool {
+    if lhs._storage !== rhs._storage {
+      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
+        let _storage = _args.0
+        let rhs_storage = _args.1
+        if _storage._reason != rhs_storage._reason {return false}
+        if _storage._severity != rhs_storage._severity {return false}
+        if _storage._cause != rhs_storage._cause {return false}
+        if _storage._path != rhs_storage._path {return false}
+        return true
+      }
+      if !storagesAreEqual {return false}
+    }
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_FlowRefused: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".FlowRefused"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}code\0\u{1}message\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.code) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.message) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.code != 0 {
+      try visitor.visitSingularUInt32Field(value: self.code, fieldNumber: 1)
+    }
+    if !self.message.isEmpty {
+      try visitor.visitSingularStringField(value: self.message, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_FlowRefused, rhs: Connectivity_V1_FlowRefused) -> Bool {
+    if lhs.code != rhs.code {return false}
+    if lhs.message != rhs.message {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ExplainRequest"
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}mark\0")
@@ -2940,7 +4064,7 @@ nonisolated extension Connectivity_V1_ListTransitionsRequest: SwiftProtobuf.Mess
 
 nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ListTransitionsResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}transitions\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}transitions\0\u{1}invalidations\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2949,6 +4073,7 @@ nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Mes
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeRepeatedMessageField(value: &self.transitions) }()
+      case 2: try { try decoder.decodeRepeatedMessageField(value: &self.invalidations) }()
       default: break
       }
     }
@@ -2958,11 +4083,15 @@ nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Mes
     if !self.transitions.isEmpty {
       try visitor.visitRepeatedMessageField(value: self.transitions, fieldNumber: 1)
     }
+    if !self.invalidations.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.invalidations, fieldNumber: 2)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Connectivity_V1_ListTransitionsResponse, rhs: Connectivity_V1_ListTransitionsResponse) -> Bool {
     if lhs.transitions != rhs.transitions {return false}
+    if lhs.invalidations != rhs.invalidations {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
