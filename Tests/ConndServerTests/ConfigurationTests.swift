@@ -24,6 +24,7 @@ struct ConfigurationTests {
         - {match: "wwan*", medium: cellular, expensive: true}
         - {match: wlp3s0, constrained: true}
       grace: {wifi: 500ms, route: 2}
+      invalidations: {betterPath: drain}
       """
     ).get()
     #expect(configuration.socket == "/tmp/x.sock")
@@ -35,8 +36,10 @@ struct ConfigurationTests {
         .init(match: "wwan*", medium: .cellular, expensive: true),
         .init(match: "wlp3s0", constrained: true),
       ])
-    #expect(configuration.grace.wifi == .milliseconds(500))
-    #expect(configuration.grace.route == .seconds(2))
+    #expect(configuration.invalidations.wifiGrace == .milliseconds(500))
+    #expect(configuration.invalidations.routeGrace == .seconds(2))
+    #expect(configuration.invalidations.betterPath == .drain)
+    #expect(configuration.invalidations.categoryChanged == .destroy)
   }
 
   @Test("what is left out has its default", arguments: ["", "# nothing\n", "links:\n", "{}"])
@@ -66,6 +69,7 @@ struct ConfigurationTests {
       ("destinations: {ipv4: []}", "connd.yaml:1: destinations.ipv4: must have between 1 and 16"),
       ("destinations: {ipv5: []}", "connd.yaml:1: destinations.ipv5: is no key"),
       ("grace: {wifi: soon}", "connd.yaml:1: grace.wifi: 'soon' is no duration"),
+      ("invalidations: {betterPath: advise}", "connd.yaml:1: invalidations.betterPath: is destroy or drain"),
       ("grace: {wifi: -1s}", "connd.yaml:1: grace.wifi: '-1s' is no duration"),
       ("- a\n- b", "connd.yaml:1: must be a mapping"),
       ("prefer: ipv4\nprefer: ipv6", "prefer: is there twice"),

@@ -39,7 +39,7 @@ struct HistoryFileTests {
     let changes = try StoreTests.changes(5)
     let history = HistoryFile(path: self.path, logger: self.logger)
     history.rewrite(Array(changes[..<2]))
-    for change in changes[2...] { history.append(change, past: { [] }) }
+    for change in changes[2...] { history.append([change], past: { [] }) }
     let loaded = HistoryFile(path: self.path, logger: self.logger).load()
     #expect(loaded.map(\.change) == changes.map(\.change))
     #expect(loaded.map(\.message) == changes.map(\.message))
@@ -85,7 +85,7 @@ struct HistoryFileTests {
     var held: [Published] = []
     var largest = 0
     for change in changes {
-      history.append(change, past: { held })
+      history.append([change], past: { held })
       held = Array((held + [change]).suffix(Store.capacity))
       var file = stat()
       #expect(stat(self.path, &file) == 0)
@@ -104,6 +104,6 @@ struct HistoryFileTests {
     let history = HistoryFile(path: "/nonexistent/connd.history", logger: self.logger)
     #expect(history.load().isEmpty)
     history.rewrite([])
-    for change in changes { history.append(change, past: { [] }) }
+    for change in changes { history.append([change], past: { [] }) }
   }
 }

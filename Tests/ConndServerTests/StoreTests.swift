@@ -33,14 +33,14 @@ struct StoreTests {
   func order() async throws {
     let changes = try Self.changes(5)
     let store = Store()
-    store.publish(changes[0])
+    store.publish([changes[0]])
     var subscriber = store.admit(since: nil)
     guard case .snapshot(let snapshot) = await store.next(for: &subscriber) else {
       Issue.record("no snapshot")
       return
     }
     #expect(snapshot == changes[0].change.snapshot)
-    for change in changes[1...] { store.publish(change) }
+    for change in changes[1...] { store.publish([change]) }
     var seen: [UInt64] = []
     while seen.last != 5 { seen += Self.generations(await store.next(for: &subscriber)) }
     #expect(seen == [2, 3, 4, 5])
@@ -78,14 +78,14 @@ struct StoreTests {
   func slow() async throws {
     let changes = try Self.changes(Store.capacity + 10)
     let store = Store()
-    store.publish(changes[0])
+    store.publish([changes[0]])
     var slow = store.admit(since: nil)
     var quick = store.admit(since: nil)
     _ = await store.next(for: &slow)
     _ = await store.next(for: &quick)
     var seen: [UInt64] = []
     for change in changes[1...] {
-      store.publish(change)
+      store.publish([change])
       seen += Self.generations(await store.next(for: &quick))
     }
     #expect(seen == changes[1...].map(\.change.generation))
@@ -100,7 +100,7 @@ struct StoreTests {
   func waking() async throws {
     let changes = try Self.changes(2)
     let store = Store([changes[0]])
-    for wake in [{ store.publish(changes[1]) }, { store.finish() }] {
+    for wake in [{ store.publish([changes[1]]) }, { store.finish() }] {
       let subscriber = store.admit(since: store.snapshot.generation)
       async let reading = Self.next(store, subscriber)
       wake()

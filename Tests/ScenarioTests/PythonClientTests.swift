@@ -32,8 +32,8 @@ struct PythonClientTests {
   @Test(
     "A client in Python gets what the protocol promises",
     arguments: [
-      "status", "authorities", "watch", "resume", "health", "reflection", "watch_path", "explain",
-      "links", "history", "invalid",
+      "status", "authorities", "watch", "resume", "invalidations", "guard", "health", "reflection",
+      "watch_path", "explain", "links", "history", "invalid",
     ])
   func check(_ name: String) throws {
     let lab = try self.laboratory()

@@ -8,6 +8,7 @@ eth0 leads out by 192.0.2.1 and which belongs to the test. Succeeds, or ends wit
 """
 
 import json
+import queue
 import subprocess
 import sys
 import time
@@ -43,12 +44,20 @@ def regain():
     ip("route add default via 192.0.2.1")
 
 
-def event(stream):
+def any_event(stream):
     """The next message of a Watch, and the name of its event."""
     message = next(stream)
     name = message.WhichOneof("event")
     assert message.generation == getattr(message, name).generation, message
     return name, getattr(message, name)
+
+
+def event(stream):
+    """The next one that is no invalidation."""
+    while True:
+        name, message = any_event(stream)
+        if name != "invalidation":
+            return name, message
 
 
 def expect_error(code, word, call):
@@ -155,13 +164,129 @@ def resume(socket):
             stream = stub.Watch(pb.WatchRequest(since_generation=unknown), timeout=DEADLINE)
             name, gap = event(stream)
             assert name == "gap", name
-            assert gap.generation == live[1].generation, gap
+            # The last thing published may be an invalidation.
+            assert gap.generation >= live[1].generation, gap
+            assert gap.status.generation == gap.generation, gap
+            gap.status.generation = live[1].generation
             assert gap.status == live[1].status, gap
             regain()
             live = event(followed)
             assert event(stream) == live
             lose()
             live = event(followed)
+
+
+def invalidations(socket):
+    """I10: a route that comes back in time destroys nothing; I5: one that does not, destroys everything."""
+    with connect(socket) as channel:
+        stub = rpc.ConnectivityStub(channel)
+        stream = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
+        online(any_event(stream)[1].status)
+
+        def wide(severity):
+            name, invalidation = any_event(stream)
+            assert name == "invalidation", name
+            assert invalidation.reason == pb.INVALIDATION_REASON_CATEGORY_CHANGED, invalidation
+            assert invalidation.severity == severity, invalidation
+            assert invalidation.scope == pb.Scope(), invalidation
+            assert invalidation.cause.change, invalidation
+
+        for change in [lose, regain]:
+            change()
+            assert any_event(stream)[0] == "transition"
+            wide(pb.INVALIDATION_SEVERITY_ADVISE)
+        lose()
+        assert any_event(stream)[0] == "transition"
+        wide(pb.INVALIDATION_SEVERITY_ADVISE)
+        wide(pb.INVALIDATION_SEVERITY_DESTROY)  # as soon as the grace is over
+        stream.cancel()
+
+        only = stub.Watch(
+            pb.WatchRequest(events=[pb.EVENT_KIND_INVALIDATION]), timeout=DEADLINE)
+        assert any_event(only)[0] == "snapshot"
+        regain()
+        assert any_event(only)[0] == "invalidation"
+
+
+class Guard:
+    """A Guard stream, and what was told of each flow."""
+
+    def __init__(self, stub):
+        self.requests = queue.SimpleQueue()
+        self.stream = stub.Guard(iter(self.requests.get, None), timeout=DEADLINE)
+
+    def add(self, id, remote, **fields):
+        self.requests.put(pb.GuardRequest(add=pb.Flow(id=id, remote=remote, **fields)))
+
+    def remove(self, id):
+        self.requests.put(pb.GuardRequest(remove=pb.RemoveFlow(id=id)))
+
+    def next(self, id, event):
+        """The next message, which must be about this flow and of this kind."""
+        message = next(self.stream)
+        assert (message.id, message.WhichOneof("event")) == (id, event), message
+        return getattr(message, event)
+
+    def refused(self, id, code, field):
+        refused = self.next(id, "refused")
+        assert refused.code == code.value[0] and refused.message.startswith(field), refused
+
+    def invalid(self, id, reason, severity):
+        invalidation = self.next(id, "invalidation")
+        assert invalidation.reason == reason, invalidation
+        assert invalidation.severity == severity, invalidation
+        assert invalidation.cause.change, invalidation
+        return invalidation
+
+
+def guard(socket):
+    with connect(socket) as channel:
+        guard = Guard(rpc.ConnectivityStub(channel))
+        guard.add(1, "203.0.113.9")
+        assert guard.next(1, "path").gateway == "192.0.2.1"
+        guard.add(2, "192.0.2.200", local="192.0.2.2")
+        assert not guard.next(2, "path").HasField("gateway")
+
+        # What makes no sense is refused, and the stream lives on.
+        wrong = grpc.StatusCode.INVALID_ARGUMENT
+        for id, remote, fields, field in [
+            (3, "", {}, "add.remote"), (3, "localhost", {}, "add.remote"),
+            (3, "0.0.0.0", {}, "add.remote"), (3, "203.0.113.9", {"local": "::1"}, "add.local"),
+            (3, "203.0.113.9", {"local": "x"}, "add.local"),
+            (3, "203.0.113.9", {"interface": "no-such-link"}, "add.interface"),
+            (3, "203.0.113.9", {"known_path": pb.Path(source="x")}, "add.known_path"),
+            (1, "203.0.113.7", {}, "add.id"),
+        ]:
+            guard.add(id, remote, **fields)
+            guard.refused(id, wrong, field)
+        guard.remove(99)
+        guard.refused(99, wrong, "remove.id")
+        guard.requests.put(pb.GuardRequest())
+        guard.refused(0, wrong, "request")
+
+        # A flow that is dead when it is registered is told so at once.
+        guard.add(4, "203.0.113.9", local="192.0.2.99")
+        guard.invalid(
+            4, pb.INVALIDATION_REASON_SOURCE_ADDRESS_LOST, pb.INVALIDATION_SEVERITY_DESTROY)
+
+        # A host route concerns the flows that it captures, and no others.
+        ip("route add 203.0.113.9/32 via 192.0.2.77")
+        assert guard.next(1, "path").gateway == "192.0.2.77"
+        ip("route replace prohibit 203.0.113.9/32")
+        guard.invalid(1, pb.INVALIDATION_REASON_INTERFACE_LOST, pb.INVALIDATION_SEVERITY_ADVISE)
+        gone = guard.invalid(
+            1, pb.INVALIDATION_REASON_INTERFACE_LOST, pb.INVALIDATION_SEVERITY_DESTROY)
+        assert gone.path.reason == pb.PATH_REASON_PROHIBITED, gone
+        ip("route del prohibit 203.0.113.9/32")
+        # Its id is free, and a flow that is removed is told nothing more.
+        guard.add(1, "203.0.113.9")
+        assert guard.next(1, "path").gateway == "192.0.2.1"
+        guard.remove(1)
+
+        ip("address add 192.0.2.3/24 dev eth0")
+        ip("address del 192.0.2.2/24 dev eth0")
+        guard.invalid(
+            2, pb.INVALIDATION_REASON_SOURCE_ADDRESS_LOST, pb.INVALIDATION_SEVERITY_DESTROY)
 
 
 def health(socket):
@@ -357,8 +482,8 @@ def idle_reader(socket):
 CHECKS = {
     check.__name__: check
     for check in [
-        status, authorities, watch, resume, health, reflection, watch_path, explain, links, history,
-        invalid, cancelled, idle_reader,
+        status, authorities, watch, resume, invalidations, guard, health, reflection, watch_path, explain, links,
+        history, invalid, cancelled, idle_reader,
     ]
 }
 

@@ -10,15 +10,8 @@ package struct Configuration: Hashable, Sendable {
   package var prefer: AddressFamily = .ipv4
   /// What is said about links; the first match wins.
   package var links = LinkPolicy()
-  package var grace = Grace()
-
-  /// How long a lost path may take to come back before its connections are given up (I10).
-  package struct Grace: Hashable, Sendable {
-    package var wifi = Duration.seconds(1)
-    package var route = Duration.seconds(1)
-
-    package init() {}
-  }
+  /// How long a lost path may take to come back (`grace`), and what is done to connections otherwise (`invalidations`).
+  package var invalidations = InvalidationPolicy()
 
   package init() {}
 }

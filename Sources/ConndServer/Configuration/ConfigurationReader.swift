@@ -46,9 +46,13 @@ extension Configuration {
       case "links":
         self.links = LinkPolicy(try entry.value.list().map(LinkPolicy.Rule.init(configuration:)))
       case "grace":
-        try self.grace.read(entry.value)
+        try self.invalidations.readGrace(entry.value)
+      case "invalidations":
+        try self.invalidations.readSeverities(entry.value)
       default:
-        throw entry.unknown(["socket", "destinations", "prefer", "links", "grace"])
+        throw entry.unknown([
+          "socket", "destinations", "prefer", "links", "grace", "invalidations",
+        ])
       }
     }
   }
@@ -84,15 +88,34 @@ extension LinkPolicy.Rule {
   }
 }
 
-extension Configuration.Grace {
-  fileprivate mutating func read(_ node: ConfigurationNode) throws(ConfigurationError) {
+extension InvalidationPolicy {
+  fileprivate mutating func readGrace(_ node: ConfigurationNode) throws(ConfigurationError) {
     for entry in try node.entries() {
       switch entry.name {
-      case "wifi": self.wifi = try entry.value.duration()
-      case "route": self.route = try entry.value.duration()
+      case "wifi": self.wifiGrace = try entry.value.duration()
+      case "route": self.routeGrace = try entry.value.duration()
       default: throw entry.unknown(["wifi", "route"])
       }
     }
+  }
+
+  fileprivate mutating func readSeverities(_ node: ConfigurationNode) throws(ConfigurationError) {
+    for entry in try node.entries() {
+      switch entry.name {
+      case "betterPath": self.betterPath = try entry.value.severity()
+      case "categoryChanged": self.categoryChanged = try entry.value.severity()
+      default: throw entry.unknown(["betterPath", "categoryChanged"])
+      }
+    }
+  }
+}
+
+extension ConfigurationNode {
+  /// What may be softened is softened to `drain`: who is told nothing hangs.
+  fileprivate func severity() throws(ConfigurationError) -> Invalidation.Severity {
+    let severity = try self.oneOf(Invalidation.Severity.self)
+    guard severity != .advise else { throw self.error("is destroy or drain") }
+    return severity
   }
 }
 

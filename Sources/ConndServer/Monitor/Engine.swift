@@ -1,72 +1,127 @@
 import Connectivity
+import Netlink
 
 /// The daemon's mind: reads the kernel through the seam, compares, and says what is to be published.
 ///
 /// A value without a thread or a clock of its own: the monitor's thread drives it with real time, tests with time of their
-/// own.
+/// own. What everybody waits for, the default paths, is one step; those of single destinations and flows come after it,
+/// when it was published.
 struct Engine {
   private(set) var reader: PathReader
-  private var transitions: TransitionMaker
+  private var changes: ChangeMaker
   /// The destinations that somebody follows, each with the path that was told last.
   private var watched: [Destination: Path] = [:]
+  private var flows = FlowTable()
+  private let gateways = Gateways()
   private var isKernelLost = false
+  /// How many links of each family's default path its connections depend on.
+  private var depths: [AddressFamily: Int] = [:]
 
-  /// What is to be done after a step.
+  /// What is to be published after a step.
   struct Step {
-    var change: Change?
-    /// The paths of watched destinations that are new.
-    var paths: [(destination: Destination, path: Path)] = []
-    /// When to step again even if the kernel says nothing.
-    var deadline: Instant?
+    /// In this order.
+    var changes: [Change] = []
+    /// The paths of watched destinations that are new; they are read only when the changes are published.
+    var occasion: Occasion
+    var categoryChange: FlowTracker.CategoryChange?
   }
+
+  /// When to step again even if the kernel says nothing.
+  private(set) var deadline: Instant?
 
   init(_ configuration: Configuration, restored: Snapshot?) {
     self.reader = PathReader(configuration)
-    self.transitions = TransitionMaker(restored: restored, preferred: configuration.prefer)
+    self.changes = ChangeMaker(
+      restored: restored, preferred: configuration.prefer, policy: configuration.invalidations)
   }
 
   /// What was published last.
-  var snapshot: Snapshot { self.transitions.snapshot }
+  var snapshot: Snapshot { self.changes.snapshot }
 
   /// The family that decides at a tie.
-  var preferred: AddressFamily { self.transitions.preferred }
+  var preferred: AddressFamily { self.changes.preferred }
 
-  /// The addresses whose routes matter.
-  var watchedAddresses: [IPAddress] {
-    self.reader.destinations.all + Set(self.watched.keys.map(\.address)).sorted()
+  /// What the kernel is to tell about, beside links, addresses and default routes.
+  var watchedByKernel: Watched {
+    let single = Set(self.watched.keys.map(\.address)).union(self.flows.addresses)
+    return Watched(
+      destinations: self.reader.destinations.all + single.sorted(), gateways: self.gateways.all)
   }
 
-  /// Reads the kernel, and compares with what was published.
+  /// Reads the default paths, and compares with what was published.
   mutating func step(
     _ occasion: Occasion, kernel: some Kernel, at now: Instant, time: Timestamp
   ) throws(KernelUnavailable) -> Step {
-    let observed = try self.reader.observation(from: kernel)
+    if case .events(let events) = occasion { self.gateways.note(events) }
+    let reading = try self.reading(from: kernel)
     let occasion = self.isKernelLost ? .kernelBack : occasion
     self.isKernelLost = false
-    let made = self.transitions.update(to: observed, on: occasion, at: now, time: time)
-    var step = Step(change: made.change, deadline: made.deadline)
+    let made = self.changes.update(to: reading, on: occasion, at: now, time: time)
+    self.deadline = made.deadline
+    return Step(changes: made.changes, occasion: occasion, categoryChange: made.categoryChange)
+  }
+
+  private mutating func reading(
+    from kernel: some Kernel
+  ) throws(KernelUnavailable) -> ChangeMaker.Reading {
+    var reading = ChangeMaker.Reading(.unknown)
+    let flows = FlowReader(classifier: self.reader.classifier, gateways: self.gateways)
+    for family in AddressFamily.allCases {
+      let (observed, facts) = try self.reader.defaultPath(family, from: kernel)
+      reading.observation[family] = observed
+      if let link = observed.path.chain.first?.index {
+        self.gateways.use(observed.path.gateway, on: link, family)
+      }
+      let path = flows.path(facts)
+      let old = self.changes.path(family)
+      let baseline = FlowReader.Baseline(
+        path: old ?? path, depth: old == nil ? 0 : self.depths[family] ?? old?.chain.count ?? 0,
+        source: old?.source)
+      reading.flows[family] = try flows.reading(
+        facts, of: baseline, to: Destination(facts.destination), path: path,
+        network: try flows.network(path, facts, from: kernel), from: kernel)
+      if path.status == .satisfied { self.depths[family] = FlowReader.depth(facts) }
+    }
+    for source in self.changes.sources
+    where try kernel.address(source.address, on: source.link.index) == nil {
+      reading.lostSources.insert(source)
+    }
+    return reading
+  }
+
+  /// Looks at what somebody follows, after the step was published.
+  ///
+  /// - Returns: the paths of watched destinations that are new. Flows are looked at slice by slice, by `evaluateFlows`.
+  mutating func follow(
+    _ step: Step, kernel: some Kernel
+  ) throws(KernelUnavailable) -> [(destination: Destination, path: Path)] {
+    let slept: Duration? = if case .resumed(let slept) = step.occasion { slept } else { nil }
+    self.flows.lookAtAll(
+      step.occasion, .init(categoryChange: step.categoryChange, slept: slept))
+    var paths: [(Destination, Path)] = []
     for destination in self.watched.keys {
       let path = try self.reader.path(to: destination, from: kernel)
       if self.watched.updateValue(path, forKey: destination) != path {
-        step.paths.append((destination, path))
+        paths.append((destination, path))
       }
     }
-    return step
+    return paths
   }
 
-  /// The kernel cannot be asked: nothing is known any more (K8).
+  /// The kernel cannot be asked: nothing is known any more (K8), and no flow is judged.
   mutating func lostKernel(
     _ reason: KernelUnavailable, at now: Instant, time: Timestamp
-  ) -> Step {
+  ) -> (step: Step, paths: [(destination: Destination, path: Path)]) {
     self.isKernelLost = true
-    let made = self.transitions.update(
-      to: .unknown, on: .kernelLost(reason.description), at: now, time: time)
-    var step = Step(change: made.change)
+    let occasion = Occasion.kernelLost(reason.description)
+    let made = self.changes.update(
+      to: ChangeMaker.Reading(.unknown), on: occasion, at: now, time: time)
+    var paths: [(Destination, Path)] = []
     for (destination, path) in self.watched where path.status != .unknown {
       self.watched[destination] = .unknown
-      step.paths.append((destination, .unknown))
+      paths.append((destination, .unknown))
     }
-    return step
+    return (Step(changes: made.changes, occasion: occasion), paths)
   }
 
   /// Follows a destination from now on, whose path is this.
@@ -81,7 +136,52 @@ struct Engine {
   /// Takes another configuration; a step must follow.
   mutating func configure(_ configuration: Configuration) {
     self.reader = PathReader(configuration)
-    self.transitions.preferred = configuration.prefer
+    self.changes.preferred = configuration.prefer
+    self.changes.policy = configuration.invalidations
+  }
+}
+
+// MARK: - Flows
+
+extension Engine {
+  /// Whether flows wait to be looked at.
+  var isBusy: Bool { self.flows.isBusy }
+
+  /// When to look at flows even if the kernel says nothing.
+  var flowDeadline: Instant? { self.flows.deadline }
+
+  var guardedFlows: Int { self.flows.count }
+  func guardedFlows(of guardian: UInt64) -> Int { self.flows.count(of: guardian) }
+
+  func isGuarded(_ key: FlowTable.Key) -> Bool { self.flows.contains(key) }
+
+  mutating func evaluateFlows(
+    from kernel: some Kernel, at now: Instant
+  ) throws(KernelUnavailable) -> [FlowTable.Told] {
+    try self.flows.evaluate(
+      self.reader, self.gateways, policy: self.changes.policy, from: kernel, at: now)
+  }
+
+  mutating func lookAtOverdueFlows(at now: Instant) { self.flows.lookAtOverdue(at: now) }
+
+  mutating func guardFlow(
+    _ registration: FlowTable.Registration, from kernel: some Kernel, at now: Instant
+  ) throws(KernelUnavailable) -> FlowTable.Event {
+    try self.flows.add(
+      registration, self.reader, self.gateways, policy: self.changes.policy, from: kernel, at: now)
+  }
+
+  mutating func removeFlow(_ key: FlowTable.Key) { self.flows.remove(key) }
+  mutating func removeFlows(of guardian: UInt64) { self.flows.removeAll(of: guardian) }
+
+  /// Whether the kernel's filter lacks a gateway.
+  var hasNewGateways: Bool { self.gateways.isNew }
+
+  /// The kernel's filter knows of all gateways.
+  ///
+  /// - Returns: what may have been missed before it did.
+  func filterIsSet(_ kernel: some Kernel) throws(KernelUnavailable) -> [KernelEvent] {
+    try self.gateways.filterIsSet(kernel)
   }
 }
 

@@ -14,6 +14,9 @@ protocol Kernel {
   /// The way to a destination.
   func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer
 
+  /// The ways to many destinations, in their order, for less than the same one by one.
+  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer]
+
   /// The entry of the routing tables that decides about a destination.
   func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute?
 
@@ -22,6 +25,11 @@ protocol Kernel {
 
   /// An address as its link has it.
   func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address?
+
+  /// What the kernel knows of a neighbour; `nil` where that is nothing.
+  func neighbour(
+    _ address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> Neighbour?
 
   /// All links, for those who want to look at them.
   func links() throws(KernelUnavailable) -> [LinkFacts]
@@ -32,8 +40,9 @@ protocol Kernel {
   /// The policy rules of a family, in their order.
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule]
 
-  /// Makes changes of routes known that may concern one of the destinations, and no others but default routes.
-  func watch(_ destinations: [IPAddress]) throws(KernelUnavailable)
+  /// Makes changes known of routes that may concern one of the destinations, and of no others but default routes; and of
+  /// gateways whose hardware address becomes another one.
+  func watch(_ watched: Watched) throws(KernelUnavailable)
 }
 
 /// The kernel cannot be asked, and why.

@@ -14,6 +14,7 @@ final class Monitor: Service {
   private let wakeUp: WakeUp
   private let work = Mutex<[@Sendable (inout MonitorLoop) -> Void]>([])
   private let state = Mutex(State.running)
+  private let lastGuardian = Atomic<UInt64>(0)
   private let makeLoop: @Sendable () -> MonitorLoop
 
   private enum State {
@@ -51,7 +52,7 @@ final class Monitor: Service {
       // What was handed over before this point has set the wake-up, so the turn does not sleep over it.
       loop.turn(self.wakeUp)
     }
-    loop.endWatches()
+    loop.endStreams()
     self.state.withLock { $0 = .stopped }
     self.doWork(&loop)
   }
@@ -91,6 +92,23 @@ final class Monitor: Service {
       let (paths, watcher) = loop.watch(destination)
       return PathWatch(paths: paths) { _ = self.submit { $0.unwatch(destination, watcher) } }
     }
+  }
+
+  /// Has something done on the thread that nobody waits for.
+  func `do`(_ work: @escaping @Sendable (inout MonitorLoop) -> Void) {
+    _ = self.submit(work)
+  }
+
+  /// Opens a client's mailbox for what becomes of its flows; `nil` if the thread has stopped.
+  func admitGuardian() async -> Guardian? {
+    let number = self.lastGuardian.wrappingAdd(1, ordering: .relaxed).newValue
+    let guardian = Guardian(number)
+    return await self.ask { $0.admit(guardian) } == nil ? nil : guardian
+  }
+
+  /// The client has gone, and its flows are not guarded any more.
+  func dismiss(_ guardian: Guardian) {
+    self.do { $0.dismiss(guardian) }
   }
 
   /// Whether nothing new will come.

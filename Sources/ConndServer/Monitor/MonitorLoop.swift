@@ -2,6 +2,7 @@ import CLinux
 import Connectivity
 import Glibc
 import Logging
+import Netlink
 import Systemd
 
 /// The loop of the one thread that owns the kernel: wait, drain, read, compare, publish.
@@ -12,7 +13,7 @@ struct MonitorLoop {
   private let store: Store
   private let logger: Logger
   private let notifier: Notifier
-  private let openKernel: (_ watching: [IPAddress]) throws(KernelUnavailable) -> NetlinkKernel
+  private let openKernel: (_ watching: Watched) throws(KernelUnavailable) -> NetlinkKernel
 
   private(set) var engine: Engine
   private(set) var kernel: NetlinkKernel?
@@ -20,14 +21,16 @@ struct MonitorLoop {
   private var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
   private var lastWatcher: UInt64 = 0
 
-  private var deadline: Instant?
+  private var guardians: [UInt64: Guardian] = [:]
+  private var registrations: [FlowTable.Registration] = []
+  private var sleep = SleepWatch()
   private var reopening = Reopening()
   private var watchdogDue: Instant?
 
   init(
     _ configuration: Configuration, store: Store, history: HistoryFile, notifier: Notifier,
     logger: Logger,
-    openKernel: @escaping (_ watching: [IPAddress]) throws(KernelUnavailable) -> NetlinkKernel
+    openKernel: @escaping (_ watching: Watched) throws(KernelUnavailable) -> NetlinkKernel
   ) {
     self.store = store
     self.history = history
@@ -45,24 +48,40 @@ struct MonitorLoop {
     self.answerWatchdog()
   }
 
-  /// Waits until something happens, and deals with it.
+  /// Waits until something happens, and deals with it: the kernel's messages first.
   ///
   /// - Parameter wakeUp: what ends the wait from outside.
   mutating func turn(_ wakeUp: WakeUp) {
+    self.register()
     var descriptors = [
       pollfd(fd: wakeUp.fileDescriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: self.kernel?.fileDescriptor ?? -1, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: self.sleep.fileDescriptor, events: Int16(POLLIN), revents: 0),
     ]
-    let due = [self.deadline, self.reopening.due, self.watchdogDue].compactMap { $0 }.min()
-    let timeout = due.map { Instant.now().duration(to: $0).pollTimeout } ?? -1
-    let count = poll(&descriptors, 2, timeout)
+    let count = poll(&descriptors, nfds_t(descriptors.count), self.timeout)
+    let slept = self.sleep.check()
     if count > 0, descriptors[0].revents != 0 { wakeUp.clear() }
     if count > 0, descriptors[1].revents != 0 { self.drain() }
+    if count > 0, descriptors[2].revents != 0 { self.sleep.rearm() }
+    if let slept { self.step(.resumed(slept)) }
 
     let now = Instant.now()
-    if let deadline = self.deadline, deadline <= now { self.step(.timer) }
+    if let deadline = self.engine.deadline, deadline <= now { self.step(.timer) }
+    if let deadline = self.engine.flowDeadline, deadline <= now {
+      self.engine.lookAtOverdueFlows(at: now)
+    }
     if let due = self.reopening.due, due <= now { self.openKernelOrGiveUp(.kernelBack) }
     if let due = self.watchdogDue, due <= now { self.answerWatchdog() }
+    self.evaluateFlows()
+  }
+
+  /// For poll(2): -1 with nothing to wait for but descriptors.
+  private var timeout: CInt {
+    if self.engine.isBusy { return 0 }
+    let due = [
+      self.engine.deadline, self.engine.flowDeadline, self.reopening.due, self.watchdogDue,
+    ].compactMap { $0 }.min()
+    return due.map { Instant.now().duration(to: $0).pollTimeout } ?? -1
   }
 
   private mutating func drain() {
@@ -94,42 +113,50 @@ struct MonitorLoop {
     }
   }
 
-  /// Reads the kernel and publishes what has changed.
+  /// Reads the kernel and publishes what has changed; then follows what single clients follow.
   private mutating func step(_ occasion: Occasion) {
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
-      self.publish(
-        try self.engine.step(occasion, kernel: kernel, at: .now(), time: .now()))
+      let step = try self.engine.step(occasion, kernel: kernel, at: .now(), time: .now())
+      self.publish(step.changes)
+      self.publish(try self.engine.follow(step, kernel: kernel))
+      if self.engine.hasNewGateways { try self.watchGateways(kernel) }
     } catch {
       self.lose(error)
     }
   }
 
-  private mutating func publish(_ step: Engine.Step) {
-    self.deadline = step.deadline
-    if let change = step.change {
-      do {
-        let published = try Published(change)
-        self.history.append(published, past: { self.store.past })
-        self.store.publish(published)
-      } catch {
-        self.logger.critical(
-          "a change cannot be serialised", metadata: ["error": "\(error)"])
-      }
-      self.log(change)
+  private mutating func publish(_ changes: [Change]) {
+    guard !changes.isEmpty else { return }
+    do {
+      let published = try changes.map { try Published($0) }
+      self.history.append(published, past: { self.store.past })
+      self.store.publish(published)
+    } catch {
+      self.logger.critical("a change cannot be serialised", metadata: ["error": "\(error)"])
     }
-    for (destination, path) in step.paths {
+    for change in changes { self.log(change) }
+  }
+
+  private func publish(_ paths: [(destination: Destination, path: Path)]) {
+    for (destination, path) in paths {
       for watcher in (self.watchers[destination] ?? [:]).values { watcher.yield(path) }
     }
   }
 
   private func log(_ change: Change) {
-    let status = change.snapshot.status
+    let status = self.engine.snapshot.status
     var metadata: Logger.Metadata = [
       "generation": "\(change.generation)", "category": "\(status.category.rawValue)",
     ]
     metadata["interface"] = status.interface.map { "\($0)" }
     switch change {
+    case .invalidation(let invalidation):
+      metadata["interface"] = invalidation.scope.interface.map { "\($0)" }
+      metadata["reason"] = "\(invalidation.reason.rawValue)"
+      metadata["severity"] = "\(invalidation.severity.rawValue)"
+      metadata["cause"] = "\(invalidation.cause.change)"
+      self.logger.info("channels are not viable", metadata: metadata)
     case .transition(let transition):
       metadata["from"] = "\(transition.from.rawValue)"
       metadata["cause"] = "\(transition.cause.change)"
@@ -168,7 +195,7 @@ extension MonitorLoop {
 
   private mutating func openKernelOrGiveUp(_ occasion: Occasion) {
     do throws(KernelUnavailable) {
-      self.kernel = try self.openKernel(self.engine.watchedAddresses)
+      self.kernel = try self.openKernel(self.engine.watchedByKernel)
       self.step(occasion)
       if self.kernel != nil { self.reopening.succeeded() }
     } catch {
@@ -182,7 +209,9 @@ extension MonitorLoop {
     self.logger.error(
       "the kernel cannot be asked: the category is unknown, applications should assume that they are online",
       metadata: ["error": "\(error)"])
-    self.publish(self.engine.lostKernel(error, at: .now(), time: .now()))
+    let lost = self.engine.lostKernel(error, at: .now(), time: .now())
+    self.publish(lost.step.changes)
+    self.publish(lost.paths)
   }
 }
 
@@ -222,10 +251,12 @@ extension MonitorLoop {
     self.updateFilter()
   }
 
-  /// Ends all streams of `watch`: connd is stopping.
-  mutating func endWatches() {
+  /// Ends all streams of `watch` and of `Guard`: connd is stopping.
+  mutating func endStreams() {
     for watcher in self.watchers.values.flatMap(\.values) { watcher.finish() }
     self.watchers = [:]
+    for guardian in self.guardians.values { guardian.finish() }
+    self.guardians = [:]
   }
 
   private mutating func path(to destination: Destination) -> Path {
@@ -240,9 +271,147 @@ extension MonitorLoop {
 
   private mutating func updateFilter() {
     do throws(KernelUnavailable) {
-      try self.kernel?.watch(self.engine.watchedAddresses)
+      try self.kernel?.watch(self.engine.watchedByKernel)
     } catch {
       self.lose(error)
     }
+  }
+
+  /// Has the filter let pass what concerns the gateways in use, and looks at what may have come before it did.
+  private mutating func watchGateways(_ kernel: NetlinkKernel) throws(KernelUnavailable) {
+    try kernel.watch(self.engine.watchedByKernel)
+    let missed = try self.engine.filterIsSet(kernel)
+    if !missed.isEmpty { self.step(.events(missed)) }
+  }
+}
+
+// MARK: - Flows
+
+extension MonitorLoop {
+  /// The flows of a client's stream, and of all of them: what is more is refused.
+  static let mostFlows = (ofOneStream: 16_384, inAll: 131_072)
+
+  mutating func admit(_ guardian: Guardian) {
+    self.guardians[guardian.number] = guardian
+  }
+
+  mutating func dismiss(_ guardian: Guardian) {
+    guard self.guardians.removeValue(forKey: guardian.number) != nil else { return }
+    guardian.finish()
+    self.registrations.removeAll { $0.key.guardian == guardian.number }
+    self.engine.removeFlows(of: guardian.number)
+    self.updateFilter()
+  }
+
+  /// Guards a flow from the next turn on: many that come together cost one change of the filter.
+  mutating func add(_ registration: FlowTable.Registration) {
+    guard let guardian = self.guardians[registration.key.guardian] else { return }
+    let isPending = self.registrations.contains { $0.key == registration.key }
+    if isPending || self.engine.isGuarded(registration.key) {
+      self.answer(
+        guardian, registration.key.id,
+        .refused(.init(code: 3, message: "add.id: flow \(registration.key.id) is guarded already")))
+    } else if let limit = self.exceededLimit(registration.key.guardian) {
+      self.answer(guardian, registration.key.id, .refused(.init(code: 8, message: limit)))
+    } else {
+      self.registrations.append(registration)
+    }
+  }
+
+  mutating func removeFlow(_ key: FlowTable.Key) {
+    guard let guardian = self.guardians[key.guardian] else { return }
+    self.register()
+    guard self.engine.isGuarded(key) else {
+      self.answer(
+        guardian, key.id, .refused(.init(code: 3, message: "remove.id: no flow \(key.id) is guarded")))
+      return
+    }
+    self.engine.removeFlow(key)
+    guardian.answered()
+  }
+
+  private func exceededLimit(_ guardian: UInt64) -> String? {
+    let waiting = self.registrations.count { $0.key.guardian == guardian }
+    if self.engine.guardedFlows(of: guardian) + waiting >= Self.mostFlows.ofOneStream {
+      return "add: a stream guards at most \(Self.mostFlows.ofOneStream) flows"
+    }
+    if self.engine.guardedFlows + self.registrations.count >= Self.mostFlows.inAll {
+      return "add: connd guards at most \(Self.mostFlows.inAll) flows"
+    }
+    return nil
+  }
+
+  /// Begins to guard what was added since the last turn.
+  private mutating func register() {
+    guard !self.registrations.isEmpty else { return }
+    let registrations = self.registrations
+    self.registrations = []
+    // First the filter, then the reading: what changes in between is told.
+    let addresses = registrations.map(\.flow.destination.address)
+    do throws(KernelUnavailable) {
+      guard let kernel = self.kernel else { throw KernelUnavailable.notOpen }
+      try kernel.watch(self.engine.watchedByKernel.and(addresses))
+      for registration in registrations {
+        let event = try self.engine.guardFlow(registration, from: kernel, at: .now())
+        guard let guardian = self.guardians[registration.key.guardian] else { continue }
+        self.answer(guardian, registration.key.id, Guardian.Event(event))
+      }
+      if self.engine.hasNewGateways { try self.watchGateways(kernel) }
+    } catch {
+      for registration in registrations where !self.engine.isGuarded(registration.key) {
+        guard let guardian = self.guardians[registration.key.guardian] else { continue }
+        self.answer(
+          guardian, registration.key.id,
+          .refused(.init(code: 14, message: "the kernel cannot be asked: \(error)")))
+      }
+      if self.kernel != nil { self.lose(error) }
+    }
+  }
+
+  private func answer(_ guardian: Guardian, _ id: UInt64, _ event: Guardian.Event) {
+    guardian.post([
+      .init(id: id, event: event, generation: self.engine.snapshot.generation, isAnswer: true)
+    ])
+  }
+
+  /// Looks at the next slice of flows, and tells their clients.
+  private mutating func evaluateFlows() {
+    guard self.engine.isBusy, let kernel = self.kernel else { return }
+    do throws(KernelUnavailable) {
+      let told = try self.engine.evaluateFlows(from: kernel, at: .now())
+      let generation = self.engine.snapshot.generation
+      for (number, told) in Dictionary(grouping: told, by: \.key.guardian) {
+        self.guardians[number]?.post(
+          told.map {
+            .init(id: $0.key.id, event: Guardian.Event($0.event), generation: generation)
+          })
+      }
+      if self.engine.hasNewGateways { try self.watchGateways(kernel) }
+    } catch {
+      self.lose(error)
+    }
+  }
+}
+
+extension Guardian.Event {
+  fileprivate init(_ event: FlowTable.Event) {
+    switch event {
+    case .path(let path): self = .path(path)
+    case .invalidation(let verdict, let cause, let path):
+      self = .invalidation(verdict, cause, path)
+    }
+  }
+}
+
+extension KernelUnavailable {
+  static let notOpen = KernelUnavailable(
+    description: "netlink could not be opened; see connd's log")
+}
+
+extension Watched {
+  fileprivate func and(_ addresses: [IPAddress]) -> Watched {
+    var watched = self
+    watched.destinations += addresses
+    return watched
   }
 }

@@ -18,14 +18,14 @@ final class NetlinkKernel: Kernel {
 
   /// - Parameter adopting: a netlink socket that systemd passed.
   init(
-    watching destinations: [IPAddress], adopting descriptor: CInt? = nil, sysfs: String = "/sys"
+    watching watched: Watched, adopting descriptor: CInt? = nil, sysfs: String = "/sys"
   ) throws(KernelUnavailable) {
     do throws(NetlinkError) {
       self.listener =
         if let descriptor {
-          try Listener(adopting: descriptor, watching: destinations)
+          try Listener(adopting: descriptor, watching: watched)
         } else {
-          try Listener(watching: destinations)
+          try Listener(watching: watched)
         }
       self.requester = try Requester()
     } catch {
@@ -62,6 +62,16 @@ final class NetlinkKernel: Kernel {
     try ask { () throws(NetlinkError) in try self.requester.route(to: destination) }
   }
 
+  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
+    try ask { () throws(NetlinkError) in try self.requester.routes(to: destinations) }
+  }
+
+  func neighbour(
+    _ address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> Neighbour? {
+    try ask { () throws(NetlinkError) in try self.requester.neighbour(address, on: link) }
+  }
+
   func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute? {
     try ask { () throws(NetlinkError) in try self.requester.match(for: destination) }
   }
@@ -92,8 +102,8 @@ final class NetlinkKernel: Kernel {
     try ask { () throws(NetlinkError) in try self.requester.rules(family) }
   }
 
-  func watch(_ destinations: [IPAddress]) throws(KernelUnavailable) {
-    try ask { () throws(NetlinkError) in try self.listener.watch(destinations) }
+  func watch(_ watched: Watched) throws(KernelUnavailable) {
+    try ask { () throws(NetlinkError) in try self.listener.watch(watched) }
   }
 
   private func withDevice(_ link: Link) -> LinkFacts {

@@ -9,21 +9,24 @@ struct PathReader {
   /// The default paths.
   func observation(from kernel: some Kernel) throws(KernelUnavailable) -> Observation {
     Observation(
-      ipv4: try self.defaultPath(.ipv4, from: kernel),
-      ipv6: try self.defaultPath(.ipv6, from: kernel))
+      ipv4: try self.defaultPath(.ipv4, from: kernel).observed,
+      ipv6: try self.defaultPath(.ipv6, from: kernel).observed)
   }
 
-  private func defaultPath(
+  /// The default path of a family, and what it is made of.
+  func defaultPath(
     _ family: AddressFamily, from kernel: some Kernel
-  ) throws(KernelUnavailable) -> ObservedPath {
+  ) throws(KernelUnavailable) -> (observed: ObservedPath, facts: PathFacts) {
     let (probe, answers) = try self.probe(family, from: kernel)
-    guard let probe else { return ObservedPath(.unsatisfied(.noRoute)) }
-    let facts = try self.facts(
-      about: Destination(self.destinations[family][probe]), answer: answers[probe], from: kernel)
+    guard let probe else {
+      let facts = PathFacts(destination: .unspecified(family), answer: .noRoute(.noRoute))
+      return (ObservedPath(.unsatisfied(.noRoute)), facts)
+    }
+    let destination = Destination(self.destinations[family][probe])
+    let facts = try self.facts(about: destination, answer: answers[probe], from: kernel)
     let path = self.classifier.path(facts)
-    guard path.status != .unsatisfied else { return ObservedPath(path) }
-    return ObservedPath(
-      path, route: try kernel.match(for: Destination(self.destinations[family][probe])))
+    guard path.status != .unsatisfied else { return (ObservedPath(path), facts) }
+    return (ObservedPath(path, route: try kernel.match(for: destination)), facts)
   }
 
   /// What the kernel says of each probe, and the place of the one that the majority agrees with.

@@ -27,6 +27,12 @@ struct ConnectivityService: RegistrableRPCService {
     ) { (request: Connectivity_V1_WatchPathRequest, caller, writer) in
       try await self.watchPath(request, caller, writer)
     }
+    router.bidirectional(
+      Method.Guard.descriptor
+    ) {
+      (requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, caller, writer) in
+      try await GuardService(store: self.store, monitor: self.monitor).run(requests, caller, writer)
+    }
     router.unary(Method.Explain.descriptor) { (request: Connectivity_V1_ExplainRequest, caller) in
       try await self.explain(request, caller)
     }
@@ -105,7 +111,17 @@ struct ConnectivityService: RegistrableRPCService {
       if case .transition(let transition) = published.change { transition } else { nil }
     }
     let limit = request.limit == 0 ? transitions.count : Int(request.limit)
-    return .with { $0.transitions = transitions.suffix(limit).map { .init($0) } }
+    let chosen = transitions.suffix(limit)
+    let first = limit < transitions.count ? chosen.first?.snapshot.generation ?? 0 : 0
+    return .with { response in
+      response.transitions = chosen.map { .init($0) }
+      response.invalidations = self.store.past.compactMap { published in
+        guard case .invalidation(let invalidation) = published.change,
+          invalidation.generation > first
+        else { return nil }
+        return Connectivity_V1_Invalidation(invalidation)
+      }
+    }
   }
 
   /// Asks something of the kernel.
@@ -134,12 +150,14 @@ struct ConnectivityService: RegistrableRPCService {
 private struct EventKinds {
   private var transitions = true
   private var paths = true
+  private var invalidations = true
 
   /// - Parameter kinds: none means all.
   init(_ kinds: [Connectivity_V1_EventKind]) throws {
     if kinds.isEmpty { return }
     self.transitions = kinds.contains(.transition)
     self.paths = kinds.contains(.path)
+    self.invalidations = kinds.contains(.invalidation)
     for kind in kinds {
       switch kind {
       case .transition, .path, .invalidation: continue
@@ -154,6 +172,7 @@ private struct EventKinds {
     switch change {
     case .transition: self.transitions
     case .path: self.paths
+    case .invalidation: self.invalidations
     }
   }
 }

@@ -7,7 +7,7 @@ extension MonitorLoop {
   /// The kernel, to be asked outside a step.
   private func presentKernel() throws(KernelUnavailable) -> NetlinkKernel {
     guard let kernel = self.kernel else {
-      throw KernelUnavailable(description: "netlink could not be opened; see connd's log")
+      throw .notOpen
     }
     return kernel
   }

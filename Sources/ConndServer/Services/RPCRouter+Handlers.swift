@@ -18,6 +18,26 @@ extension RPCRouter {
     }
   }
 
+  /// Registers a method of a stream of requests and a stream of responses.
+  mutating func bidirectional<Request: SwiftProtobuf.Message, Response: SwiftProtobuf.Message>(
+    _ method: MethodDescriptor,
+    _ handler:
+      @escaping @Sendable (
+        _ requests: RPCAsyncSequence<Request, any Error>, _ caller: UInt32?,
+        _ writer: RPCWriter<Response>
+      ) async throws -> Void
+  ) {
+    self.registerHandler(
+      forMethod: method, deserializer: ProtobufDeserializer<Request>(),
+      serializer: ProtobufSerializer<Response>()
+    ) { stream, _ in
+      StreamingServerResponse { writer in
+        try await handler(stream.messages, stream.metadata.peerUID, writer)
+        return [:]
+      }
+    }
+  }
+
   /// Registers a method of one request and a stream of responses.
   mutating func serverStreaming<Request: SwiftProtobuf.Message, Response: Sendable>(
     _ method: MethodDescriptor, _ serializer: some MessageSerializer<Response>,

@@ -73,14 +73,14 @@ final class HistoryFile {
     self.records = past.count
   }
 
-  /// Appends a record; `past` is what the file is to hold if it must be rewritten.
-  func append(_ published: Published, past: () -> [Published]) {
+  /// Appends records; `past` is what the file is to hold before them if it must be rewritten.
+  func append(_ changes: [Published], past: () -> [Published]) {
     guard self.descriptor >= 0, self.records < Store.capacity + Self.slack else {
-      self.rewrite(past() + [published])
+      self.rewrite(past() + changes)
       return
     }
-    if Self.write(Self.record(of: published), to: self.descriptor) {
-      self.records += 1
+    if Self.write(changes.flatMap(Self.record), to: self.descriptor) {
+      self.records += changes.count
     } else {
       // A full disk: what is half written must not be followed by anything.
       self.complain(SystemError())

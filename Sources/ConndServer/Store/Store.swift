@@ -32,7 +32,7 @@ final class Store: Sendable {
   init(_ past: [Published] = []) {
     self.state = Mutex(
       State(
-        snapshot: past.last?.change.snapshot ?? TransitionMaker().snapshot,
+        snapshot: past.reduce(into: TransitionMaker().snapshot) { $0.apply($1.change) },
         history: Deque(past.suffix(Self.capacity))))
   }
 
@@ -44,12 +44,14 @@ final class Store: Sendable {
   /// What the history holds, the oldest first.
   var past: [Published] { self.state.withLock { Array($0.history) } }
 
-  /// Makes a change known to everybody.
-  func publish(_ published: Published) {
+  /// Makes changes known to everybody, in their order.
+  func publish(_ changes: [Published]) {
     let (waiting, observers) = self.state.withLock { state in
-      state.snapshot = published.change.snapshot
-      if state.history.count == Self.capacity { state.history.removeFirst() }
-      state.history.append(published)
+      for published in changes {
+        state.snapshot.apply(published.change)
+        if state.history.count == Self.capacity { state.history.removeFirst() }
+        state.history.append(published)
+      }
       defer { state.waiting.removeAll(keepingCapacity: true) }
       return (state.waiting, state.observers)
     }

@@ -56,6 +56,29 @@ struct EventReport: Decodable, Hashable {
   var status: StatusReport
 }
 
+/// What every line of `connctl watch --json` has.
+struct EventKindReport: Decodable {
+  var event: String
+  var generation: UInt64
+}
+
+/// A line of `connctl watch --json` about an invalidation, or of `connctl guard --json`.
+struct InvalidationReport: Decodable, Hashable {
+  struct Scope: Decodable, Hashable {
+    var interface: String?
+    var family: String?
+    var localAddresses: [String]?
+    var destination: String?
+  }
+
+  var event: String
+  var generation: UInt64
+  var reason: String
+  var severity: String
+  var scope: Scope
+  var cause: EventReport.Cause
+}
+
 /// The object of `connctl explain --json`, as far as the scenarios read it.
 struct ExplanationReport: Decodable {
   struct Rule: Decodable, Hashable {

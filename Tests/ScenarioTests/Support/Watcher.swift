@@ -5,23 +5,58 @@ import Testing
 final class Watcher {
   let command: RunningCommand
   private var last: EventReport?
+  private var lastGeneration: UInt64?
+  /// The invalidations that came before or between the events that were read, and were not taken yet.
+  private var invalidations: [InvalidationReport] = []
 
   init(socket: String, arguments: [String] = []) throws {
     self.command = try RunningCommand(
       [Programs.connctl, "--socket", socket, "watch", "--json"] + arguments)
   }
 
-  /// The next event.
+  /// The next event that is no invalidation; those before it are kept for `nextInvalidation`.
   ///
   /// - Throws: where it does not come in time.
   func next(within deadline: Duration = .seconds(10)) throws -> EventReport {
+    while true {
+      switch try self.read(within: deadline) {
+      case .invalidation(let invalidation): self.invalidations.append(invalidation)
+      case .event(let event): return event
+      }
+    }
+  }
+
+  /// The next invalidation that was not taken yet; events before it are skipped.
+  func nextInvalidation(within deadline: Duration = .seconds(10)) throws -> InvalidationReport {
+    while self.invalidations.isEmpty {
+      if case .invalidation(let invalidation) = try self.read(within: deadline) {
+        self.invalidations.append(invalidation)
+      }
+    }
+    return self.invalidations.removeFirst()
+  }
+
+  private enum Line {
+    case event(EventReport)
+    case invalidation(InvalidationReport)
+  }
+
+  private func read(within deadline: Duration) throws -> Line {
     guard let line = try self.command.nextLine(within: deadline) else {
       throw CommandError("connctl watch has ended: \(self.command.standardError)")
     }
-    let event: EventReport = try decode(line)
+    let kind: EventKindReport = try decode(line)
+    if let last = self.lastGeneration, kind.event != "gap" {
+      #expect(kind.generation == last + 1, "\(line) after \(last)")
+    }
+    self.lastGeneration = kind.generation
+    guard kind.event != "invalidation" else { return .invalidation(try decode(line)) }
+    return .event(try self.check(decode(line)))
+  }
+
+  private func check(_ event: EventReport) throws -> EventReport {
     #expect(event.status.generation == event.generation)
     if let last = self.last, event.event != "gap" {
-      #expect(event.generation == last.generation + 1, "\(last)\n\(event)")
       if event.event == "transition" {
         #expect(event.from == last.status.category, "\(last)\n\(event)")
         #expect(event.from != event.to || event.bounced == true, "\(event)")

@@ -1,0 +1,148 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import Glibc
+
+/// The `Guard` call: the requests of one client on one side, what becomes of its flows on the other.
+struct GuardService {
+  let store: Store
+  let monitor: Monitor
+
+  func run(
+    _ requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, _ caller: UInt32?,
+    _ writer: RPCWriter<Connectivity_V1_GuardResponse>
+  ) async throws {
+    guard let guardian = await self.monitor.admitGuardian() else { throw RPCError.stopping }
+    defer { self.monitor.dismiss(guardian) }
+    try await withRPCCancellationHandler {
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask {
+          // A client that has no more to ask may go on listening.
+          try await self.take(requests, caller, guardian)
+        }
+        group.addTask {
+          while let messages = await guardian.next() {
+            for message in messages {
+              try await writer.write(Connectivity_V1_GuardResponse(message))
+            }
+          }
+          throw self.monitor.isStopping ? RPCError.stopping : CancellationError()
+        }
+        defer { guardian.finish() }
+        try await group.waitForAll()
+      }
+    } onCancelRPC: {
+      guardian.finish()
+    }
+  }
+
+  private func take(
+    _ requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, _ caller: UInt32?,
+    _ guardian: Guardian
+  ) async throws {
+    for try await request in requests {
+      guard await guardian.accept() else { return }
+      switch request.request {
+      case .add(let flow):
+        do throws(Guardian.Refusal) {
+          let registration = try self.registration(flow, caller, guardian)
+          self.monitor.do { $0.add(registration) }
+        } catch {
+          guardian.post([
+            .init(
+              id: flow.id, event: .refused(error), generation: self.store.snapshot.generation,
+              isAnswer: true)
+          ])
+        }
+      case .remove(let flow):
+        let key = FlowTable.Key(guardian: guardian.number, id: flow.id)
+        self.monitor.do { $0.removeFlow(key) }
+      case nil:
+        guardian.post([
+          .init(
+            id: 0, event: .refused(.init(code: 3, message: "request: neither add nor remove")),
+            generation: self.store.snapshot.generation, isAnswer: true)
+        ])
+      }
+    }
+  }
+
+  /// - Throws: what names the field that makes no sense.
+  private func registration(
+    _ flow: Connectivity_V1_Flow, _ caller: UInt32?, _ guardian: Guardian
+  ) throws(Guardian.Refusal) -> FlowTable.Registration {
+    let remote = try address(flow.remote, "add.remote")
+    var destination = Destination(remote, uid: caller ?? 0, mark: flow.mark)
+    var local: IPAddress?
+    if flow.hasLocal {
+      let address = try address(flow.local, "add.local")
+      guard address.family == remote.family else {
+        throw Guardian.Refusal(
+          code: 3, message: "add.local: \(address) is of another family than \(remote)")
+      }
+      local = address
+    }
+    if flow.hasInterface {
+      guard let index = linkIndex(flow.interface) else {
+        throw Guardian.Refusal(
+          code: 3, message: "add.interface: there is no link '\(flow.interface)'")
+      }
+      destination.outLink = index
+    }
+    var registration = FlowTable.Registration(
+      key: .init(guardian: guardian.number, id: flow.id),
+      flow: Flow(
+        destination, local: local, forbidsExpensive: flow.forbidsExpensive,
+        forbidsConstrained: flow.forbidsConstrained))
+    if flow.hasKnownPath {
+      do throws(ConversionError) {
+        registration.knownPath = try Path(flow.knownPath)
+      } catch {
+        throw Guardian.Refusal(code: 3, message: "add.known_path: \(error)")
+      }
+    }
+    if flow.hasSinceGeneration {
+      registration.since = self.store.past.compactMap { published in
+        guard case .invalidation(let invalidation) = published.change,
+          invalidation.generation > flow.sinceGeneration
+        else { return nil }
+        return invalidation
+      }
+    }
+    return registration
+  }
+}
+
+private func address(_ text: String, _ field: String) throws(Guardian.Refusal) -> IPAddress {
+  guard let address = IPAddress(text), !address.isUnspecified else {
+    throw Guardian.Refusal(
+      code: 3, message: "\(field): '\(text)' is neither an IPv4 nor an IPv6 address")
+  }
+  return address
+}
+
+/// The index of the link of that name in connd's namespace.
+private func linkIndex(_ name: String) -> UInt32? {
+  let index = if_nametoindex(name)
+  return index == 0 ? nil : index
+}
+
+extension Connectivity_V1_GuardResponse {
+  fileprivate init(_ message: Guardian.Message) {
+    self.init()
+    self.generation = message.generation
+    self.id = message.id
+    switch message.event {
+    case .path(let path):
+      self.path = Connectivity_V1_Path(path)
+    case .invalidation(let verdict, let cause, let path):
+      self.invalidation.reason = Connectivity_V1_InvalidationReason(verdict.reason)
+      self.invalidation.severity = Connectivity_V1_InvalidationSeverity(verdict.severity)
+      self.invalidation.cause = Connectivity_V1_Cause(cause)
+      self.invalidation.path = Connectivity_V1_Path(path)
+    case .refused(let refusal):
+      self.refused.code = refusal.code
+      self.refused.message = refusal.message
+    }
+  }
+}

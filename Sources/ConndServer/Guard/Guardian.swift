@@ -1,0 +1,170 @@
+import Connectivity
+import DequeModule
+import Synchronization
+
+/// What a client of `Guard` is still to be told.
+///
+/// The monitor's thread posts and never waits. A client that does not read costs a bounded amount of memory: of each flow
+/// there is at most the last path and what ended it. Safe to use from any thread.
+final class Guardian: Sendable {
+  /// Something about one flow.
+  enum Event: Sendable {
+    case path(Path)
+    case invalidation(FlowTracker.Verdict, Cause, Path)
+    case refused(Refusal)
+  }
+
+  /// Why a request was not accepted.
+  struct Refusal: Sendable, Error {
+    var code: UInt32
+    var message: String
+  }
+
+  struct Message: Sendable {
+    var id: UInt64
+    var event: Event
+    /// That of the last change published at the time.
+    var generation: UInt64
+    /// It answers a request: what came before is about another flow of that id.
+    var isAnswer = false
+  }
+
+  private struct State {
+    var messages: Deque<Message> = []
+    /// How many requests are accepted, and not answered or their answers not taken.
+    var requests = 0
+    var isFinished = false
+    /// Who waits for messages, and who waits for room.
+    var waiting: CheckedContinuation<Void, Never>?
+    var asking: CheckedContinuation<Void, Never>?
+  }
+
+  let number: UInt64
+  private let state = Mutex(State())
+
+  init(_ number: UInt64) {
+    self.number = number
+  }
+
+  /// What is posted and not taken grows to this many messages, and then each flow's are joined.
+  private static let most = 1024
+
+  func post(_ messages: [Message]) {
+    let waiting = self.state.withLock { state in
+      state.messages += messages
+      if state.messages.count > Self.most { state.messages = Self.joined(state.messages) }
+      defer { state.waiting = nil }
+      return state.waiting
+    }
+    waiting?.resume()
+  }
+
+  /// No more comes: the client has gone, or connd stops.
+  func finish() {
+    let (waiting, asking) = self.state.withLock { state in
+      state.isFinished = true
+      defer { (state.waiting, state.asking) = (nil, nil) }
+      return (state.waiting, state.asking)
+    }
+    waiting?.resume()
+    asking?.resume()
+  }
+
+  /// The next messages; waits for one. `nil` when there will be none. One task may wait.
+  func next() async -> [Message]? {
+    while true {
+      let (messages, asking, isFinished) = self.state.withLock { state in
+        state.requests -= state.messages.count { $0.isAnswer }
+        defer { (state.messages, state.asking) = ([], nil) }
+        return (Array(state.messages), state.asking, state.isFinished)
+      }
+      asking?.resume()
+      if !messages.isEmpty { return messages }
+      if isFinished || Task.isCancelled { return nil }
+      await self.wait(\.waiting) { $0.messages.isEmpty }
+    }
+  }
+
+  /// Accepts one more request, as soon as the client has read enough of the answers to earlier ones.
+  ///
+  /// - Returns: `false` if it is over.
+  func accept() async -> Bool {
+    while true {
+      let isAccepted: Bool? = self.state.withLock { state in
+        if state.isFinished { return false }
+        guard state.requests < Self.most else { return nil }
+        state.requests += 1
+        return true
+      }
+      if let isAccepted { return isAccepted }
+      if Task.isCancelled { return false }
+      await self.wait(\.asking) { $0.requests >= Self.most }
+    }
+  }
+
+  /// A request that needs no answer is done.
+  func answered() {
+    let asking = self.state.withLock { state in
+      state.requests -= 1
+      defer { state.asking = nil }
+      return state.asking
+    }
+    asking?.resume()
+  }
+
+  /// Waits while the condition holds, until somebody resumes the continuation or the task is cancelled.
+  private func wait(
+    _ place: any WritableKeyPath<State, CheckedContinuation<Void, Never>?> & Sendable,
+    while mustWait: @Sendable (borrowing State) -> Bool
+  ) async {
+    await withTaskCancellationHandler {
+      await withCheckedContinuation { continuation in
+        let isOver = self.state.withLock { state in
+          if state.isFinished || Task.isCancelled || !mustWait(state) { return true }
+          state[keyPath: place] = continuation
+          return false
+        }
+        if isOver { continuation.resume() }
+      }
+    } onCancel: {
+      self.finish()
+    }
+  }
+
+  /// Of each flow the last path, and the gravest invalidation.
+  private static func joined(_ messages: Deque<Message>) -> Deque<Message> {
+    var last: [UInt64: Int] = [:]
+    var kept: Deque<Message> = []
+    for message in messages {
+      guard !message.isAnswer, let earlier = last[message.id] else {
+        last[message.id] = kept.count
+        kept.append(message)
+        continue
+      }
+      kept[earlier] = kept[earlier].joined(with: message)
+    }
+    return kept
+  }
+}
+
+extension Guardian.Message {
+  /// What a client that has read neither has to know.
+  fileprivate func joined(with later: Self) -> Self {
+    switch (self.event, later.event) {
+    case (.invalidation(let verdict, let cause, _), .path(let path)):
+      return self.with(.invalidation(verdict, cause, path), later.generation)
+    case (.invalidation(let verdict, let cause, _), .invalidation(let other, _, let path))
+    where verdict.severity > other.severity:
+      return self.with(.invalidation(verdict, cause, path), later.generation)
+    default:
+      return self.with(later.event, later.generation)
+    }
+  }
+
+  private func with(_ event: Guardian.Event, _ generation: UInt64) -> Self {
+    var message = self
+    message.event = event
+    message.generation = generation
+    return message
+  }
+}

@@ -1,0 +1,141 @@
+import Connectivity
+import Netlink
+
+/// One look at the kernel for many flows: what is the same for all of them is asked and judged once.
+final class Look<Source: Kernel> {
+  private let reader: PathReader
+  private let flows: FlowReader
+  private let kernel: RememberingKernel<Source>
+  private var ways: [WayKey: Way] = [:]
+
+  private struct WayKey: Hashable {
+    var answer: RouteAnswer
+    /// A source address is good for some destinations only.
+    var isLinkLocal: Bool
+  }
+
+  /// The way to a destination, shared by all that the kernel sends alike.
+  struct Way {
+    var facts: PathFacts
+    /// What a client is told.
+    var shown: Path
+    /// What its flows are judged by.
+    var judged: Path
+    var depth: Int
+    var network: NetworkIdentity
+  }
+
+  init(_ reader: PathReader, _ gateways: Gateways, _ kernel: Source) {
+    self.reader = reader
+    self.flows = FlowReader(classifier: reader.classifier, gateways: gateways)
+    self.kernel = RememberingKernel(kernel)
+  }
+
+  func way(to destination: Destination, _ answer: RouteAnswer) throws(KernelUnavailable) -> Way {
+    let key = WayKey(answer: answer, isLinkLocal: destination.address.isLinkLocal)
+    if let way = self.ways[key] { return way }
+    let facts = try self.reader.facts(about: destination, answer: answer, from: self.kernel)
+    let judged = self.flows.path(facts)
+    let way = Way(
+      facts: facts, shown: self.reader.classifier.path(facts), judged: judged,
+      depth: FlowReader.depth(facts),
+      network: try self.flows.network(judged, facts, from: self.kernel))
+    self.ways[key] = way
+    return way
+  }
+
+  func reading(
+    of baseline: FlowReader.Baseline, _ way: Way, to destination: Destination
+  ) throws(KernelUnavailable) -> FlowReading {
+    try self.flows.reading(
+      way.facts, of: baseline, to: destination, path: way.judged, network: way.network,
+      from: self.kernel)
+  }
+
+  /// The link that has an address; `nil` where none has.
+  func link(
+    of address: IPAddress, likely: UInt32?
+  ) throws(KernelUnavailable) -> UInt32? {
+    if let likely, likely != 0, try self.kernel.address(address, on: likely) != nil { return likely }
+    return try self.kernel.addresses().first { $0.address == address }?.link
+  }
+
+  /// Whether the traffic of a flow leaves by another link than the one that has its own address, so that no answer comes
+  /// back; unless a rule sends it by that link, or the address is one of the machine's own on `lo`.
+  func isElsewhere(
+    _ flow: Flow, _ sourceLink: UInt32?, _ way: Way
+  ) throws(KernelUnavailable) -> Bool {
+    guard let local = flow.local, let sourceLink, way.judged.status == .satisfied,
+      way.judged.source != local, let outLink = way.judged.chain.first?.index,
+      outLink != sourceLink, case .route(let route) = way.facts.answer, route.kind == .unicast,
+      let link = try self.kernel.link(sourceLink), !link.link.flags.contains(.loopback)
+    else { return false }
+    var destination = flow.destination
+    destination.source = local
+    guard case .route(let pinned) = try self.kernel.route(to: destination) else { return true }
+    return pinned.outLink != sourceLink
+  }
+}
+
+/// A kernel that is asked for each link and each address once. Good for as long as one look takes.
+final class RememberingKernel<Source: Kernel>: Kernel {
+  private let source: Source
+  private var known: [UInt32: LinkFacts?] = [:]
+  private var found: [IPAddress: [UInt32: Address?]] = [:]
+  private var all: [Address]?
+
+  init(_ source: Source) {
+    self.source = source
+  }
+
+  func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
+    try self.source.drain(into: &events)
+  }
+
+  func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
+    try self.source.route(to: destination)
+  }
+
+  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
+    try self.source.routes(to: destinations)
+  }
+
+  func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute? {
+    try self.source.match(for: destination)
+  }
+
+  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
+    if let known = self.known[index] { return known }
+    let link = try self.source.link(index)
+    self.known[index] = .some(link)
+    return link
+  }
+
+  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
+    if let known = self.found[address]?[link] { return known }
+    let found = try self.source.address(address, on: link)
+    self.found[address, default: [:]][link] = .some(found)
+    return found
+  }
+
+  func neighbour(
+    _ address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> Neighbour? {
+    try self.source.neighbour(address, on: link)
+  }
+
+  func links() throws(KernelUnavailable) -> [LinkFacts] { try self.source.links() }
+
+  func addresses() throws(KernelUnavailable) -> [Address] {
+    if let all = self.all { return all }
+    let all = try self.source.addresses()
+    self.all = all
+    return all
+  }
+
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] {
+    try self.source.rules(family)
+  }
+
+  func watch(_ watched: Watched) throws(KernelUnavailable) { try self.source.watch(watched) }
+}

@@ -1,0 +1,73 @@
+import Connectivity
+import Netlink
+
+@testable import ConndServer
+
+/// A kernel that a test writes down.
+final class ModelKernel: Kernel {
+  var routes: [(prefix: IPPrefix, route: RouteAnswer)] = []
+  /// What is sent from an address goes this way (`ip rule from …`).
+  var pinned: [IPAddress: RouteAnswer] = [:]
+  var linkTable: [UInt32: LinkFacts] = [:]
+  /// Addresses that no link has.
+  var missing: Set<IPAddress> = []
+  var neighbours: [IPAddress: Neighbour] = [:]
+  var isGone = false
+  /// How often something was asked.
+  private(set) var questions = 0
+  private(set) var watched = Watched()
+
+  private func ask() throws(KernelUnavailable) {
+    self.questions += 1
+    if self.isGone { throw KernelUnavailable(description: "gone") }
+  }
+
+  func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool { false }
+
+  func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
+    try self.ask()
+    if let source = destination.source, let answer = self.pinned[source] { return answer }
+    let matches = self.routes.filter { $0.prefix.contains(destination.address) }
+    return matches.max { $0.prefix.length < $1.prefix.length }?.route ?? .noRoute(.noRoute)
+  }
+
+  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
+    var answers: [RouteAnswer] = []
+    for destination in destinations { answers.append(try self.route(to: destination)) }
+    return answers
+  }
+
+  func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute? {
+    try self.ask()
+    return IPPrefix(destination.address, length: 0).map {
+      MatchedRoute(prefix: $0, table: 254, priority: 0)
+    }
+  }
+
+  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
+    try self.ask()
+    return self.linkTable[index]
+  }
+
+  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
+    try self.ask()
+    if self.missing.contains(address) { return nil }
+    return Address(address, prefixLength: 24, link: link)
+  }
+
+  func neighbour(
+    _ address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> Neighbour? {
+    try self.ask()
+    return self.neighbours[address]
+  }
+
+  func links() throws(KernelUnavailable) -> [LinkFacts] { Array(self.linkTable.values) }
+  func addresses() throws(KernelUnavailable) -> [Address] { [] }
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] { [] }
+
+  func watch(_ watched: Watched) throws(KernelUnavailable) {
+    try self.ask()
+    self.watched = watched
+  }
+}
