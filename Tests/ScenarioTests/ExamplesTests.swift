@@ -94,6 +94,26 @@ struct ExamplesTests {
   }
 
   @Test(
+    "C3 in other languages: after a time without any network, calls go out when there is one",
+    arguments: Example.allCases)
+  func outage(_ example: Example) throws {
+    let (lab, server) = try self.laboratory()
+    try lab.namespace.ip("link set v-cell down")
+    try lab.startConnd()
+    let guarded = try example.start(in: lab.namespace, connd: lab.socket)
+    try self.expect(guarded, "the server sees ipv4:192.0.2.2:", "guarded, by v-wifi")
+
+    try lab.namespace.ip("link set v-wifi down")
+    try self.expect(guarded, "the call ended: CANCELLED")
+    // The next one fails at once, for want of a route.
+    try self.expect(guarded, "the call ended: ")
+    try lab.namespace.ip("link set v-cell up")
+    try lab.namespace.ip("route add default via 198.51.100.1")
+    try self.expect(guarded, "the server sees ipv4:198.51.100.2:")
+    server.signal(SIGKILL)
+  }
+
+  @Test(
     "C7 in other languages: connd is found when it comes, and tells what changed while it was away",
     arguments: Example.allCases)
   func restart(_ example: Example) throws {

@@ -139,7 +139,7 @@ struct FlowTable {
     if verdict?.severity != .destroy { self.entries[key] = entry }
     if let verdict {
       let cause = occasion.cause(
-        of: entry.tracker.flow.destination.address.family, from: old, to: way.shown)
+        of: verdict, entry.tracker.flow.destination.address.family, from: old, to: way.shown)
       return .invalidation(verdict, cause, way.shown)
     }
     return isNew ? .path(way.shown) : nil

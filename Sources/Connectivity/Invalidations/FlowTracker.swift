@@ -147,7 +147,7 @@ public struct FlowTracker: Hashable, Sendable {
         isOfCategory: circumstances.categoryChange != nil, isRouteOnly: true,
         until: now.advanced(by: grace))
     // A link that fails while its route was missing has no longer grace than its own.
-    if reading.path.hasFailedLink {
+    if reading.path.hasFailedLink(of: self.path) {
       doubt.isRouteOnly = false
       doubt.until = min(doubt.until, now.advanced(by: grace))
     }
@@ -232,13 +232,6 @@ public struct FlowTracker: Hashable, Sendable {
 
   private func isOnLink(of path: Path) -> Bool {
     self.path.chain.first?.index == path.chain.first?.index
-  }
-}
-
-extension Path {
-  /// It is more than the route that is missing.
-  fileprivate var hasFailedLink: Bool {
-    self.reason == .noCarrier || self.reason == .dormant || self.reason == .linkDown
   }
 }
 

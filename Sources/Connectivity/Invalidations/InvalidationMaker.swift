@@ -87,8 +87,9 @@ public struct InvalidationMaker: Hashable, Sendable {
     }
     let categoryChange = self.categoryChange(change)
     let wide = self.wide(categoryChange, slept)
-    for told in told {
-      if let draft = self.draft(told, beside: wide), !drafts.contains(draft) {
+    for one in told {
+      let isShared = self.isShared(one, by: told)
+      if let draft = self.draft(one, isShared: isShared, beside: wide), !drafts.contains(draft) {
         drafts.append(draft)
       }
     }
@@ -172,8 +173,18 @@ public struct InvalidationMaker: Hashable, Sendable {
     }
   }
 
+  /// Whether a link failed for whatever is on it. A route is lost by its own family, and it is for its own that another
+  /// path takes over.
+  private func isShared(_ one: Told, by told: [Told]) -> Bool {
+    guard !one.verdict.isRouteOnly else { return false }
+    return self.trackers.allSatisfy { family, tracker in
+      family == one.family || tracker.path.chain.first != one.old.chain.first
+        || told.contains { $0.family == family && $0.verdict == one.verdict }
+    }
+  }
+
   /// The scope names what the channels were on.
-  private func draft(_ told: Told, beside wide: Draft?) -> Draft? {
+  private func draft(_ told: Told, isShared: Bool, beside wide: Draft?) -> Draft? {
     let verdict = told.verdict
     var scope = Invalidation.Scope(interface: told.old.interface)
     switch verdict.reason {
@@ -181,10 +192,13 @@ public struct InvalidationMaker: Hashable, Sendable {
       scope.family = told.family
       scope.localAddresses = told.old.source.map { [$0] }
     case .interfaceLost:
-      // A link fails for both families, a route for its own; and that a route is gone is what a changed category says.
-      guard verdict.isRouteOnly else { break }
-      if let wide, wide.reason == .categoryChanged, wide.severity >= verdict.severity { return nil }
-      scope.family = told.family
+      scope.family = isShared ? nil : told.family
+      // That only a route is gone is what a changed category says.
+      if verdict.isRouteOnly, let wide, wide.reason == .categoryChanged,
+        wide.severity >= verdict.severity
+      {
+        return nil
+      }
     case .networkChanged, .betterPath:
       scope.family = told.family
     case .categoryChanged, .policy, .resumed:

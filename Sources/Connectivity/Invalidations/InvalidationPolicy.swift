@@ -32,10 +32,16 @@ public struct InvalidationPolicy: Hashable, Sendable {
   ///
   /// - Parameter lost: what was there before.
   func grace(for path: Path, after lost: Path) -> Duration {
-    switch path.reason {
-    case .noCarrier, .dormant: lost.medium == .wifi ? self.wifiGrace : .zero
-    case .linkDown: .zero
-    default: self.routeGrace
-    }
+    guard path.hasFailedLink(of: lost) else { return self.routeGrace }
+    return path.reason != .linkDown && lost.medium == .wifi ? self.wifiGrace : .zero
+  }
+}
+
+extension Path {
+  /// Whether a link has failed under the path that led this way before. Where only the route went, the kernel may now name
+  /// another link, and one that has failed long ago.
+  func hasFailedLink(of lost: Path) -> Bool {
+    guard self.chain.first?.index == lost.chain.first?.index else { return false }
+    return self.reason == .noCarrier || self.reason == .dormant || self.reason == .linkDown
   }
 }

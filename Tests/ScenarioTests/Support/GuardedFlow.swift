@@ -1,0 +1,82 @@
+import TestKit
+import Testing
+
+/// A TCP connection that `connctl guard` guards: what connd says of it, and what it is worth itself.
+final class GuardedFlow {
+  let connection: TCPConnection?
+  private let command: RunningCommand
+  /// The path that was told last.
+  private(set) var path: PathReport
+
+  /// Connects from the laboratory to an address outside, and has the connection guarded.
+  convenience init(_ laboratory: Laboratory, to remote: String) throws {
+    let connection = try TCPConnection(
+      from: laboratory.namespace, to: laboratory.outside, at: remote)
+    try self.init(laboratory, remote, connection, ["--local", connection.local])
+  }
+
+  /// Guards without a connection.
+  init(
+    _ laboratory: Laboratory, _ remote: String, _ connection: TCPConnection? = nil,
+    _ arguments: [String] = []
+  ) throws {
+    self.connection = connection
+    self.command = try RunningCommand(
+      [Programs.connctl, "--socket", laboratory.socket, "guard", "--json", remote] + arguments)
+    guard let line = try self.command.nextLine() else {
+      throw CommandError("connctl guard has ended: \(self.command.standardError)")
+    }
+    self.path = try decode(line)
+  }
+
+  /// The next invalidation.
+  func invalidation() throws -> InvalidationReport {
+    while let line = try self.command.nextLine(within: .seconds(10)) {
+      let kind: EventKindReport = try decode(line)
+      if kind.event == "invalidation" { return try decode(line) }
+      self.path = try decode(line)
+    }
+    throw CommandError("connctl guard has ended: \(self.command.standardError)")
+  }
+
+  /// Checks that connd declares the flow dead for one of these reasons, that it was told so before only as `before`, and that TCP
+  /// agrees.
+  func expectDestroyed(
+    _ reasons: String..., after before: [String] = [], cause: String? = nil,
+    sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    var told: [String] = []
+    while true {
+      let invalidation = try self.invalidation()
+      guard invalidation.severity == "destroy" else {
+        told.append("\(invalidation.severity) \(invalidation.reason)")
+        continue
+      }
+      #expect(
+        reasons.contains(invalidation.reason), "\(invalidation)", sourceLocation: sourceLocation)
+      #expect(told == before, sourceLocation: sourceLocation)
+      if let cause {
+        #expect(invalidation.cause.change == cause, sourceLocation: sourceLocation)
+      }
+      break
+    }
+    if let connection = self.connection {
+      #expect(!connection.carries(within: .milliseconds(700)), sourceLocation: sourceLocation)
+    }
+  }
+
+  /// Checks that the connection works, and that nothing but advice was given up to this point. Then ends the flow by taking
+  /// its address away: what connd says of that must be the next thing that it says.
+  func expectAlive(
+    in laboratory: Laboratory, on link: String, told before: [String] = [],
+    sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    if let connection = self.connection {
+      #expect(connection.carries(within: .seconds(10)), sourceLocation: sourceLocation)
+      let length = connection.local.contains(":") ? 64 : 24
+      try laboratory.namespace.ip("address del \(connection.local)/\(length) dev \(link)")
+    }
+    try self.expectDestroyed(
+      "sourceAddressLost", after: before, sourceLocation: sourceLocation)
+  }
+}
