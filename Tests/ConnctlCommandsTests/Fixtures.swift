@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityClient
 import ConnectivityProtocol
 import Synchronization
 import Testing
@@ -60,6 +61,22 @@ extension Transition {
   static let bounce = Transition(
     from: .wifi, to: .wifi, bounced: true, cause: Cause(.overrun, "read again", learntLate: true),
     time: .sample, snapshot: .sample(19))
+}
+
+extension Invalidation {
+  static let sample = Invalidation(
+    generation: 21, reason: .interfaceLost, severity: .destroy,
+    scope: Scope(interface: "wlan0", family: .ipv4), cause: Transition.sample.cause, time: .sample)
+
+  static let everything = Invalidation(
+    generation: 22, reason: .categoryChanged, severity: .advise, scope: .everything,
+    cause: Cause(.overrun, "read again", learntLate: true), time: .sample)
+}
+
+extension FlowInvalidation {
+  static let sample = FlowInvalidation(
+    reason: .interfaceLost, severity: .destroy, cause: Transition.sample.cause,
+    path: .unsatisfied(.noRoute))
 }
 
 extension PathChange {

@@ -105,16 +105,52 @@ struct JSONShapeTests {
     )
   }
 
+  @Test("watch: invalidation; a scope has all four keys, null is any")
+  func invalidation() {
+    #expect(
+      JSON.event(.change(.invalidation(.sample)))?.description
+        == #"{"event": "invalidation", "generation": 21, "reason": "interfaceLost", "severity": "destroy", "#
+        + #""scope": {"interface": "wlan0", "family": "ipv4", "localAddresses": null, "destination": null}, "#
+        + #""cause": \#(Self.carrierLost), "time": "2026-11-21T01:25:00.123456Z"}"#)
+    #expect(
+      JSON.event(.change(.invalidation(.everything)))?.description
+        == #"{"event": "invalidation", "generation": 22, "reason": "categoryChanged", "severity": "advise", "#
+        + #""scope": {"interface": null, "family": null, "localAddresses": null, "destination": null}, "#
+        + #""cause": {"trigger": "overrun", "change": "read again", "message": null, "interface": null, "#
+        + #""learntLate": true}, "time": "2026-11-21T01:25:00.123456Z"}"#)
+  }
+
+  @Test("guard: path and invalidation")
+  func flow() throws {
+    let remote = try #require(IPAddress("192.0.2.80"))
+    let local = try #require(IPAddress("192.0.2.7"))
+    #expect(
+      JSON.flow(.path(.wlan), generation: 17, destination: remote, local: nil)?.description
+        == #"{"event": "path", "generation": 17, "destination": "192.0.2.80", "#
+        + Self.wlan.dropFirst())
+    let event = FlowEvent.invalidation(.sample)
+    #expect(
+      JSON.flow(event, generation: 21, destination: remote, local: local)?.description
+        == #"{"event": "invalidation", "generation": 21, "reason": "interfaceLost", "severity": "destroy", "#
+        + #""scope": {"interface": null, "family": "ipv4", "localAddresses": ["192.0.2.7"], "#
+        + #""destination": "192.0.2.80"}, "cause": \#(Self.carrierLost)}"#)
+    #expect(
+      JSON.flow(event, generation: 21, destination: remote, local: nil)?.description
+        .contains(#""localAddresses": null"#) == true)
+  }
+
   @Test("watch: what concerns the connection is no event")
   func connection() {
     #expect(JSON.event(.resumed(3)) == nil)
     #expect(JSON.event(.disconnected(.notThere(""))) == nil)
   }
 
-  @Test("history is the transition of watch, and when it was")
+  @Test("history is the transition of watch, and when it was; and its invalidation")
   func history() {
     #expect(
-      JSON.history(.bounce).description
+      JSON.history(.invalidation(.sample)) == JSON.event(.change(.invalidation(.sample))))
+    #expect(
+      JSON.history(.transition(.bounce)).description
         == #"{"event": "transition", "generation": 19, "time": "2026-11-21T01:25:00.123456Z", "#
         + #""from": "wifi", "to": "wifi", "bounced": true, "cause": {"trigger": "overrun", "#
         + #""change": "read again", "message": null, "interface": null, "learntLate": true}, "#

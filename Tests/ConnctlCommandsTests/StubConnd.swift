@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityClient
 import ConnectivityProtocol
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
@@ -9,8 +10,12 @@ import Synchronization
 final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   typealias Watcher = RPCWriter<Connectivity_V1_WatchResponse>
 
+  typealias FlowRequests = RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>
+  typealias FlowWriter = RPCWriter<Connectivity_V1_GuardResponse>
+
   private let snapshot: Snapshot
   private let onWatch: @Sendable (Connectivity_V1_WatchRequest, Watcher) async throws -> Void
+  private let onGuard: @Sendable (FlowRequests, FlowWriter) async throws -> Void
   /// Thrown by every call.
   private let error: RPCError?
 
@@ -18,11 +23,13 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     _ snapshot: Snapshot = .sample, error: RPCError? = nil,
     onWatch: @escaping @Sendable (Connectivity_V1_WatchRequest, Watcher) async throws -> Void = {
       _, _ in
-    }
+    },
+    onGuard: @escaping @Sendable (FlowRequests, FlowWriter) async throws -> Void = { _, _ in }
   ) {
     self.snapshot = snapshot
     self.error = error
     self.onWatch = onWatch
+    self.onGuard = onGuard
   }
 
   func getStatus(
@@ -54,6 +61,13 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     try await context.cancellation.cancelled
   }
 
+  func `guard`(
+    request: FlowRequests, response: FlowWriter, context: ServerContext
+  ) async throws {
+    if let error { throw error }
+    try await self.onGuard(request, response)
+  }
+
   func explain(
     request: Connectivity_V1_ExplainRequest, context: ServerContext
   ) async throws -> Connectivity_V1_Explanation {
@@ -76,6 +90,29 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     var response = Connectivity_V1_ListTransitionsResponse()
     let all = [Transition.sample, .bounce].map { Connectivity_V1_Transition($0) }
     response.transitions = request.hasLimit ? all.suffix(Int(request.limit)) : all
+    response.invalidations = [Connectivity_V1_Invalidation(.sample)]
+    return response
+  }
+}
+
+extension Connectivity_V1_GuardResponse {
+  /// What connd says of the flow `id`.
+  static func flow(_ id: UInt64 = 1, generation: UInt64, _ event: FlowEvent) -> Self {
+    var response = Self()
+    response.id = id
+    response.generation = generation
+    switch event {
+    case .path(let path):
+      response.path = Connectivity_V1_Path(path)
+    case .invalidation(let invalidation):
+      response.invalidation.reason = .init(invalidation.reason)
+      response.invalidation.severity = .init(invalidation.severity)
+      response.invalidation.cause = .init(invalidation.cause)
+      if let path = invalidation.path { response.invalidation.path = .init(path) }
+    case .refused(let why):
+      response.refused.code = 3
+      response.refused.message = why
+    }
     return response
   }
 }
@@ -85,13 +122,20 @@ extension StubConnd {
   func serving<Result: Sendable>(
     _ socket: String, _ body: @Sendable () async throws -> Result
   ) async throws -> Result {
+    // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after
+    // the listener has ended.
     let transport = HTTP2ServerTransport.Posix(
-      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext)
+      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
+      eventLoopGroup: ClientThread.group)
     let server = GRPCServer(transport: transport, services: [self])
     return try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try? await server.serve() }
       _ = try await transport.listeningAddress
-      defer { group.cancelAll() }
+      defer {
+        // Who is hung up on comes back at once.
+        unlink(socket)
+        group.cancelAll()
+      }
       return try await body()
     }
   }

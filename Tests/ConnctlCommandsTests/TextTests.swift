@@ -66,7 +66,8 @@ struct TextTests {
   func watch() {
     let events: [StatusEvent] = [
       .snapshot(.sample), .change(.transition(.sample)), .change(.transition(.bounce)),
-      .change(.path(.sample)), .gap(.sample), .resumed(1),
+      .change(.path(.sample)), .change(.invalidation(.sample)),
+      .change(.invalidation(.everything)), .gap(.sample), .resumed(1),
     ]
     expectLines(
       events.flatMap { self.style.event($0, now: .sample) },
@@ -76,6 +77,8 @@ struct TextTests {
       01:25:00.123  wifi bounced      via wlan0: read again, learnt late
       01:25:00.123  path              ipv4 wlan0 from 192.0.2.7, ipv6 unsatisfied:
                                       address added on wlan0 (RTM_NEWADDR)
+      01:25:00.123  destroy           channels on wlan0 (ipv4): interface lost
+      01:25:00.123  advise            all channels: category changed
       01:25:00.123  gap               something was missed; now wifi via wlan0
       """)
   }
@@ -83,11 +86,48 @@ struct TextTests {
   @Test("history")
   func history() {
     expectLines(
-      self.style.history(.sample),
+      self.style.history(.transition(.sample)) + self.style.history(.invalidation(.sample)),
       """
       2026-11-21 01:25:00.123  wifi → none       via wlan0: carrier lost on wlan0
                                                  (RTM_NEWLINK)
+      2026-11-21 01:25:00.123  destroy           channels on wlan0 (ipv4): interface
+                                                 lost; carrier lost on wlan0
+                                                 (RTM_NEWLINK)
       """)
+  }
+
+  @Test("guard")
+  func flow() throws {
+    let remote = try #require(IPAddress("192.0.2.80"))
+    let events: [FlowEvent] = [
+      .path(.wlan), .path(.unsatisfied(.noRoute)), .invalidation(.sample),
+    ]
+    expectLines(
+      events.flatMap { self.style.flow($0, destination: remote, now: .sample) },
+      """
+      01:25:00.123  path              192.0.2.80: satisfied, wlan0 from 192.0.2.7
+                                      via 192.0.2.1
+      01:25:00.123  path              192.0.2.80: unsatisfied, no route
+      01:25:00.123  destroy           interface lost: carrier lost on wlan0
+                                      (RTM_NEWLINK); now unsatisfied, no route
+      """)
+  }
+
+  @Test("which channels a scope is about, in words")
+  func scopes() {
+    let one = IPAddress("192.0.2.7")
+    let two = IPAddress("192.0.2.8")
+    let scopes: [Invalidation.Scope] = [
+      .everything, .init(family: .ipv6), .init(interface: "wlan0"),
+      .init(interface: "wlan0", localAddresses: [one, two].compactMap { $0 }),
+      .init(family: .ipv4, localAddresses: [one].compactMap { $0 }, destination: two),
+    ]
+    #expect(
+      scopes.map { $0.words.replacing("\u{A0}", with: " ") } == [
+        "all channels", "all channels (ipv6)", "channels on wlan0",
+        "channels from 192.0.2.7, 192.0.2.8 on wlan0",
+        "channels to 192.0.2.8 from 192.0.2.7 (ipv4)",
+      ])
   }
 
   @Test("links")
@@ -150,12 +190,25 @@ struct TextTests {
     link.state = .noCarrier
     link.addresses = ["2001:db8:1111:2222:3333:4444:5555:6666/128"]
     let change = PathChange(cause: transition.cause, time: .sample, snapshot: .sample(1, status))
+    let invalidation = Invalidation(
+      generation: 1, reason: .sourceAddressLost, severity: .destroy,
+      scope: .init(
+        interface: "abcdefghijklmn0", family: .ipv6,
+        localAddresses: Array(repeating: path.source, count: 3).compactMap { $0 },
+        destination: path.source), cause: transition.cause, time: .sample)
+    let flow = FlowInvalidation(
+      reason: .sourceAddressLost, severity: .destroy, cause: transition.cause, path: path)
+    let remote = try #require(path.source)
     let lines =
       self.style.status(.sample(1, status), now: .sample)
       + self.style.path(path, to: "2001:db8:1111:2222:3333:4444:5555:6666")
       + self.style.event(.change(.transition(transition)), now: .sample)
       + self.style.event(.change(.path(change)), now: .sample)
-      + self.style.history(transition) + self.style.links([link])
+      + self.style.history(.transition(transition)) + self.style.links([link])
+      + self.style.event(.change(.invalidation(invalidation)), now: .sample)
+      + self.style.history(.invalidation(invalidation))
+      + self.style.flow(.path(path), destination: remote, now: .sample)
+      + self.style.flow(.invalidation(flow), destination: remote, now: .sample)
     for line in lines { #expect(line.count <= 80, "\(line)") }
   }
 

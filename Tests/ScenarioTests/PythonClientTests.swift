@@ -6,7 +6,7 @@ import Testing
 @Suite("Python client", .needsNamespaces, .laboratory)
 struct PythonClientTests {
   /// The virtual environment, made when it is not there yet.
-  private static let environment = Result {
+  static let environment = Result {
     try Command.run([Programs.testFile("python/setup")], within: .seconds(600))
       .trimmingSuffix { $0.isNewline }
   }

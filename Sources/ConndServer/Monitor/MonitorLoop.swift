@@ -23,6 +23,8 @@ struct MonitorLoop {
 
   private var guardians: [UInt64: Guardian] = [:]
   private var registrations: [FlowTable.Registration] = []
+  /// The kernel's filter lets pass what concerns flows that are not guarded any more.
+  private var isFilterWide = false
   private var sleep = SleepWatch()
   private var reopening = Reopening()
   private var watchdogDue: Instant?
@@ -53,6 +55,7 @@ struct MonitorLoop {
   /// - Parameter wakeUp: what ends the wait from outside.
   mutating func turn(_ wakeUp: WakeUp) {
     self.register()
+    if self.isFilterWide, !self.engine.isBusy { self.updateFilter() }
     var descriptors = [
       pollfd(fd: wakeUp.fileDescriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: self.kernel?.fileDescriptor ?? -1, events: Int16(POLLIN), revents: 0),
@@ -270,6 +273,7 @@ extension MonitorLoop {
   }
 
   private mutating func updateFilter() {
+    self.isFilterWide = false
     do throws(KernelUnavailable) {
       try self.kernel?.watch(self.engine.watchedByKernel)
     } catch {
@@ -299,8 +303,13 @@ extension MonitorLoop {
     guard self.guardians.removeValue(forKey: guardian.number) != nil else { return }
     guardian.finish()
     self.registrations.removeAll { $0.key.guardian == guardian.number }
+    let flows = self.engine.guardedFlows(of: guardian.number)
+    guard flows > 0 else { return }
     self.engine.removeFlows(of: guardian.number)
-    self.updateFilter()
+    self.isFilterWide = true
+    self.logger.debug(
+      "a client's flows are let go",
+      metadata: ["flows": "\(flows)", "left": "\(self.engine.guardedFlows)"])
   }
 
   /// Guards a flow from the next turn on: many that come together cost one change of the filter.
@@ -327,6 +336,7 @@ extension MonitorLoop {
       return
     }
     self.engine.removeFlow(key)
+    self.isFilterWide = true
     guardian.answered()
   }
 
@@ -378,7 +388,9 @@ extension MonitorLoop {
   private mutating func evaluateFlows() {
     guard self.engine.isBusy, let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
+      let before = self.engine.guardedFlows
       let told = try self.engine.evaluateFlows(from: kernel, at: .now())
+      if self.engine.guardedFlows < before { self.isFilterWide = true }
       let generation = self.engine.snapshot.generation
       for (number, told) in Dictionary(grouping: told, by: \.key.guardian) {
         self.guardians[number]?.post(

@@ -175,6 +175,16 @@ struct FlowGraceTests {
     #expect(flow.see(.noRoute, at: 1000) == "destroy interfaceLost")
   }
 
+  @Test(
+    "I10 a dead link that the kernel names instead is not the flow's own: only its route is lost")
+  func otherDeadLink() {
+    var flow = FollowedFlow(on: .by(.wired))
+    let dead = FlowReading.by(TestLink.wifi.withoutCarrier)
+    #expect(flow.see(dead) == "advise interfaceLost")
+    #expect(flow.deadline == 1000)
+    #expect(flow.see(.by(.wired), at: 500) == nil)
+  }
+
   @Test("I10 whether a link failed or only a route is missing is kept for the scope")
   func scope() {
     for (lost, isRouteOnly) in [(Self.deadWifi, false), (.noRoute, true)] {
@@ -193,7 +203,11 @@ struct FlowGraceTests {
   func unknown() {
     var flow = FollowedFlow(on: Self.wifi)
     #expect(flow.see(.unknown) == nil)
-    #expect(flow.see(.unknown.with { $0.isSourceGone = true; $0.isLinkLost = true }) == nil)
+    #expect(
+      flow.see(
+        .unknown.with {
+          $0.isSourceGone = true; $0.isLinkLost = true
+        }) == nil)
     #expect(flow.see(Self.wifi) == nil)
     #expect(flow.see(.by(.wired)) == "destroy betterPath")
   }

@@ -52,9 +52,9 @@ struct FlowTrackerTests {
     var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
     #expect(flow.see(Self.wired) == "drain betterPath")
     #expect(flow.see(Self.wired) == nil)
-    #expect(flow.see(Self.cellular) == "drain betterPath")
     #expect(flow.see(Self.wifi) == nil)
     #expect(flow.see(Self.wired) == "drain betterPath")
+    #expect(flow.see(Self.cellular) == "drain betterPath")
     #expect(flow.tracker.path == Self.wifi.path)
   }
 
@@ -215,6 +215,12 @@ struct FlowTrackerTests {
     }
   }
 
+  @Test("I5 a flow to this machine itself is spared, also where its address is on another link now")
+  func localIsSpared() {
+    var flow = FollowedFlow(on: Self.wifi.with { $0.isLocal = true })
+    #expect(flow.see(Self.wired.with { $0.isLocal = true }, .changed(.destroy)) == nil)
+  }
+
   @Test("I5 what is on a link, or in a tunnel, is not spared if its own path changed")
   func notSpared() {
     let elsewhere: [(FlowReading, FlowReading)] = [
@@ -318,7 +324,8 @@ struct FlowTrackerTests {
     #expect(told(everything, .changed(.destroy)) == "destroy sourceAddressLost")
     #expect(told(here, .changed(.destroy)) == "destroy interfaceLost")
     let other = FlowReading.by(.wifi, router: 2).with { $0.path.expensive = true }
-    #expect(told(other.with { $0.isLinkLost = true }, .changed(.destroy)) == "destroy interfaceLost")
+    #expect(
+      told(other.with { $0.isLinkLost = true }, .changed(.destroy)) == "destroy interfaceLost")
     #expect(told(other, .changed(.destroy)) == "destroy networkChanged")
     let moved = here.with { $0.isLinkLost = false }
     #expect(told(moved, .changed(.destroy)) == "destroy categoryChanged")
@@ -332,7 +339,8 @@ struct FlowTrackerTests {
 
   @Test("I9 destroy is graver than drain, and drain than advise")
   func severities() {
-    #expect([Invalidation.Severity.drain, .destroy, .advise].sorted() == [.advise, .drain, .destroy])
+    #expect(
+      [Invalidation.Severity.drain, .destroy, .advise].sorted() == [.advise, .drain, .destroy])
     var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
     #expect(flow.see(Self.wired, .returned) == "drain betterPath")
   }

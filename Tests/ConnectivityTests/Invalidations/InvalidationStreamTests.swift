@@ -41,8 +41,10 @@ struct InvalidationStreamTests {
   func rotationToAndFro() {
     let there = "wifi:rotated"
     #expect(
-      Story.play("0s wifi | 1s \(there) | 2s wifi | 3s \(there) | 4s wifi | 5s \(there) | 6s wifi:host8")
-        .last == "6s destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress)")
+      Story.play(
+        "0s wifi | 1s \(there) | 2s wifi | 3s \(there) | 4s wifi | 5s \(there) | 6s wifi:host8"
+      )
+      .last == "6s destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress)")
   }
 
   @Test("I1 of addresses left behind the last 32 are remembered")
@@ -100,7 +102,8 @@ struct InvalidationStreamTests {
         == "1s cellular>wifi, destroy betterPath wwan0 ipv4, destroy categoryChanged")
   }
 
-  @Test("I9 softened, a better path and a changed category drain; then what drains can still be lost")
+  @Test(
+    "I9 softened, a better path and a changed category drain; then what drains can still be lost")
   func softened() {
     #expect(
       Story.play(
@@ -239,7 +242,8 @@ struct InvalidationStreamTests {
       Story.play("0s wifi | 1s ? | 9s wifi:router2").last
         == "9s unknown>wifi, destroy networkChanged wlan0 ipv4")
     #expect(
-      Story.play("0s wifi:noroute | 1s ? | 9s wifi").last == "9s unknown>wifi, destroy categoryChanged")
+      Story.play("0s wifi:noroute | 1s ? | 9s wifi").last
+        == "9s unknown>wifi, destroy categoryChanged")
   }
 
   // MARK: - I9

@@ -27,13 +27,19 @@ struct Scene: Hashable {
   // MARK: - What a reading shows
 
   var observation: Observation {
-    Observation(self.links.map(\.link).sorted { $0.metric < $1.metric })
+    Observation(ipv4: self.best(.ipv4), ipv6: self.best(.ipv6))
+  }
+
+  private func best(_ family: AddressFamily) -> ObservedPath {
+    let routed = self.links.filter { $0.link.isUp && $0.link.gateway[family] != nil }
+    return routed.min { $0.link.metric < $1.link.metric }?.link.observed(family)
+      ?? ObservedPath(.unsatisfied(.noRoute))
   }
 
   func path(to aim: Aim, _ family: AddressFamily) -> Path {
     switch aim {
-    case .elsewhere: self.observation[family].path
-    case .neighbour(let index): self.connected(index, family) ?? self.observation[family].path
+    case .elsewhere: self.best(family).path
+    case .neighbour(let index): self.connected(index, family) ?? self.best(family).path
     case .local: .loopback
     }
   }
@@ -47,7 +53,7 @@ struct Scene: Hashable {
     reading.network = place?.network(reading.path) ?? NetworkIdentity()
     guard aim != .local, let index = old?.chain.first?.index, let source else { return reading }
     let before = self.place(index)
-    reading.isSourceGone = before?.addresses.contains(source) != true
+    reading.isSourceGone = before?.has(source) != true
     let isElsewhere =
       reading.path.status == .satisfied && reading.path.chain.first?.index != index
     reading.isLinkLost =
@@ -64,7 +70,7 @@ struct Scene: Hashable {
     }
     reading.lostSources = Set(
       maker.sources.filter {
-        self.place($0.link.index)?.addresses.contains($0.address) != true
+        self.place($0.link.index)?.has($0.address) != true
       })
     return reading
   }
@@ -94,9 +100,15 @@ extension Scene.Place {
   var addresses: Set<IPAddress> {
     Set(
       AddressFamily.allCases.flatMap { family in
-        let hosts = self.formerHosts[family, default: []].union(self.link.host[family].map { [$0] } ?? [])
+        let hosts = self.formerHosts[family, default: []].union(
+          self.link.host[family].map { [$0] } ?? [])
         return hosts.compactMap { host in self.link.with { $0.host[family] = host }.source(family) }
       })
+  }
+
+  fileprivate func has(_ address: IPAddress) -> Bool {
+    self.link.source(address.family) == address
+      || self.formerHosts[address.family]?.isEmpty == false && self.addresses.contains(address)
   }
 
   /// A modem's neighbours have no hardware addresses.
@@ -114,7 +126,8 @@ extension Scene.Place {
   fileprivate static func events(from old: Self?, to new: Self?) -> [KernelEvent] {
     let (before, after) = (old?.addresses ?? [], new?.addresses ?? [])
     var events: [KernelEvent] = []
-    for family in AddressFamily.allCases where old?.link.change(family) != new?.link.change(family) {
+    for family in AddressFamily.allCases where old?.link.change(family) != new?.link.change(family)
+    {
       events += old?.link.routeRemoved(family) ?? []
     }
     if let old {
@@ -130,7 +143,8 @@ extension Scene.Place {
     for family in AddressFamily.allCases where old?.link.change(family) != new.link.change(family) {
       events += new.link.routeAdded(family)
     }
-    if let router = new.router, router != old?.router, let gateway = new.link.gatewayAddress(.ipv4) {
+    if let router = new.router, router != old?.router, let gateway = new.link.gatewayAddress(.ipv4)
+    {
       events.append(
         .neighbour(
           Neighbour(gateway, link: new.link.index, hardwareAddress: [2, 0, 0, 0, 0, router])))

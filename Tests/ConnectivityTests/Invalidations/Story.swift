@@ -138,7 +138,8 @@ struct Story {
       switch modifier {
       case "dead": place.link.hasCarrier = false
       case "down": place.link.isUp = false
-      case "noroute", "noroute4", "noroute6": for family in concerned { place.link.gateway[family] = nil }
+      case "noroute", "noroute4", "noroute6":
+        for family in concerned { place.link.gateway[family] = nil }
       case "noaddress", "noaddress6": for family in concerned { place.link.host[family] = nil }
       case "host8": for family in concerned { place.link.host[family] = 8 }
       case "rotated":
@@ -191,7 +192,8 @@ struct Story {
     self.deadline = step.deadline
     self.tellFlow(step, occasion)
 
-    #expect(step.changes.map(\.generation) == step.changes.indices.map { generation + UInt64($0) + 1 })
+    #expect(
+      step.changes.map(\.generation) == step.changes.indices.map { generation + UInt64($0) + 1 })
     guard !step.changes.isEmpty else { return }
     self.changes += step.changes
     self.published.append(

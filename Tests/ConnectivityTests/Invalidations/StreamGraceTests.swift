@@ -26,13 +26,16 @@ struct StreamGraceTests {
     for families in [[.ipv4], Self.both] {
       #expect(
         Story.play("0s wifi | 1s wifi:dead | 3s wifi", families) == [
-          "0s unknown>wifi", Self.wifiLost, "2s destroy interfaceLost wlan0, destroy categoryChanged",
+          "0s unknown>wifi", Self.wifiLost,
+          "2s destroy interfaceLost wlan0, destroy categoryChanged",
           "3s none>wifi, destroy categoryChanged",
         ])
     }
   }
 
-  @Test("I10 wired carrier lost destroys at once", arguments: [("wired", "eth0"), ("cellular", "wwan0")])
+  @Test(
+    "I10 wired carrier lost destroys at once",
+    arguments: [("wired", "eth0"), ("cellular", "wwan0")])
   func otherMedia(category: String, interface: String) {
     #expect(
       Story.play("0s \(category) | 1s \(category):dead | 1.1s \(category)") == [
@@ -102,6 +105,30 @@ struct StreamGraceTests {
     #expect(
       Story.play("0s wifi | 1s wifi:noroute6 | 9s wifi", Self.both)
         == lost + ["2s destroy interfaceLost wlan0 ipv6", "9s path"])
+  }
+
+  @Test("I10 a route is lost, and the kernel names a dead link instead: the other family goes on")
+  func otherDeadLink() {
+    #expect(
+      Story.play("0s wired wifi:dead | 1s wired:noroute4 wifi:dead", Self.both) == [
+        "0s unknown>wired", "1s path, advise interfaceLost eth0 ipv4",
+        "2s destroy interfaceLost eth0 ipv4",
+      ])
+  }
+
+  @Test("I10 another path takes over for one family: the other's channels keep their grace")
+  func takenOverForOneFamily() {
+    #expect(
+      Story.play(
+        "0s wifi cellular:noroute4 | 1s wifi:dead:noroute6 cellular:noroute4 | 1.5s wifi cellular:noroute4",
+        Self.both) == [
+          "0s unknown>wifi",
+          """
+          1s wifi>cellular, destroy interfaceLost wlan0 ipv6, advise interfaceLost wlan0, \
+          destroy categoryChanged
+          """,
+          "1.5s cellular>wifi, destroy betterPath wwan0 ipv6, destroy categoryChanged",
+        ])
   }
 
   @Test("I10 both routes are lost, and one comes back in time: the other's channels are told")
@@ -223,7 +250,9 @@ struct StreamGraceTests {
     arguments: [
       ("1s wifi:dead | 1.5s wifi", ["1s advise interfaceLost", "1.5s advise categoryChanged"]),
       ("1s wifi:dead", ["1s advise interfaceLost", "2s destroy interfaceLost"]),
-      ("1s wifi:noroute | 1.5s wifi", ["1s advise categoryChanged", "1.5s advise categoryChanged"]),
+      (
+        "1s wifi:noroute | 1.5s wifi", ["1s advise categoryChanged", "1.5s advise categoryChanged"]
+      ),
       ("1s wifi:noroute", ["1s advise categoryChanged", "2s destroy categoryChanged"]),
       ("1s wired wifi", ["1s destroy categoryChanged"]),
       ("1s wifi:router2", ["1s destroy networkChanged"]),
@@ -240,7 +269,8 @@ struct StreamGraceTests {
     let script = "0s wifi | 1s wifi:noroute | 3s wifi | 4s wifi cellular | 5s wifi:noroute cellular"
     #expect(Story.follow(script, to: .neighbour(3)) == [])
     #expect(Story.follow(script, to: .local) == [])
-    #expect(Story.follow("0s wifi | 1s wifi:dead", to: .neighbour(3)).last == "2s destroy interfaceLost")
+    #expect(
+      Story.follow("0s wifi | 1s wifi:dead", to: .neighbour(3)).last == "2s destroy interfaceLost")
     #expect(Story.follow("0s wifi | 1s", to: .local) == [])
   }
 }

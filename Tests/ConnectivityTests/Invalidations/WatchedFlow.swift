@@ -14,6 +14,7 @@ struct WatchedFlow {
   /// Since when it has had no path.
   private var lostAt: Instant?
   private var isCategoryInDoubt = false
+  private var isDraining = false
 
   init(_ aim: Scene.Aim, _ family: AddressFamily, _ reading: FlowReading) {
     self.aim = aim
@@ -38,6 +39,7 @@ struct WatchedFlow {
     var again = self.tracker
     let isDestroyed = verdict?.severity == .destroy
     self.isOver = isDestroyed
+    if verdict?.severity == .drain { self.isDraining = true }
     defer { self.note(reading, circumstances, at: now) }
 
     if reading.path.status == .unknown {
@@ -48,7 +50,10 @@ struct WatchedFlow {
       return self.wrong(verdict, isSame: isSame, circumstances, told)
         ?? self.unsaid(verdict, old, told)
     }
-    if isSame, self.aim == .elsewhere, let said = told.first(where: { self.isHit(by: $0, old) }) {
+    if isSame, self.aim == .elsewhere, let said = told.first(where: { self.isHit(by: $0, old) }),
+      // Only an older flow can know that its network is another.
+      said.reason != .networkChanged || self.router != nil
+    {
       return "the stream destroys a flow that goes on: \(said)"
     }
     if let deadline = self.tracker.deadline, deadline <= now { return "D7: a stale deadline" }
@@ -70,9 +75,9 @@ struct WatchedFlow {
     let severity = verdict?.severity
     switch circumstances.categoryChange {
     case .changed(let least) where !self.isSpared(reading):
-      if severity ?? .advise < least || severity == nil { return "I5: not told" }
+      if severity.map({ $0 < least }) ?? true { return "I5: not told" }
     case .overdue(let least) where self.isCategoryInDoubt && !self.isSpared(reading):
-      if severity ?? .advise < least || severity == nil { return "I5: not told in the end" }
+      if severity.map({ $0 < least }) ?? true { return "I5: not told in the end" }
     default: break
     }
     if reading.path.status != .satisfied, let lostAt, lostAt.advanced(by: .seconds(1)) <= now,
@@ -80,9 +85,10 @@ struct WatchedFlow {
     {
       return "I10: no path for a second"
     }
-    if reading.path.status == .satisfied, severity ?? .advise < policy.betterPath,
-      reading.path.chain.first != self.tracker.path.chain.first, !reading.isLocal, self.isSame(reading)
-    {
+    let isMoved =
+      reading.path.status == .satisfied && reading.path.chain.first != self.last.path.chain.first
+      && reading.path.chain.first != self.tracker.path.chain.first && self.lostAt == nil
+    if isMoved, severity.map({ $0 < policy.betterPath }) ?? true {
       return "I3: not told"
     }
     return nil
@@ -114,7 +120,11 @@ struct WatchedFlow {
     _ verdict: FlowTracker.Verdict?, _ old: Path, _ told: [Invalidation]
   ) -> String? {
     guard self.aim == .elsewhere else { return nil }
-    return told.contains { self.isHit(by: $0, old) || $0.scope == .everything && $0.severity == .destroy }
+    // The stream has let go of a path that drains, but for its address.
+    if self.isDraining, verdict?.reason == .interfaceLost { return nil }
+    return told.contains {
+      self.isHit(by: $0, old) || $0.scope == .everything && $0.severity == .destroy
+    }
       ? nil : "the stream does not say \(verdict?.text ?? "")"
   }
 

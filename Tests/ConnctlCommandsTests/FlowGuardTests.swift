@@ -1,0 +1,191 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import Testing
+
+@testable import ConnectivityClient
+
+@Suite("Many flows in one stream")
+struct FlowGuardTests {
+  @Test("flows come and go while the stream lasts, and all that are left are added again")
+  func flows() async throws {
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      let flows = FlowGuard(socket: socket)
+      guard case .disconnected(.notThere)? = await flows.next() else {
+        Issue.record("connd is not there yet")
+        return
+      }
+      // Answers each request with a path: what was asked for stands in the generation.
+      let stub = StubConnd(onGuard: { requests, writer in
+        for try await request in requests {
+          switch request.request {
+          case .add(let flow):
+            let generation: UInt64 = flow.hasKnownPath ? 200 : 100
+            try await writer.write(.flow(flow.id, generation: generation + flow.id, .path(.wlan)))
+          case .remove(let flow):
+            // As what was on its way when it was removed.
+            try await writer.write(.flow(flow.id, generation: 300, .path(.stack)))
+          case nil:
+            Issue.record("an empty request")
+          }
+        }
+      })
+      let remote = try #require(IPAddress("192.0.2.80"))
+      try await stub.serving(socket) {
+        #expect(await flows.next() == .resumed)
+        flows.add(.init(remote: remote), id: 1)
+        #expect(await flows.next() == .flow(id: 1, generation: 101, .path(.wlan)))
+        flows.add(.init(remote: remote), id: 2)
+        #expect(await flows.next() == .flow(id: 2, generation: 102, .path(.wlan)))
+        flows.remove(1)
+        flows.add(.init(remote: remote), id: 3)
+        #expect(await flows.next() == .flow(id: 3, generation: 103, .path(.wlan)))
+      }
+      guard case .disconnected? = await flows.next() else {
+        Issue.record("connd is gone")
+        return
+      }
+      flows.remove(2)
+      flows.add(.init(remote: remote), id: 4)
+      try await stub.serving(socket) {
+        #expect(await flows.next() == .resumed)
+        #expect(await flows.next() == .flow(id: 3, generation: 203, .path(.wlan)))
+        #expect(await flows.next() == .flow(id: 4, generation: 104, .path(.wlan)))
+      }
+    }
+  }
+
+  @Test("a stream that connd ends is begun again")
+  func ended() async throws {
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      let remote = try #require(IPAddress("192.0.2.80"))
+      let stub = StubConnd(onGuard: { requests, writer in
+        for try await request in requests {
+          try await writer.write(.flow(generation: 17, .path(.wlan)))
+          if !request.add.hasKnownPath { return }
+        }
+      })
+      try await stub.serving(socket) {
+        let flows = FlowGuard(socket: socket)
+        flows.add(.init(remote: remote), id: 1)
+        #expect(await flows.next() == .flow(id: 1, generation: 17, .path(.wlan)))
+        #expect(await flows.next() == .disconnected(.notThere("connd ended the stream")))
+        #expect(await flows.next() == .resumed)
+        #expect(await flows.next() == .flow(id: 1, generation: 17, .path(.wlan)))
+      }
+    }
+  }
+
+  @Test("cancelling the task that waits ends the guard")
+  func cancellation() async throws {
+    try await withDirectory { directory in
+      let flows = FlowGuard(socket: "\(directory)/connd.sock")
+      let task = Task {
+        while await flows.next() != nil {}
+      }
+      task.cancel()
+      await task.value
+    }
+  }
+}
+
+@Suite("What connd is told of flows")
+struct GuardedFlowsTests {
+  private var flow: FlowGuard.Flow {
+    get throws { FlowGuard.Flow(remote: try #require(IPAddress("192.0.2.80")), since: 5) }
+  }
+
+  private func ids(_ requests: [Connectivity_V1_GuardRequest]) -> [Int] {
+    requests.map { request in
+      // Removals are negative.
+      if case .remove(let flow) = request.request { return -Int(flow.id) }
+      return Int(request.add.id)
+    }
+  }
+
+  @Test("each is told once; one that was removed before it was told, never")
+  func once() throws {
+    var flows = GuardedFlows()
+    flows.connecting()
+    for id in [3, 1, 2] as [UInt64] { flows.add(try self.flow, id: id) }
+    flows.remove(2)
+    #expect(self.ids(flows.requests()) == [1, 3])
+    #expect(flows.requests() == [])
+    flows.remove(1)
+    flows.remove(1)
+    flows.remove(9)
+    flows.add(try self.flow, id: 1)
+    flows.add(try self.flow, id: 3)
+    #expect(self.ids(flows.requests()) == [-1, 1])
+    flows.remove(3)
+    flows.connecting()
+    #expect(self.ids(flows.requests()) == [1])
+  }
+
+  @Test("what connd says of a flow that is not there, or that it was not told of, is nothing")
+  func strangers() throws {
+    var flows = GuardedFlows()
+    flows.connecting()
+    #expect(try flows.received(.flow(1, generation: 7, .path(.wlan))) == nil)
+    flows.add(try self.flow, id: 1)
+    #expect(try flows.received(.flow(1, generation: 7, .path(.wlan))) == nil)
+    _ = flows.requests()
+    #expect(
+      try flows.received(.flow(1, generation: 8, .path(.wlan)))
+        == .flow(id: 1, generation: 8, .path(.wlan)))
+    var unknown = Connectivity_V1_GuardResponse()
+    unknown.id = 1
+    #expect(try flows.received(unknown) == nil)
+  }
+
+  @Test("what is destroyed or refused is guarded no longer, and its id is free")
+  func ends() throws {
+    for event in [FlowEvent.invalidation(.sample), .refused("no")] {
+      var flows = GuardedFlows()
+      flows.connecting()
+      flows.add(try self.flow, id: 1)
+      _ = flows.requests()
+      #expect(try flows.received(.flow(generation: 8, event)) == .flow(id: 1, generation: 8, event))
+      flows.add(try self.flow, id: 1)
+      #expect(self.ids(flows.requests()) == [1])
+    }
+  }
+
+  @Test("I7 after an outage: the flow's address and its last path, the last generation seen")
+  func again() throws {
+    var flows = GuardedFlows()
+    flows.connecting()
+    flows.add(try self.flow, id: 1)
+    flows.add(try self.flow, id: 2)
+    let first = try #require(flows.requests().first).add
+    #expect(first.sinceGeneration == 5)
+    #expect(!first.hasLocal && !first.hasKnownPath && !first.hasMark && !first.hasInterface)
+    var rotated = Path.wlan
+    rotated.source = IPAddress("192.0.2.8")
+    var advice = FlowInvalidation.sample
+    advice.severity = .advise
+    for event in [FlowEvent.path(.wlan), .path(rotated), .invalidation(advice)] {
+      _ = try flows.received(.flow(generation: 8, event))
+    }
+    flows.connecting()
+    let again = flows.requests().map(\.add)
+    #expect(again.map(\.id) == [1, 2])
+    // The path of the advice is not the flow's: what it was on is compared with.
+    #expect(again.first?.knownPath == Connectivity_V1_Path(rotated))
+    #expect(again.first?.local == "192.0.2.7")
+    #expect(again.first?.sinceGeneration == 8)
+    // Of this one connd said nothing yet.
+    #expect(again.last?.hasKnownPath == false)
+    #expect(again.last?.sinceGeneration == 5)
+  }
+
+  @Test("an address that is none is an error, not a trap")
+  func nonsense() throws {
+    var flows = GuardedFlows()
+    var message = Connectivity_V1_GuardResponse()
+    message.path.gateway = "somewhere"
+    #expect(throws: ConversionError.self) { try flows.received(message) }
+  }
+}

@@ -1,0 +1,159 @@
+import Connectivity
+import ConnectivityClient
+import ConnectivityProtocol
+import GRPCCore
+import Synchronization
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("connctl guard")
+struct GuardTests {
+  private let remote = "192.0.2.80"
+
+  private func run(
+    _ arguments: String..., at socket: String, on screen: Screen
+  ) async -> Int32 {
+    await Program.run(
+      ["guard", self.remote] + arguments + ["--socket", socket], on: screen.console)
+  }
+
+  private func json(_ event: FlowEvent, _ generation: UInt64) -> String? {
+    IPAddress(self.remote).flatMap { remote in
+      JSON.flow(
+        event, generation: generation, destination: remote, local: IPAddress("192.0.2.7"))
+    }?.description
+  }
+
+  @Test("the path first, then what becomes of the flow; destroy ends it with 0")
+  func destroy() async throws {
+    var advice = FlowInvalidation.sample
+    advice.severity = .advise
+    let events: [(UInt64, FlowEvent)] = [
+      (17, .path(.wlan)), (18, .invalidation(advice)), (19, .invalidation(.sample)),
+    ]
+    let stub = StubConnd(onGuard: { requests, writer in
+      for try await request in requests {
+        var flow = Connectivity_V1_Flow()
+        flow.id = 1
+        flow.remote = "192.0.2.80"
+        #expect(request.add == flow)
+        for (generation, event) in events {
+          try await writer.write(.flow(generation: generation, event))
+        }
+      }
+    })
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      try await stub.serving(socket) {
+        let screen = Screen()
+        #expect(await self.run("--json", at: socket, on: screen) == 0)
+        // The local address is that of the first path, for the user named none.
+        #expect(
+          screen.outputLines == events.compactMap { self.json($1, $0) })
+        #expect(screen.errors == "")
+        let text = Screen()
+        #expect(await self.run(at: socket, on: text) == 0)
+        #expect(
+          text.outputLines.first
+            == "01:28:05.123  path              192.0.2.80: satisfied, wlan0 from 192.0.2.7")
+      }
+    }
+  }
+
+  @Test("the arguments are the flow's")
+  func arguments() async throws {
+    let stub = StubConnd(onGuard: { requests, writer in
+      for try await request in requests {
+        let flow = request.add
+        #expect(flow.local == "192.0.2.7")
+        #expect(flow.interface == "wlan0")
+        #expect(flow.mark == 16)
+        #expect(flow.forbidsExpensive && flow.forbidsConstrained)
+        #expect(!flow.hasKnownPath && !flow.hasSinceGeneration)
+        try await writer.write(.flow(generation: 17, .invalidation(.sample)))
+      }
+    })
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      try await stub.serving(socket) {
+        let screen = Screen()
+        let status = await self.run(
+          "--local", "192.0.2.7", "--interface", "wlan0", "--mark", "0x10", "--forbid-expensive",
+          "--forbid-constrained", "--json", at: socket, on: screen)
+        #expect(status == 0)
+        #expect(screen.outputLines == [self.json(.invalidation(.sample), 17)])
+      }
+    }
+  }
+
+  @Test("of several addresses the first, of the family of the local address")
+  func choice() {
+    let addresses = ["2001:db8::80", "192.0.2.80", "192.0.2.81"].compactMap { IPAddress($0) }
+    #expect(GuardCommand.choose(addresses, local: nil) == addresses[0])
+    #expect(GuardCommand.choose(addresses, local: IPAddress("192.0.2.7")) == addresses[1])
+    #expect(GuardCommand.choose([addresses[0]], local: IPAddress("192.0.2.7")) == nil)
+  }
+
+  @Test("a flow that connd refuses: 64, and its words")
+  func refusal() async throws {
+    let stub = StubConnd(onGuard: { requests, writer in
+      for try await _ in requests {
+        try await writer.write(.flow(generation: 17, .refused("interface: there is no wlan9")))
+      }
+    })
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      try await stub.serving(socket) {
+        let screen = Screen()
+        #expect(await self.run("--interface", "wlan9", at: socket, on: screen) == 64)
+        #expect(screen.output == "")
+        #expect(
+          screen.errors == "connctl: connd does not accept this: interface: there is no wlan9\n")
+      }
+    }
+  }
+
+  @Test("I7 a restart of connd: the flow is added again, with the path that it had")
+  func restart() async throws {
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      let seen = Gate()
+      let screen = Screen()
+      var console = screen.console
+      let write = console.write
+      console.write = {
+        try write($0)
+        seen.open()
+      }
+      let before = StubConnd(onGuard: { requests, writer in
+        for try await _ in requests {
+          try await writer.write(.flow(generation: 17, .path(.wlan)))
+        }
+      })
+      let after = StubConnd(onGuard: { requests, writer in
+        for try await request in requests {
+          #expect(request.add.knownPath == Connectivity_V1_Path(.wlan))
+          #expect(request.add.sinceGeneration == 17)
+          #expect(request.add.local == "192.0.2.7")
+          try await writer.write(.flow(generation: 23, .invalidation(.sample)))
+        }
+      })
+      let program = try await before.serving(socket) { [console] in
+        let program = Task {
+          await Program.run(["guard", self.remote, "--json", "--socket", socket], on: console)
+        }
+        await seen.pass()
+        return program
+      }
+      #expect(try await after.serving(socket) { await program.value } == 0)
+      #expect(
+        screen.outputLines == [
+          self.json(.path(.wlan), 17), self.json(.invalidation(.sample), 23),
+        ])
+      let remarks = screen.errors.split(separator: "\n")
+      #expect(remarks.first?.hasPrefix("connctl: connd went away (") == true)
+      #expect(remarks.dropFirst() == ["connctl: connd is back; guarding again"])
+    }
+  }
+}

@@ -1,0 +1,82 @@
+import Testing
+
+@testable import Connectivity
+
+@Suite("Causes of invalidations")
+struct InvalidationCauseTests {
+  /// The causes of the invalidations of the last instant, in their order.
+  private static func causes(
+    _ script: String, _ families: [AddressFamily] = [.ipv4]
+  ) -> [Cause] {
+    var story = Story(families)
+    story.play(script)
+    let last = story.changes.compactMap(\.invalidation?.time).max()
+    return story.changes.compactMap(\.invalidation).filter { $0.time == last }.map(\.cause)
+  }
+
+  private static let deadlineOfWifi = Cause(.timer, "graceEnded", interface: "wlan0")
+
+  @Test("T5 a lost address names its removal, also long after it was left")
+  func addressRemoved() {
+    let removed = Cause(
+      .address, "addressRemoved", message: "RTM_DELADDR", interface: "wlan0")
+    #expect(Self.causes("0s wifi | 1s wifi:host8") == [removed])
+    #expect(Self.causes("0s wifi | 1s wifi:rotated | 9s wifi:host8") == [removed])
+    // The category's cause is that of the transition.
+    #expect(Self.causes("0s wifi | 1s wifi:noaddress") == [removed, removed])
+  }
+
+  @Test("T5 a link that fails names the message that says so")
+  func linkDown() {
+    let down = Cause(.link, "linkDown", message: "RTM_NEWLINK", interface: "eth0")
+    #expect(Self.causes("0s wired wifi | 1s wired:down wifi").first == down)
+    let lost = Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "eth0")
+    #expect(Self.causes("0s wired | 1s wired:dead") == [lost, lost])
+    let removed = Cause(.link, "linkRemoved", message: "RTM_DELLINK", interface: "eth0")
+    var maker = ChangeMaker()
+    var scene = Scene(links: [.init(.wired), .init(.wifi)])
+    func update(_ events: [KernelEvent]) -> [Change] {
+      maker.update(
+        to: scene.reading(for: maker), on: .events(events), at: Instant(milliseconds: 0),
+        time: Timestamp(microseconds: 0)
+      ).changes
+    }
+    _ = update([])
+    scene.links[0].link.isUp = false
+    #expect(
+      update([.linkRemoved(TestLink.noise.link), .linkRemoved(TestLink.wired.link)])
+        .compactMap(\.invalidation?.cause) == [removed, removed])
+  }
+
+  @Test("T5 another network names the gateway's message")
+  func gatewayChanged() {
+    #expect(
+      Self.causes("0s wifi | 1s wifi:router2")
+        == [Cause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH", interface: "wlan0")])
+  }
+
+  @Test("T5 a better path names the route that is new")
+  func routeAdded() {
+    let added = Cause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "wlan0")
+    #expect(Self.causes("0s wifi:noroute cellular | 1s wifi cellular") == [added, added])
+  }
+
+  @Test("T5 a grace that is over has no message to name")
+  func graceEnded() {
+    #expect(
+      Self.causes("0s wifi | 1s wifi:dead")
+        == [Self.deadlineOfWifi, Cause(.timer, "graceEnded")])
+    #expect(
+      Self.causes("0s wifi | 1s wifi:noroute6", AddressFamily.allCases) == [Self.deadlineOfWifi])
+  }
+
+  @Test("T5 I6 I7 a sleep, a restart and lost messages are named for whatever follows")
+  func occasions() {
+    let slept = Cause(.sleep, "resumed")
+    #expect(Self.causes("0s wifi | 9s slept:300s wifi:host8") == [slept, slept])
+    let late = Cause(.overrun, "resynchronised", learntLate: true)
+    #expect(Self.causes("0s wifi | 1s wifi:host8 +overrun") == [late])
+    let back = Cause(.kernel, "kernelAvailable", learntLate: true)
+    #expect(Self.causes("0s wifi | 1s ? | 9s wifi:host8") == [back])
+  }
+}

@@ -1,0 +1,70 @@
+import Glibc
+import TestKit
+import Testing
+
+/// Flows by the thousand, by a client in another language.
+@Suite("Many flows", .needsNamespaces, .laboratory)
+struct ManyFlowsScenario {
+  private func laboratory() throws -> Laboratory {
+    let lab = try Laboratory()
+    try lab.addLink("eth0", "10.0.0.2")
+    try lab.addLink("eth1", "10.1.0.2")
+    try lab.namespace.ip("route add default via 10.0.0.1")
+    try lab.startConnd()
+    return lab
+  }
+
+  private func client(_ check: String, in lab: Laboratory) throws -> RunningCommand {
+    let environment = try PythonClientTests.environment.get()
+    return try lab.namespace.spawn(
+      [
+        "\(environment)/bin/python", "-B", Programs.testFile("python/guard.py"), lab.socket, check,
+      ],
+      environment: ["PYTHONPATH": "\(environment)/stubs"])
+  }
+
+  @Test("I1 I3 a registration races with a change, a thousand times, and is always told")
+  func races() throws {
+    let lab = try self.laboratory()
+    let client = try self.client("races", in: lab)
+    let status = try client.wait(within: .seconds(120))
+    #expect(status == 0, "\(client.standardError)")
+  }
+
+  @Test("D4 streams cut in the middle of a registration leave no flow behind")
+  func cut() throws {
+    let lab = try self.laboratory()
+    let client = try self.client("cut", in: lab)
+    let status = try client.wait(within: .seconds(120))
+    #expect(status == 0, "\(client.standardError)")
+    let connd = try #require(lab.connd)
+    try waitUntil("no flow is guarded any more") {
+      connd.standardError.split(separator: "\n").last { $0.contains("flows are let go") }?
+        .contains("left=0") == true
+    }
+  }
+
+  @Test("I7 connd is killed and restarted under a thousand flows")
+  func restart() throws {
+    let lab = try self.laboratory()
+    let client = try self.client("restart", in: lab)
+    try client.line(within: .seconds(60)) { $0 == "guarding" }
+    let connd = try #require(lab.connd)
+    connd.signal(SIGKILL)
+    _ = try connd.wait()
+    try client.line { $0 == "lost" }
+    try lab.namespace.ip("route add 198.51.100.124/32 via 10.1.0.1 dev eth1")
+    try lab.startConnd()
+    try client.line(within: .seconds(60)) { $0 == "again" }
+    let status = try client.wait(within: .seconds(60))
+    #expect(status == 0, "\(client.standardError)")
+  }
+
+  @Test("D4 more flows than a stream may have are refused, and the stream lives on")
+  func limits() throws {
+    let lab = try self.laboratory()
+    let client = try self.client("limits", in: lab)
+    let status = try client.wait(within: .seconds(120))
+    #expect(status == 0, "\(client.standardError)")
+  }
+}
