@@ -28,6 +28,8 @@ struct FlowTable {
     var depth: Int
     /// The link that has the flow's own address.
     var sourceLink: UInt32?
+    /// The number of the last pass that was due when the flow was added: what happened by then does not concern it.
+    var lastPass: UInt64
 
     var baseline: FlowReader.Baseline {
       FlowReader.Baseline(
@@ -38,6 +40,7 @@ struct FlowTable {
 
   /// One look at all flows, of which a part may still be to come.
   private struct Pass {
+    var number: UInt64
     var occasion: Occasion
     var circumstances: FlowTracker.Circumstances
     var remaining: ArraySlice<Destination>
@@ -48,6 +51,7 @@ struct FlowTable {
   private var keys: [Destination: [Key]] = [:]
   private var inDoubt: Set<Key> = []
   private var passes: Deque<Pass> = []
+  private var lastPass: UInt64 = 0
 
   /// How many destinations are looked up before the kernel's messages are read again: about a millisecond.
   private static let slice = 256
@@ -77,8 +81,19 @@ struct FlowTable {
       self.passes[last].occasion = self.passes[last].occasion.joined(with: occasion)
       self.passes[last].remaining = all
     } else {
-      self.passes.append(Pass(occasion: occasion, circumstances: circumstances, remaining: all))
+      self.append(occasion, circumstances, all)
     }
+  }
+
+  private mutating func append(
+    _ occasion: Occasion, _ circumstances: FlowTracker.Circumstances,
+    _ destinations: ArraySlice<Destination>
+  ) {
+    self.lastPass += 1
+    self.passes.append(
+      Pass(
+        number: self.lastPass, occasion: occasion, circumstances: circumstances,
+        remaining: destinations))
   }
 
   /// Has those looked at whose grace is over.
@@ -91,8 +106,7 @@ struct FlowTable {
         return deadline <= now ? tracker.flow.destination : nil
       })
     guard !overdue.isEmpty else { return }
-    self.passes.append(
-      Pass(occasion: .timer, circumstances: .init(), remaining: Array(overdue)[...]))
+    self.append(.timer, .init(), Array(overdue)[...])
   }
 
   /// Looks at the next slice of what is to be looked at.
@@ -110,7 +124,8 @@ struct FlowTable {
       for key in self.keys[destination] ?? [] {
         guard let entry = self.entries[key] else { continue }
         let reading = try look.reading(of: entry.baseline, way, to: destination)
-        if let event = self.update(key, reading, way, pass.occasion, pass.circumstances, policy, now) {
+        let circumstances = entry.lastPass < pass.number ? pass.circumstances : .init()
+        if let event = self.update(key, reading, way, pass.occasion, circumstances, policy, now) {
           told.append((key, event))
         }
       }
@@ -184,7 +199,7 @@ extension FlowTable {
       depth: registration.knownPath == nil ? way.depth : min(way.depth, made.chain.count),
       sourceLink: try source.flatMap { (source) throws(KernelUnavailable) in
         try look.link(of: source, likely: made.chain.first?.index)
-      })
+      }, lastPass: self.lastPass)
 
     let reading = try look.reading(of: entry.baseline, way, to: flow.destination)
     let since = registration.since.first { $0.covered(flow, way.judged, reading) }

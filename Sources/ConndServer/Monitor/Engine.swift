@@ -116,6 +116,7 @@ struct Engine {
     let occasion = Occasion.kernelLost(reason.description)
     let made = self.changes.update(
       to: ChangeMaker.Reading(.unknown), on: occasion, at: now, time: time)
+    self.deadline = made.deadline
     var paths: [(Destination, Path)] = []
     for (destination, path) in self.watched where path.status != .unknown {
       self.watched[destination] = .unknown

@@ -69,8 +69,10 @@ struct MonitorLoop {
     if let slept { self.step(.resumed(slept)) }
 
     let now = Instant.now()
-    if let deadline = self.engine.deadline, deadline <= now { self.step(.timer) }
-    if let deadline = self.engine.flowDeadline, deadline <= now {
+    if self.kernel != nil, let deadline = self.engine.deadline, deadline <= now {
+      self.step(.timer)
+    }
+    if self.kernel != nil, let deadline = self.engine.flowDeadline, deadline <= now {
       self.engine.lookAtOverdueFlows(at: now)
     }
     if let due = self.reopening.due, due <= now { self.openKernelOrGiveUp(.kernelBack) }
@@ -80,11 +82,14 @@ struct MonitorLoop {
 
   /// For poll(2): -1 with nothing to wait for but descriptors.
   private var timeout: CInt {
-    if self.engine.isBusy { return 0 }
-    let due = [
-      self.engine.deadline, self.engine.flowDeadline, self.reopening.due, self.watchdogDue,
-    ].compactMap { $0 }.min()
-    return due.map { Instant.now().duration(to: $0).pollTimeout } ?? -1
+    var due = [self.reopening.due, self.watchdogDue]
+    // Without the kernel nothing can be looked at.
+    if self.kernel != nil {
+      if self.engine.isBusy { return 0 }
+      due += [self.engine.deadline, self.engine.flowDeadline]
+    }
+    let next = due.compactMap { $0 }.min()
+    return next.map { Instant.now().duration(to: $0).pollTimeout } ?? -1
   }
 
   private mutating func drain() {

@@ -93,12 +93,14 @@ public struct FlowTracker: Hashable, Sendable {
     to reading: FlowReading, _ circumstances: Circumstances = Circumstances(),
     policy: InvalidationPolicy, at now: Instant
   ) -> Verdict? {
-    let sleep = circumstances.slept.map { Verdict(.resumed, policy.severity(ofSleep: $0)) }
+    // What never leaves the machine slept at both ends.
+    let sleep =
+      reading.isLocal
+      ? nil : circumstances.slept.map { Verdict(.resumed, policy.severity(ofSleep: $0)) }
     // Not to be able to ask is no loss (K8).
     self.isBlind = reading.path.status == .unknown
     if self.isBlind { return sleep }
-    // A flow that was registered while nothing was known begins with the first path.
-    if self.path.status == .unknown { self.path = reading.path }
+    guard self.hasBegun else { return self.begin(on: reading) }
 
     if let verdict = self.whatIsGone(reading) { return verdict }
     let isOverdue = self.isCategoryInDoubt && circumstances.isOverdue
@@ -120,6 +122,20 @@ public struct FlowTracker: Hashable, Sendable {
     // In the order of I9, the first of the gravest.
     let gravest = hits.compactMap { $0?.severity }.max()
     return hits.lazy.compactMap { $0 }.first { $0.severity == gravest }
+  }
+
+  /// Whether there is anything to lose yet: a path that carries traffic, or a connection, which has its own address.
+  private var hasBegun: Bool {
+    self.path.status == .satisfied || self.flow.local != nil && self.path.status != .unknown
+  }
+
+  /// A flow that was registered while nothing was known, or before there was a path, begins with the first one. What made
+  /// that is no change for it.
+  private mutating func begin(on reading: FlowReading) -> Verdict? {
+    guard reading.path.status == .satisfied || self.flow.local != nil else { return nil }
+    self.path = reading.path
+    self.network = reading.network
+    return reading.path.status == .satisfied ? self.policyHit(reading) : nil
   }
 
   /// What leaves no hope, in the order of I9.
@@ -226,6 +242,14 @@ public struct FlowTracker: Hashable, Sendable {
     // The connection keeps the address that it was made from, whatever new ones get.
     self.path.source = source ?? reading.path.source
     self.network = reading.network.completed(by: self.network)
+  }
+
+  /// The same for those who begin on this reading: what is known of the network behind the link stays known.
+  func moved(to reading: FlowReading) -> FlowTracker {
+    let network = reading.network
+    return FlowTracker(
+      self.flow, on: reading.path,
+      network: self.isOnLink(of: reading.path) ? network.completed(by: self.network) : network)
   }
 
   private var way: Way { Way(self.path) }

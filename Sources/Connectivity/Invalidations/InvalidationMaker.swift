@@ -258,10 +258,3 @@ extension Invalidation.Scope {
     return self.family != nil ? 1 : 2
   }
 }
-
-extension FlowTracker {
-  /// The same tracker for those who begin on this reading.
-  fileprivate func moved(to reading: FlowReading) -> FlowTracker {
-    FlowTracker(self.flow, on: reading.path, network: reading.network)
-  }
-}

@@ -32,20 +32,30 @@ struct InvalidationCauseTests {
     #expect(Self.causes("0s wired wifi | 1s wired:down wifi").first == down)
     let lost = Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "eth0")
     #expect(Self.causes("0s wired | 1s wired:dead") == [lost, lost])
-    let removed = Cause(.link, "linkRemoved", message: "RTM_DELLINK", interface: "eth0")
-    var maker = ChangeMaker()
-    var scene = Scene(links: [.init(.wired), .init(.wifi)])
-    func update(_ events: [KernelEvent]) -> [Change] {
-      maker.update(
-        to: scene.reading(for: maker), on: .events(events), at: Instant(milliseconds: 0),
-        time: Timestamp(microseconds: 0)
-      ).changes
+  }
+
+  @Test("T5 of several messages about links the one is named that says that this link failed")
+  func amongOthers() {
+    let wired = TestLink.wired
+    let down = wired.with { $0.isUp = false }.link
+    for (events, change) in [
+      ([.linkRemoved(TestLink.noise.link), .linkRemoved(wired.link)], "linkRemoved"),
+      ([.link(wired.link), .link(TestLink.wifi.withoutCarrier.link), .link(down)], "linkDown"),
+    ] as [([KernelEvent], String)] {
+      var maker = ChangeMaker()
+      var scene = Scene(links: [.init(wired), .init(.wifi)])
+      func update(_ events: [KernelEvent]) -> [Change] {
+        maker.update(
+          to: scene.reading(for: maker), on: .events(events), at: Instant(milliseconds: 0),
+          time: Timestamp(microseconds: 0)
+        ).changes
+      }
+      _ = update([])
+      scene.links[0].link.isUp = false
+      let cause = update(events).compactMap(\.invalidation?.cause).first
+      #expect(cause?.change == change)
+      #expect(cause?.interface == "eth0")
     }
-    _ = update([])
-    scene.links[0].link.isUp = false
-    #expect(
-      update([.linkRemoved(TestLink.noise.link), .linkRemoved(TestLink.wired.link)])
-        .compactMap(\.invalidation?.cause) == [removed, removed])
   }
 
   @Test("T5 another network names the gateway's message")
@@ -59,6 +69,8 @@ struct InvalidationCauseTests {
   func routeAdded() {
     let added = Cause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "wlan0")
     #expect(Self.causes("0s wifi:noroute cellular | 1s wifi cellular") == [added, added])
+    // The same category: it is the cause of the path event.
+    #expect(Self.causes("0s wifi:noroute wifi2 | 1s wifi wifi2") == [added])
   }
 
   @Test("T5 a grace that is over has no message to name")

@@ -125,6 +125,18 @@ struct InvalidationStreamTests {
       ])
   }
 
+  @Test(
+    "I4 T3 an address that rotates while the router is not known forgets nothing of the network")
+  func networkChangedAfterRotation() {
+    let rotated = "0s wifi | 1s wifi:norouter | 2s wifi:norouter:rotated"
+    #expect(
+      Story.play("\(rotated) | 3s wifi:rotated | 4s wifi:rotated:router2")
+        == ["0s unknown>wifi", "2s path", "4s destroy networkChanged wlan0 ipv4"])
+    #expect(
+      Story.play("\(rotated) | 3s wifi:rotated:router2").last
+        == "3s destroy networkChanged wlan0 ipv4")
+  }
+
   // MARK: - I5 and T2
 
   @Test("I5 the first category is no change")
@@ -150,6 +162,14 @@ struct InvalidationStreamTests {
     #expect(
       Story.play("0s wifi | 1s wifi:router2 !link").last
         == "1s wifi>wifi bounced, destroy networkChanged wlan0 ipv4, destroy categoryChanged")
+  }
+
+  @Test("T2 I5 a bounce that ends in another category destroys")
+  func bounceIntoAnotherCategory() {
+    #expect(
+      Story.play(
+        "0s wired:noroute4 wifi:noroute6 | 1s wired:noroute4 wifi:noroute !link", Self.both
+      ).dropFirst().first == "1s wifi>wired bounced, destroy categoryChanged")
   }
 
   @Test("T3 what leaves the path alone invalidates nothing")
@@ -179,6 +199,14 @@ struct InvalidationStreamTests {
     #expect(
       Story.play("0s wifi | 1s wifi:noroute | 1.5s slept:300s wifi").last
         == "1.5s none>wifi, destroy categoryChanged")
+  }
+
+  @Test("I6 I9 a sleep beside which one family lost its route says both")
+  func sleptAndLost() {
+    #expect(
+      Story.play("0s wifi | 1s slept:5s wifi:noroute6 | 1.5s wifi", Self.both) == [
+        "0s unknown>wifi", "1s path, advise interfaceLost wlan0 ipv6, advise resumed", "1.5s path",
+      ])
   }
 
   @Test("I7 what an earlier run published is compared against, on every medium")
@@ -215,6 +243,18 @@ struct InvalidationStreamTests {
       let causes = second.changes.compactMap(\.invalidation?.cause)
       #expect(causes.first == Cause(.start, "started", learntLate: true))
     }
+  }
+
+  @Test("I7 K8 a restart into a kernel that cannot be asked forgets nothing")
+  func restartedBlind() {
+    var first = Story()
+    first.play("0s wifi wired:noroute")
+    #expect(
+      Story.play("8s ? | 9s wifi wired", restored: first.maker.snapshot).last
+        == "9s unknown>wired, destroy betterPath wlan0 ipv4, destroy categoryChanged")
+    #expect(
+      Story.play("8s ? | 9s wifi", restored: first.maker.snapshot)
+        == ["8s wifi>unknown", "9s unknown>wifi"])
   }
 
   @Test("I7 an overrun invalidates nothing by itself")
@@ -255,6 +295,15 @@ struct InvalidationStreamTests {
       Story.play("0s wifi | 1s wifi:down:noaddress6", Self.both).last == """
         1s wifi>none, destroy sourceAddressLost wlan0 ipv6 2001:db8:258::7, \
         destroy interfaceLost wlan0, destroy categoryChanged
+        """)
+  }
+
+  @Test("I9 an address comes before a family")
+  func addressFirst() {
+    #expect(
+      Story.play("0s wifi | 1s wifi:router2:noaddress6", Self.both).last == """
+        1s path, destroy sourceAddressLost wlan0 ipv6 2001:db8:258::7, \
+        destroy networkChanged wlan0 ipv4
         """)
   }
 

@@ -1,0 +1,191 @@
+import Connectivity
+import Testing
+
+@testable import ConndServer
+
+@Suite("Flow table")
+struct FlowTableTests {
+  private let kernel = ModelKernel()
+  private let gateways = Gateways()
+  private let reader = PathReader(
+    destinations: Configuration().destinations, classifier: PathClassifier())
+  private let remote: IPAddress
+  private let local: IPAddress
+
+  init() throws {
+    self.remote = try #require(IPAddress("203.0.113.9"))
+    self.local = try #require(IPAddress("192.0.2.7"))
+    for (index, name) in [(2, "eth0"), (3, "eth1")] as [(UInt32, String)] {
+      self.kernel.linkTable[index] = LinkFacts(
+        Link(
+          index: index, name: name, flags: [.up, .lowerUp, .running], operationalState: .up,
+          carrier: true, hardwareAddress: [2, 0, 0, 0, 0, UInt8(index)]))
+    }
+    try self.lead(to: 2)
+  }
+
+  /// The default route leads over a link, or nowhere.
+  private func lead(to link: UInt32?, gateway: String = "192.0.2.1") throws {
+    let all = try #require(IPPrefix(.unspecified(.ipv4), length: 0))
+    self.kernel.routes =
+      link.map {
+        [
+          (
+            all,
+            .route(
+              Route(outLink: $0, gateway: IPAddress(gateway), source: self.local))
+          )
+        ]
+      } ?? []
+  }
+
+  private func registration(
+    _ id: UInt64, local: IPAddress? = nil, knownPath: Path? = nil, since: [Invalidation] = []
+  ) -> FlowTable.Registration {
+    FlowTable.Registration(
+      key: .init(guardian: 1, id: id), flow: Flow(Destination(self.remote), local: local),
+      knownPath: knownPath, since: since)
+  }
+
+  private func add(
+    _ registration: FlowTable.Registration, to table: inout FlowTable
+  ) throws -> FlowTable.Event {
+    try table.add(
+      registration, self.reader, self.gateways, policy: InvalidationPolicy(), from: self.kernel,
+      at: Instant(sinceStart: .zero))
+  }
+
+  private func evaluate(_ table: inout FlowTable, at second: Double = 0) throws -> [String] {
+    var told: [String] = []
+    while table.isBusy {
+      told += try table.evaluate(
+        self.reader, self.gateways, policy: InvalidationPolicy(), from: self.kernel,
+        at: Instant(sinceStart: .seconds(second))
+      ).map { self.words($0.event, $0.key.id) }
+    }
+    return told.sorted()
+  }
+
+  private func words(_ event: FlowTable.Event, _ id: UInt64 = 1) -> String {
+    switch event {
+    case .path(let path): "\(id) path \(path.interface ?? "none")"
+    case .invalidation(let verdict, _, _):
+      "\(id) \(verdict.severity.rawValue) \(verdict.reason.rawValue)"
+    }
+  }
+
+  private func invalidation(
+    _ reason: Invalidation.Reason, _ scope: Invalidation.Scope
+  ) -> Invalidation {
+    Invalidation(
+      generation: 9, reason: reason, severity: .destroy, scope: scope,
+      cause: Cause(.route, "routeAdded"), time: Timestamp(microseconds: 0))
+  }
+
+  @Test("I5 what happened before a flow was added does not concern it")
+  func addedAfterwards() throws {
+    var table = FlowTable()
+    #expect(self.words(try self.add(self.registration(1), to: &table)) == "1 path eth0")
+    table.lookAtAll(.timer, .init(categoryChange: .changed(.destroy)))
+    _ = try self.add(self.registration(2), to: &table)
+    #expect(try self.evaluate(&table) == ["1 destroy categoryChanged"])
+    #expect(table.count == 1)
+  }
+
+  @Test("I10 a flow that has no path and no connection yet has nothing to lose")
+  func addedOffline() throws {
+    try self.lead(to: nil)
+    var table = FlowTable()
+    #expect(self.words(try self.add(self.registration(1), to: &table)) == "1 path none")
+    #expect(table.deadline == nil)
+    // What makes its first path is no change for it.
+    try self.lead(to: 2)
+    table.lookAtAll(.timer, .init(categoryChange: .changed(.destroy)))
+    #expect(try self.evaluate(&table) == ["1 path eth0"])
+    try self.lead(to: 3)
+    table.lookAtAll(.timer, .init())
+    #expect(try self.evaluate(&table) == ["1 destroy betterPath"])
+  }
+
+  @Test("I1 I3 a flow that is dead already is told so when it is added")
+  func deadAlready() throws {
+    var table = FlowTable()
+    self.kernel.missing = [try #require(IPAddress("192.0.2.99"))]
+    let gone = self.registration(1, local: IPAddress("192.0.2.99"))
+    #expect(self.words(try self.add(gone, to: &table)) == "1 destroy sourceAddressLost")
+
+    // What it was told before was another way.
+    var known = Path(status: .satisfied, chain: [PathLink(index: 3, name: "eth1")])
+    known.source = self.local
+    known.sourcePrefixLength = 24
+    let moved = self.registration(1, knownPath: known)
+    #expect(self.words(try self.add(moved, to: &table)) == "1 destroy betterPath")
+    known.chain = [PathLink(index: 2, name: "eth0")]
+    let same = self.registration(1, knownPath: known)
+    #expect(self.words(try self.add(same, to: &table)) == "1 path eth0")
+  }
+
+  @Test("I9 what was destroyed since the generation that the client knew of is told at once")
+  func destroyedSince() throws {
+    var table = FlowTable()
+    let cases: [(Invalidation, IPAddress?, String)] = [
+      (self.invalidation(.categoryChanged, .everything), nil, "1 destroy categoryChanged"),
+      (self.invalidation(.betterPath, .init(interface: "eth0")), nil, "1 destroy betterPath"),
+      (
+        self.invalidation(.sourceAddressLost, .init(localAddresses: [self.local])), self.local,
+        "1 destroy sourceAddressLost"
+      ),
+      // Another link's, another family's, another address's: not this flow's.
+      (self.invalidation(.betterPath, .init(interface: "eth1")), nil, "1 path eth0"),
+      (
+        self.invalidation(.betterPath, .init(interface: "eth0", family: .ipv6)), nil, "1 path eth0"
+      ),
+      (
+        self.invalidation(.sourceAddressLost, .init(localAddresses: [self.remote])), self.local,
+        "1 path eth0"
+      ),
+    ]
+    for (invalidation, local, expected) in cases {
+      let registration = self.registration(1, local: local, since: [invalidation])
+      #expect(self.words(try self.add(registration, to: &table)) == expected, "\(invalidation)")
+      table.remove(registration.key)
+    }
+    #expect(table.isEmpty)
+  }
+
+  @Test("I4 the gateway's successor is noticed by its hardware address, and its own return is not")
+  func gateway() throws {
+    let gateway = try #require(IPAddress("192.0.2.1"))
+    func neighbour(_ last: UInt8) -> Neighbour {
+      Neighbour(gateway, link: 2, hardwareAddress: [2, 0, 0, 0, 0, last])
+    }
+    self.kernel.neighbours[gateway] = neighbour(7)
+    var table = FlowTable()
+    _ = try self.add(self.registration(1), to: &table)
+    self.gateways.note([.neighbour(neighbour(7))])
+    table.lookAtAll(.events([.neighbour(neighbour(7))]), .init())
+    #expect(try self.evaluate(&table) == [])
+    self.gateways.note([.neighbour(neighbour(8))])
+    table.lookAtAll(.events([.neighbour(neighbour(8))]), .init())
+    #expect(try self.evaluate(&table) == ["1 destroy networkChanged"])
+  }
+
+  @Test("D6 ten thousand flows by one way cost one question each")
+  func manyFlows() throws {
+    var table = FlowTable()
+    let all: [IPAddress] = (0..<10_000).compactMap { IPAddress("198.18.\($0 / 256).\($0 % 256)") }
+    for (id, address) in all.enumerated() {
+      _ = try self.add(
+        .init(key: .init(guardian: 1, id: UInt64(id)), flow: Flow(Destination(address))),
+        to: &table)
+    }
+    #expect(table.count(of: 1) == 10_000)
+    table.lookAtAll(.timer, .init())
+    let before = self.kernel.questions
+    #expect(try self.evaluate(&table) == [])
+    let slices = (10_000 + 255) / 256
+    #expect(self.kernel.questions - before <= 10_000 + 4 * slices)
+    table.removeAll(of: 1)
+    #expect(table.isEmpty && table.addresses.isEmpty && table.count(of: 1) == 0)
+  }
+}
