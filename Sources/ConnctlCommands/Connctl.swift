@@ -17,7 +17,7 @@ struct Connctl: AsyncParsableCommand {
     version: "connctl \(Version.string)",
     subcommands: [
       StatusCommand.self, WatchCommand.self, PathCommand.self, ExplainCommand.self,
-      LinksCommand.self, HistoryCommand.self, IsCommand.self, WaitCommand.self,
+      LinksCommand.self, HistoryCommand.self, GuardCommand.self, IsCommand.self, WaitCommand.self,
     ])
 
   @OptionGroup var options: Options

@@ -14,7 +14,7 @@ enum ExitStatus {
       0   done, or the condition holds
       1   the condition does not hold (or not in time), no path is satisfied,
           or the name cannot be resolved
-      64  wrong usage
+      64  wrong usage, or connd does not accept what was asked for
       69  connd is not there
       77  connd refuses this user
     """

@@ -8,7 +8,8 @@ private import Synchronization
 public enum StatusEvent: Hashable, Sendable {
   /// The state of affairs at the start.
   case snapshot(Snapshot)
-  /// What was published, complete in itself: the status after it is part of it.
+  /// What was published, complete in itself: the status after it is part of it, unless it is an invalidation, which
+  /// leaves the status as it is.
   case change(Change)
   /// Something was missed: what, is not known. Here is the present.
   case gap(Snapshot)
@@ -56,6 +57,7 @@ public struct StatusStream: AsyncSequence, Sendable {
   public enum EventKind: Hashable, Sendable, CaseIterable {
     case transition
     case path
+    case invalidation
   }
 
   public func makeAsyncIterator() -> AsyncIterator {
@@ -143,14 +145,9 @@ private final class Follower: Sendable {
 
 /// How far a stream has come, and what is to be told next.
 struct Progress: Sendable {
-  static let shortestPause: Duration = .milliseconds(100)
-  static let longestPause: Duration = .seconds(2)
-
   /// The last generation seen.
   private(set) var generation: UInt64?
-  /// It was told that connd is not there.
-  private var isLost = false
-  private var pause = Self.shortestPause
+  private var outage = Outage()
 
   init(since generation: UInt64?) {
     self.generation = generation
@@ -163,6 +160,7 @@ struct Progress: Sendable {
       switch kind {
       case .transition: .transition
       case .path: .path
+      case .invalidation: .invalidation
       }
     }
     return request
@@ -170,16 +168,14 @@ struct Progress: Sendable {
 
   /// connd took the request.
   mutating func accepted() -> StatusEvent? {
-    guard self.isLost else { return nil }
-    self.isLost = false
-    return .resumed(self.generation)
+    self.outage.accepted() ? .resumed(self.generation) : nil
   }
 
   /// connd sent a message; one that a newer connd invented moves the generation and nothing else.
   mutating func received(_ message: Connectivity_V1_WatchResponse) throws -> StatusEvent? {
     let event = try WatchEvent(message)
     self.generation = message.generation
-    self.pause = Self.shortestPause
+    self.outage.received()
     switch event {
     case .snapshot(let snapshot): return .snapshot(snapshot)
     case .change(let change): return .change(change)
@@ -190,11 +186,7 @@ struct Progress: Sendable {
 
   /// The connection ended, or there was none: what to tell, and how long to wait before the next one.
   mutating func lost(_ error: any Error) -> (StatusEvent?, pause: Duration) {
-    defer {
-      self.isLost = true
-      self.pause = min(self.pause * 2, Self.longestPause)
-    }
-    let error = error as? ConndError ?? .failed("\(error)")
-    return (self.isLost ? nil : .disconnected(error), self.pause)
+    let (error, pause) = self.outage.lost(error)
+    return (error.map { .disconnected($0) }, pause)
   }
 }

@@ -59,11 +59,11 @@ struct Wait: Sendable {
     for await event in self.events {
       switch event {
       case .snapshot(let snapshot), .gap(let snapshot):
-        last.result.withLock { $0 = .success(snapshot) }
-        if self.condition.holds(for: snapshot.status) { return }
+        if self.holds(for: snapshot, last) { return }
       case .change(let change):
-        last.result.withLock { $0 = .success(change.snapshot) }
-        if self.condition.holds(for: change.snapshot.status) { return }
+        // An invalidation leaves the status as it is.
+        guard let snapshot = change.snapshot else { break }
+        if self.holds(for: snapshot, last) { return }
       case .disconnected(let error):
         let isKnown = last.result.withLock { result in
           if case .success = result { return true }
@@ -76,6 +76,11 @@ struct Wait: Sendable {
         break
       }
     }
+  }
+
+  private func holds(for snapshot: Snapshot, _ last: Last) -> Bool {
+    last.result.withLock { $0 = .success(snapshot) }
+    return self.condition.holds(for: snapshot.status)
   }
 
   private final class Last: Sendable {

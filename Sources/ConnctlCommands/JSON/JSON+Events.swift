@@ -6,25 +6,50 @@ extension JSON {
   static func event(_ event: StatusEvent) -> JSON? {
     switch event {
     case .snapshot(let snapshot):
-      return .head("snapshot", snapshot).appending(["status": .status(snapshot)])
+      return .head("snapshot", snapshot.generation).appending(["status": .status(snapshot)])
     case .gap(let snapshot):
-      return .head("gap", snapshot).appending(["status": .status(snapshot)])
+      return .head("gap", snapshot.generation).appending(["status": .status(snapshot)])
     case .change(.transition(let transition)):
-      return .head("transition", transition.snapshot).appending(.body(transition))
+      return .head("transition", transition.snapshot.generation).appending(.body(transition))
     case .change(.path(let change)):
-      return .head("path", change.snapshot).appending([
+      return .head("path", change.snapshot.generation).appending([
         "status": .status(change.snapshot), "cause": .cause(change.cause),
       ])
+    case .change(.invalidation(let invalidation)):
+      return .invalidation(invalidation)
     case .disconnected, .resumed:
       return nil
     }
   }
 
   /// The object of `connctl history --json`: that of `watch`, and when it was.
-  static func history(_ transition: Transition) -> JSON {
-    .head("transition", transition.snapshot)
-      .appending(["time": .string(transition.time.description)])
-      .appending(.body(transition))
+  static func history(_ entry: HistoryEntry) -> JSON {
+    switch entry {
+    case .transition(let transition):
+      .head("transition", transition.snapshot.generation)
+        .appending(["time": .string(transition.time.description)])
+        .appending(.body(transition))
+    case .invalidation(let invalidation):
+      .invalidation(invalidation)
+    }
+  }
+
+  /// The object of `connctl guard --json`, for a flow to `destination`.
+  static func flow(
+    _ event: FlowEvent, generation: UInt64, destination: IPAddress, local: IPAddress?
+  ) -> JSON? {
+    switch event {
+    case .path(let path):
+      return .head("path", generation).appending(.path(path, to: destination.description))
+    case .invalidation(let invalidation):
+      let scope = Invalidation.Scope(
+        family: destination.family, localAddresses: local.map { [$0] }, destination: destination)
+      return .head("invalidation", generation)
+        .appending(
+          .body(invalidation.reason, invalidation.severity, scope, invalidation.cause))
+    case .refused:
+      return nil
+    }
   }
 
   static func cause(_ cause: Cause) -> JSON {
@@ -37,8 +62,39 @@ extension JSON {
     ]
   }
 
-  private static func head(_ event: String, _ snapshot: Snapshot) -> JSON {
-    ["event": .string(event), "generation": .number(snapshot.generation)]
+  private static func invalidation(_ invalidation: Invalidation) -> JSON {
+    .head("invalidation", invalidation.generation)
+      .appending(
+        .body(
+          invalidation.reason, invalidation.severity, invalidation.scope, invalidation.cause)
+      )
+      .appending(["time": .string(invalidation.time.description)])
+  }
+
+  private static func scope(_ scope: Invalidation.Scope) -> JSON {
+    [
+      "interface": .string(scope.interface),
+      "family": .string(scope.family?.rawValue),
+      "localAddresses": scope.localAddresses.map { .array($0.map { .string($0.description) }) }
+        ?? .null,
+      "destination": .string(scope.destination?.description),
+    ]
+  }
+
+  private static func head(_ event: String, _ generation: UInt64) -> JSON {
+    ["event": .string(event), "generation": .number(generation)]
+  }
+
+  private static func body(
+    _ reason: Invalidation.Reason, _ severity: Invalidation.Severity, _ scope: Invalidation.Scope,
+    _ cause: Cause
+  ) -> JSON {
+    [
+      "reason": .string(reason.rawValue),
+      "severity": .string(severity.rawValue),
+      "scope": .scope(scope),
+      "cause": .cause(cause),
+    ]
   }
 
   private static func body(_ transition: Transition) -> JSON {

@@ -13,14 +13,36 @@ extension Style {
       self.row(transition.time, transition.headline, transition.details)
     case .change(.path(let change)):
       self.row(change.time, "path", "\(change.snapshot.status.families): \(change.cause.words)")
+    case .change(.invalidation(let invalidation)):
+      self.row(invalidation.time, invalidation.headline, invalidation.details)
     case .disconnected, .resumed:
       []
     }
   }
 
   /// A line of `connctl history` for people.
-  func history(_ transition: Transition) -> [String] {
-    self.row(transition.time, transition.headline, transition.details, dated: true)
+  func history(_ entry: HistoryEntry) -> [String] {
+    switch entry {
+    case .transition(let transition):
+      self.row(transition.time, transition.headline, transition.details, dated: true)
+    case .invalidation(let invalidation):
+      // Here the path event that it may come from does not stand above it.
+      self.row(
+        invalidation.time, invalidation.headline,
+        "\(invalidation.details); \(invalidation.cause.words)", dated: true)
+    }
+  }
+
+  /// A line of `connctl guard` for people, for a flow to `destination`.
+  func flow(_ event: FlowEvent, destination: IPAddress, now: Timestamp) -> [String] {
+    switch event {
+    case .path(let path):
+      self.row(now, "path", "\(destination): \(path.words)")
+    case .invalidation(let invalidation):
+      self.row(now, invalidation.headline, invalidation.details)
+    case .refused:
+      []
+    }
   }
 
   private func row(
@@ -46,6 +68,30 @@ extension Transition {
     words += self.cause.words
     if self.bounced && self.from != self.to { words += ", after a bounce" }
     return words
+  }
+}
+
+extension Invalidation {
+  fileprivate var headline: Text { Text(self.severity.rawValue, self.severity.ink) }
+
+  fileprivate var details: String { "\(self.scope.words): \(self.reason.words)" }
+}
+
+extension FlowInvalidation {
+  fileprivate var headline: Text { Text(self.severity.rawValue, self.severity.ink) }
+
+  fileprivate var details: String {
+    let now = self.path.map { "; now \($0.words)" } ?? ""
+    return "\(self.reason.words): \(self.cause.words)\(now)"
+  }
+}
+
+extension Path {
+  /// `satisfied, wlan0 from 192.0.2.7 via 192.0.2.1, expensive`
+  fileprivate var words: String {
+    let route = [self.interface ?? "", self.details].filter { !$0.isEmpty }
+    let words = [self.status.words] + (route.isEmpty ? [] : [route.joined(separator: " ")])
+    return words.joined(separator: ", ") + self.costs
   }
 }
 

@@ -92,6 +92,37 @@ extension Cause {
   }
 }
 
+extension Invalidation.Reason {
+  var words: String { self.rawValue.separatingWords }
+}
+
+extension Invalidation.Severity {
+  var ink: Ink {
+    switch self {
+    case .destroy: .bad
+    case .drain: .middling
+    case .advise: .faint
+    }
+  }
+}
+
+extension Invalidation.Scope {
+  /// `channels on wlan0 (ipv4)`
+  var words: String {
+    var words: [String] = []
+    if let destination = self.destination { words.append(Text.tied("to", destination.description)) }
+    if let addresses = self.localAddresses {
+      let list = addresses.map(\.description)
+      words.append(
+        Text.tied("from", list.first ?? "") + list.dropFirst().map { ", " + $0 }.joined())
+    }
+    if let interface = self.interface { words.append(Text.tied("on", interface)) }
+    words.insert(words.isEmpty ? Text.tied("all", "channels") : "channels", at: 0)
+    if let family = self.family { words.append("(\(family.rawValue))") }
+    return words.joined(separator: " ")
+  }
+}
+
 extension String {
   /// `carrierLost` as `carrier lost`.
   var separatingWords: String {

@@ -1,0 +1,126 @@
+import ArgumentParser
+import Connectivity
+import ConnectivityClient
+
+struct GuardCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "guard",
+    abstract: "Guard a connection: show its path, and what becomes of it.",
+    discussion: """
+      Shows the path to the remote host first, then every change of it and every invalidation. Ends when the flow is \
+      destroyed. A name stands for its first address, of the family of --local where that is given.
+
+      Goes on across restarts of connd; what concerns the connection to connd stands on standard error.
+      """)
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  @Argument(help: "The other end: a host's name, or an address.")
+  var remote: String
+
+  @Option(
+    help: ArgumentHelp(
+      "The connection's own address; else the one that the kernel would choose.",
+      valueName: "address"),
+    transform: Self.address)
+  var local: IPAddress?
+
+  @Option(help: ArgumentHelp("The link that the connection is bound to.", valueName: "name"))
+  var interface: String?
+
+  @Option(
+    help: ArgumentHelp("The connection's mark (SO_MARK), as 16 or 0x10.", valueName: "number"),
+    transform: Self.mark)
+  var mark: UInt32 = 0
+
+  @Flag(help: "A path that costs money makes it invalid.")
+  var forbidExpensive = false
+
+  @Flag(help: "A path on which data is to be saved makes it invalid.")
+  var forbidConstrained = false
+
+  func validate() throws {
+    guard self.interface != "" else { throw ValidationError("--interface needs a name") }
+  }
+
+  func run() async throws {
+    let remote = try self.remoteAddress()
+    let flows = FlowGuard(socket: self.socket)
+    flows.add(
+      FlowGuard.Flow(
+        remote: remote, local: self.local, mark: self.mark, interface: self.interface,
+        forbidsExpensive: self.forbidExpensive, forbidsConstrained: self.forbidConstrained),
+      id: 1)
+
+    var isFirst = true
+    // As connd does, where it is not given: the source address of the first path is the flow's.
+    var local = self.local
+    while let event = await flows.next() {
+      switch event {
+      case .disconnected(let error):
+        guard !isFirst else { throw error }
+        self.console.remark("connd went away (\(error)); looking for it")
+      case .resumed:
+        self.console.remark("connd is back; guarding again")
+      case .flow(_, _, .refused(let why)):
+        throw ConndError.invalid(why)
+      case .flow(_, let generation, let event):
+        if isFirst, case .path(let path) = event { local = local ?? path.source }
+        try self.show(event, generation, remote, local)
+        if case .invalidation(let invalidation) = event, invalidation.severity == .destroy {
+          return
+        }
+      }
+      isFirst = false
+    }
+  }
+
+  private func remoteAddress() throws -> IPAddress {
+    let all = try Resolver.addresses(of: self.remote)
+    guard let address = Self.choose(all, local: self.local) else {
+      throw ValidationError("“\(self.remote)” has no address of the family of --local")
+    }
+    if all.count > 1 {
+      self.console.remark("guarding \(address), one of \(all.count) addresses of \(self.remote)")
+    }
+    return address
+  }
+
+  /// The address that an application would try first, of those that it can reach from `local`.
+  static func choose(_ addresses: [IPAddress], local: IPAddress?) -> IPAddress? {
+    addresses.first { local == nil || $0.family == local?.family }
+  }
+
+  private func show(
+    _ event: FlowEvent, _ generation: UInt64, _ remote: IPAddress, _ local: IPAddress?
+  ) throws {
+    if !self.json {
+      try self.console.print(
+        self.console.style.flow(event, destination: remote, now: self.console.now()))
+    } else if let object = JSON.flow(
+      event, generation: generation, destination: remote, local: local)
+    {
+      try self.console.print(object)
+    }
+  }
+}
+
+extension GuardCommand {
+  private static func address(_ text: String) throws -> IPAddress {
+    guard let address = IPAddress(text) else {
+      throw ValidationError("“\(text)” is not an address")
+    }
+    return address
+  }
+
+  /// As ip-rule(8) takes it and shows it.
+  private static func mark(_ text: String) throws -> UInt32 {
+    let isHexadecimal = text.hasPrefix("0x")
+    let digits = isHexadecimal ? text.dropFirst(2) : text[...]
+    guard digits.first?.isHexDigit == true,
+      let mark = UInt32(digits, radix: isHexadecimal ? 16 : 10)
+    else { throw ValidationError("“\(text)” is not a mark") }
+    return mark
+  }
+}

@@ -1,0 +1,46 @@
+package import Connectivity
+internal import ConnectivityProtocol
+
+extension FlowGuard {
+  /// One connection that connd is asked to watch.
+  package struct Flow: Hashable, Sendable {
+    package var remote: IPAddress
+    /// The connection's own address; `nil` before it is connected: then that of the first path told is taken for it.
+    package var local: IPAddress?
+    /// `SO_MARK`; 0: none.
+    package var mark: UInt32
+    /// The link that the connection is bound to (`SO_BINDTODEVICE`).
+    package var interface: String?
+    /// The last generation known before the connection was made: what destroyed connections since is told at once.
+    package var since: UInt64?
+    package var forbidsExpensive: Bool
+    package var forbidsConstrained: Bool
+
+    package init(
+      remote: IPAddress, local: IPAddress? = nil, mark: UInt32 = 0, interface: String? = nil,
+      since: UInt64? = nil, forbidsExpensive: Bool = false, forbidsConstrained: Bool = false
+    ) {
+      self.remote = remote
+      self.local = local
+      self.mark = mark
+      self.interface = interface
+      self.since = since
+      self.forbidsExpensive = forbidsExpensive
+      self.forbidsConstrained = forbidsConstrained
+    }
+  }
+}
+
+extension Connectivity_V1_Flow {
+  init(_ flow: FlowGuard.Flow, id: UInt64) {
+    self.init()
+    self.id = id
+    self.remote = flow.remote.description
+    if let local = flow.local { self.local = local.description }
+    if flow.mark != 0 { self.mark = flow.mark }
+    if let interface = flow.interface { self.interface = interface }
+    if let since = flow.since { self.sinceGeneration = since }
+    self.forbidsExpensive = flow.forbidsExpensive
+    self.forbidsConstrained = flow.forbidsConstrained
+  }
+}

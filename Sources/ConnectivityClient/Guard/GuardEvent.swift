@@ -1,0 +1,65 @@
+package import Connectivity
+package import ConnectivityProtocol
+
+/// What a ``FlowGuard`` tells.
+package enum GuardEvent: Hashable, Sendable {
+  /// What became of a flow, and the generation of the last change that was published when connd said so.
+  case flow(id: UInt64, generation: UInt64, FlowEvent)
+  /// connd is not there, refuses this user or went away. The guard looks for it until it finds it.
+  case disconnected(ConndError)
+  /// connd is there again, and is told of all flows anew.
+  case resumed
+}
+
+/// What became of a flow.
+package enum FlowEvent: Hashable, Sendable {
+  /// The flow's path: when it was added, and each time it has changed.
+  case path(Path)
+  /// The flow is no longer viable. It is guarded no longer where the severity is `destroy`.
+  case invalidation(FlowInvalidation)
+  /// connd does not guard it, and says why. The other flows are as they were.
+  case refused(String)
+}
+
+/// The statement that one flow is no longer viable.
+package struct FlowInvalidation: Hashable, Sendable {
+  package var reason: Invalidation.Reason
+  package var severity: Invalidation.Severity
+  package var cause: Cause
+  /// What the way to the remote address is now; `nil` where connd did not say.
+  package var path: Path?
+
+  package init(
+    reason: Invalidation.Reason, severity: Invalidation.Severity, cause: Cause, path: Path?
+  ) {
+    self.reason = reason
+    self.severity = severity
+    self.cause = cause
+    self.path = path
+  }
+}
+
+extension FlowInvalidation {
+  /// - Throws: ``ConversionError`` where an address is none.
+  package init(_ message: Connectivity_V1_FlowInvalidation) throws(ConversionError) {
+    self.init(
+      reason: Invalidation.Reason(message.reason),
+      severity: Invalidation.Severity(message.severity),
+      cause: Cause(message.cause),
+      path: message.hasPath ? try Path(message.path) : nil)
+  }
+}
+
+extension FlowEvent {
+  /// Reads a message; `nil` for an event that this version does not know, from a newer connd.
+  ///
+  /// - Throws: ``ConversionError`` where an address is none.
+  package init?(_ message: Connectivity_V1_GuardResponse) throws(ConversionError) {
+    switch message.event {
+    case .path(let path): self = .path(try Path(path))
+    case .invalidation(let invalidation): self = .invalidation(try FlowInvalidation(invalidation))
+    case .refused(let refused): self = .refused(refused.message)
+    case nil: return nil
+    }
+  }
+}

@@ -1,0 +1,95 @@
+private import Connectivity
+internal import ConnectivityProtocol
+
+/// The flows of a guard: what connd has yet to be told of them, and what it said.
+struct GuardedFlows: Sendable {
+  private struct Entry: Sendable {
+    var flow: FlowGuard.Flow
+    /// As connd sent it, with what a newer one may have put in.
+    var knownPath: Connectivity_V1_Path?
+  }
+
+  private var entries: [UInt64: Entry] = [:]
+  /// Flows that connd does not know of in this stream. Both sets are bounded by the number of flows, however long
+  /// connd takes to read.
+  private var unsent: Set<UInt64> = []
+  /// Flows that connd still guards, and need not.
+  private var removed: Set<UInt64> = []
+  /// The last one seen.
+  private var generation: UInt64?
+  private var outage = Outage()
+
+  /// Does nothing where the id names a flow already.
+  mutating func add(_ flow: FlowGuard.Flow, id: UInt64) {
+    guard self.entries[id] == nil else { return }
+    self.entries[id] = Entry(flow: flow)
+    self.unsent.insert(id)
+  }
+
+  mutating func remove(_ id: UInt64) {
+    guard self.entries.removeValue(forKey: id) != nil else { return }
+    if self.unsent.remove(id) == nil { self.removed.insert(id) }
+  }
+
+  /// A new stream begins: connd knows of nothing.
+  mutating func connecting() {
+    self.unsent = Set(self.entries.keys)
+    self.removed = []
+  }
+
+  /// What connd is to be told now.
+  mutating func requests() -> [Connectivity_V1_GuardRequest] {
+    defer { (self.removed, self.unsent) = ([], []) }
+    // An id may have been freed and taken again.
+    return self.removed.sorted().map(Self.removal)
+      + self.unsent.sorted().compactMap { id in self.entries[id].map { self.addition($0, id) } }
+  }
+
+  /// connd took the call.
+  mutating func accepted() -> GuardEvent? { self.outage.accepted() ? .resumed : nil }
+
+  /// connd sent a message; `nil` where it is about a flow that was removed, or not to be understood.
+  mutating func received(_ message: Connectivity_V1_GuardResponse) throws -> GuardEvent? {
+    let event = try FlowEvent(message)
+    self.generation = message.generation
+    self.outage.received()
+    guard let event, var entry = self.entries[message.id], !self.unsent.contains(message.id) else {
+      return nil
+    }
+    switch event {
+    case .path(let path):
+      // What connd takes for it, from the first path on: not what the kernel would choose for a new connection later.
+      if entry.knownPath == nil { entry.flow.local = entry.flow.local ?? path.source }
+      entry.knownPath = message.path
+      self.entries[message.id] = entry
+    case .invalidation(let invalidation):
+      // Unless it is destroyed, the flow stays on the path that it had: that one is compared with after an outage.
+      if invalidation.severity == .destroy { self.entries[message.id] = nil }
+    case .refused:
+      self.entries[message.id] = nil
+    }
+    return .flow(id: message.id, generation: message.generation, event)
+  }
+
+  /// The connection ended, or there was none: what to tell, and how long to wait before the next one.
+  mutating func lost(_ error: any Error) -> (GuardEvent?, pause: Duration) {
+    let (error, pause) = self.outage.lost(error)
+    return (error.map { .disconnected($0) }, pause)
+  }
+
+  private func addition(_ entry: Entry, _ id: UInt64) -> Connectivity_V1_GuardRequest {
+    var request = Connectivity_V1_GuardRequest()
+    request.add = Connectivity_V1_Flow(entry.flow, id: id)
+    if let path = entry.knownPath {
+      request.add.knownPath = path
+      if let generation = self.generation { request.add.sinceGeneration = generation }
+    }
+    return request
+  }
+
+  private static func removal(_ id: UInt64) -> Connectivity_V1_GuardRequest {
+    var request = Connectivity_V1_GuardRequest()
+    request.remove.id = id
+    return request
+  }
+}

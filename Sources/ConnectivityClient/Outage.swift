@@ -1,0 +1,28 @@
+/// When to look for connd again, and whether its absence was told already.
+struct Outage: Sendable {
+  static let shortestPause: Duration = .milliseconds(100)
+  static let longestPause: Duration = .seconds(2)
+
+  /// It was told that connd is not there.
+  private(set) var isTold = false
+  private var pause = Self.shortestPause
+
+  /// The connection ended, or there was none: what to tell, and how long to wait before the next one.
+  mutating func lost(_ error: any Error) -> (ConndError?, pause: Duration) {
+    defer {
+      self.isTold = true
+      self.pause = min(self.pause * 2, Self.longestPause)
+    }
+    let error = error as? ConndError ?? .failed("\(error)")
+    return (self.isTold ? nil : error, self.pause)
+  }
+
+  /// connd took the request; `true` where it was told that connd is not there.
+  mutating func accepted() -> Bool {
+    defer { self.isTold = false }
+    return self.isTold
+  }
+
+  /// connd said something: one that only accepts, and goes away again, is not asked any faster.
+  mutating func received() { self.pause = Self.shortestPause }
+}
