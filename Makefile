@@ -18,7 +18,8 @@ release := swift build --configuration release --static-swift-stdlib
 sources := find Package.swift Sources Tests -name '*.swift' -not -path '*/Generated/*' -not -path '*/.build/*'
 
 build_packages := binutils libmnl-dev libsystemd-dev pkg-config
-test_packages := iproute2 python3-venv
+example_packages := g++ libgrpc++-dev protobuf-compiler protobuf-compiler-grpc
+test_packages := iproute2 python3-venv $(example_packages)
 bench_packages := gcc libc6-dev procps valgrind
 protobuf_packages := protobuf-compiler libprotobuf-dev
 unit_packages := systemd
@@ -81,6 +82,7 @@ release: deps ## build what is installed
 .PHONY: test
 test: deps deps-test ## run all tests but those in the VM
 	@Tests/python/setup >/dev/null
+	Tests/examples/build-cpp >/dev/null
 	swift test
 
 .PHONY: check-run

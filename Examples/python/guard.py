@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Guards a gRPC channel by connd: a call whose network is gone ends at once, and the next one takes another.
+
+    guard.py ADDRESS:PORT      where server.py listens
+"""
+
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+
+import grpc
+from connectivity.v1 import connectivity_pb2 as pb
+from connectivity.v1 import connectivity_pb2_grpc as rpc
+from google.protobuf import empty_pb2, wrappers_pb2
+
+CONND = os.environ.get("CONND_SOCKET", "/run/connd/connd.sock")
+
+
+class GuardedChannel:
+    """Holds a channel to one address, and replaces it when its network goes: take `channel` anew for every call.
+
+    What was in flight ends with CANCELLED. Where connd is not there, the channel is like any other.
+    """
+
+    def __init__(self, target, connd=CONND):
+        self._target = target
+        self._flow = pb.Flow(id=1, remote=target.rpartition(":")[0].strip("[]"))
+        self._offline = False
+        self._connd = grpc.insecure_channel(f"unix:{connd}", [("grpc.max_reconnect_backoff_ms", 2000)])
+        self._stub = rpc.ConnectivityStub(self._connd)
+        try:  # What happens between the connection's beginning and its registration shall not be missed.
+            status = self._stub.GetStatus(pb.GetStatusRequest(), timeout=1)
+            self._flow.since_generation = status.generation
+        except grpc.RpcError:
+            logging.info("connd is not there")
+        self.channel = self._connect()
+        self._closed = threading.Event()
+        self._follower = threading.Thread(target=self._follow, daemon=True)
+        self._follower.start()
+
+    def close(self):
+        self._closed.set()
+        self._connd.close()
+        self._follower.join()
+        self.channel.close()
+
+    def _connect(self):
+        # Channels to one target share a connection unless told not to: the new one might go on with the dead one.
+        return grpc.insecure_channel(self._target, [("grpc.use_local_subchannel_pool", 1)])
+
+    def _replace(self):
+        old, self.channel = self.channel, self._connect()
+        old.close()
+
+    def _follow(self):
+        while not self._closed.is_set():
+            requests = queue.SimpleQueue()
+            requests.put(pb.GuardRequest(add=self._flow))
+            try:
+                for answer in self._stub.Guard(iter(requests.get, None), wait_for_ready=True):
+                    self._heed(answer, requests)
+            except (grpc.RpcError, ValueError):  # ValueError: it has just been closed
+                logging.info("connd is gone")
+            requests.put(None)
+            self._closed.wait(1)
+
+    def _heed(self, answer, requests):
+        # If connd restarts, it learns from these what it told of this flow, and when.
+        self._flow.since_generation = answer.generation
+        event = answer.WhichOneof("event")
+        if event == "path":
+            satisfied = answer.path.status == pb.PATH_STATUS_SATISFIED
+            if not self._flow.HasField("known_path"):
+                logging.info("guarded, by %s", answer.path.interface or "no path")
+                self._offline = not satisfied
+            elif self._offline and satisfied:
+                self._offline = False
+                self._replace()  # It may be waiting to try again, which is not needed any more.
+            self._flow.known_path.CopyFrom(answer.path)
+        elif event == "invalidation":
+            reason = pb.InvalidationReason.Name(answer.invalidation.reason)
+            severity = pb.InvalidationSeverity.Name(answer.invalidation.severity)
+            logging.info("%s: %s", severity, reason)
+            if answer.invalidation.severity == pb.INVALIDATION_SEVERITY_DESTROY:
+                self._flow.ClearField("known_path")
+                self._replace()
+                requests.put(pb.GuardRequest(add=self._flow))
+        elif event == "refused":
+            logging.warning("not guarded: %s", answer.refused.message)
+
+
+def main():
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stdout)
+    server = GuardedChannel(sys.argv[1])
+    while True:
+        try:
+            hold = server.channel.unary_stream(
+                "/demo.Demo/Hold", empty_pb2.Empty.SerializeToString, wrappers_pb2.StringValue.FromString)
+            for message in hold(empty_pb2.Empty()):
+                logging.info("the server sees %s", message.value)
+        except grpc.RpcError as error:
+            logging.info("the call ended: %s", error.code().name)
+            if error.code() != grpc.StatusCode.CANCELLED:
+                time.sleep(1)
+        except ValueError:  # The channel was replaced between the two lines above.
+            pass
+
+
+if __name__ == "__main__":
+    main()

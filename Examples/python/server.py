@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""A server for the examples: tells each caller from where it sees it, and then nothing more, as long as the call lasts.
+
+    server.py ADDRESS:PORT
+"""
+
+import sys
+import threading
+from concurrent import futures
+
+import grpc
+from google.protobuf import empty_pb2, wrappers_pb2
+
+
+def hold(_, context):
+    ended = threading.Event()
+    context.add_callback(ended.set)
+    yield wrappers_pb2.StringValue(value=context.peer())
+    ended.wait()
+
+
+def main():
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=16))
+    method = grpc.unary_stream_rpc_method_handler(
+        hold, empty_pb2.Empty.FromString, wrappers_pb2.StringValue.SerializeToString)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("demo.Demo", {"Hold": method})])
+    server.add_insecure_port(sys.argv[1])
+    server.start()
+    print("listening", flush=True)
+    server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    main()
