@@ -69,7 +69,10 @@ struct ConfigurationTests {
       ("destinations: {ipv4: []}", "connd.yaml:1: destinations.ipv4: must have between 1 and 16"),
       ("destinations: {ipv5: []}", "connd.yaml:1: destinations.ipv5: is no key"),
       ("grace: {wifi: soon}", "connd.yaml:1: grace.wifi: 'soon' is no duration"),
-      ("invalidations: {betterPath: advise}", "connd.yaml:1: invalidations.betterPath: is destroy or drain"),
+      (
+        "invalidations: {betterPath: advise}",
+        "connd.yaml:1: invalidations.betterPath: is destroy or drain"
+      ),
       ("grace: {wifi: -1s}", "connd.yaml:1: grace.wifi: '-1s' is no duration"),
       ("- a\n- b", "connd.yaml:1: must be a mapping"),
       ("prefer: ipv4\nprefer: ipv6", "prefer: is there twice"),

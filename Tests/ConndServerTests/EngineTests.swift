@@ -63,7 +63,8 @@ struct EngineTests {
       (try self.prefix("0.0.0.0", 0), .route(Route(kind: .local, outLink: 2)))
     ]
     var engine = Engine(Configuration(), restored: nil)
-    #expect(try self.step(&engine, .start, 0).changes.first?.snapshot?.status.category == Category.none)
+    #expect(
+      try self.step(&engine, .start, 0).changes.first?.snapshot?.status.category == Category.none)
   }
 
   @Test("K6 the chain is followed to the bottom, also through a tunnel's other end")

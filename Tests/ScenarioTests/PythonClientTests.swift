@@ -50,6 +50,16 @@ struct PythonClientTests {
     #expect(status == 0, "\(client.standardError)")
   }
 
+  @Test("connd stops, and every stream says so")
+  func stopping() throws {
+    let lab = try self.laboratory()
+    let client = try self.client("stopping", in: lab)
+    try client.line { $0 == "open" }
+    #expect(try #require(lab.connd).terminate() == 0)
+    let status = try client.wait(within: .seconds(60))
+    #expect(status == 0, "\(client.standardError)")
+  }
+
   @Test("D4 a cancelled stream frees its place, though its connection lives on")
   func cancelled() throws {
     let lab = try self.laboratory()

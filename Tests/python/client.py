@@ -456,6 +456,23 @@ def cancelled(socket):
         time.sleep(60)
 
 
+def stopping(socket):
+    """Every stream ends with UNAVAILABLE when connd stops: the client is to connect again. Who runs this stops connd."""
+    with connect(socket) as channel:
+        stub = rpc.ConnectivityStub(channel)
+        guard = Guard(stub)
+        guard.add(1, "203.0.113.9")
+        streams = [
+            stub.Watch(pb.WatchRequest()), guard.stream,
+            stub.WatchPath(pb.WatchPathRequest(destination="203.0.113.9")),
+        ]
+        for stream in streams:
+            next(stream)
+        print("open", flush=True)
+        for stream in streams:
+            expect_error(grpc.StatusCode.UNAVAILABLE, "connd is stopping", lambda: next(stream))
+
+
 def idle_reader(socket):
     """Somebody who never reads disturbs nobody, and costs no more than what the socket and its stream hold."""
     with connect(socket) as lazy, connect(socket, "localhost") as channel:
@@ -483,7 +500,7 @@ CHECKS = {
     check.__name__: check
     for check in [
         status, authorities, watch, resume, invalidations, guard, health, reflection, watch_path, explain, links,
-        history, invalid, cancelled, idle_reader,
+        history, invalid, cancelled, stopping, idle_reader,
     ]
 }
 

@@ -125,9 +125,8 @@ struct FlowTable {
         guard let entry = self.entries[key] else { continue }
         let reading = try look.reading(of: entry.baseline, way, to: destination)
         let circumstances = entry.lastPass < pass.number ? pass.circumstances : .init()
-        if let event = self.update(key, reading, way, pass.occasion, circumstances, policy, now) {
-          told.append((key, event))
-        }
+        let event = self.update(key, reading, way, pass.occasion, circumstances, policy, now)
+        if let event { told.append((key, event)) }
       }
     }
     pass.remaining = pass.remaining.dropFirst(slice.count)
@@ -147,7 +146,11 @@ struct FlowTable {
     if verdict?.severity == .destroy {
       self.forget(key, entry.tracker.flow.destination)
     } else {
-      if entry.tracker.deadline != nil { self.inDoubt.insert(key) } else { self.inDoubt.remove(key) }
+      if entry.tracker.deadline != nil {
+        self.inDoubt.insert(key)
+      } else {
+        self.inDoubt.remove(key)
+      }
     }
     let isNew = entry.told != way.shown
     entry.told = way.shown
@@ -204,7 +207,7 @@ extension FlowTable {
     let reading = try look.reading(of: entry.baseline, way, to: flow.destination)
     let since = registration.since.first { $0.covered(flow, way.judged, reading) }
     var verdict: FlowTracker.Verdict?
-    if let local = flow.local, entry.sourceLink == nil, !local.isLoopback, way.judged.status != .unknown {
+    if let local = flow.local, entry.sourceLink == nil, !local.isLoopback {
       verdict = FlowTracker.Verdict(.sourceAddressLost, .destroy)
     } else if try look.isElsewhere(flow, entry.sourceLink, way) {
       verdict = FlowTracker.Verdict(.betterPath, .destroy)

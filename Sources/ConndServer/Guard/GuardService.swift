@@ -26,10 +26,11 @@ struct GuardService {
               try await writer.write(Connectivity_V1_GuardResponse(message))
             }
           }
-          throw self.monitor.isStopping ? RPCError.stopping : CancellationError()
+          throw self.store.isFinished ? RPCError.stopping : CancellationError()
         }
         defer { guardian.finish() }
-        try await group.waitForAll()
+        // The first to fail ends the other.
+        while try await group.next() != nil {}
       }
     } onCancelRPC: {
       guardian.finish()

@@ -56,7 +56,9 @@ final class Look<Source: Kernel> {
   func link(
     of address: IPAddress, likely: UInt32?
   ) throws(KernelUnavailable) -> UInt32? {
-    if let likely, likely != 0, try self.kernel.address(address, on: likely) != nil { return likely }
+    if let likely, likely != 0, try self.kernel.address(address, on: likely) != nil {
+      return likely
+    }
     return try self.kernel.addresses().first { $0.address == address }?.link
   }
 

@@ -337,7 +337,8 @@ extension MonitorLoop {
     self.register()
     guard self.engine.isGuarded(key) else {
       self.answer(
-        guardian, key.id, .refused(.init(code: 3, message: "remove.id: no flow \(key.id) is guarded")))
+        guardian, key.id,
+        .refused(.init(code: 3, message: "remove.id: no flow \(key.id) is guarded")))
       return
     }
     self.engine.removeFlow(key)

@@ -92,7 +92,7 @@ struct ConnectivityService: RegistrableRPCService {
     } onCancelRPC: {
       watch.end()
     }
-    if self.monitor.isStopping { throw RPCError.stopping }
+    if self.store.isFinished { throw RPCError.stopping }
   }
 
   private func explain(

@@ -39,6 +39,9 @@ final class Store: Sendable {
   /// What was published last.
   var snapshot: Snapshot { self.state.withLock { $0.snapshot } }
 
+  /// Whether connd is stopping.
+  var isFinished: Bool { self.state.withLock { $0.isFinished } }
+
   var subscribers: Int { self.state.withLock { $0.subscribers.count } }
 
   /// What the history holds, the oldest first.
