@@ -83,7 +83,7 @@ release: deps ## build what is installed
 test: deps deps-test ## run all tests but those in the VM
 	@Tests/python/setup >/dev/null
 	Tests/examples/build-cpp >/dev/null
-	swift test
+	dev/test
 
 .PHONY: check-run
 check-run: ## check that make run shows what it should, and that Ctrl-C ends it

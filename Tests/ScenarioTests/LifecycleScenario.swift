@@ -173,7 +173,9 @@ struct LifecycleScenario {
     #expect(try lab.event().generation == before.generation + 1)
   }
 
-  @Test("connctl says by its exit status how it went")
+  @Test(
+    "connctl says by its exit status how it went",
+    .enabled(if: Users.areMany, "only one user exists here"))
   func exitCodes() throws {
     let lab = try self.online()
     #expect(try lab.connctl("status").status == 69)
@@ -210,7 +212,9 @@ struct LifecycleScenario {
     #expect(try waiting.wait() == 0)
   }
 
-  @Test("A directory that may not be written to is named, and the exit status is 77")
+  @Test(
+    "A directory that may not be written to is named, and the exit status is 77",
+    .enabled(if: Users.areMany, "only one user exists here"))
   func unwritable() throws {
     let lab = try Laboratory()
     lab.directory.open()
