@@ -66,6 +66,14 @@ check "a transition is in the journal by its fields" within 10 bash -c 'journalc
 check "a message tells it all without the fields" bash -c 'journalctl --unit=connd --output=cat CATEGORY=wired | grep -w wired | grep -w up0'
 check "connd complained of nothing" is '' journalctl --quiet --unit=connd --priority=warning --output=cat _COMM=connd
 
+echo "# clock"
+check "the clock is set" date --set='+1 hour'
+ip route del default
+check "something happens afterwards" connctl wait none --timeout 10s
+ip route add default via 192.0.2.1
+check "and is undone" connctl wait wired --timeout 10s
+check "I6 a clock that is set is no sleep" bash -c '! grep "\"resumed\"" /run/watch'
+
 echo "# reload"
 before=$(main)
 configure <<'Y'
