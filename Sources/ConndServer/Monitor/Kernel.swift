@@ -49,3 +49,8 @@ protocol Kernel {
 struct KernelUnavailable: Error, Hashable, CustomStringConvertible {
   var description: String
 }
+
+extension KernelUnavailable {
+  static let notOpen = KernelUnavailable(
+    description: "netlink could not be opened; see connd's log")
+}

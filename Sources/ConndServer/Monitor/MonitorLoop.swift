@@ -11,20 +11,20 @@ import Systemd
 /// gains, systemd's watchdog where there is one, and the next attempt while the kernel cannot be asked.
 struct MonitorLoop {
   private let store: Store
-  private let logger: Logger
+  let logger: Logger
   private let notifier: Notifier
   private let openKernel: (_ watching: Watched) throws(KernelUnavailable) -> NetlinkKernel
 
-  private(set) var engine: Engine
+  var engine: Engine
   private(set) var kernel: NetlinkKernel?
   private let history: HistoryFile
-  private var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
-  private var lastWatcher: UInt64 = 0
+  var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
+  var lastWatcher: UInt64 = 0
 
-  private var guardians: [UInt64: Guardian] = [:]
-  private var registrations: [FlowTable.Registration] = []
+  var guardians: [UInt64: Guardian] = [:]
+  var registrations: [FlowTable.Registration] = []
   /// The kernel's filter lets pass what concerns flows that are not guarded any more.
-  private var isFilterWide = false
+  var isFilterWide = false
   private var sleep = SleepWatch()
   private var reopening = Reopening()
   private var watchdogDue: Instant?
@@ -122,7 +122,7 @@ struct MonitorLoop {
   }
 
   /// Reads the kernel and publishes what has changed; then follows what single clients follow.
-  private mutating func step(_ occasion: Occasion) {
+  mutating func step(_ occasion: Occasion) {
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
       let step = try self.engine.step(occasion, kernel: kernel, at: .now(), time: .now())
@@ -211,7 +211,7 @@ extension MonitorLoop {
     }
   }
 
-  private mutating func lose(_ error: KernelUnavailable) {
+  mutating func lose(_ error: KernelUnavailable) {
     self.kernel = nil
     self.reopening.failed(at: .now())
     self.logger.error(
@@ -220,216 +220,5 @@ extension MonitorLoop {
     let lost = self.engine.lostKernel(error, at: .now(), time: .now())
     self.publish(lost.step.changes)
     self.publish(lost.paths)
-  }
-}
-
-// MARK: - What others ask of the thread
-
-extension MonitorLoop {
-  /// Takes another configuration and looks at everything with its eyes.
-  mutating func configure(_ configuration: Configuration) {
-    self.engine.configure(configuration)
-    self.updateFilter()
-    self.step(.configuration)
-  }
-
-  /// Follows a destination: the stream yields its path now, and then each new one, of which a slow reader gets the last.
-  ///
-  /// - Returns: the stream, and the number under which `unwatch` ends it.
-  mutating func watch(_ destination: Destination) -> (AsyncStream<Path>, UInt64) {
-    let (stream, continuation) = AsyncStream.makeStream(
-      of: Path.self, bufferingPolicy: .bufferingNewest(1))
-    self.lastWatcher += 1
-    let isNew = self.watchers[destination] == nil
-    self.watchers[destination, default: [:]][self.lastWatcher] = continuation
-    // First the filter, then the reading: what changes in between is told.
-    self.engine.watch(destination, path: .unknown)
-    if isNew { self.updateFilter() }
-    let path = self.path(to: destination)
-    self.engine.watch(destination, path: path)
-    continuation.yield(path)
-    return (stream, self.lastWatcher)
-  }
-
-  mutating func unwatch(_ destination: Destination, _ watcher: UInt64) {
-    self.watchers[destination]?.removeValue(forKey: watcher)?.finish()
-    guard self.watchers[destination]?.isEmpty == true else { return }
-    self.watchers[destination] = nil
-    self.engine.unwatch(destination)
-    self.updateFilter()
-  }
-
-  /// Ends all streams of `watch` and of `Guard`: connd is stopping.
-  mutating func endStreams() {
-    for watcher in self.watchers.values.flatMap(\.values) { watcher.finish() }
-    self.watchers = [:]
-    for guardian in self.guardians.values { guardian.finish() }
-    self.guardians = [:]
-  }
-
-  private mutating func path(to destination: Destination) -> Path {
-    guard let kernel = self.kernel else { return .unknown }
-    do throws(KernelUnavailable) {
-      return try self.engine.reader.path(to: destination, from: kernel)
-    } catch {
-      self.lose(error)
-      return .unknown
-    }
-  }
-
-  private mutating func updateFilter() {
-    self.isFilterWide = false
-    do throws(KernelUnavailable) {
-      try self.kernel?.watch(self.engine.watchedByKernel)
-    } catch {
-      self.lose(error)
-    }
-  }
-
-  /// Has the filter let pass what concerns the gateways in use, and looks at what may have come before it did.
-  private mutating func watchGateways(_ kernel: NetlinkKernel) throws(KernelUnavailable) {
-    try kernel.watch(self.engine.watchedByKernel)
-    let missed = try self.engine.filterIsSet(kernel)
-    if !missed.isEmpty { self.step(.events(missed)) }
-  }
-}
-
-// MARK: - Flows
-
-extension MonitorLoop {
-  /// The flows of a client's stream, and of all of them: what is more is refused.
-  static let mostFlows = (ofOneStream: 16_384, inAll: 131_072)
-
-  mutating func admit(_ guardian: Guardian) {
-    self.guardians[guardian.number] = guardian
-  }
-
-  mutating func dismiss(_ guardian: Guardian) {
-    guard self.guardians.removeValue(forKey: guardian.number) != nil else { return }
-    guardian.finish()
-    self.registrations.removeAll { $0.key.guardian == guardian.number }
-    let flows = self.engine.guardedFlows(of: guardian.number)
-    guard flows > 0 else { return }
-    self.engine.removeFlows(of: guardian.number)
-    self.isFilterWide = true
-    self.logger.debug(
-      "a client's flows are let go",
-      metadata: ["flows": "\(flows)", "left": "\(self.engine.guardedFlows)"])
-  }
-
-  /// Guards a flow from the next turn on: many that come together cost one change of the filter.
-  mutating func add(_ registration: FlowTable.Registration) {
-    guard let guardian = self.guardians[registration.key.guardian] else { return }
-    let isPending = self.registrations.contains { $0.key == registration.key }
-    if isPending || self.engine.isGuarded(registration.key) {
-      self.answer(
-        guardian, registration.key.id,
-        .refused(.init(code: 3, message: "add.id: flow \(registration.key.id) is guarded already")))
-    } else if let limit = self.exceededLimit(registration.key.guardian) {
-      self.answer(guardian, registration.key.id, .refused(.init(code: 8, message: limit)))
-    } else {
-      self.registrations.append(registration)
-    }
-  }
-
-  mutating func removeFlow(_ key: FlowTable.Key) {
-    guard let guardian = self.guardians[key.guardian] else { return }
-    self.register()
-    guard self.engine.isGuarded(key) else {
-      self.answer(
-        guardian, key.id,
-        .refused(.init(code: 3, message: "remove.id: no flow \(key.id) is guarded")))
-      return
-    }
-    self.engine.removeFlow(key)
-    self.isFilterWide = true
-    guardian.answered()
-  }
-
-  private func exceededLimit(_ guardian: UInt64) -> String? {
-    let waiting = self.registrations.count { $0.key.guardian == guardian }
-    if self.engine.guardedFlows(of: guardian) + waiting >= Self.mostFlows.ofOneStream {
-      return "add: a stream guards at most \(Self.mostFlows.ofOneStream) flows"
-    }
-    if self.engine.guardedFlows + self.registrations.count >= Self.mostFlows.inAll {
-      return "add: connd guards at most \(Self.mostFlows.inAll) flows"
-    }
-    return nil
-  }
-
-  /// Begins to guard what was added since the last turn.
-  private mutating func register() {
-    guard !self.registrations.isEmpty else { return }
-    let registrations = self.registrations
-    self.registrations = []
-    // First the filter, then the reading: what changes in between is told.
-    let addresses = registrations.map(\.flow.destination.address)
-    do throws(KernelUnavailable) {
-      guard let kernel = self.kernel else { throw KernelUnavailable.notOpen }
-      try kernel.watch(self.engine.watchedByKernel.and(addresses))
-      for registration in registrations {
-        let event = try self.engine.guardFlow(registration, from: kernel, at: .now())
-        guard let guardian = self.guardians[registration.key.guardian] else { continue }
-        self.answer(guardian, registration.key.id, Guardian.Event(event))
-      }
-      if self.engine.hasNewGateways { try self.watchGateways(kernel) }
-    } catch {
-      for registration in registrations where !self.engine.isGuarded(registration.key) {
-        guard let guardian = self.guardians[registration.key.guardian] else { continue }
-        self.answer(
-          guardian, registration.key.id,
-          .refused(.init(code: 14, message: "the kernel cannot be asked: \(error)")))
-      }
-      if self.kernel != nil { self.lose(error) }
-    }
-  }
-
-  private func answer(_ guardian: Guardian, _ id: UInt64, _ event: Guardian.Event) {
-    guardian.post([
-      .init(id: id, event: event, generation: self.engine.snapshot.generation, isAnswer: true)
-    ])
-  }
-
-  /// Looks at the next slice of flows, and tells their clients.
-  private mutating func evaluateFlows() {
-    guard self.engine.isBusy, let kernel = self.kernel else { return }
-    do throws(KernelUnavailable) {
-      let before = self.engine.guardedFlows
-      let told = try self.engine.evaluateFlows(from: kernel, at: .now())
-      if self.engine.guardedFlows < before { self.isFilterWide = true }
-      let generation = self.engine.snapshot.generation
-      for (number, told) in Dictionary(grouping: told, by: \.key.guardian) {
-        self.guardians[number]?.post(
-          told.map {
-            .init(id: $0.key.id, event: Guardian.Event($0.event), generation: generation)
-          })
-      }
-      if self.engine.hasNewGateways { try self.watchGateways(kernel) }
-    } catch {
-      self.lose(error)
-    }
-  }
-}
-
-extension Guardian.Event {
-  fileprivate init(_ event: FlowTable.Event) {
-    switch event {
-    case .path(let path): self = .path(path)
-    case .invalidation(let verdict, let cause, let path):
-      self = .invalidation(verdict, cause, path)
-    }
-  }
-}
-
-extension KernelUnavailable {
-  static let notOpen = KernelUnavailable(
-    description: "netlink could not be opened; see connd's log")
-}
-
-extension Watched {
-  fileprivate func and(_ addresses: [IPAddress]) -> Watched {
-    var watched = self
-    watched.destinations += addresses
-    return watched
   }
 }
