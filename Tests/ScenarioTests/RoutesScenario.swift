@@ -143,6 +143,22 @@ struct RoutesScenario {
     let ours: PathReport = try decode(try lab.connctl("path", "203.0.113.9", "--json").output)
     #expect(ours.interface == "eth0")
     #expect(try lab.status().interface == "eth0")
+
+    // So is a flow's; and that of marked or bound traffic is its own, too.
+    try lab.namespace.ip("rule add priority 1001 fwmark 16 lookup 100")
+    let nobodys = try GuardedFlow(lab, "203.0.113.9", as: Programs.asNobody)
+    let marked = try GuardedFlow(lab, "203.0.113.9", arguments: ["--mark", "16"])
+    let bound = try GuardedFlow(lab, "198.51.100.7", arguments: ["--interface", "eth1"])
+    let plain = try GuardedFlow(lab, "203.0.113.9")
+    #expect(
+      [nobodys, marked, bound, plain].map(\.path.interface) == ["eth1", "eth1", "eth1", "eth0"])
+    try lab.namespace.ip("route del default via 198.51.100.1 table 100")
+    try nobodys.expectDestroyed("betterPath", cause: "routeRemoved")
+    try marked.expectDestroyed("betterPath", cause: "routeRemoved")
+    try lab.namespace.ip("link set eth1 down")
+    try bound.expectDestroyed("interfaceLost")
+    try lab.namespace.ip("link set eth0 down")
+    try plain.expectDestroyed("interfaceLost")
   }
 
   @Test("K2 two halves of the address space stand for a default route")

@@ -12,17 +12,18 @@ final class GuardedFlow {
   convenience init(_ laboratory: Laboratory, to remote: String) throws {
     let connection = try TCPConnection(
       from: laboratory.namespace, to: laboratory.outside, at: remote)
-    try self.init(laboratory, remote, connection, ["--local", connection.local])
+    try self.init(laboratory, remote, connection, arguments: ["--local", connection.local])
   }
 
   /// Guards without a connection.
   init(
     _ laboratory: Laboratory, _ remote: String, _ connection: TCPConnection? = nil,
-    _ arguments: [String] = []
+    arguments: [String] = [], as user: ([String]) -> [String] = { $0 }
   ) throws {
     self.connection = connection
     self.command = try RunningCommand(
-      [Programs.connctl, "--socket", laboratory.socket, "guard", "--json", remote] + arguments)
+      user(
+        [Programs.connctl, "--socket", laboratory.socket, "guard", "--json", remote] + arguments))
     guard let line = try self.command.nextLine() else {
       throw CommandError("connctl guard has ended: \(self.command.standardError)")
     }
