@@ -48,13 +48,15 @@ struct FlowTable {
 
   private var entries: [Key: Entry] = [:]
   private var counts: [UInt64: Int] = [:]
-  private var keys: [Destination: [Key]] = [:]
+  private var keys: [Destination: Set<Key>] = [:]
   private var inDoubt: Set<Key> = []
   private var passes: Deque<Pass> = []
   private var lastPass: UInt64 = 0
 
   /// How many destinations are looked up before the kernel's messages are read again: about a millisecond.
   private static let slice = 256
+  /// How many looks wait for their turn.
+  private static let mostPasses = 8
 
   var isEmpty: Bool { self.entries.isEmpty }
   var count: Int { self.entries.count }
@@ -74,11 +76,16 @@ struct FlowTable {
   mutating func lookAtAll(_ occasion: Occasion, _ circumstances: FlowTracker.Circumstances) {
     guard !self.entries.isEmpty else { return }
     let all = Array(self.keys.keys)[...]
-    // A look that has not begun yet sees what is true then: it serves both occasions.
-    if let last = self.passes.indices.last, last > 0, self.passes[last].circumstances == .init(),
-      circumstances == .init()
+    // A look that has not begun yet sees what is true then: it serves both occasions. What happened in between is kept
+    // apart as long as there is not too much of it.
+    if let last = self.passes.indices.last, last > 0,
+      last >= Self.mostPasses
+        || self.passes[last].circumstances == .init() && circumstances == .init()
     {
+      self.lastPass += 1
+      self.passes[last].number = self.lastPass
       self.passes[last].occasion = self.passes[last].occasion.joined(with: occasion)
+      self.passes[last].circumstances.join(circumstances)
       self.passes[last].remaining = all
     } else {
       self.append(occasion, circumstances, all)
@@ -167,7 +174,7 @@ struct FlowTable {
     self.counts[key.guardian]? -= 1
     if self.counts[key.guardian] == 0 { self.counts[key.guardian] = nil }
     self.inDoubt.remove(key)
-    self.keys[destination]?.removeAll { $0 == key }
+    self.keys[destination]?.remove(key)
     if self.keys[destination]?.isEmpty == true { self.keys[destination] = nil }
   }
 }
@@ -223,7 +230,7 @@ extension FlowTable {
     if verdict?.severity != .destroy {
       self.entries[registration.key] = entry
       self.counts[registration.key.guardian, default: 0] += 1
-      self.keys[flow.destination, default: []].append(registration.key)
+      self.keys[flow.destination, default: []].insert(registration.key)
       if entry.tracker.deadline != nil { self.inDoubt.insert(registration.key) }
     }
     guard let verdict else { return .path(way.shown) }

@@ -31,6 +31,8 @@ final class Guardian: Sendable {
 
   private struct State {
     var messages: Deque<Message> = []
+    /// With more messages than this, each flow's are joined.
+    var limit = Guardian.most
     /// How many requests are accepted, and not answered or their answers not taken.
     var requests = 0
     var isFinished = false
@@ -52,7 +54,10 @@ final class Guardian: Sendable {
   func post(_ messages: [Message]) {
     let waiting = self.state.withLock { state in
       state.messages += messages
-      if state.messages.count > Self.most { state.messages = Self.joined(state.messages) }
+      if state.messages.count > state.limit {
+        state.messages = Self.joined(state.messages)
+        state.limit = max(Self.most, 2 * state.messages.count)
+      }
       defer { state.waiting = nil }
       return state.waiting
     }

@@ -13,7 +13,7 @@ extension MonitorLoop {
   mutating func dismiss(_ guardian: Guardian) {
     guard self.guardians.removeValue(forKey: guardian.number) != nil else { return }
     guardian.finish()
-    self.registrations.removeAll { $0.key.guardian == guardian.number }
+    self.registrations.removeAll(of: guardian.number)
     let flows = self.engine.guardedFlows(of: guardian.number)
     guard flows > 0 else { return }
     self.engine.removeFlows(of: guardian.number)
@@ -26,8 +26,7 @@ extension MonitorLoop {
   /// Guards a flow from the next turn on: many that come together cost one change of the filter.
   mutating func add(_ registration: FlowTable.Registration) {
     guard let guardian = self.guardians[registration.key.guardian] else { return }
-    let isPending = self.registrations.contains { $0.key == registration.key }
-    if isPending || self.engine.isGuarded(registration.key) {
+    if self.registrations.contains(registration.key) || self.engine.isGuarded(registration.key) {
       self.answer(
         guardian, registration.key.id,
         .refused(.init(code: 3, message: "add.id: flow \(registration.key.id) is guarded already")))
@@ -53,7 +52,7 @@ extension MonitorLoop {
   }
 
   private func exceededLimit(_ guardian: UInt64) -> String? {
-    let waiting = self.registrations.count { $0.key.guardian == guardian }
+    let waiting = self.registrations.count(of: guardian)
     if self.engine.guardedFlows(of: guardian) + waiting >= Self.mostFlows.ofOneStream {
       return "add: a stream guards at most \(Self.mostFlows.ofOneStream) flows"
     }
@@ -66,8 +65,7 @@ extension MonitorLoop {
   /// Begins to guard what was added since the last turn.
   mutating func register() {
     guard !self.registrations.isEmpty else { return }
-    let registrations = self.registrations
-    self.registrations = []
+    let registrations = self.registrations.takeAll()
     // First the filter, then the reading: what changes in between is told.
     let addresses = registrations.map(\.flow.destination.address)
     do throws(KernelUnavailable) {

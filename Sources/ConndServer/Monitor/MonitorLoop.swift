@@ -22,7 +22,7 @@ struct MonitorLoop {
   var lastWatcher: UInt64 = 0
 
   var guardians: [UInt64: Guardian] = [:]
-  var registrations: [FlowTable.Registration] = []
+  var registrations = Registrations()
   /// The kernel's filter lets pass what concerns flows that are not guarded any more.
   var isFilterWide = false
   private var sleep = SleepWatch()

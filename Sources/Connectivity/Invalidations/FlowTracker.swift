@@ -43,6 +43,14 @@ public struct FlowTracker: Hashable, Sendable {
       self.slept = slept
     }
 
+    /// Takes what happened later for part of the same: the gravest counts.
+    public mutating func join(_ later: Circumstances) {
+      if later.categoryChange.gravity >= self.categoryChange.gravity {
+        self.categoryChange = later.categoryChange
+      }
+      self.slept = [self.slept, later.slept].compactMap { $0 }.max()
+    }
+
     fileprivate var isOverdue: Bool {
       if case .overdue = self.categoryChange { true } else { false }
     }
@@ -271,6 +279,18 @@ private struct Way: Hashable {
       self.prefix = IPPrefix(source, length: length)
     } else {
       self.source = path.source
+    }
+  }
+}
+
+extension FlowTracker.CategoryChange? {
+  fileprivate var gravity: Int {
+    switch self {
+    case nil: 0
+    case .returned: 1
+    case .inDoubt: 2
+    case .overdue: 3
+    case .changed: 4
     }
   }
 }
