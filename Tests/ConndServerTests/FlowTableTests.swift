@@ -40,19 +40,22 @@ struct FlowTableTests {
   }
 
   private func registration(
-    _ id: UInt64, local: IPAddress? = nil, knownPath: Path? = nil, since: [Invalidation] = []
+    _ id: UInt64, local: IPAddress? = nil, knownPath: Path? = nil, since: UInt64? = nil
   ) -> FlowTable.Registration {
     FlowTable.Registration(
       key: .init(guardian: 1, id: id), flow: Flow(Destination(self.remote), local: local),
-      knownPath: knownPath, since: since)
+      knownPath: knownPath, sinceGeneration: since)
   }
 
   private func add(
-    _ registration: FlowTable.Registration, to table: inout FlowTable
+    _ registration: FlowTable.Registration, to table: inout FlowTable,
+    past: [Invalidation] = []
   ) throws -> FlowTable.Event {
-    try table.add(
-      registration, self.reader, self.gateways, policy: InvalidationPolicy(), from: self.kernel,
-      at: Instant(sinceStart: .zero))
+    let registrar = try FlowTable.Registrar(
+      [registration.flow.destination], Look(self.reader, self.gateways, self.kernel), self.kernel,
+      past: try past.map { try Published(.invalidation($0)) })
+    return try table.add(
+      registration, registrar, policy: InvalidationPolicy(), at: Instant(sinceStart: .zero))
   }
 
   private func evaluate(_ table: inout FlowTable, at second: Double = 0) throws -> [String] {
@@ -146,11 +149,63 @@ struct FlowTableTests {
       ),
     ]
     for (invalidation, local, expected) in cases {
-      let registration = self.registration(1, local: local, since: [invalidation])
-      #expect(self.words(try self.add(registration, to: &table)) == expected, "\(invalidation)")
+      let registration = self.registration(1, local: local, since: 8)
+      let event = try self.add(registration, to: &table, past: [invalidation])
+      #expect(self.words(event) == expected, "\(invalidation)")
       table.remove(registration.key)
+      // What the client knew of already is none of its flow's.
+      let later = self.registration(1, local: local, since: 9)
+      #expect(self.words(try self.add(later, to: &table, past: [invalidation])) == "1 path eth0")
+      table.remove(later.key)
     }
     #expect(table.isEmpty)
+  }
+
+  @Test("I10 a connection that is added while its route is away goes on when the route is back")
+  func addedWithoutRoute() throws {
+    try self.lead(to: nil)
+    var table = FlowTable()
+    let connected = self.registration(1, local: self.local)
+    #expect(self.words(try self.add(connected, to: &table)) == "1 destroy sourceAddressLost")
+    // (No link has the address here; one that has it is in doubt.)
+    self.kernel.addressTable = [Address(self.local, prefixLength: 24, link: 2)]
+    #expect(self.words(try self.add(connected, to: &table)) == "1 advise interfaceLost")
+    try self.lead(to: 2)
+    table.lookAtAll(.timer, .init(categoryChange: .returned))
+    #expect(try self.evaluate(&table, at: 0.4) == ["1 advise categoryChanged"])
+    try self.lead(to: 3)
+    table.lookAtAll(.timer, .init())
+    #expect(try self.evaluate(&table, at: 0.5) == ["1 destroy betterPath"])
+  }
+
+  @Test("K8 a flow that is added while the kernel cannot be asked is judged when it can be")
+  func addedBlindly() throws {
+    var table = FlowTable()
+    #expect(self.words(table.addBlindly(self.registration(1))) == "1 path none")
+    var known = Path(status: .satisfied, chain: [PathLink(index: 3, name: "eth1")])
+    known.source = self.local
+    known.sourcePrefixLength = 24
+    _ = table.addBlindly(self.registration(2, knownPath: known))
+    table.lookAtAll(.kernelBack, .init())
+    #expect(try self.evaluate(&table) == ["1 path eth0", "2 destroy betterPath"])
+  }
+
+  @Test("I10 many whose grace is over are looked at once")
+  func manyOverdue() throws {
+    var table = FlowTable()
+    for id: UInt64 in 1...600 {
+      let address = try #require(IPAddress("198.18.\(id / 256).\(id % 256)"))
+      _ = try self.add(
+        .init(key: .init(guardian: 1, id: id), flow: Flow(Destination(address))), to: &table)
+    }
+    try self.lead(to: nil)
+    table.lookAtAll(.timer, .init())
+    #expect(try self.evaluate(&table).count == 600)
+    let before = self.kernel.questions
+    for _ in 0..<5 { table.lookAtOverdue(at: Instant(sinceStart: .seconds(2))) }
+    #expect(try self.evaluate(&table, at: 2).count == 600)
+    #expect(self.kernel.questions - before < 700)
+    #expect(table.isEmpty && table.deadline == nil)
   }
 
   @Test("I4 the gateway's successor is noticed by its hardware address, and its own return is not")

@@ -11,6 +11,8 @@ final class ModelKernel: Kernel {
   var linkTable: [UInt32: LinkFacts] = [:]
   /// Addresses that no link has.
   var missing: Set<IPAddress> = []
+  /// What `addresses` lists.
+  var addressTable: [Address] = []
   var neighbours: [IPAddress: Neighbour] = [:]
   var isGone = false
   /// How often something was asked.
@@ -63,7 +65,7 @@ final class ModelKernel: Kernel {
   }
 
   func links() throws(KernelUnavailable) -> [LinkFacts] { Array(self.linkTable.values) }
-  func addresses() throws(KernelUnavailable) -> [Address] { [] }
+  func addresses() throws(KernelUnavailable) -> [Address] { self.addressTable }
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] { [] }
 
   func watch(_ watched: Watched) throws(KernelUnavailable) {

@@ -31,6 +31,11 @@ struct FlowTable {
     /// The number of the last pass that was due when the flow was added: what happened by then does not concern it.
     var lastPass: UInt64
 
+    mutating func settle(on way: Way) {
+      if self.tracker.path.chain == way.judged.chain { self.depth = way.depth }
+      self.told = way.shown
+    }
+
     var baseline: FlowReader.Baseline {
       FlowReader.Baseline(
         path: self.tracker.path, depth: self.depth, source: self.tracker.source,
@@ -43,6 +48,8 @@ struct FlowTable {
     var number: UInt64
     var occasion: Occasion
     var circumstances: FlowTracker.Circumstances
+    /// It looks at those only whose grace is over.
+    var isOverdue = false
     var remaining: ArraySlice<Destination>
   }
 
@@ -53,7 +60,8 @@ struct FlowTable {
   private var passes: Deque<Pass> = []
   private var lastPass: UInt64 = 0
 
-  /// How many destinations are looked up before the kernel's messages are read again: about a millisecond.
+  /// How many destinations are looked up before the kernel's messages are read again: about a millisecond, where flows go to
+  /// different ones.
   private static let slice = 256
   /// How many looks wait for their turn.
   private static let mostPasses = 8
@@ -105,6 +113,7 @@ struct FlowTable {
 
   /// Has those looked at whose grace is over.
   mutating func lookAtOverdue(at now: Instant) {
+    guard !self.passes.contains(where: \.isOverdue) else { return }
     let overdue = Set(
       self.inDoubt.compactMap { key -> Destination? in
         guard let tracker = self.entries[key]?.tracker, let deadline = tracker.deadline else {
@@ -114,6 +123,7 @@ struct FlowTable {
       })
     guard !overdue.isEmpty else { return }
     self.append(.timer, .init(), Array(overdue)[...])
+    self.passes[self.passes.count - 1].isOverdue = true
   }
 
   /// Looks at the next slice of what is to be looked at.
@@ -124,17 +134,19 @@ struct FlowTable {
     guard var pass = self.passes.first else { return [] }
     let slice = Array(pass.remaining.prefix(Self.slice))
     let look = Look(reader, gateways, kernel)
-    let answers = try kernel.routes(to: slice)
-    var told: [Told] = []
-    for (destination, answer) in zip(slice, answers) {
+    // All is read before anything is concluded: a kernel that fails in between must not swallow what was to be told.
+    var readings: [(key: Key, way: Way, reading: FlowReading)] = []
+    for (destination, answer) in zip(slice, try kernel.routes(to: slice)) {
+      guard let keys = self.keys[destination] else { continue }
       let way = try look.way(to: destination, answer)
-      for key in self.keys[destination] ?? [] {
+      for key in keys {
         guard let entry = self.entries[key] else { continue }
-        let reading = try look.reading(of: entry.baseline, way, to: destination)
-        let circumstances = entry.lastPass < pass.number ? pass.circumstances : .init()
-        let event = self.update(key, reading, way, pass.occasion, circumstances, policy, now)
-        if let event { told.append((key, event)) }
+        readings.append((key, way, try look.reading(of: entry.baseline, way, to: destination)))
       }
+    }
+    var told: [Told] = []
+    for (key, way, reading) in readings {
+      if let event = self.update(key, reading, way, pass, policy, now) { told.append((key, event)) }
     }
     pass.remaining = pass.remaining.dropFirst(slice.count)
     if pass.remaining.isEmpty { self.passes.removeFirst() } else { self.passes[0] = pass }
@@ -142,29 +154,30 @@ struct FlowTable {
   }
 
   private mutating func update(
-    _ key: Key, _ reading: FlowReading, _ way: Look<some Kernel>.Way, _ occasion: Occasion,
-    _ circumstances: FlowTracker.Circumstances, _ policy: InvalidationPolicy, _ now: Instant
+    _ key: Key, _ reading: FlowReading, _ way: Way, _ pass: Pass, _ policy: InvalidationPolicy,
+    _ now: Instant
   ) -> Event? {
-    // Taken out and put back, so that the update does not copy it.
-    guard var entry = self.entries.removeValue(forKey: key) else { return nil }
-    let old = entry.tracker.path
-    let verdict = entry.tracker.update(
-      to: reading, circumstances, policy: policy, at: now)
+    guard let place = self.entries.index(forKey: key) else { return nil }
+    let old = self.entries.values[place].tracker.path
+    let isEarlier = self.entries.values[place].lastPass < pass.number
+    // In place: an entry is large, and mostly nothing of it changes.
+    let verdict = self.entries.values[place].tracker.update(
+      to: reading, isEarlier ? pass.circumstances : .init(), policy: policy, at: now)
+    let family = self.entries.values[place].tracker.flow.destination.address.family
+    let isNew = self.entries.values[place].told != way.shown
     if verdict?.severity == .destroy {
+      let entry = self.entries.remove(at: place).value
       self.forget(key, entry.tracker.flow.destination)
     } else {
-      if entry.tracker.deadline != nil {
+      self.entries.values[place].settle(on: way)
+      if self.entries.values[place].tracker.deadline != nil {
         self.inDoubt.insert(key)
-      } else {
+      } else if !self.inDoubt.isEmpty {
         self.inDoubt.remove(key)
       }
     }
-    let isNew = entry.told != way.shown
-    entry.told = way.shown
-    if verdict?.severity != .destroy { self.entries[key] = entry }
     if let verdict {
-      let cause = occasion.cause(
-        of: verdict, entry.tracker.flow.destination.address.family, from: old, to: way.shown)
+      let cause = pass.occasion.cause(of: verdict, family, from: old, to: way.shown)
       return .invalidation(verdict, cause, way.shown)
     }
     return isNew ? .path(way.shown) : nil
@@ -182,26 +195,15 @@ struct FlowTable {
 // MARK: - Registration
 
 extension FlowTable {
-  /// A flow as a client registers it.
-  struct Registration: Sendable {
-    var key: Key
-    var flow: Flow
-    /// The path that the client was told of it before.
-    var knownPath: Path?
-    /// What was destroyed since the generation that the client knew of.
-    var since: [Invalidation] = []
-  }
-
   /// Guards a flow from now on, unless it is dead already.
   ///
-  /// - Returns: the path, or why it is dead.
+  /// - Returns: the path, or why it is dead or in doubt.
   mutating func add(
-    _ registration: Registration, _ reader: PathReader, _ gateways: Gateways,
-    policy: InvalidationPolicy, from kernel: some Kernel, at now: Instant
+    _ registration: Registration, _ registrar: Registrar, policy: InvalidationPolicy,
+    at now: Instant
   ) throws(KernelUnavailable) -> Event {
-    let flow = registration.flow
-    let look = Look(reader, gateways, kernel)
-    let way = try look.way(to: flow.destination, try kernel.route(to: flow.destination))
+    let (flow, look) = (registration.flow, registrar.look)
+    let way = try look.way(to: flow.destination, registrar.answer(for: flow.destination))
     let made = registration.knownPath ?? way.judged
     let source = flow.local ?? made.source
     var entry = Entry(
@@ -210,9 +212,9 @@ extension FlowTable {
       sourceLink: try source.flatMap { (source) throws(KernelUnavailable) in
         try look.link(of: source, likely: made.chain.first?.index)
       }, lastPass: self.lastPass)
-
     let reading = try look.reading(of: entry.baseline, way, to: flow.destination)
-    let since = registration.since.first { $0.covered(flow, way.judged, reading) }
+    let since = registrar.gravest(since: registration.sinceGeneration, flow, way.judged, reading)
+
     var verdict: FlowTracker.Verdict?
     if let local = flow.local, entry.sourceLink == nil, !local.isLoopback {
       verdict = FlowTracker.Verdict(.sourceAddressLost, .destroy)
@@ -223,20 +225,35 @@ extension FlowTable {
         since?.scope == .everything ? since.map { .changed($0.severity) } : nil
       verdict = entry.tracker.update(
         to: reading, .init(categoryChange: change), policy: policy, at: now)
-      if verdict == nil, let since, since.scope != .everything {
+      if let since, since.scope != .everything,
+        verdict.map({ $0.severity < since.severity }) ?? true
+      {
         verdict = FlowTracker.Verdict(since.reason, since.severity)
       }
     }
-    if verdict?.severity != .destroy {
-      self.entries[registration.key] = entry
-      self.counts[registration.key.guardian, default: 0] += 1
-      self.keys[flow.destination, default: []].insert(registration.key)
-      if entry.tracker.deadline != nil { self.inDoubt.insert(registration.key) }
-    }
+    if verdict?.severity != .destroy { self.insert(entry, registration.key) }
     guard let verdict else { return .path(way.shown) }
-    let late = Cause(
-      .registration, "diedBefore", interface: made.interface, learntLate: true)
+    let change = verdict.severity == .advise ? "pathMissing" : "diedBefore"
+    let late = Cause(.registration, change, interface: made.interface, learntLate: true)
     return .invalidation(verdict, since?.cause ?? late, way.shown)
+  }
+
+  /// Guards a flow while the kernel cannot be asked: it is judged when it can be.
+  mutating func addBlindly(_ registration: Registration) -> Event {
+    let made = registration.knownPath ?? .unknown
+    self.insert(
+      Entry(
+        tracker: FlowTracker(registration.flow, on: made), told: .unknown,
+        depth: made.chain.count, sourceLink: nil, lastPass: self.lastPass),
+      registration.key)
+    return .path(.unknown)
+  }
+
+  private mutating func insert(_ entry: Entry, _ key: Key) {
+    self.entries[key] = entry
+    self.counts[key.guardian, default: 0] += 1
+    self.keys[entry.tracker.flow.destination, default: []].insert(key)
+    if entry.tracker.deadline != nil { self.inDoubt.insert(key) }
   }
 
   mutating func remove(_ key: Key) {
@@ -250,24 +267,14 @@ extension FlowTable {
   }
 }
 
-extension Invalidation {
-  /// Whether a flow that is registered only now had been in the scope.
-  fileprivate func covered(_ flow: Flow, _ path: Path, _ reading: FlowReading) -> Bool {
-    guard self.severity != .advise, !reading.isLocal else { return false }
-    if self.scope == .everything { return true }
-    if let family = self.scope.family, family != flow.destination.address.family { return false }
-    if let addresses = self.scope.localAddresses {
-      guard let local = flow.local else { return false }
-      return addresses.contains(local)
-    }
-    // Its own address stands for the link that it was on, and is there: then only the kernel can tell.
-    return flow.local == nil && self.scope.interface == path.interface
-  }
-}
-
 extension Occasion {
+  /// More messages than this are not kept for the sake of the cause.
+  private static let mostEvents = 4096
+
   fileprivate func joined(with other: Occasion) -> Occasion {
-    guard case .events(let events) = self, case .events(let others) = other else { return other }
+    guard case .events(let events) = self, case .events(let others) = other,
+      events.count < Self.mostEvents
+    else { return other }
     return .events(events + others)
   }
 }

@@ -47,7 +47,7 @@ struct GuardService {
       case .add(let flow):
         do throws(Guardian.Refusal) {
           let registration = try self.registration(flow, caller, guardian)
-          self.monitor.do { $0.add(registration) }
+          self.monitor.do { $0.requests.append(.add(registration)) }
         } catch {
           guardian.post([
             .init(
@@ -57,7 +57,7 @@ struct GuardService {
         }
       case .remove(let flow):
         let key = FlowTable.Key(guardian: guardian.number, id: flow.id)
-        self.monitor.do { $0.removeFlow(key) }
+        self.monitor.do { $0.requests.append(.remove(key)) }
       case nil:
         guardian.post([
           .init(
@@ -86,7 +86,7 @@ struct GuardService {
     if flow.hasInterface {
       guard let index = linkIndex(flow.interface) else {
         throw Guardian.Refusal(
-          code: 3, message: "add.interface: there is no link '\(flow.interface)'")
+          code: 3, message: "add.interface: there is no link '\(flow.interface.prefix(16))'")
       }
       destination.outLink = index
     }
@@ -102,14 +102,7 @@ struct GuardService {
         throw Guardian.Refusal(code: 3, message: "add.known_path: \(error)")
       }
     }
-    if flow.hasSinceGeneration {
-      registration.since = self.store.past.compactMap { published in
-        guard case .invalidation(let invalidation) = published.change,
-          invalidation.generation > flow.sinceGeneration
-        else { return nil }
-        return invalidation
-      }
-    }
+    if flow.hasSinceGeneration { registration.sinceGeneration = flow.sinceGeneration }
     return registration
   }
 }
@@ -117,7 +110,7 @@ struct GuardService {
 private func address(_ text: String, _ field: String) throws(Guardian.Refusal) -> IPAddress {
   guard let address = IPAddress(text), !address.isUnspecified else {
     throw Guardian.Refusal(
-      code: 3, message: "\(field): '\(text)' is neither an IPv4 nor an IPv6 address")
+      code: 3, message: "\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
   }
   return address
 }

@@ -141,7 +141,7 @@ final class Guardian: Sendable {
     var last: [UInt64: Int] = [:]
     var kept: Deque<Message> = []
     for message in messages {
-      guard !message.isAnswer, let earlier = last[message.id] else {
+      guard !message.isAnswer, let earlier = last[message.id], !kept[earlier].isRefusal else {
         last[message.id] = kept.count
         kept.append(message)
         continue
@@ -153,6 +153,8 @@ final class Guardian: Sendable {
 }
 
 extension Guardian.Message {
+  fileprivate var isRefusal: Bool { if case .refused = self.event { true } else { false } }
+
   /// What a client that has read neither has to know.
   fileprivate func joined(with later: Self) -> Self {
     switch (self.event, later.event) {

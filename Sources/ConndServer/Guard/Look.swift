@@ -1,11 +1,23 @@
 import Connectivity
 import Netlink
 
+/// The way to a destination, shared by all that the kernel sends alike.
+struct Way {
+  var facts: PathFacts
+  /// What a client is told.
+  var shown: Path
+  /// What its flows are judged by.
+  var judged: Path
+  /// How many links of the chain its flows depend on.
+  var depth: Int
+  var network: NetworkIdentity
+}
+
 /// One look at the kernel for many flows: what is the same for all of them is asked and judged once.
-final class Look<Source: Kernel> {
+final class Look {
   private let reader: PathReader
   private let flows: FlowReader
-  private let kernel: RememberingKernel<Source>
+  private let kernel: RememberingKernel
   private var ways: [WayKey: Way] = [:]
 
   private struct WayKey: Hashable {
@@ -14,18 +26,7 @@ final class Look<Source: Kernel> {
     var isLinkLocal: Bool
   }
 
-  /// The way to a destination, shared by all that the kernel sends alike.
-  struct Way {
-    var facts: PathFacts
-    /// What a client is told.
-    var shown: Path
-    /// What its flows are judged by.
-    var judged: Path
-    var depth: Int
-    var network: NetworkIdentity
-  }
-
-  init(_ reader: PathReader, _ gateways: Gateways, _ kernel: Source) {
+  init(_ reader: PathReader, _ gateways: Gateways, _ kernel: some Kernel) {
     self.reader = reader
     self.flows = FlowReader(classifier: reader.classifier, gateways: gateways)
     self.kernel = RememberingKernel(kernel)
@@ -80,13 +81,13 @@ final class Look<Source: Kernel> {
 }
 
 /// A kernel that is asked for each link and each address once. Good for as long as one look takes.
-final class RememberingKernel<Source: Kernel>: Kernel {
-  private let source: Source
+final class RememberingKernel: Kernel {
+  private let source: any Kernel
   private var known: [UInt32: LinkFacts?] = [:]
   private var found: [IPAddress: [UInt32: Address?]] = [:]
   private var all: [Address]?
 
-  init(_ source: Source) {
+  init(_ source: any Kernel) {
     self.source = source
   }
 

@@ -1,10 +1,15 @@
 import Connectivity
+import DequeModule
+import Glibc
 import Logging
-import Netlink
 
 extension MonitorLoop {
-  /// The flows of a client's stream, and of all of them: what is more is refused.
-  static let mostFlows = (ofOneStream: 16_384, inAll: 131_072)
+  /// The flows of a client's stream, and of all of them: what is more is refused. All of them have room in the memory that
+  /// the unit allows.
+  static let mostFlows = (ofOneStream: 16_384, inAll: 32_768)
+
+  /// How many requests are dealt with before the kernel's messages are read again.
+  private static let slice = 256
 
   mutating func admit(_ guardian: Guardian) {
     self.guardians[guardian.number] = guardian
@@ -13,33 +18,68 @@ extension MonitorLoop {
   mutating func dismiss(_ guardian: Guardian) {
     guard self.guardians.removeValue(forKey: guardian.number) != nil else { return }
     guardian.finish()
-    self.registrations.removeAll(of: guardian.number)
     let flows = self.engine.guardedFlows(of: guardian.number)
     guard flows > 0 else { return }
     self.engine.removeFlows(of: guardian.number)
-    self.isFilterWide = true
+    self.unneeded += flows
     self.logger.debug(
       "a client's flows are let go",
       metadata: ["flows": "\(flows)", "left": "\(self.engine.guardedFlows)"])
   }
 
-  /// Guards a flow from the next turn on: many that come together cost one change of the filter.
-  mutating func add(_ registration: FlowTable.Registration) {
-    guard let guardian = self.guardians[registration.key.guardian] else { return }
-    if self.registrations.contains(registration.key) || self.engine.isGuarded(registration.key) {
-      self.answer(
-        guardian, registration.key.id,
-        .refused(.init(code: 3, message: "add.id: flow \(registration.key.id) is guarded already")))
-    } else if let limit = self.exceededLimit(registration.key.guardian) {
-      self.answer(guardian, registration.key.id, .refused(.init(code: 8, message: limit)))
-    } else {
-      self.registrations.append(registration)
+  /// Deals with the next requests of clients, in their order.
+  mutating func takeRequests() {
+    guard !self.requests.isEmpty else { return }
+    // What the kernel has told already is not about these flows.
+    self.drain()
+    let requests = Array(self.requests.prefix(Self.slice))
+    self.requests.removeFirst(requests.count)
+    var registrar: FlowTable.Registrar?
+    do throws(KernelUnavailable) {
+      guard let kernel = self.kernel else { throw KernelUnavailable.notOpen }
+      let destinations = requests.compactMap(\.registration?.flow.destination)
+      // First the filter, then the reading: what changes in between is told.
+      try self.widenFilter(to: destinations.map(\.address), kernel)
+      registrar = try self.engine.registrar(
+        for: destinations, since: self.store.past, kernel: kernel)
+    } catch {
+      if self.kernel != nil { self.lose(error) }
+    }
+    for request in requests {
+      switch request {
+      case .add(let registration):
+        self.add(registration, &registrar)
+      case .remove(let key): self.remove(key)
+      }
+    }
+    if let kernel = self.kernel, self.engine.hasNewGateways {
+      do throws(KernelUnavailable) {
+        try self.watchGateways(kernel)
+      } catch {
+        self.lose(error)
+      }
     }
   }
 
-  mutating func removeFlow(_ key: FlowTable.Key) {
+  private mutating func add(
+    _ registration: FlowTable.Registration, _ registrar: inout FlowTable.Registrar?
+  ) {
+    let key = registration.key
     guard let guardian = self.guardians[key.guardian] else { return }
-    self.register()
+    if self.engine.isGuarded(key) {
+      self.answer(
+        guardian, key.id,
+        .refused(.init(code: 3, message: "add.id: flow \(key.id) is guarded already")))
+    } else if let limit = self.exceededLimit(key.guardian) {
+      self.answer(guardian, key.id, .refused(.init(code: 8, message: limit)))
+    } else {
+      let event = self.engine.guardFlow(registration, &registrar, at: .now())
+      self.answer(guardian, key.id, Guardian.Event(event))
+    }
+  }
+
+  private mutating func remove(_ key: FlowTable.Key) {
+    guard let guardian = self.guardians[key.guardian] else { return }
     guard self.engine.isGuarded(key) else {
       self.answer(
         guardian, key.id,
@@ -47,45 +87,18 @@ extension MonitorLoop {
       return
     }
     self.engine.removeFlow(key)
-    self.isFilterWide = true
+    self.unneeded += 1
     guardian.answered()
   }
 
   private func exceededLimit(_ guardian: UInt64) -> String? {
-    let waiting = self.registrations.count(of: guardian)
-    if self.engine.guardedFlows(of: guardian) + waiting >= Self.mostFlows.ofOneStream {
+    if self.engine.guardedFlows(of: guardian) >= Self.mostFlows.ofOneStream {
       return "add: a stream guards at most \(Self.mostFlows.ofOneStream) flows"
     }
-    if self.engine.guardedFlows + self.registrations.count >= Self.mostFlows.inAll {
+    if self.engine.guardedFlows >= Self.mostFlows.inAll {
       return "add: connd guards at most \(Self.mostFlows.inAll) flows"
     }
     return nil
-  }
-
-  /// Begins to guard what was added since the last turn.
-  mutating func register() {
-    guard !self.registrations.isEmpty else { return }
-    let registrations = self.registrations.takeAll()
-    // First the filter, then the reading: what changes in between is told.
-    let addresses = registrations.map(\.flow.destination.address)
-    do throws(KernelUnavailable) {
-      guard let kernel = self.kernel else { throw KernelUnavailable.notOpen }
-      try kernel.watch(self.engine.watchedByKernel.and(addresses))
-      for registration in registrations {
-        let event = try self.engine.guardFlow(registration, from: kernel, at: .now())
-        guard let guardian = self.guardians[registration.key.guardian] else { continue }
-        self.answer(guardian, registration.key.id, Guardian.Event(event))
-      }
-      if self.engine.hasNewGateways { try self.watchGateways(kernel) }
-    } catch {
-      for registration in registrations where !self.engine.isGuarded(registration.key) {
-        guard let guardian = self.guardians[registration.key.guardian] else { continue }
-        self.answer(
-          guardian, registration.key.id,
-          .refused(.init(code: 14, message: "the kernel cannot be asked: \(error)")))
-      }
-      if self.kernel != nil { self.lose(error) }
-    }
   }
 
   private func answer(_ guardian: Guardian, _ id: UInt64, _ event: Guardian.Event) {
@@ -97,10 +110,12 @@ extension MonitorLoop {
   /// Looks at the next slice of flows, and tells their clients.
   mutating func evaluateFlows() {
     guard self.engine.isBusy, let kernel = self.kernel else { return }
+    // Who was woken by what was published may wait for this very processor.
+    sched_yield()
     do throws(KernelUnavailable) {
       let before = self.engine.guardedFlows
       let told = try self.engine.evaluateFlows(from: kernel, at: .now())
-      if self.engine.guardedFlows < before { self.isFilterWide = true }
+      self.unneeded += before - self.engine.guardedFlows
       let generation = self.engine.snapshot.generation
       for (number, told) in Dictionary(grouping: told, by: \.key.guardian) {
         self.guardians[number]?.post(
@@ -125,10 +140,12 @@ extension Guardian.Event {
   }
 }
 
-extension Watched {
-  fileprivate func and(_ addresses: [IPAddress]) -> Watched {
-    var watched = self
-    watched.destinations += addresses
-    return watched
+/// What a client asks of the flow table.
+enum GuardRequest: Sendable {
+  case add(FlowTable.Registration)
+  case remove(FlowTable.Key)
+
+  fileprivate var registration: FlowTable.Registration? {
+    if case .add(let registration) = self { registration } else { nil }
   }
 }

@@ -42,6 +42,8 @@ extension HTTP2ServerTransport.Custom<UnixListener> {
     var config = Config.defaults
     // A change is one small message: to wait for more of them would only make it late.
     config.connection.flushCoalescing = nil
+    // Requests are addresses and numbers.
+    config.rpc.maxRequestPayloadSize = 64 << 10
     config.channelDebuggingCallbacks.onAcceptHTTP2Stream = { stream in
       stream.eventLoop.makeCompletedFuture {
         try stream.pipeline.syncOperations.addHandler(PeerHeaderHandler(stream), position: .first)

@@ -75,7 +75,7 @@ struct Engine {
       let path = flows.path(facts)
       let old = self.changes.path(family)
       let baseline = FlowReader.Baseline(
-        path: old ?? path, depth: old == nil ? 0 : self.depths[family] ?? old?.chain.count ?? 0,
+        path: old ?? path, depth: self.depth(of: old, family, facts),
         source: old?.source)
       reading.flows[family] = try flows.reading(
         facts, of: baseline, to: Destination(facts.destination), path: path,
@@ -87,6 +87,14 @@ struct Engine {
       reading.lostSources.insert(source)
     }
     return reading
+  }
+
+  /// How many links of the default path its channels depend on; after a restart, as many as the links now there let guess.
+  private func depth(of old: Path?, _ family: AddressFamily, _ facts: PathFacts) -> Int {
+    guard let old else { return 0 }
+    let whole = old.chain.count
+    return self.depths[family]
+      ?? (facts.links.isEmpty ? whole : min(FlowReader.depth(facts), whole))
   }
 
   /// Looks at what somebody follows, after the step was published.
@@ -165,11 +173,31 @@ extension Engine {
 
   mutating func lookAtOverdueFlows(at now: Instant) { self.flows.lookAtOverdue(at: now) }
 
+  /// What is needed to guard flows to these destinations, read at once.
+  func registrar(
+    for destinations: [Destination], since past: @autoclosure () -> [Published],
+    kernel: NetlinkKernel
+  ) throws(KernelUnavailable) -> FlowTable.Registrar {
+    try FlowTable.Registrar(
+      destinations, Look(self.reader, self.gateways, kernel), kernel,
+      past: destinations.isEmpty ? [] : past())
+  }
+
+  /// Guards a flow from now on, unless it is dead already. Without a registrar the kernel cannot be asked, and the flow
+  /// begins when it can be.
   mutating func guardFlow(
-    _ registration: FlowTable.Registration, from kernel: some Kernel, at now: Instant
-  ) throws(KernelUnavailable) -> FlowTable.Event {
-    try self.flows.add(
-      registration, self.reader, self.gateways, policy: self.changes.policy, from: kernel, at: now)
+    _ registration: FlowTable.Registration, _ registrar: inout FlowTable.Registrar?,
+    at now: Instant
+  ) -> FlowTable.Event {
+    if let present = registrar {
+      do throws(KernelUnavailable) {
+        return try self.flows.add(registration, present, policy: self.changes.policy, at: now)
+      } catch {
+        // The next reading will find out.
+        registrar = nil
+      }
+    }
+    return self.flows.addBlindly(registration)
   }
 
   mutating func removeFlow(_ key: FlowTable.Key) { self.flows.remove(key) }

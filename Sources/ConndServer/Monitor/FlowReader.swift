@@ -57,6 +57,8 @@ struct FlowReader {
   ) throws(KernelUnavailable) -> Bool {
     guard let source = baseline.source, !source.isLoopback else { return false }
     if path.status == .satisfied, path.source == source { return false }
+    // An address that is not known to be on the out-link is not missed there: unnumbered links borrow one.
+    if baseline.sourceLink == nil, baseline.path.sourcePrefixLength == nil { return false }
     guard let link = baseline.sourceLink ?? baseline.path.chain.first?.index else { return false }
     return try kernel.address(source, on: link) == nil
   }

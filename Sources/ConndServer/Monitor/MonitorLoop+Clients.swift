@@ -19,7 +19,13 @@ extension MonitorLoop {
     self.watchers[destination, default: [:]][self.lastWatcher] = continuation
     // First the filter, then the reading: what changes in between is told.
     self.engine.watch(destination, path: .unknown)
-    if isNew { self.updateFilter() }
+    if isNew, let kernel = self.kernel {
+      do throws(KernelUnavailable) {
+        try self.widenFilter(to: [destination.address], kernel)
+      } catch {
+        self.lose(error)
+      }
+    }
     let path = self.path(to: destination)
     self.engine.watch(destination, path: path)
     continuation.yield(path)
@@ -31,7 +37,7 @@ extension MonitorLoop {
     guard self.watchers[destination]?.isEmpty == true else { return }
     self.watchers[destination] = nil
     self.engine.unwatch(destination)
-    self.updateFilter()
+    self.unneeded += 1
   }
 
   /// Ends all streams of `watch` and of `Guard`: connd is stopping.
@@ -53,17 +59,40 @@ extension MonitorLoop {
   }
 
   mutating func updateFilter() {
-    self.isFilterWide = false
+    let watched = self.engine.watchedByKernel
+    (self.filtered, self.unneeded) = (Set(watched.destinations), 0)
     do throws(KernelUnavailable) {
-      try self.kernel?.watch(self.engine.watchedByKernel)
+      try self.kernel?.watch(watched)
     } catch {
       self.lose(error)
     }
   }
 
+  /// Lets routes pass for more addresses, if they do not yet.
+  mutating func widenFilter(
+    to addresses: [IPAddress], _ kernel: NetlinkKernel
+  ) throws(KernelUnavailable) {
+    guard !addresses.allSatisfy(self.filtered.contains) else { return }
+    var watched = self.engine.watchedByKernel
+    watched.destinations += addresses
+    (self.filtered, self.unneeded) = (Set(watched.destinations), 0)
+    try kernel.watch(watched)
+  }
+
+  /// Stops letting routes pass that nobody needs any more (D6). With many addresses only now and then: a filter costs as much
+  /// as all of them.
+  mutating func narrowFilter() {
+    guard self.unneeded > 0, !self.engine.isBusy, self.requests.isEmpty,
+      self.filtered.count < 512 || 4 * self.unneeded > self.filtered.count
+    else { return }
+    self.updateFilter()
+  }
+
   /// Has the filter let pass what concerns the gateways in use, and looks at what may have come before it did.
   mutating func watchGateways(_ kernel: NetlinkKernel) throws(KernelUnavailable) {
-    try kernel.watch(self.engine.watchedByKernel)
+    let watched = self.engine.watchedByKernel
+    (self.filtered, self.unneeded) = (Set(watched.destinations), 0)
+    try kernel.watch(watched)
     let missed = try self.engine.filterIsSet(kernel)
     if !missed.isEmpty { self.step(.events(missed)) }
   }

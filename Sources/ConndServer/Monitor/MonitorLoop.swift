@@ -1,5 +1,6 @@
 import CLinux
 import Connectivity
+import DequeModule
 import Glibc
 import Logging
 import Netlink
@@ -10,7 +11,7 @@ import Systemd
 /// It never waits for a subscriber, and with nothing to do it does not wake: the only timeouts are the deadlines of held
 /// gains, systemd's watchdog where there is one, and the next attempt while the kernel cannot be asked.
 struct MonitorLoop {
-  private let store: Store
+  let store: Store
   let logger: Logger
   private let notifier: Notifier
   private let openKernel: (_ watching: Watched) throws(KernelUnavailable) -> NetlinkKernel
@@ -22,9 +23,11 @@ struct MonitorLoop {
   var lastWatcher: UInt64 = 0
 
   var guardians: [UInt64: Guardian] = [:]
-  var registrations = Registrations()
-  /// The kernel's filter lets pass what concerns flows that are not guarded any more.
-  var isFilterWide = false
+  var requests: Deque<GuardRequest> = []
+  /// The addresses that the kernel's filter lets routes pass for.
+  var filtered: Set<IPAddress> = []
+  /// How many of them nobody needs any more.
+  var unneeded = 0
   private var sleep = SleepWatch()
   private var reopening = Reopening()
   private var watchdogDue: Instant?
@@ -54,8 +57,8 @@ struct MonitorLoop {
   ///
   /// - Parameter wakeUp: what ends the wait from outside.
   mutating func turn(_ wakeUp: WakeUp) {
-    self.register()
-    if self.isFilterWide, !self.engine.isBusy { self.updateFilter() }
+    self.takeRequests()
+    self.narrowFilter()
     var descriptors = [
       pollfd(fd: wakeUp.fileDescriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: self.kernel?.fileDescriptor ?? -1, events: Int16(POLLIN), revents: 0),
@@ -85,14 +88,14 @@ struct MonitorLoop {
     var due = [self.reopening.due, self.watchdogDue]
     // Without the kernel nothing can be looked at.
     if self.kernel != nil {
-      if self.engine.isBusy { return 0 }
+      if self.engine.isBusy || !self.requests.isEmpty { return 0 }
       due += [self.engine.deadline, self.engine.flowDeadline]
     }
     let next = due.compactMap { $0 }.min()
     return next.map { Instant.now().duration(to: $0).pollTimeout } ?? -1
   }
 
-  private mutating func drain() {
+  mutating func drain() {
     guard let kernel = self.kernel else { return }
     var events: [KernelEvent] = []
     do throws(KernelUnavailable) {
@@ -203,7 +206,9 @@ extension MonitorLoop {
 
   private mutating func openKernelOrGiveUp(_ occasion: Occasion) {
     do throws(KernelUnavailable) {
-      self.kernel = try self.openKernel(self.engine.watchedByKernel)
+      let watched = self.engine.watchedByKernel
+      self.kernel = try self.openKernel(watched)
+      (self.filtered, self.unneeded) = (Set(watched.destinations), 0)
       self.step(occasion)
       if self.kernel != nil { self.reopening.succeeded() }
     } catch {

@@ -45,7 +45,9 @@ public struct FlowTracker: Hashable, Sendable {
 
     /// Takes what happened later for part of the same: the gravest counts.
     public mutating func join(_ later: Circumstances) {
-      if later.categoryChange.gravity >= self.categoryChange.gravity {
+      if case .overdue(let severity) = later.categoryChange, self.categoryChange == .inDoubt {
+        self.categoryChange = .changed(severity)
+      } else if later.categoryChange.gravity >= self.categoryChange.gravity {
         self.categoryChange = later.categoryChange
       }
       self.slept = [self.slept, later.slept].compactMap { $0 }.max()
@@ -109,6 +111,11 @@ public struct FlowTracker: Hashable, Sendable {
     self.isBlind = reading.path.status == .unknown
     if self.isBlind { return sleep }
     guard self.hasBegun else { return self.begin(on: reading) }
+    if self.path.chain.isEmpty, reading.path.status == .satisfied {
+      // It was registered while its route was away: the first that comes is its own.
+      self.path = reading.path
+      self.network = reading.network
+    }
 
     if let verdict = self.whatIsGone(reading) { return verdict }
     let isOverdue = self.isCategoryInDoubt && circumstances.isOverdue
@@ -223,7 +230,11 @@ public struct FlowTracker: Hashable, Sendable {
     _ reading: FlowReading, _ policy: InvalidationPolicy
   ) -> Verdict? {
     let way = Way(reading.path)
-    guard way != self.way, !reading.isLocal else {
+    // What the kernel would choose now may be what the flow has had all along.
+    let isOwn =
+      reading.path.source == self.source
+      && reading.path.chain.first?.index == self.path.chain.first?.index
+    guard way != self.way, !isOwn, !reading.isLocal else {
       self.better = nil
       return nil
     }

@@ -62,11 +62,15 @@ public struct InvalidationMaker: Hashable, Sendable {
   public var sources: [AddressOnLink] {
     self.formerSources
       + AddressFamily.allCases.compactMap { family in
-        guard let path = self.trackers[family]?.path, let source = path.source,
-          let link = path.chain.first
-        else { return nil }
-        return AddressOnLink(address: source, link: link)
+        self.trackers[family].flatMap { Self.source(of: $0.path) }
       }
+  }
+
+  /// The source address, if it is one of the out-link's own: unnumbered links borrow one.
+  private static func source(of path: Path) -> AddressOnLink? {
+    guard path.sourcePrefixLength != nil, let source = path.source, let link = path.chain.first
+    else { return nil }
+    return AddressOnLink(address: source, link: link)
   }
 
   /// Looks at a reading of the default paths.
@@ -154,8 +158,7 @@ public struct InvalidationMaker: Hashable, Sendable {
   }
 
   private mutating func remember(_ path: Path) {
-    guard let source = path.source, let link = path.chain.first else { return }
-    let former = AddressOnLink(address: source, link: link)
+    guard let former = Self.source(of: path) else { return }
     self.formerSources.removeAll { $0 == former }
     self.formerSources.append(former)
     if self.formerSources.count > Self.mostFormerSources { self.formerSources.removeFirst() }
