@@ -58,8 +58,9 @@ struct GuardedFlows: Sendable {
     }
     switch event {
     case .path(let path):
-      // What connd takes for it, from the first path on: not what the kernel would choose for a new connection later.
-      if entry.knownPath == nil { entry.flow.local = entry.flow.local ?? path.source }
+      // What connd takes for it, from the first path that carries traffic on: not what the kernel would choose for a new
+      // connection later.
+      if path.status == .satisfied { entry.flow.local = entry.flow.local ?? path.source }
       entry.knownPath = message.path
       self.entries[message.id] = entry
     case .invalidation(let invalidation):

@@ -237,14 +237,15 @@ extension Connectivity_V1_Connectivity {
         /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
         /// > path, and tells which flows died, why, and how severely.
         /// > 
-        /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
-        /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+        /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
+        /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
         /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
         /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
         /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-        /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
-        /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
-        /// >    changed meanwhile is told at once.
+        /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
+        /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
+        /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
+        /// >    (Not that the network behind the same link and addresses became another while connd was away.)
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
         ///
         /// - Parameters:
@@ -396,14 +397,15 @@ extension Connectivity_V1_Connectivity {
         /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
         /// > path, and tells which flows died, why, and how severely.
         /// > 
-        /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
-        /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+        /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
+        /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
         /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
         /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
         /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-        /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
-        /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
-        /// >    changed meanwhile is told at once.
+        /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
+        /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
+        /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
+        /// >    (Not that the network behind the same link and addresses became another while connd was away.)
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
         ///
         /// - Parameters:
@@ -555,14 +557,15 @@ extension Connectivity_V1_Connectivity {
         /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
         /// > path, and tells which flows died, why, and how severely.
         /// > 
-        /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
-        /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+        /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
+        /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
         /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
         /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
         /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-        /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
-        /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
-        /// >    changed meanwhile is told at once.
+        /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
+        /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
+        /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
+        /// >    (Not that the network behind the same link and addresses became another while connd was away.)
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
         ///
         /// - Parameters:
@@ -993,14 +996,15 @@ extension Connectivity_V1_Connectivity {
         /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
         /// > path, and tells which flows died, why, and how severely.
         /// > 
-        /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
-        /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+        /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
+        /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
         /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
         /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
         /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-        /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
-        /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
-        /// >    changed meanwhile is told at once.
+        /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
+        /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
+        /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
+        /// >    (Not that the network behind the same link and addresses became another while connd was away.)
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
         ///
         /// - Parameters:
@@ -1224,14 +1228,15 @@ extension Connectivity_V1_Connectivity {
         /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
         /// > path, and tells which flows died, why, and how severely.
         /// > 
-        /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
-        /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+        /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
+        /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
         /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
         /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
         /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-        /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
-        /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
-        /// >    changed meanwhile is told at once.
+        /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
+        /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
+        /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
+        /// >    (Not that the network behind the same link and addresses became another while connd was away.)
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
         ///
         /// - Parameters:
@@ -1470,14 +1475,15 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
     /// > path, and tells which flows died, why, and how severely.
     /// > 
-    /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
-    /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+    /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
+    /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
     /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
     /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
     /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-    /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
-    /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
-    /// >    changed meanwhile is told at once.
+    /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
+    /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
+    /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
+    /// >    (Not that the network behind the same link and addresses became another while connd was away.)
     /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
     ///
     /// - Parameters:
@@ -1707,14 +1713,15 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
     /// > path, and tells which flows died, why, and how severely.
     /// > 
-    /// > 1. Each `AddFlow` is answered by the flow's path (`FlowPath`), by an invalidation where the flow is dead
-    /// >    already, or by a refusal (`FlowRefused`), which leaves the stream and all other flows as they are.
+    /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
+    /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
     /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
     /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
     /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-    /// > 4. What the client has half-closed, or lost by a broken connection, is no longer guarded. A client that
-    /// >    connects again adds its flows again, each with the path that it was told last (`known_path`): what
-    /// >    changed meanwhile is told at once.
+    /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
+    /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
+    /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
+    /// >    (Not that the network behind the same link and addresses became another while connd was away.)
     /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
     ///
     /// - Parameters:

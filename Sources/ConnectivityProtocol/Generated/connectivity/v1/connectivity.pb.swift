@@ -1593,6 +1593,7 @@ public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
+/// A flow that is not guarded is refused: a removal may cross the news of its end.
 public nonisolated struct Connectivity_V1_RemoveFlow: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1716,7 +1717,7 @@ public nonisolated struct Connectivity_V1_FlowRefused: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// A code of google.rpc: 3 INVALID_ARGUMENT, 8 RESOURCE_EXHAUSTED, 14 UNAVAILABLE (the kernel cannot be asked).
+  /// A code of google.rpc: 3 INVALID_ARGUMENT or 8 RESOURCE_EXHAUSTED.
   public var code: UInt32 = 0
 
   /// Names the field, or the limit.
