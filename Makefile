@@ -95,7 +95,7 @@ test-systemd: deps deps-vm ## run connd under a real systemd, in a VM
 	Tests/vm/test-systemd "$(VM_IMAGE)"
 
 .PHONY: bench
-bench: release deps-test deps-bench ## measure latency, memory and idleness (BENCH=--quick: in a minute)
+bench: release deps-test deps-bench ## measure latency, memory and idleness (BENCH=--quick: in two minutes)
 	@$(sudo) Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
 
 .PHONY: lint

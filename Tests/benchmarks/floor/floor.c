@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { most_subscribers = 64 };
+enum { most_subscribers = 2048 };
 
 static void fail(const char *what) {
   perror(what);
@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   strncpy(address.sun_path, argv[1], sizeof(address.sun_path) - 1);
   int listener = socket(AF_UNIX, SOCK_STREAM, 0);
-  if (bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 16))
+  if (bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, most_subscribers))
     fail(argv[1]);
 
   struct mnl_socket *events = open_netlink(), *questions = open_netlink();

@@ -68,6 +68,24 @@ void set_link(int netlink, int link, int up) {
   request(netlink, message, answer, sizeof(answer));
 }
 
+void set_mtu(int netlink, int link, int mtu) {
+  char buffer[512], answer[16384];
+  struct nlmsghdr *message = begin(buffer, RTM_NEWLINK, NLM_F_ACK);
+  struct ifinfomsg *info = mnl_nlmsg_put_extra_header(message, sizeof(*info));
+  info->ifi_index = link;
+  mnl_attr_put_u32(message, IFLA_MTU, (uint32_t)mtu);
+  request(netlink, message, answer, sizeof(answer));
+}
+
+void look_up(int netlink, uint32_t destination) {
+  char buffer[512], answer[16384];
+  struct nlmsghdr *message = begin(buffer, RTM_GETROUTE, 0);
+  struct rtmsg *route = mnl_nlmsg_put_extra_header(message, sizeof(*route));
+  *route = (struct rtmsg){.rtm_family = AF_INET, .rtm_dst_len = 32};
+  mnl_attr_put_u32(message, RTA_DST, htonl(destination));
+  request(netlink, message, answer, sizeof(answer));
+}
+
 void replace_default_route(int netlink, int link, uint32_t gateway) {
   char buffer[512], answer[16384];
   struct nlmsghdr *message =

@@ -1,0 +1,71 @@
+#include "flows.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { varint = 0, bytes = 2 };
+
+static uint8_t *put_varint(uint8_t *at, uint64_t value) {
+  for (; value > 0x7f; value >>= 7) *at++ = (uint8_t)(value | 0x80);
+  *at++ = (uint8_t)value;
+  return at;
+}
+
+void add_flow(struct call *call, uint64_t id, uint32_t remote) {
+  char text[16];
+  int length = snprintf(text, sizeof(text), "%u.%u.%u.%u", remote >> 24, remote >> 16 & 255,
+                        remote >> 8 & 255, remote & 255);
+  uint8_t request[64], *flow = request + 2, *at = flow;
+  *at++ = 1 << 3 | varint;
+  at = put_varint(at, id);
+  *at++ = 2 << 3 | bytes;
+  *at++ = (uint8_t)length;
+  memcpy(at, text, (size_t)length);
+  at += length;
+  request[0] = 1 << 3 | bytes;
+  request[1] = (uint8_t)(at - flow);
+  send_message(call, request, (size_t)(at - request), 0);
+}
+
+/// One field: what it holds, or how long it is and where.
+struct field {
+  int number;
+  uint64_t value;
+  const uint8_t *start;
+};
+
+static uint64_t take_varint(const uint8_t **at, const uint8_t *end) {
+  uint64_t value = 0;
+  for (int shift = 0; *at < end && shift < 64; shift += 7) {
+    uint8_t byte = *(*at)++;
+    value |= (uint64_t)(byte & 0x7f) << shift;
+    if (!(byte & 0x80)) break;
+  }
+  return value;
+}
+
+/// Takes the next field; none of another type than these two comes.
+static int take_field(struct field *field, const uint8_t **at, const uint8_t *end) {
+  if (*at >= end) return 0;
+  uint64_t tag = take_varint(at, end);
+  field->number = (int)(tag >> 3);
+  field->value = take_varint(at, end);
+  field->start = *at;
+  if ((tag & 7) == varint) return 1;
+  if ((tag & 7) != bytes || field->value > (size_t)(end - *at)) return 0;
+  *at += field->value;
+  return 1;
+}
+
+struct answer read_answer(const uint8_t *message, size_t length) {
+  struct answer answer = {0};
+  struct field field, inner;
+  for (const uint8_t *at = message; take_field(&field, &at, message + length);) {
+    if (field.number == 2) answer.id = field.value;
+    if (field.number >= path_told && field.number <= refused) answer.event = field.number;
+    if (field.number != invalidated) continue;
+    for (const uint8_t *in = field.start; take_field(&inner, &in, field.start + field.value);)
+      if (inner.number == 2) answer.severity = inner.value;
+  }
+  return answer;
+}

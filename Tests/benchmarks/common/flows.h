@@ -1,0 +1,20 @@
+// What is said in the call `Guard`, and as much of protobuf as that takes.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "http2.h"
+
+/// Asks connd to guard a flow to an address, a host-order number.
+void add_flow(struct call *call, uint64_t id, uint32_t remote);
+
+/// What connd says of a flow.
+struct answer {
+  uint64_t id;
+  enum { path_told = 3, invalidated = 4, refused = 5 } event;
+  /// Of an invalidation; 1 is `destroy`.
+  uint64_t severity;
+};
+enum { destroy = 1 };
+
+struct answer read_answer(const uint8_t *message, size_t length);

@@ -1,0 +1,22 @@
+// A machine to be measured: a network namespace with links v0 to v4 (10.N.0.2/24, the other end pN).
+#pragma once
+#include <stdint.h>
+
+// A link that is lost three times within ten seconds flaps, and its gains are held back: so many links take turns. Each
+// rests so long that it neither flaps for connd nor is held back by the kernel's linkwatch.
+enum { links = 5, rest = 2100 };
+
+struct machine {
+  int netlink;
+  int link[links], peer[links];
+};
+
+void open_machine(struct machine *machine, const char *namespace);
+
+/// An address on the subnet of a link.
+uint32_t address_on(int link, int host);
+
+/// Has the default route lead over a link.
+void use_link(struct machine *machine, int link);
+/// Takes a link its carrier, or gives it back.
+void set_carrier(struct machine *machine, int link, int is_there);

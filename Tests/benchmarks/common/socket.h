@@ -1,0 +1,4 @@
+#pragma once
+
+/// Connects to a Unix socket.
+int connect_to(const char *path);

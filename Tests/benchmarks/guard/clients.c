@@ -1,0 +1,114 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "../common/flows.h"
+#include "../common/samples.h"
+#include "../common/socket.h"
+#include "guard.h"
+
+enum { clients = 1000 };
+
+/// A thousand connections to a daemon, and how many of them have heard what they wait for.
+struct crowd {
+  struct daemon *daemon;
+  int epoll, answered, told;
+  uint64_t flow;
+  struct client {
+    struct crowd *crowd;
+    /// Of the floor's subscribers only its descriptor is used.
+    struct call call;
+    int is_told;
+  } clients[clients];
+  struct samples samples;
+};
+
+static struct crowd floor_crowd, guarding_crowd;
+
+static void tell(struct client *client) {
+  client->crowd->told += !client->is_told;
+  client->is_told = 1;
+}
+
+static void take_answer(void *context, const uint8_t *message, size_t length) {
+  struct client *client = context;
+  struct answer answer = read_answer(message, length);
+  if (answer.event == refused) fprintf(stderr, "a flow was refused\n"), exit(1);
+  if (answer.event == path_told) client->crowd->answered++;
+  if (answer.event == invalidated && answer.severity == destroy) tell(client);
+}
+
+static int is_floor(struct crowd *crowd) { return crowd == &floor_crowd; }
+
+static void open_crowd(struct crowd *crowd, struct daemon *daemon) {
+  crowd->daemon = daemon;
+  crowd->epoll = epoll_create1(EPOLL_CLOEXEC);
+  for (int i = 0; i < clients; i++) {
+    struct client *client = &crowd->clients[i];
+    client->crowd = crowd;
+    client->call = (struct call){.take = take_answer, .context = client};
+    if (is_floor(crowd)) client->call.descriptor = connect_to(daemon->socket);
+    else open_call(&client->call, daemon->socket, "Guard");
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
+    if (epoll_ctl(crowd->epoll, EPOLL_CTL_ADD, client->call.descriptor, &event))
+      perror("epoll_ctl"), exit(1);
+  }
+}
+
+/// Reads what comes until so many are there of what is counted, or until nothing comes any more.
+static int await(struct crowd *crowd, const int *counter, int count, int timeout) {
+  while (!counter || *counter < count) {
+    struct epoll_event events[clients];
+    int ready = epoll_wait(crowd->epoll, events, clients, timeout);
+    if (ready <= 0) return 0;
+    for (int i = 0; i < ready; i++) {
+      struct client *client = events[i].data.ptr;
+      char line[256];
+      if (!is_floor(crowd)) read_messages(&client->call);
+      else if (read(client->call.descriptor, line, sizeof(line)) > 0) tell(client);
+      else fprintf(stderr, "the floor went away\n"), exit(1);
+    }
+  }
+  return 1;
+}
+
+static void settle(struct crowd *crowd) { await(crowd, NULL, 0, 50); }
+
+static void guard_again(struct crowd *crowd) {
+  crowd->answered = 0;
+  crowd->flow++;
+  for (int i = 0; i < clients; i++)
+    add_flow(&crowd->clients[i].call, crowd->flow, 0x11000000 + (uint32_t)i);
+  if (!await(crowd, &crowd->answered, clients, 5000))
+    fprintf(stderr, "only %d clients were answered\n", crowd->answered), exit(1);
+}
+
+static void lose_carrier(struct crowd *crowd, int link) {
+  struct machine *machine = &crowd->daemon->machine;
+  use_link(machine, link);
+  settle(crowd);
+  if (!is_floor(crowd)) guard_again(crowd);
+  settle(crowd);
+  crowd->told = 0;
+  for (int i = 0; i < clients; i++) crowd->clients[i].is_told = 0;
+  double start = now();
+  set_carrier(machine, link, 0);
+  if (!await(crowd, &crowd->told, clients, 5000))
+    fprintf(stderr, "only %d clients were told\n", crowd->told), exit(1);
+  add_sample(&crowd->samples, now() - start);
+  set_carrier(machine, link, 1);
+  settle(crowd);
+}
+
+void measure_clients(struct daemon *floor, struct daemon *connd, int losses) {
+  open_crowd(&floor_crowd, floor);
+  open_crowd(&guarding_crowd, connd);
+  for (int round = 0; round < losses; round++) {
+    lose_carrier(&floor_crowd, round % links);
+    lose_carrier(&guarding_crowd, round % links);
+    pause_for(rest);
+  }
+  print_times("carrier lost", "floor's 1,000th", &floor_crowd.samples, &floor_crowd.samples);
+  print_times("carrier lost", "1,000th client", &guarding_crowd.samples, &floor_crowd.samples);
+}
