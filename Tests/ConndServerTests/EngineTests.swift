@@ -113,7 +113,7 @@ struct EngineTests {
     let lost = engine.lostKernel(
       KernelUnavailable(description: "gone"), at: Instant(sinceStart: .seconds(1)),
       time: Timestamp(microseconds: 1))
-    #expect(lost.step.changes.first?.snapshot?.status.category == .unknown)
+    #expect(lost.changes.first?.snapshot?.status.category == .unknown)
     #expect(lost.paths.map(\.path) == [.unknown])
 
     self.kernel.isGone = false

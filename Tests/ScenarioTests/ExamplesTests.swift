@@ -10,35 +10,19 @@ struct ExamplesTests {
     case python
     case cpp
 
-    private static let environment = Result {
-      try firstLine(Command.run([Programs.testFile("python/setup")], within: .seconds(600)))
-    }
-
-    private static let program = Result {
-      try firstLine(Command.run([Programs.testFile("examples/build-cpp")], within: .seconds(600)))
-    }
+    private static let program = Result { try Programs.made(by: "examples/build-cpp") }
 
     func start(in namespace: NetworkNamespace, connd: String) throws -> RunningCommand {
       switch self {
       case .python:
-        return try Self.startPython("guard.py", in: namespace, ["CONND_SOCKET": connd])
+        return try Python.start(
+          "../Examples/python/guard.py", [ExamplesTests.server], in: namespace,
+          environment: ["CONND_SOCKET": connd])
       case .cpp:
         return try namespace.spawn(
           [try Self.program.get(), ExamplesTests.server],
           environment: ["CONND_SOCKET": connd])
       }
-    }
-
-    static func startPython(
-      _ name: String, in namespace: NetworkNamespace, _ variables: [String: String] = [:]
-    ) throws -> RunningCommand {
-      let environment = try self.environment.get()
-      return try namespace.spawn(
-        [
-          "\(environment)/bin/python", "-B", Programs.testFile("../Examples/python/\(name)"),
-          ExamplesTests.server,
-        ],
-        environment: variables.merging(["PYTHONPATH": "\(environment)/stubs"]) { $1 })
     }
   }
 
@@ -58,7 +42,8 @@ struct ExamplesTests {
     try lab.namespace.ip("route add default via 192.0.2.1 metric 100")
     try lab.namespace.ip("route add default via 198.51.100.1 metric 200")
     try lab.outside.ip("address add \(Self.serverAddress)/32 dev lo")
-    let server = try Example.startPython("server.py", in: lab.outside)
+    let server = try Python.start(
+      "../Examples/python/server.py", [Self.server], in: lab.outside)
     try server.line { $0 == "listening" }
     return (lab, server)
   }
@@ -130,8 +115,4 @@ struct ExamplesTests {
     try self.expect(guarded, "the server sees ipv4:198.51.100.2:")
     server.signal(SIGKILL)
   }
-}
-
-private func firstLine(_ output: String) -> String {
-  output.split(separator: "\n").first.map(String.init) ?? ""
 }

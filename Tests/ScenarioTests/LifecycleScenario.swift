@@ -256,6 +256,8 @@ struct LifecycleScenario {
     #expect(try lab.connctl("is", "online").status == 0)
     let path: PathReport = try decode(try lab.connctl("path", "192.0.2.1", "--json").output)
     #expect(path.status == "unknown")
+    // Flows are guarded all the same, however many there are, and judged when the kernel can be asked.
+    try lab.python("guard.py", "blind").expectSuccess()
     #expect(connd.standardError.contains("assume that they are online"))
     #expect(try connd.terminate() == 0)
 

@@ -14,29 +14,18 @@ struct ManyFlowsScenario {
     return lab
   }
 
-  private func client(_ check: String, in lab: Laboratory) throws -> RunningCommand {
-    let environment = try PythonClientTests.environment.get()
-    return try lab.namespace.spawn(
-      [
-        "\(environment)/bin/python", "-B", Programs.testFile("python/guard.py"), lab.socket, check,
-      ],
-      environment: ["PYTHONPATH": "\(environment)/stubs"])
-  }
-
   @Test("I1 I3 a registration races with a change, a thousand times, and is always told")
   func races() throws {
     let lab = try self.laboratory()
-    let client = try self.client("races", in: lab)
-    let status = try client.wait(within: .seconds(120))
-    #expect(status == 0, "\(client.standardError)")
+    let client = try lab.python("guard.py", "races")
+    try client.expectSuccess(within: .seconds(120))
   }
 
   @Test("D4 streams cut in the middle of a registration leave no flow behind")
   func cut() throws {
     let lab = try self.laboratory()
-    let client = try self.client("cut", in: lab)
-    let status = try client.wait(within: .seconds(120))
-    #expect(status == 0, "\(client.standardError)")
+    let client = try lab.python("guard.py", "cut")
+    try client.expectSuccess(within: .seconds(120))
     let connd = try #require(lab.connd)
     try waitUntil("no flow is guarded any more") {
       connd.standardError.split(separator: "\n").last { $0.contains("flows are let go") }?
@@ -47,7 +36,7 @@ struct ManyFlowsScenario {
   @Test("I7 connd is killed and restarted under a thousand flows")
   func restart() throws {
     let lab = try self.laboratory()
-    let client = try self.client("restart", in: lab)
+    let client = try lab.python("guard.py", "restart")
     try client.line(within: .seconds(60)) { $0 == "guarding" }
     let connd = try #require(lab.connd)
     connd.signal(SIGKILL)
@@ -56,15 +45,13 @@ struct ManyFlowsScenario {
     try lab.namespace.ip("route add 198.51.100.124/32 via 10.1.0.1 dev eth1")
     try lab.startConnd()
     try client.line(within: .seconds(60)) { $0 == "again" }
-    let status = try client.wait(within: .seconds(60))
-    #expect(status == 0, "\(client.standardError)")
+    try client.expectSuccess(within: .seconds(60))
   }
 
   @Test("D4 more flows than a stream may have are refused, and the stream lives on")
   func limits() throws {
     let lab = try self.laboratory()
-    let client = try self.client("limits", in: lab)
-    let status = try client.wait(within: .seconds(120))
-    #expect(status == 0, "\(client.standardError)")
+    let client = try lab.python("guard.py", "limits")
+    try client.expectSuccess(within: .seconds(120))
   }
 }

@@ -191,7 +191,17 @@ def limits(socket):
     stream.cut()
 
 
-CHECKS = {check.__name__: check for check in [races, cut, restart, limits]}
+def blind(socket):
+    """While the kernel cannot be asked, every flow is answered all the same: nothing is known of its path."""
+    stream = Stream(socket)
+    for id in range(2000):
+        stream.add(id, "198.51.100.1")
+    answered = {next(stream.call).id for _ in range(2000)}
+    assert answered == set(range(2000)), len(answered)
+    stream.cut()
+
+
+CHECKS = {check.__name__: check for check in [races, cut, restart, limits, blind]}
 
 if __name__ == "__main__":
     CHECKS[sys.argv[2]](sys.argv[1])

@@ -7,13 +7,13 @@ import DequeModule
 /// A value without I/O of its own: it sees the kernel through the seam.
 struct FlowTable {
   /// A flow of a client: the client's stream, and what the client calls it.
-  struct Key: Hashable {
+  struct Key: Hashable, Sendable {
     var guardian: UInt64
     var id: UInt64
   }
 
   /// What a client is told of a flow.
-  enum Event {
+  enum Event: Sendable {
     case path(Path)
     case invalidation(FlowTracker.Verdict, Cause, Path)
   }

@@ -47,25 +47,21 @@ struct GuardService {
       case .add(let flow):
         do throws(Guardian.Refusal) {
           let registration = try self.registration(flow, caller, guardian)
-          self.monitor.do { $0.requests.append(.add(registration)) }
+          self.monitor.submit { $0.requests.append(.add(registration)) }
         } catch {
-          guardian.post([
-            .init(
-              id: flow.id, event: .refused(error), generation: self.store.snapshot.generation,
-              isAnswer: true)
-          ])
+          self.refuse(flow.id, error, guardian)
         }
       case .remove(let flow):
         let key = FlowTable.Key(guardian: guardian.number, id: flow.id)
-        self.monitor.do { $0.requests.append(.remove(key)) }
+        self.monitor.submit { $0.requests.append(.remove(key)) }
       case nil:
-        guardian.post([
-          .init(
-            id: 0, event: .refused(.init(code: 3, message: "request: neither add nor remove")),
-            generation: self.store.snapshot.generation, isAnswer: true)
-        ])
+        self.refuse(0, .invalid("request: neither add nor remove"), guardian)
       }
     }
+  }
+
+  private func refuse(_ id: UInt64, _ refusal: Guardian.Refusal, _ guardian: Guardian) {
+    guardian.answer(id, .refused(refusal), generation: self.store.snapshot.generation)
   }
 
   /// - Throws: what names the field that makes no sense.
@@ -78,15 +74,14 @@ struct GuardService {
     if flow.hasLocal {
       let address = try address(flow.local, "add.local")
       guard address.family == remote.family else {
-        throw Guardian.Refusal(
-          code: 3, message: "add.local: \(address) is of another family than \(remote)")
+        throw Guardian.Refusal.invalid("add.local: \(address) is of another family than \(remote)")
       }
       local = address
     }
     if flow.hasInterface {
       guard let index = linkIndex(flow.interface) else {
-        throw Guardian.Refusal(
-          code: 3, message: "add.interface: there is no link '\(flow.interface.prefix(16))'")
+        throw Guardian.Refusal.invalid(
+          "add.interface: there is no link '\(flow.interface.prefix(16))'")
       }
       destination.outLink = index
     }
@@ -99,7 +94,7 @@ struct GuardService {
       do throws(ConversionError) {
         registration.knownPath = try Path(flow.knownPath)
       } catch {
-        throw Guardian.Refusal(code: 3, message: "add.known_path: \(error)")
+        throw Guardian.Refusal.invalid("add.known_path: \(error)")
       }
     }
     if flow.hasSinceGeneration { registration.sinceGeneration = flow.sinceGeneration }
@@ -109,8 +104,8 @@ struct GuardService {
 
 private func address(_ text: String, _ field: String) throws(Guardian.Refusal) -> IPAddress {
   guard let address = IPAddress(text), !address.isUnspecified else {
-    throw Guardian.Refusal(
-      code: 3, message: "\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
+    throw Guardian.Refusal.invalid(
+      "\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
   }
   return address
 }
@@ -127,9 +122,9 @@ extension Connectivity_V1_GuardResponse {
     self.generation = message.generation
     self.id = message.id
     switch message.event {
-    case .path(let path):
+    case .flow(.path(let path)):
       self.path = Connectivity_V1_Path(path)
-    case .invalidation(let verdict, let cause, let path):
+    case .flow(.invalidation(let verdict, let cause, let path)):
       self.invalidation.reason = Connectivity_V1_InvalidationReason(verdict.reason)
       self.invalidation.severity = Connectivity_V1_InvalidationSeverity(verdict.severity)
       self.invalidation.cause = Connectivity_V1_Cause(cause)

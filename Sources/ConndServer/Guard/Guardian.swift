@@ -7,17 +7,21 @@ import Synchronization
 /// The monitor's thread posts and never waits. A client that does not read costs a bounded amount of memory: of each flow
 /// there is at most the last path and what ended it. Safe to use from any thread.
 final class Guardian: Sendable {
-  /// Something about one flow.
   enum Event: Sendable {
-    case path(Path)
-    case invalidation(FlowTracker.Verdict, Cause, Path)
+    case flow(FlowTable.Event)
     case refused(Refusal)
   }
 
   /// Why a request was not accepted.
   struct Refusal: Sendable, Error {
+    /// Of google.rpc.
     var code: UInt32
     var message: String
+
+    /// - Parameter message: names the field.
+    static func invalid(_ message: String) -> Refusal { Refusal(code: 3, message: message) }
+    /// - Parameter message: names the limit.
+    static func exhausted(_ message: String) -> Refusal { Refusal(code: 8, message: message) }
   }
 
   struct Message: Sendable {
@@ -62,6 +66,11 @@ final class Guardian: Sendable {
       return state.waiting
     }
     waiting?.resume()
+  }
+
+  /// Answers a request.
+  func answer(_ id: UInt64, _ event: Event, generation: UInt64) {
+    self.post([Message(id: id, event: event, generation: generation, isAnswer: true)])
   }
 
   /// No more comes: the client has gone, or connd stops.
@@ -158,11 +167,12 @@ extension Guardian.Message {
   /// What a client that has read neither has to know.
   fileprivate func joined(with later: Self) -> Self {
     switch (self.event, later.event) {
-    case (.invalidation(let verdict, let cause, _), .path(let path)):
-      return self.with(.invalidation(verdict, cause, path), later.generation)
-    case (.invalidation(let verdict, let cause, _), .invalidation(let other, _, let path))
-    where verdict.severity > other.severity:
-      return self.with(.invalidation(verdict, cause, path), later.generation)
+    case (.flow(.invalidation(let verdict, let cause, _)), .flow(.path(let path))):
+      return self.with(.flow(.invalidation(verdict, cause, path)), later.generation)
+    case (
+      .flow(.invalidation(let verdict, let cause, _)), .flow(.invalidation(let other, _, let path))
+    ) where verdict.severity > other.severity:
+      return self.with(.flow(.invalidation(verdict, cause, path)), later.generation)
     default:
       return self.with(later.event, later.generation)
     }

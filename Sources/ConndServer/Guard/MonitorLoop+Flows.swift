@@ -41,7 +41,7 @@ extension MonitorLoop {
       // First the filter, then the reading: what changes in between is told.
       try self.widenFilter(to: destinations.map(\.address), kernel)
       registrar = try self.engine.registrar(
-        for: destinations, since: self.store.past, kernel: kernel)
+        for: destinations, past: destinations.isEmpty ? [] : self.store.past, from: kernel)
     } catch {
       if self.kernel != nil { self.lose(error) }
     }
@@ -68,13 +68,12 @@ extension MonitorLoop {
     guard let guardian = self.guardians[key.guardian] else { return }
     if self.engine.isGuarded(key) {
       self.answer(
-        guardian, key.id,
-        .refused(.init(code: 3, message: "add.id: flow \(key.id) is guarded already")))
+        guardian, key.id, .refused(.invalid("add.id: flow \(key.id) is guarded already")))
     } else if let limit = self.exceededLimit(key.guardian) {
-      self.answer(guardian, key.id, .refused(.init(code: 8, message: limit)))
+      self.answer(guardian, key.id, .refused(.exhausted(limit)))
     } else {
       let event = self.engine.guardFlow(registration, &registrar, at: .now())
-      self.answer(guardian, key.id, Guardian.Event(event))
+      self.answer(guardian, key.id, .flow(event))
     }
   }
 
@@ -82,8 +81,7 @@ extension MonitorLoop {
     guard let guardian = self.guardians[key.guardian] else { return }
     guard self.engine.isGuarded(key) else {
       self.answer(
-        guardian, key.id,
-        .refused(.init(code: 3, message: "remove.id: no flow \(key.id) is guarded")))
+        guardian, key.id, .refused(.invalid("remove.id: no flow \(key.id) is guarded")))
       return
     }
     self.engine.removeFlow(key)
@@ -102,9 +100,7 @@ extension MonitorLoop {
   }
 
   private func answer(_ guardian: Guardian, _ id: UInt64, _ event: Guardian.Event) {
-    guardian.post([
-      .init(id: id, event: event, generation: self.engine.snapshot.generation, isAnswer: true)
-    ])
+    guardian.answer(id, event, generation: self.engine.snapshot.generation)
   }
 
   /// Looks at the next slice of flows, and tells their clients.
@@ -120,22 +116,12 @@ extension MonitorLoop {
       for (number, told) in Dictionary(grouping: told, by: \.key.guardian) {
         self.guardians[number]?.post(
           told.map {
-            .init(id: $0.key.id, event: Guardian.Event($0.event), generation: generation)
+            .init(id: $0.key.id, event: .flow($0.event), generation: generation)
           })
       }
       if self.engine.hasNewGateways { try self.watchGateways(kernel) }
     } catch {
       self.lose(error)
-    }
-  }
-}
-
-extension Guardian.Event {
-  fileprivate init(_ event: FlowTable.Event) {
-    switch event {
-    case .path(let path): self = .path(path)
-    case .invalidation(let verdict, let cause, let path):
-      self = .invalidation(verdict, cause, path)
     }
   }
 }

@@ -20,8 +20,8 @@ struct Engine {
   /// What is to be published after a step.
   struct Step {
     /// In this order.
-    var changes: [Change] = []
-    /// The paths of watched destinations that are new; they are read only when the changes are published.
+    var changes: [Change]
+    /// For those who are looked at when the changes are published.
     var occasion: Occasion
     var categoryChange: FlowTracker.CategoryChange?
   }
@@ -119,18 +119,17 @@ struct Engine {
   /// The kernel cannot be asked: nothing is known any more (K8), and no flow is judged.
   mutating func lostKernel(
     _ reason: KernelUnavailable, at now: Instant, time: Timestamp
-  ) -> (step: Step, paths: [(destination: Destination, path: Path)]) {
+  ) -> (changes: [Change], paths: [(destination: Destination, path: Path)]) {
     self.isKernelLost = true
-    let occasion = Occasion.kernelLost(reason.description)
     let made = self.changes.update(
-      to: ChangeMaker.Reading(.unknown), on: occasion, at: now, time: time)
+      to: ChangeMaker.Reading(.unknown), on: .kernelLost(reason.description), at: now, time: time)
     self.deadline = made.deadline
     var paths: [(Destination, Path)] = []
     for (destination, path) in self.watched where path.status != .unknown {
       self.watched[destination] = .unknown
       paths.append((destination, .unknown))
     }
-    return (Step(changes: made.changes, occasion: occasion), paths)
+    return (made.changes, paths)
   }
 
   /// Follows a destination from now on, whose path is this.
@@ -174,13 +173,13 @@ extension Engine {
   mutating func lookAtOverdueFlows(at now: Instant) { self.flows.lookAtOverdue(at: now) }
 
   /// What is needed to guard flows to these destinations, read at once.
+  ///
+  /// - Parameter past: what was published, the oldest first.
   func registrar(
-    for destinations: [Destination], since past: @autoclosure () -> [Published],
-    kernel: NetlinkKernel
+    for destinations: [Destination], past: [Published], from kernel: some Kernel
   ) throws(KernelUnavailable) -> FlowTable.Registrar {
     try FlowTable.Registrar(
-      destinations, Look(self.reader, self.gateways, kernel), kernel,
-      past: destinations.isEmpty ? [] : past())
+      destinations, Look(self.reader, self.gateways, kernel), kernel, past: past)
   }
 
   /// Guards a flow from now on, unless it is dead already. Without a registrar the kernel cannot be asked, and the flow

@@ -33,7 +33,6 @@ final class Gateways {
 
   /// The default path of a family has this gateway.
   func use(_ gateway: IPAddress?, on link: UInt32, _ family: AddressFamily) {
-    guard self.ofLinks[link]?[family] != gateway else { return }
     self.ofLinks[link, default: [:]][family] = gateway
   }
 
@@ -74,7 +73,7 @@ final class Gateways {
 
   /// The kernel's filter knows of all; what it let pass before is read again.
   ///
-  /// - Returns: whether the kernel knows another hardware address by now.
+  /// - Returns: the messages that would have told so, if the kernel knows another hardware address by now.
   func filterIsSet(_ kernel: some Kernel) throws(KernelUnavailable) -> [KernelEvent] {
     self.isNew = false
     var events: [KernelEvent] = []

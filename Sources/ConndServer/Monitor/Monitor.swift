@@ -66,7 +66,8 @@ final class Monitor: Service {
   }
 
   /// Has something done on the thread; after it has stopped, nothing.
-  private func submit(_ item: @escaping @Sendable (inout MonitorLoop) -> Void) -> Bool {
+  @discardableResult
+  func submit(_ item: @escaping @Sendable (inout MonitorLoop) -> Void) -> Bool {
     let isAccepted = self.state.withLock { state in
       guard state != .stopped else { return false }
       self.work.withLock { $0.append(item) }
@@ -90,13 +91,8 @@ final class Monitor: Service {
   func watch(_ destination: Destination) async -> PathWatch? {
     await self.ask { loop in
       let (paths, watcher) = loop.watch(destination)
-      return PathWatch(paths: paths) { _ = self.submit { $0.unwatch(destination, watcher) } }
+      return PathWatch(paths: paths) { self.submit { $0.unwatch(destination, watcher) } }
     }
-  }
-
-  /// Has something done on the thread that nobody waits for.
-  func `do`(_ work: @escaping @Sendable (inout MonitorLoop) -> Void) {
-    _ = self.submit(work)
   }
 
   /// Opens a client's mailbox for what becomes of its flows; `nil` if the thread has stopped.
@@ -108,7 +104,7 @@ final class Monitor: Service {
 
   /// The client has gone, and its flows are not guarded any more.
   func dismiss(_ guardian: Guardian) {
-    self.do { $0.dismiss(guardian) }
+    self.submit { $0.dismiss(guardian) }
   }
 
   /// Whether nothing new will come.

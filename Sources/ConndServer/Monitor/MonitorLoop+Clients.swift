@@ -1,4 +1,5 @@
 import Connectivity
+import Netlink
 
 extension MonitorLoop {
   /// Takes another configuration and looks at everything with its eyes.
@@ -58,11 +59,24 @@ extension MonitorLoop {
     }
   }
 
-  mutating func updateFilter() {
-    let watched = self.engine.watchedByKernel
+  /// Has the kernel tell of just what somebody needs now, and of `addresses`.
+  private mutating func setFilter(
+    beside addresses: [IPAddress] = [], _ kernel: NetlinkKernel
+  ) throws(KernelUnavailable) {
+    var watched = self.engine.watchedByKernel
+    watched.destinations += addresses
+    try kernel.watch(watched)
+    self.filterIs(watched)
+  }
+
+  mutating func filterIs(_ watched: Watched) {
     (self.filtered, self.unneeded) = (Set(watched.destinations), 0)
+  }
+
+  private mutating func updateFilter() {
+    guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
-      try self.kernel?.watch(watched)
+      try self.setFilter(kernel)
     } catch {
       self.lose(error)
     }
@@ -73,10 +87,7 @@ extension MonitorLoop {
     to addresses: [IPAddress], _ kernel: NetlinkKernel
   ) throws(KernelUnavailable) {
     guard !addresses.allSatisfy(self.filtered.contains) else { return }
-    var watched = self.engine.watchedByKernel
-    watched.destinations += addresses
-    (self.filtered, self.unneeded) = (Set(watched.destinations), 0)
-    try kernel.watch(watched)
+    try self.setFilter(beside: addresses, kernel)
   }
 
   /// Stops letting routes pass that nobody needs any more (D6). With many addresses only now and then: a filter costs as much
@@ -90,9 +101,7 @@ extension MonitorLoop {
 
   /// Has the filter let pass what concerns the gateways in use, and looks at what may have come before it did.
   mutating func watchGateways(_ kernel: NetlinkKernel) throws(KernelUnavailable) {
-    let watched = self.engine.watchedByKernel
-    (self.filtered, self.unneeded) = (Set(watched.destinations), 0)
-    try kernel.watch(watched)
+    try self.setFilter(kernel)
     let missed = try self.engine.filterIsSet(kernel)
     if !missed.isEmpty { self.step(.events(missed)) }
   }

@@ -8,8 +8,8 @@ import Systemd
 
 /// The loop of the one thread that owns the kernel: wait, drain, read, compare, publish.
 ///
-/// It never waits for a subscriber, and with nothing to do it does not wake: the only timeouts are the deadlines of held
-/// gains, systemd's watchdog where there is one, and the next attempt while the kernel cannot be asked.
+/// It never waits for a subscriber, and with nothing to do it does not wake: the only timeouts are the ends of holds and of
+/// graces, systemd's watchdog where there is one, and the next attempt while the kernel cannot be asked.
 struct MonitorLoop {
   let store: Store
   let logger: Logger
@@ -85,10 +85,11 @@ struct MonitorLoop {
 
   /// For poll(2): -1 with nothing to wait for but descriptors.
   private var timeout: CInt {
+    if !self.requests.isEmpty { return 0 }
     var due = [self.reopening.due, self.watchdogDue]
     // Without the kernel nothing can be looked at.
     if self.kernel != nil {
-      if self.engine.isBusy || !self.requests.isEmpty { return 0 }
+      if self.engine.isBusy { return 0 }
       due += [self.engine.deadline, self.engine.flowDeadline]
     }
     let next = due.compactMap { $0 }.min()
@@ -208,7 +209,7 @@ extension MonitorLoop {
     do throws(KernelUnavailable) {
       let watched = self.engine.watchedByKernel
       self.kernel = try self.openKernel(watched)
-      (self.filtered, self.unneeded) = (Set(watched.destinations), 0)
+      self.filterIs(watched)
       self.step(occasion)
       if self.kernel != nil { self.reopening.succeeded() }
     } catch {
@@ -223,7 +224,7 @@ extension MonitorLoop {
       "the kernel cannot be asked: the category is unknown, applications should assume that they are online",
       metadata: ["error": "\(error)"])
     let lost = self.engine.lostKernel(error, at: .now(), time: .now())
-    self.publish(lost.step.changes)
+    self.publish(lost.changes)
     self.publish(lost.paths)
   }
 }

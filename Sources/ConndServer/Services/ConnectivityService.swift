@@ -107,7 +107,8 @@ struct ConnectivityService: RegistrableRPCService {
   private func listTransitions(
     _ request: Connectivity_V1_ListTransitionsRequest
   ) -> Connectivity_V1_ListTransitionsResponse {
-    let transitions = self.store.past.compactMap { published in
+    let past = self.store.past
+    let transitions = past.compactMap { published in
       if case .transition(let transition) = published.change { transition } else { nil }
     }
     let limit = request.limit == 0 ? transitions.count : Int(request.limit)
@@ -115,7 +116,7 @@ struct ConnectivityService: RegistrableRPCService {
     let first = limit < transitions.count ? chosen.first?.snapshot.generation ?? 0 : 0
     return .with { response in
       response.transitions = chosen.map { .init($0) }
-      response.invalidations = self.store.past.compactMap { published in
+      response.invalidations = past.compactMap { published in
         guard case .invalidation(let invalidation) = published.change,
           invalidation.generation > first
         else { return nil }

@@ -26,6 +26,12 @@ enum Programs {
     return "/\(folder)/\(name)"
   }
 
+  /// What a script in the folder `Tests` makes, unless it is there already: the path that it prints.
+  static func made(by script: String) throws -> String {
+    let output = try Command.run([self.testFile(script)], within: .seconds(600))
+    return String(output.prefix { !$0.isNewline })
+  }
+
   /// The command that runs these arguments as a user without rights, save that of reading whatever the programs consist
   /// of: a checkout may be closed to others.
   static func asNobody(_ arguments: [String]) -> [String] {
