@@ -89,39 +89,3 @@ public struct ChangeMaker: Hashable, Sendable {
     return step
   }
 }
-
-extension Occasion {
-  /// Why an invalidation is published (T5).
-  fileprivate func cause(of draft: InvalidationMaker.Draft, _ change: Change?) -> Cause {
-    if let cause = self.cause { return cause }
-    let interface = draft.scope.interface
-    if case .events(let events) = self,
-      let telling = events.first(where: { $0.tells(draft) })
-    {
-      var cause = telling.cause
-      cause.interface = cause.interface ?? interface
-      return cause
-    }
-    switch change {
-    case .transition(let transition): return transition.cause
-    case .path(let change): return change.cause
-    case .invalidation, nil: break
-    }
-    return Cause(.timer, "graceEnded", interface: interface)
-  }
-}
-
-extension KernelEvent {
-  /// Whether the message by itself says what the invalidation says.
-  fileprivate func tells(_ draft: InvalidationMaker.Draft) -> Bool {
-    switch (draft.reason, self) {
-    case (.sourceAddressLost, .addressRemoved(let removed)):
-      draft.scope.localAddresses?.contains(removed.address) == true
-    case (.interfaceLost, .link(let link)):
-      link.name == draft.scope.interface && link.state != .up
-    case (.interfaceLost, .linkRemoved(let link)): link.name == draft.scope.interface
-    case (.networkChanged, .neighbour): true
-    default: false
-    }
-  }
-}

@@ -70,7 +70,8 @@ public struct NetworkIdentity: Hashable, Sendable {
 
 /// What one reading of the kernel shows of a flow.
 public struct FlowReading: Hashable, Sendable {
-  /// The way to the remote address now. Of a flow inside a tunnel it ends with the tunnel: what is below may move (I5).
+  /// The way to the remote address now. Of a flow inside a tunnel the status is that of the way into the tunnel: what is
+  /// below may move (I5).
   public var path: Path
   public var network: NetworkIdentity
   /// The flow's own address is not there any more.

@@ -31,44 +31,6 @@ public struct FlowTracker: Hashable, Sendable {
     var isPinned: Bool
   }
 
-  /// What happened to the system at the moment of a reading.
-  public struct Circumstances: Hashable, Sendable {
-    /// The category changed, and what that does (I5).
-    public var categoryChange: CategoryChange?
-    /// The machine slept for so long (I6).
-    public var slept: Duration?
-
-    public init(categoryChange: CategoryChange? = nil, slept: Duration? = nil) {
-      self.categoryChange = categoryChange
-      self.slept = slept
-    }
-
-    /// Takes what happened later for part of the same: the gravest counts.
-    public mutating func join(_ later: Circumstances) {
-      if case .overdue(let severity) = later.categoryChange, self.categoryChange == .inDoubt {
-        self.categoryChange = .changed(severity)
-      } else if later.categoryChange.gravity >= self.categoryChange.gravity {
-        self.categoryChange = later.categoryChange
-      }
-      self.slept = [self.slept, later.slept].compactMap { $0 }.max()
-    }
-
-    fileprivate var isOverdue: Bool {
-      if case .overdue = self.categoryChange { true } else { false }
-    }
-  }
-
-  /// What a changed category does to channels.
-  public enum CategoryChange: Hashable, Sendable {
-    case changed(Invalidation.Severity)
-    /// There is no path now, and a grace runs.
-    case inDoubt
-    /// The path came back in time, or bounced.
-    case returned
-    /// The grace is over.
-    case overdue(Invalidation.Severity)
-  }
-
   /// Why a flow is not viable, and what is to be done.
   public struct Verdict: Hashable, Sendable {
     public var reason: Invalidation.Reason
@@ -290,18 +252,6 @@ private struct Way: Hashable {
       self.prefix = IPPrefix(source, length: length)
     } else {
       self.source = path.source
-    }
-  }
-}
-
-extension FlowTracker.CategoryChange? {
-  fileprivate var gravity: Int {
-    switch self {
-    case nil: 0
-    case .returned: 1
-    case .inDoubt: 2
-    case .overdue: 3
-    case .changed: 4
     }
   }
 }

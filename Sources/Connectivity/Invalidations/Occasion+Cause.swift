@@ -1,5 +1,5 @@
 extension Occasion {
-  /// Why a flow is not viable any more (T5).
+  /// Why a single flow is not viable any more (T5).
   public func cause(
     of verdict: FlowTracker.Verdict, _ family: AddressFamily, from old: Path, to new: Path
   ) -> Cause {
@@ -12,5 +12,41 @@ extension Occasion {
       return event.saysGone(ObservedPath(old))
     }
     return telling?.cause(between: old, new) ?? events.cause(of: family, from: old, to: new)
+  }
+}
+
+extension Occasion {
+  /// Why an invalidation of the stream is published: a message that says so, or what the change beside it comes from (T5).
+  func cause(of draft: InvalidationMaker.Draft, _ change: Change?) -> Cause {
+    if let cause = self.cause { return cause }
+    let interface = draft.scope.interface
+    if case .events(let events) = self,
+      let telling = events.first(where: { $0.tells(draft) })
+    {
+      var cause = telling.cause
+      cause.interface = cause.interface ?? interface
+      return cause
+    }
+    switch change {
+    case .transition(let transition): return transition.cause
+    case .path(let change): return change.cause
+    case .invalidation, nil: break
+    }
+    return Cause(.timer, "graceEnded", interface: interface)
+  }
+}
+
+extension KernelEvent {
+  /// Whether the message by itself says what the invalidation says.
+  fileprivate func tells(_ draft: InvalidationMaker.Draft) -> Bool {
+    switch (draft.reason, self) {
+    case (.sourceAddressLost, .addressRemoved(let removed)):
+      draft.scope.localAddresses?.contains(removed.address) == true
+    case (.interfaceLost, .link(let link)):
+      link.name == draft.scope.interface && link.state != .up
+    case (.interfaceLost, .linkRemoved(let link)): link.name == draft.scope.interface
+    case (.networkChanged, .neighbour): true
+    default: false
+    }
   }
 }
