@@ -54,7 +54,7 @@ struct GuardCommand: ConnctlCommand {
       id: 1)
 
     var isFirst = true
-    // As connd does, where it is not given: the source address of the first path is the flow's.
+    // As connd does, where it is not given: the source address of the first path that carries traffic is the flow's.
     var local = self.local
     while let event = await flows.next() {
       switch event {
@@ -66,7 +66,7 @@ struct GuardCommand: ConnctlCommand {
       case .flow(_, _, .refused(let why)):
         throw ConndError.invalid(why)
       case .flow(_, let generation, let event):
-        if isFirst, case .path(let path) = event { local = local ?? path.source }
+        if case .path(let path) = event, path.status == .satisfied { local = local ?? path.source }
         try self.show(event, generation, remote, local)
         if case .invalidation(let invalidation) = event, invalidation.severity == .destroy {
           return
