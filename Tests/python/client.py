@@ -282,6 +282,8 @@ def guard(socket):
         guard.add(1, "203.0.113.9")
         assert guard.next(1, "path").gateway == "192.0.2.1"
         guard.remove(1)
+        guard.remove(1)
+        guard.refused(1, wrong, "remove.id")  # so the first removal has come through
 
         ip("address add 192.0.2.3/24 dev eth0")
         ip("address del 192.0.2.2/24 dev eth0")
