@@ -5,6 +5,7 @@ import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Glibc
 import Synchronization
+import TestKit
 
 /// A connd that says what it was told to say.
 final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
@@ -145,14 +146,9 @@ extension StubConnd {
 func withDirectory<Result: Sendable>(
   _ body: (_ path: String) async throws -> Result
 ) async throws -> Result {
-  var template = Array("/tmp/connctl-test-XXXXXX".utf8CString)
-  guard mkdtemp(&template) != nil else { throw RPCError(code: .internalError, message: "mkdtemp") }
-  let path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-  defer {
-    unlink("\(path)/connd.sock")
-    rmdir(path)
-  }
-  return try await body(path)
+  let directory = try TemporaryDirectory()
+  defer { withExtendedLifetime(directory) {} }
+  return try await body(directory.path)
 }
 
 /// Opens once.

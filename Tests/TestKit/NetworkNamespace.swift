@@ -82,21 +82,9 @@ public final class NetworkNamespace: Sendable {
 
   /// Runs one `ip` for many lines of words: for changes by the hundred or thousand.
   public func ipBatch(_ lines: [String]) throws {
-    var path = Array("/tmp/connd-batch-XXXXXX".utf8CString)
-    let file = mkstemp(&path)
-    guard file >= 0 else { throw CommandError("mkstemp: errno \(errno)") }
-    let name = String(decoding: path.dropLast().map(UInt8.init(bitPattern:)), as: UTF8.self)
-    defer {
-      Glibc.close(file)
-      unlink(name)
-    }
-    let bytes = Array((lines.joined(separator: "\n") + "\n").utf8)
-    var written = 0
-    while written < bytes.count {
-      let count = write(file, Array(bytes[written...]), bytes.count - written)
-      guard count > 0 else { throw CommandError("write: errno \(errno)") }
-      written += count
-    }
+    let directory = try TemporaryDirectory()
+    defer { withExtendedLifetime(directory) {} }
+    let name = try directory.write(lines.joined(separator: "\n") + "\n", to: "batch")
     try self.run("ip", "-batch", name)
   }
 
