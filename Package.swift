@@ -43,6 +43,7 @@ let package = Package(
     .library(name: "Connectivity", targets: ["Connectivity"]),
     .library(name: "ConnectivityProtocol", targets: ["ConnectivityProtocol"]),
     .library(name: "ConnectivityClient", targets: ["ConnectivityClient"]),
+    .library(name: "ConnectivityTestKit", targets: ["ConnectivityTestKit"]),
     .executable(name: "connd", targets: ["connd"]),
     .executable(name: "connctl", targets: ["connctl"]),
   ],
@@ -110,7 +111,17 @@ let package = Package(
     .target(
       name: "ConnectivityClient",
       dependencies: [
-        "Connectivity", "ConnectivityProtocol", "EventLoopExecutor",
+        "Connectivity", "ConnectivityProtocol", "EventLoopExecutor", lifecycle, logging,
+        .product(name: "DequeModule", package: "swift-collections"),
+        .product(name: "NIOCore", package: "swift-nio"),
+        .product(name: "NIOPosix", package: "swift-nio"),
+        .product(name: "NIOHTTP2", package: "swift-nio-http2"),
+      ] + grpc + grpcProtobuf.dropFirst(),
+      swiftSettings: swiftSettings),
+    .target(
+      name: "ConnectivityTestKit",
+      dependencies: [
+        "Connectivity", "ConnectivityProtocol", "ConnectivityClient",
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
       ] + grpc,
@@ -147,6 +158,19 @@ let package = Package(
       dependencies: [
         "ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink", "TestKit", logging,
       ] + grpc,
+      swiftSettings: swiftSettings),
+    .testTarget(
+      name: "ConnectivityClientTests",
+      dependencies: [
+        "ConnectivityClient", "ConnectivityTestKit", "Connectivity", "ConnectivityProtocol",
+        "TestKit", lifecycle, logging,
+        .product(name: "NIOCore", package: "swift-nio"),
+        .product(name: "NIOPosix", package: "swift-nio"),
+        .product(name: "NIOHTTP2", package: "swift-nio-http2"),
+        .product(name: "NIOHTTP1", package: "swift-nio"),
+        .product(name: "NIOWebSocket", package: "swift-nio"),
+        .product(name: "NIOEmbedded", package: "swift-nio"),
+      ] + grpc + grpcProtobuf.dropFirst(),
       swiftSettings: swiftSettings),
     .testTarget(
       name: "ConnctlCommandsTests",

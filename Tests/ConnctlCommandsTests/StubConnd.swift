@@ -126,8 +126,7 @@ extension StubConnd {
     // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after
     // the listener has ended.
     let transport = HTTP2ServerTransport.Posix(
-      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
-      eventLoopGroup: ClientThread.group)
+      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext)
     let server = GRPCServer(transport: transport, services: [self])
     return try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try? await server.serve() }

@@ -1,4 +1,4 @@
-package import Connectivity
+public import Connectivity
 package import ConnectivityProtocol
 
 /// What a ``FlowGuard`` tells.
@@ -21,21 +21,25 @@ package enum FlowEvent: Hashable, Sendable {
   case refused(String)
 }
 
-/// The statement that one flow is no longer viable.
-package struct FlowInvalidation: Hashable, Sendable {
-  package var reason: Invalidation.Reason
-  package var severity: Invalidation.Severity
-  package var cause: Cause
+/// The statement that one flow is no longer viable; the cause of the `RPCError` with which its calls end.
+public struct FlowInvalidation: Error, Hashable, Sendable {
+  public var reason: Invalidation.Reason
+  public var severity: Invalidation.Severity
+  public var cause: Cause
   /// What the way to the remote address is now; `nil` where connd did not say.
-  package var path: Path?
+  public var path: Path?
+  /// For ``Connectivity/Invalidation/Reason/policy``: what the channel does not allow; else `nil`.
+  public var networkUnavailableReason: NetworkUnavailable.Reason?
 
-  package init(
-    reason: Invalidation.Reason, severity: Invalidation.Severity, cause: Cause, path: Path?
+  public init(
+    reason: Invalidation.Reason, severity: Invalidation.Severity, cause: Cause, path: Path?,
+    networkUnavailableReason: NetworkUnavailable.Reason? = nil
   ) {
     self.reason = reason
     self.severity = severity
     self.cause = cause
     self.path = path
+    self.networkUnavailableReason = networkUnavailableReason
   }
 }
 

@@ -1,8 +1,6 @@
 public import ConnectivityProtocol
 internal import GRPCCore
 public import GRPCNIOTransportHTTP2Posix
-private import NIOCore
-internal import NIOPosix
 
 /// The generated client, on a connection to connd.
 public typealias ConndClient = Connectivity_V1_Connectivity.Client<HTTP2ClientTransport.Posix>
@@ -47,7 +45,7 @@ func withConnection<Result: Sendable>(
         initial: .milliseconds(100), max: .seconds(2), multiplier: 1.6, jitter: 0.2)
       config.connection.flushCoalescing = nil
     },
-    eventLoopGroup: ClientThread.group)
+    eventLoopGroup: ClientThread.eventLoop)
   return try await withThrowingTaskGroup(of: Void.self) { group in
     let client = GRPCClient(transport: transport)
     group.addTask { try await client.runConnections() }

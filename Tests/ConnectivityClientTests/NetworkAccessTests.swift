@@ -1,0 +1,51 @@
+import Connectivity
+import Testing
+
+@testable import ConnectivityClient
+
+@Suite("Which networks may be used")
+struct NetworkAccessTests {
+  private static let link = PathLink(index: 2, name: "wwan0")
+
+  @Test(
+    "C8 a path that is not allowed is refused with its reason",
+    arguments: [
+      (NetworkAccess(), nil),
+      (NetworkAccess(allowsExpensiveAccess: false), .expensive),
+      (NetworkAccess(allowsConstrainedAccess: false), .constrained),
+      (.inexpensive, .constrained),
+      (NetworkAccess(prohibitedMedia: [.cellular]), .cellular),
+      (NetworkAccess(allowsExpensiveAccess: false, prohibitedMedia: [.cellular]), .cellular),
+      (NetworkAccess(prohibitedMedia: [.wifi]), nil),
+    ] as [(NetworkAccess, NetworkUnavailable.Reason?)])
+  func refusal(access: NetworkAccess, reason: NetworkUnavailable.Reason?) {
+    let path = Path(
+      status: .satisfied, chain: [Self.link], medium: .cellular, expensive: true, constrained: true)
+    #expect(access.refusal(of: path)?.reason == reason)
+  }
+
+  @Test("C8 a path that leads nowhere, or that nobody knows, is not forbidden")
+  func nowhere() {
+    let access = NetworkAccess(
+      allowsExpensiveAccess: false, allowsConstrainedAccess: false,
+      prohibitedMedia: Set(Medium.allCases))
+    #expect(access.refusal(of: .unsatisfied(.noRoute)) == nil)
+    #expect(access.refusal(of: .unknown) == nil)
+  }
+
+  @Test("C8 what a call may use is what both the channel and the call allow")
+  func intersection() {
+    let both = NetworkAccess(allowsExpensiveAccess: false, prohibitedMedia: [.wifi])
+      .intersection(NetworkAccess(allowsConstrainedAccess: false, prohibitedMedia: [.cellular]))
+    #expect(
+      both
+        == NetworkAccess(
+          allowsExpensiveAccess: false, allowsConstrainedAccess: false,
+          prohibitedMedia: [.wifi, .cellular]))
+  }
+
+  @Test("C8 each medium has a reason of its own")
+  func media() {
+    #expect(Set(Medium.allCases.map { NetworkUnavailable.Reason($0) }).count == Medium.allCases.count)
+  }
+}
