@@ -176,7 +176,7 @@ let package = Package(
       name: "ConnctlCommandsTests",
       dependencies: [
         "ConnctlCommands", "ConnectivityClient", "Connectivity", "ConnectivityProtocol", "TestKit",
-        arguments,
+        arguments, .product(name: "NIOPosix", package: "swift-nio"),
       ] + grpc,
       swiftSettings: swiftSettings),
     .testTarget(

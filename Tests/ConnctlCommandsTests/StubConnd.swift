@@ -4,6 +4,7 @@ import ConnectivityProtocol
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Glibc
+import NIOPosix
 import Synchronization
 import TestKit
 
@@ -119,6 +120,8 @@ extension Connectivity_V1_GuardResponse {
 }
 
 extension StubConnd {
+  private static let thread = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+
   /// Runs `body` while the stub serves at `socket`, and hangs up on everybody then.
   func serving<Result: Sendable>(
     _ socket: String, _ body: @Sendable () async throws -> Result
@@ -126,7 +129,8 @@ extension StubConnd {
     // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after
     // the listener has ended.
     let transport = HTTP2ServerTransport.Posix(
-      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext)
+      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
+      eventLoopGroup: Self.thread)
     let server = GRPCServer(transport: transport, services: [self])
     return try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try? await server.serve() }
