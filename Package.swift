@@ -21,20 +21,161 @@ let programLinkerSettings: [LinkerSetting] = [
   ])
 ]
 
+let core: [Target.Dependency] = [.product(name: "GRPCCore", package: "grpc-swift-2")]
 let grpc: [Target.Dependency] = [
   .product(name: "GRPCCore", package: "grpc-swift-2"),
   .product(name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport"),
 ]
 let grpcProtobuf: [Target.Dependency] = [
-  .product(name: "GRPCCore", package: "grpc-swift-2"),
   .product(name: "GRPCProtobuf", package: "grpc-swift-protobuf"),
   .product(name: "SwiftProtobuf", package: "swift-protobuf"),
 ]
+func nio(_ names: String...) -> [Target.Dependency] {
+  names.map { .product(name: $0, package: "swift-nio") }
+}
+func nioHTTP2(_ names: String...) -> [Target.Dependency] {
+  names.map { .product(name: $0, package: "swift-nio-http2") }
+}
+/// One list, without the operator whose overloads the compiler would try out for minutes.
+func all(_ lists: [Target.Dependency]...) -> [Target.Dependency] { lists.flatMap { $0 } }
+
 let lifecycle: Target.Dependency = .product(
   name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
 let arguments: Target.Dependency = .product(
   name: "ArgumentParser", package: "swift-argument-parser")
+
+// The edge: C, and what is directly above it.
+let edge: [Target] = [
+  .target(name: "CLinux"),
+  .systemLibrary(name: "CMnl", pkgConfig: "libmnl", providers: [.apt(["libmnl-dev"])]),
+  .systemLibrary(
+    name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
+  .target(
+    name: "Netlink", dependencies: ["CLinux", "CMnl", "Connectivity"],
+    swiftSettings: swiftSettings),
+  .target(
+    name: "Systemd", dependencies: ["CLinux", "CSystemd", logging],
+    swiftSettings: swiftSettings),
+]
+
+// What both programs run their tasks on.
+let executors: [Target] = [
+  .target(
+    name: "EventLoopExecutor", dependencies: [.product(name: "NIOCore", package: "swift-nio")],
+    swiftSettings: swiftSettings)
+]
+
+// The pure middle.
+let middle: [Target] = [
+  .target(name: "Connectivity", swiftSettings: swiftSettings)
+]
+
+// The wire.
+let wire: [Target] = [
+  .target(
+    name: "ConnectivityProtocol", dependencies: all(["Connectivity"], core, grpcProtobuf),
+    exclude: ["Protos"],
+    resources: [.embedInCode("Generated/Descriptors/descriptors.binpb")],
+    swiftSettings: swiftSettings)
+]
+
+// The daemon.
+let daemon: [Target] = [
+  .target(
+    name: "ConndServer",
+    dependencies: all(
+      [
+        "CLinux", "Netlink", "Connectivity", "ConnectivityProtocol", "Systemd",
+        "EventLoopExecutor", lifecycle, logging, arguments,
+        .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+        .product(name: "DequeModule", package: "swift-collections"),
+        .product(name: "Yams", package: "Yams"),
+      ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
+    swiftSettings: Array(settingsBesideFoundation)),
+  .executableTarget(
+    name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings,
+    linkerSettings: programLinkerSettings),
+]
+
+// Its clients.
+let clients: [Target] = [
+  .target(
+    name: "ConnectivityClient",
+    dependencies: all(
+      [
+        "Connectivity", "ConnectivityProtocol", "EventLoopExecutor", lifecycle, logging,
+        .product(name: "DequeModule", package: "swift-collections"),
+      ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
+    swiftSettings: swiftSettings),
+  .target(
+    name: "ConnectivityTestKit",
+    dependencies: all(
+      ["Connectivity", "ConnectivityProtocol", "ConnectivityClient"], nio("NIOCore", "NIOPosix"),
+      grpc),
+    swiftSettings: swiftSettings),
+  .target(
+    name: "ConnctlCommands",
+    dependencies: all(
+      [
+        "CLinux", "Connectivity", "ConnectivityProtocol", "ConnectivityClient",
+        "EventLoopExecutor", arguments,
+      ], nio("NIOCore"), grpc),
+    swiftSettings: swiftSettings),
+  .executableTarget(
+    name: "connctl", dependencies: ["ConnctlCommands"], swiftSettings: swiftSettings,
+    linkerSettings: programLinkerSettings),
+]
+
+// Tests: one target for each of the above, and the scenarios with real processes.
+let tests: [Target] = [
+  .target(
+    name: "TestKit", dependencies: ["CLinux"], path: "Tests/TestKit",
+    swiftSettings: swiftSettings),
+  .testTarget(
+    name: "NetlinkTests", dependencies: ["Netlink", "Connectivity", "CLinux", "TestKit"],
+    swiftSettings: swiftSettings),
+  .testTarget(
+    name: "ConnectivityTests", dependencies: ["Connectivity"], swiftSettings: swiftSettings),
+  .testTarget(
+    name: "ConnectivityProtocolTests",
+    dependencies: all(["ConnectivityProtocol", "Connectivity"], core, grpcProtobuf),
+    swiftSettings: swiftSettings),
+  .testTarget(
+    name: "SystemdTests", dependencies: ["Systemd", "TestKit", logging],
+    swiftSettings: swiftSettings),
+  .testTarget(
+    name: "ConndServerTests",
+    dependencies: all(
+      ["ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink", "TestKit", logging], grpc),
+    swiftSettings: swiftSettings),
+  .testTarget(
+    name: "ConnectivityClientTests",
+    dependencies: all(
+      [
+        "ConnectivityClient", "ConnectivityTestKit", "Connectivity", "ConnectivityProtocol",
+        "TestKit", lifecycle, logging,
+      ], nio("NIOCore", "NIOPosix", "NIOHTTP1", "NIOWebSocket", "NIOEmbedded"),
+      nioHTTP2("NIOHTTP2"), grpc, grpcProtobuf),
+    swiftSettings: swiftSettings),
+  .testTarget(
+    name: "ConnctlCommandsTests",
+    dependencies: all(
+      [
+        "ConnctlCommands", "ConnectivityClient", "Connectivity", "ConnectivityProtocol", "TestKit",
+        arguments,
+      ], nio("NIOPosix"), grpc),
+    swiftSettings: swiftSettings),
+  .executableTarget(
+    name: "callprobe",
+    dependencies: all(
+      ["ConnectivityClient", "Connectivity", arguments, logging], nio("NIOCore", "NIOPosix"), grpc,
+      grpcProtobuf),
+    path: "Tests/CallProbe", swiftSettings: swiftSettings),
+  .testTarget(
+    name: "ScenarioTests", dependencies: ["TestKit", "Connectivity"],
+    swiftSettings: swiftSettings),
+]
 
 let package = Package(
   name: "connd",
@@ -60,127 +201,5 @@ let package = Package(
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
     .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
   ],
-  targets: [
-    // The edge: C, and what is directly above it.
-    .target(name: "CLinux"),
-    .systemLibrary(name: "CMnl", pkgConfig: "libmnl", providers: [.apt(["libmnl-dev"])]),
-    .systemLibrary(
-      name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
-    .target(
-      name: "Netlink", dependencies: ["CLinux", "CMnl", "Connectivity"],
-      swiftSettings: swiftSettings),
-    .target(
-      name: "Systemd", dependencies: ["CLinux", "CSystemd", logging],
-      swiftSettings: swiftSettings),
-
-    // What both programs run their tasks on.
-    .target(
-      name: "EventLoopExecutor", dependencies: [.product(name: "NIOCore", package: "swift-nio")],
-      swiftSettings: swiftSettings),
-
-    // The pure middle.
-    .target(name: "Connectivity", swiftSettings: swiftSettings),
-
-    // The wire.
-    .target(
-      name: "ConnectivityProtocol", dependencies: ["Connectivity"] + grpcProtobuf,
-      exclude: ["Protos"],
-      resources: [.embedInCode("Generated/Descriptors/descriptors.binpb")],
-      swiftSettings: swiftSettings),
-
-    // The daemon.
-    .target(
-      name: "ConndServer",
-      dependencies: [
-        "CLinux", "Netlink", "Connectivity", "ConnectivityProtocol", "Systemd",
-        "EventLoopExecutor", lifecycle, logging, arguments,
-        .product(name: "UnixSignals", package: "swift-service-lifecycle"),
-        .product(name: "DequeModule", package: "swift-collections"),
-        .product(name: "NIOCore", package: "swift-nio"),
-        .product(name: "NIOPosix", package: "swift-nio"),
-        .product(name: "NIOHTTP2", package: "swift-nio-http2"),
-        .product(name: "NIOHPACK", package: "swift-nio-http2"),
-        .product(name: "Yams", package: "Yams"),
-      ] + grpc + grpcProtobuf.dropFirst(),
-      swiftSettings: Array(settingsBesideFoundation)),
-    .executableTarget(
-      name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings,
-      linkerSettings: programLinkerSettings),
-
-    // Its clients.
-    .target(
-      name: "ConnectivityClient",
-      dependencies: [
-        "Connectivity", "ConnectivityProtocol", "EventLoopExecutor", lifecycle, logging,
-        .product(name: "DequeModule", package: "swift-collections"),
-        .product(name: "NIOCore", package: "swift-nio"),
-        .product(name: "NIOPosix", package: "swift-nio"),
-        .product(name: "NIOHTTP2", package: "swift-nio-http2"),
-      ] + grpc + grpcProtobuf.dropFirst(),
-      swiftSettings: swiftSettings),
-    .target(
-      name: "ConnectivityTestKit",
-      dependencies: [
-        "Connectivity", "ConnectivityProtocol", "ConnectivityClient",
-        .product(name: "NIOCore", package: "swift-nio"),
-        .product(name: "NIOPosix", package: "swift-nio"),
-      ] + grpc,
-      swiftSettings: swiftSettings),
-    .target(
-      name: "ConnctlCommands",
-      dependencies: [
-        "CLinux", "Connectivity", "ConnectivityProtocol", "ConnectivityClient",
-        "EventLoopExecutor", arguments, .product(name: "NIOCore", package: "swift-nio"),
-      ] + grpc,
-      swiftSettings: swiftSettings),
-    .executableTarget(
-      name: "connctl", dependencies: ["ConnctlCommands"], swiftSettings: swiftSettings,
-      linkerSettings: programLinkerSettings),
-
-    // Tests: one target for each of the above, and the scenarios with real processes.
-    .target(
-      name: "TestKit", dependencies: ["CLinux"], path: "Tests/TestKit",
-      swiftSettings: swiftSettings),
-    .testTarget(
-      name: "NetlinkTests", dependencies: ["Netlink", "Connectivity", "CLinux", "TestKit"],
-      swiftSettings: swiftSettings),
-    .testTarget(
-      name: "ConnectivityTests", dependencies: ["Connectivity"], swiftSettings: swiftSettings),
-    .testTarget(
-      name: "ConnectivityProtocolTests",
-      dependencies: ["ConnectivityProtocol", "Connectivity"] + grpcProtobuf,
-      swiftSettings: swiftSettings),
-    .testTarget(
-      name: "SystemdTests", dependencies: ["Systemd", "TestKit", logging],
-      swiftSettings: swiftSettings),
-    .testTarget(
-      name: "ConndServerTests",
-      dependencies: [
-        "ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink", "TestKit", logging,
-      ] + grpc,
-      swiftSettings: swiftSettings),
-    .testTarget(
-      name: "ConnectivityClientTests",
-      dependencies: [
-        "ConnectivityClient", "ConnectivityTestKit", "Connectivity", "ConnectivityProtocol",
-        "TestKit", lifecycle, logging,
-        .product(name: "NIOCore", package: "swift-nio"),
-        .product(name: "NIOPosix", package: "swift-nio"),
-        .product(name: "NIOHTTP2", package: "swift-nio-http2"),
-        .product(name: "NIOHTTP1", package: "swift-nio"),
-        .product(name: "NIOWebSocket", package: "swift-nio"),
-        .product(name: "NIOEmbedded", package: "swift-nio"),
-      ] + grpc + grpcProtobuf.dropFirst(),
-      swiftSettings: swiftSettings),
-    .testTarget(
-      name: "ConnctlCommandsTests",
-      dependencies: [
-        "ConnctlCommands", "ConnectivityClient", "Connectivity", "ConnectivityProtocol", "TestKit",
-        arguments, .product(name: "NIOPosix", package: "swift-nio"),
-      ] + grpc,
-      swiftSettings: swiftSettings),
-    .testTarget(
-      name: "ScenarioTests", dependencies: ["TestKit", "Connectivity"],
-      swiftSettings: swiftSettings),
-  ]
+  targets: [edge, executors, middle, wire, daemon, clients, tests].flatMap { $0 }
 )

@@ -39,6 +39,15 @@ public struct CallSettings: Sendable {
     self.timeLimit = timeLimit
   }
 
+  /// These, and what the channel says where they say nothing.
+  func filled(from channel: CallSettings) -> CallSettings {
+    CallSettings(
+      logger: self.logger ?? channel.logger, requestID: self.requestID ?? channel.requestID,
+      requestIDHeader: self.requestIDHeader ?? channel.requestIDHeader,
+      access: self.access.intersection(channel.access),
+      timeLimit: self.timeLimit ?? channel.timeLimit)
+  }
+
   /// Those of the present task.
   @TaskLocal public static var current = CallSettings()
 }

@@ -1,0 +1,147 @@
+internal import Connectivity
+internal import GRPCCore
+internal import GRPCNIOTransportHTTP2Posix
+private import Synchronization
+
+/// What one call adds to gRPC's stream: an error that says why the network ended it, a header, limits, a log.
+final class CallStream: Sendable {
+  private let connection: Connection
+  private let sizes: ResponseSizes?
+  /// `nil` once the end of the call was told, and where nobody wants to know.
+  private let log: Mutex<CallLog?>
+  private let header: CallLog?
+
+  init(on connection: Connection, sizes: ResponseSizes?, log: CallLog?) {
+    self.connection = connection
+    self.sizes = sizes
+    self.log = Mutex(log)
+    self.header = log?.hasHeader == true ? log : nil
+  }
+
+  typealias Inbound = NetworkAwareTransport.Inbound
+  typealias Outbound = NetworkAwareTransport.Outbound
+
+  func wrap(_ stream: RPCStream<Inbound, Outbound>) -> RPCStream<Inbound, Outbound> {
+    let marks = self.header != nil || self.sizes != nil
+    return RPCStream(
+      descriptor: stream.descriptor,
+      inbound: RPCAsyncSequence(wrapping: Parts(base: stream.inbound, call: self)),
+      outbound: marks
+        ? RPCWriter.Closable(wrapping: Writer(base: stream.outbound, call: self))
+        : stream.outbound)
+  }
+
+  /// The call is over, with an error where it could not be started or was not read to its end.
+  func ended(throwing error: any Error) { self.takeLog()?.ended(throwing: error) }
+
+  private func takeLog() -> CallLog? {
+    self.log.withLock { log in
+      defer { log = nil }
+      return log
+    }
+  }
+
+  // MARK: Parts
+
+  fileprivate func mark(_ metadata: inout Metadata) {
+    self.header?.addHeader(to: &metadata)
+    self.sizes?.mark(&metadata)
+  }
+
+  /// What the caller is given for a part of the response.
+  fileprivate func received(
+    _ part: RPCResponsePart<GRPCNIOTransportBytes>?
+  ) throws(RPCError) -> RPCResponsePart<GRPCNIOTransportBytes>? {
+    switch part {
+    case .message(let bytes):
+      try self.sizes?.check(bytes.count)
+      return part
+    case .status(var status, let metadata):
+      // Where the connection was destroyed, gRPC knows only that the stream was closed.
+      if status.code == .unavailable, let error = self.connection.invalidationError { throw error }
+      if let sizes = self.sizes { status = sizes.correct(status) }
+      self.takeLog()?.ended(status)
+      return .status(status, metadata)
+    case .metadata, nil:
+      return part
+    }
+  }
+
+  fileprivate func failed(_ error: any Error) -> any Error {
+    var error = error
+    if let rpc = error as? RPCError, rpc.code == .unavailable {
+      error = self.connection.invalidationError ?? rpc
+    }
+    self.ended(throwing: error)
+    return error
+  }
+}
+
+/// The parts of a response.
+private struct Parts: AsyncSequence, Sendable {
+  typealias Element = RPCResponsePart<GRPCNIOTransportBytes>
+
+  let base: NetworkAwareTransport.Inbound
+  let call: CallStream
+
+  func makeAsyncIterator() -> AsyncIterator {
+    AsyncIterator(base: self.base.makeAsyncIterator(), call: self.call)
+  }
+
+  struct AsyncIterator: AsyncIteratorProtocol {
+    var base: NetworkAwareTransport.Inbound.AsyncIterator
+    let call: CallStream
+
+    mutating func next() async throws -> Element? { try await self.next(isolation: nil) }
+
+    mutating func next(isolation: isolated (any Actor)?) async throws -> Element? {
+      do {
+        return try self.call.received(try await self.base.next(isolation: isolation))
+      } catch {
+        throw self.call.failed(error)
+      }
+    }
+  }
+}
+
+/// Marks the request's metadata, and passes on all else.
+private struct Writer: ClosableRPCWriterProtocol {
+  typealias Element = RPCRequestPart<GRPCNIOTransportBytes>
+
+  let base: NetworkAwareTransport.Outbound
+  let call: CallStream
+
+  func write(_ element: Element) async throws {
+    try await self.base.write(self.marked(element))
+  }
+
+  func write(contentsOf elements: some Sequence<Element>) async throws {
+    try await self.base.write(contentsOf: elements.map(self.marked))
+  }
+
+  func finish() async { await self.base.finish() }
+
+  func finish(throwing error: any Error) async { await self.base.finish(throwing: error) }
+
+  private func marked(_ element: Element) -> Element {
+    guard case .metadata(var metadata) = element else { return element }
+    self.call.mark(&metadata)
+    return .metadata(metadata)
+  }
+}
+
+extension Connection {
+  /// What its calls end with; `nil` where it was not destroyed for a reason that has a name.
+  fileprivate var invalidationError: RPCError? {
+    self.invalidation.map { invalidation in
+      let interface = invalidation.cause.interface.map { " on \($0)" } ?? ""
+      return RPCError(
+        code: .unavailable,
+        message: """
+          The network of the connection is gone: \(invalidation.reason.rawValue) \
+          (\(invalidation.cause.change)\(interface)).
+          """,
+        cause: invalidation)
+    }
+  }
+}

@@ -1,0 +1,175 @@
+internal import Connectivity
+internal import GRPCCore
+internal import GRPCNIOTransportHTTP2Posix
+internal import Logging
+internal import Synchronization
+
+/// Makes and keeps a channel's connections, one at a time, as ``ChannelMachine`` says.
+final class Channel: Sendable {
+  private enum Command: Sendable {
+    case connect(UInt64, atMost: Duration)
+    case wake(at: ContinuousClock.Instant)
+    case report(ConnectivityState)
+  }
+
+  struct State {
+    var machine: ChannelMachine
+    /// Those that calls may be on.
+    var connections: [UInt64: Connection] = [:]
+    /// Those that are being made.
+    var attempts: [UInt64: Connection] = [:]
+    var waiters: [UInt64: CheckedContinuation<Connection, any Error>] = [:]
+    var lastCall: UInt64 = 0
+    /// The flows of the last attempt, whose paths may become better.
+    var guards: [ConnectionGuard] = []
+  }
+
+  let settings: ConnectionSettings
+  let resolver: NameResolver
+  let state: Mutex<State>
+  private let commands: AsyncStream<Command>
+  private let commander: AsyncStream<Command>.Continuation
+  let logger: Logger?
+
+  init(_ settings: ConnectionSettings, resolver: NameResolver) {
+    self.settings = settings
+    self.resolver = resolver
+    self.state = Mutex(State(machine: ChannelMachine(settings.config.backoff)))
+    (self.commands, self.commander) = AsyncStream.makeStream()
+    self.logger = settings.config.backgroundActivityLogger
+  }
+
+  var connectivity: ConnectivityState { self.state.withLock { $0.machine.connectivity } }
+
+  // MARK: Calls
+
+  /// The connection to use, made if there is none.
+  ///
+  /// - Parameters:
+  ///   - options: Say whether failures are waited through.
+  ///   - log: Told where the call has to wait.
+  /// - Throws: `RPCError` where there will be none, `CancellationError`.
+  func connection(_ options: CallOptions, _ log: CallLog?) async throws -> Connection {
+    let (ready, call) = self.state.withLock { state -> (Connection?, UInt64) in
+      if let id = state.machine.ready, let connection = state.connections[id] {
+        return (connection, 0)
+      }
+      state.lastCall += 1
+      return (nil, state.lastCall)
+    }
+    if let ready { return ready }
+    log?.waiting()
+    let forReady = options.waitForReady ?? false
+    return try await withTaskCancellationHandler {
+      try await withCheckedThrowingContinuation { waiter in
+        self.update { state in
+          state.waiters[call] = waiter
+          return state.machine.wait(call, forReady: forReady, now: .now)
+        }
+        // It may have been cancelled before it waited.
+        if Task.isCancelled { self.cancel(call) }
+      }
+    } onCancel: {
+      self.cancel(call)
+    }
+  }
+
+  private func cancel(_ call: UInt64) {
+    let waiter = self.state.withLock { state in
+      state.machine.cancel(call)
+      return state.waiters.removeValue(forKey: call)
+    }
+    waiter?.resume(throwing: CancellationError())
+  }
+
+  /// gRPC's transport would not start a call on the connection.
+  func refused(_ connection: Connection) {
+    connection.drain()
+    self.update { $0.machine.closed(connection.id) }
+  }
+
+  // MARK: Life
+
+  /// Keeps connections until ``shutdown()``, and until the last call has ended.
+  func run() async {
+    let hub = GuardHub.shared(socket: self.settings.config.socket)
+    await withTaskCancellationHandler {
+      await withDiscardingTaskGroup { connections in
+        await withDiscardingTaskGroup { alarms in
+          for await command in self.commands {
+            switch command {
+            case .connect(let id, let duration):
+              connections.addTask { await self.attempt(id, atMost: duration, hub) }
+            case .wake(let instant):
+              alarms.addTask {
+                try? await Task.sleep(until: instant, clock: .continuous)
+                self.update { $0.machine.wake(now: .now) }
+              }
+            case .report(let state):
+              self.logger?.debug("connectivity state changed", metadata: ["state": "\(state)"])
+              self.settings.config.onConnectivityStateChange?(state)
+            }
+          }
+          alarms.cancelAll()
+        }
+      }
+    } onCancel: {
+      self.shutdown()
+    }
+    self.shutdown()
+    withExtendedLifetime(hub) {}
+  }
+
+  /// No calls are started any more; those in flight go on.
+  func shutdown() {
+    let former = self.update { state in
+      let former = state
+      state.guards = []
+      return (state.machine.shutdown(), former)
+    }
+    for connection in former.connections.values { connection.drain() }
+    for connection in former.attempts.values { connection.destroy() }
+    for flow in former.guards { flow.end() }
+    self.commander.finish()
+  }
+
+  /// Changes the state and does what follows.
+  @discardableResult
+  func update<Result>(
+    _ body: (inout State) -> ([ChannelMachine.Action], Result)
+  ) -> Result {
+    var resumed: [(CheckedContinuation<Connection, any Error>, Swift.Result<Connection, any Error>)]
+    resumed = []
+    let result = self.state.withLock { state in
+      let (actions, result) = body(&state)
+      for action in actions {
+        switch action {
+        // In the lock, so that they keep their order.
+        case .connect(let id, let duration): self.commander.yield(.connect(id, atMost: duration))
+        case .wake(let instant): self.commander.yield(.wake(at: instant))
+        case .report(let connectivity): self.commander.yield(.report(connectivity))
+        case .resume(let calls, let id):
+          guard let connection = state.connections[id] else { continue }
+          for call in calls {
+            if let waiter = state.waiters.removeValue(forKey: call) {
+              resumed.append((waiter, .success(connection)))
+            }
+          }
+        case .fail(let calls, let error):
+          for call in calls {
+            if let waiter = state.waiters.removeValue(forKey: call) {
+              resumed.append((waiter, .failure(error)))
+            }
+          }
+        }
+      }
+      return result
+    }
+    for (waiter, outcome) in resumed { waiter.resume(with: outcome) }
+    return result
+  }
+
+  func update(_ body: (inout State) -> [ChannelMachine.Action]) {
+    self.update { state in (body(&state), ()) }
+  }
+}

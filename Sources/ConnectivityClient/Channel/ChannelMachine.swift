@@ -1,0 +1,190 @@
+internal import GRPCCore
+internal import GRPCNIOTransportHTTP2Posix
+
+/// The life of a channel (C1 to C5) as a value: it is told what happened and says what to do.
+///
+/// One connection is used at a time. Connections that were invalidated, drained or superseded are no business of this
+/// machine any more. An attempt to connect and the connection that comes of it have the same ID.
+struct ChannelMachine: Sendable {
+  typealias Instant = ContinuousClock.Instant
+  typealias CallID = UInt64
+  typealias ConnectionID = UInt64
+
+  enum Action: Sendable {
+    /// Start an attempt that lasts no longer than this.
+    case connect(ConnectionID, atMost: Duration)
+    /// Call ``wake(now:)`` then.
+    case wake(at: Instant)
+    /// These calls may go out on the connection.
+    case resume([CallID], on: ConnectionID)
+    case fail([CallID], RPCError)
+    case report(ConnectivityState)
+  }
+
+  private enum State {
+    case idle
+    case connecting(ConnectionID, started: Instant)
+    case ready(ConnectionID, started: Instant)
+    case transientFailure
+    case shutdown
+  }
+
+  private var state = State.idle
+  private var backoff: ConnectionBackoff
+  /// No attempt starts before this.
+  private var earliest: Instant?
+  /// When ``wake(now:)`` will be called, as was asked for.
+  private var alarm: Instant?
+  /// Calls that wait for a connection, in their order; `true` where they wait for it through failures as well
+  /// (wait-for-ready).
+  private var waiting: [(id: CallID, forReady: Bool)] = []
+  private var lastConnection: ConnectionID = 0
+
+  init(_ backoff: HTTP2ClientTransport.Config.Backoff) {
+    self.backoff = ConnectionBackoff(backoff)
+  }
+
+  var connectivity: ConnectivityState {
+    switch self.state {
+    case .idle: .idle
+    case .connecting: .connecting
+    case .ready: .ready
+    case .transientFailure: .transientFailure
+    case .shutdown: .shutdown
+    }
+  }
+
+  /// The connection that calls go out on.
+  var ready: ConnectionID? {
+    if case .ready(let id, _) = self.state { id } else { nil }
+  }
+
+  // MARK: Calls
+
+  /// A call needs a connection and waits for it.
+  mutating func wait(_ call: CallID, forReady: Bool, now: Instant) -> [Action] {
+    switch self.state {
+    case .ready(let id, _):
+      return [.resume([call], on: id)]
+    case .shutdown:
+      return [.fail([call], Self.shutdownError)]
+    case .connecting:
+      self.waiting.append((call, forReady))
+      return []
+    case .idle, .transientFailure:
+      self.waiting.append((call, forReady))
+      return self.connectWhenAllowed(now)
+    }
+  }
+
+  /// A call waits no longer.
+  mutating func cancel(_ call: CallID) {
+    self.waiting.removeAll { $0.id == call }
+  }
+
+  // MARK: Connections
+
+  /// The server sent its SETTINGS. Nothing follows where the attempt was given up meanwhile.
+  mutating func connected(_ id: ConnectionID) -> [Action] {
+    guard case .connecting(id, let started) = self.state else { return [] }
+    self.state = .ready(id, started: started)
+    self.backoff.reset()
+    let calls = self.waiting.map(\.id)
+    self.waiting = []
+    return [.report(.ready), .resume(calls, on: id)]
+  }
+
+  /// The attempt failed.
+  ///
+  /// - Parameter atOnce: The next call may try again without a pause: nobody was bothered on the network (C5, C8).
+  mutating func failed(
+    _ id: ConnectionID, _ error: RPCError, atOnce: Bool, now: Instant, random: Double
+  ) -> [Action] {
+    guard case .connecting(id, let started) = self.state else { return [] }
+    self.state = .transientFailure
+    let calls = self.waiting.filter { !$0.forReady }.map(\.id)
+    self.waiting.removeAll { !$0.forReady }
+    let next = started + self.backoff.next(random: random)
+    // Who waits through failures is spared a busy loop.
+    self.earliest = atOnce && self.waiting.isEmpty ? nil : next
+    return [.report(.transientFailure), .fail(calls, error)]
+      + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
+  }
+
+  /// The connection broke under its calls.
+  mutating func lost(_ id: ConnectionID) -> [Action] {
+    guard case .ready(id, let started) = self.state else { return [] }
+    self.state = .transientFailure
+    // A server that hangs up on everybody is asked once in a while, all others at once.
+    self.earliest = started + self.backoff.next(random: 0)
+    self.backoff.reset()
+    return [.report(.transientFailure)]
+  }
+
+  /// The connection takes no more calls, in good order: it was idle for long, or the server is going away.
+  mutating func closed(_ id: ConnectionID) -> [Action] {
+    guard case .ready(id, _) = self.state else { return [] }
+    self.state = .idle
+    self.earliest = nil
+    return [.report(.idle)]
+  }
+
+  /// The network of the connection, or of the attempt, is gone: the next call makes a new one at once (C3).
+  mutating func invalidated(_ id: ConnectionID, now: Instant) -> [Action] {
+    switch self.state {
+    case .ready(id, _), .connecting(id, _):
+      self.state = .idle
+      self.earliest = nil
+      self.backoff.reset()
+      return self.waiting.isEmpty ? [.report(.idle)] : self.connectWhenAllowed(now)
+    case .idle, .connecting, .ready, .transientFailure, .shutdown:
+      return []
+    }
+  }
+
+  // MARK: Time and the network
+
+  /// A path became satisfied: whatever failed before may work now (C4).
+  mutating func pathSatisfied(now: Instant) -> [Action] {
+    guard case .transientFailure = self.state else { return [] }
+    self.earliest = nil
+    self.backoff.reset()
+    return self.waiting.isEmpty ? [] : self.connectWhenAllowed(now)
+  }
+
+  /// The time that was asked for has come; too early or too late does no harm.
+  mutating func wake(now: Instant) -> [Action] {
+    self.alarm = nil
+    switch self.state {
+    case .idle, .transientFailure: return self.waiting.isEmpty ? [] : self.connectWhenAllowed(now)
+    case .connecting, .ready, .shutdown: return []
+    }
+  }
+
+  mutating func shutdown() -> [Action] {
+    if case .shutdown = self.state { return [] }
+    self.state = .shutdown
+    let calls = self.waiting.map(\.id)
+    self.waiting = []
+    return [.report(.shutdown), .fail(calls, Self.shutdownError)]
+  }
+
+  private mutating func connectWhenAllowed(_ now: Instant) -> [Action] {
+    if let earliest = self.earliest, earliest > now {
+      // One timer for all calls that wait.
+      if self.alarm == earliest { return [] }
+      self.alarm = earliest
+      return [.wake(at: earliest)]
+    }
+    self.lastConnection += 1
+    self.earliest = nil
+    self.state = .connecting(self.lastConnection, started: now)
+    return [
+      .report(.connecting),
+      .connect(self.lastConnection, atMost: self.backoff.longestAttempt),
+    ]
+  }
+
+  static let shutdownError = RPCError(
+    code: .unavailable, message: "The channel is shut down.")
+}

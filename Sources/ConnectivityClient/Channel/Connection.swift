@@ -1,0 +1,184 @@
+internal import Connectivity
+internal import GRPCCore
+internal import GRPCNIOTransportHTTP2Posix
+internal import NIOCore
+private import Synchronization
+
+/// One connection of a channel, from the attempt to its end: a transport of gRPC's that may connect once.
+///
+/// gRPC's own transport has no public way to drop a connection, to cut a backoff short or to tell its state, so that each
+/// connection has a transport of its own, which is left when the connection is.
+final class Connection: Sendable {
+  enum Event: Sendable {
+    /// The server takes no more calls.
+    case goingAway
+    /// It is closed, with calls in flight where `broken`.
+    case closed(broken: Bool)
+  }
+
+  let id: UInt64
+  let target: FixedAddress
+  let transport: HTTP2ClientTransport.Posix
+  private let core: Core
+
+  /// - Parameter onEvent: Called on the connection's thread.
+  /// - Throws: `RuntimeError` where TLS is not configured so that it can work.
+  init(
+    id: UInt64, to target: FixedAddress, _ settings: ConnectionSettings,
+    onEvent: @escaping @Sendable (Event) -> Void
+  ) throws {
+    let core = Core(onEvent)
+    self.id = id
+    self.target = target
+    self.core = core
+    self.transport = try settings.makeTransport(to: target) { core.opened($0) }
+  }
+
+  /// Connects, and stays connected until it is destroyed, drained, or closed by the server.
+  func run() async {
+    // Cancelled or not, it has been told first to end: else calls would hang that wait in gRPC's queue.
+    await withTaskCancellationHandler {
+      try? await self.transport.connect()
+    } onCancel: {
+      self.drain()
+    }
+  }
+
+  /// Returns when calls can go out: after the server's SETTINGS. It opens a stream, of which the server sees nothing
+  /// because no headers are ever written.
+  ///
+  /// - Throws: What `connect(2)`, TLS or HTTP/2 had against it.
+  func ready() async throws {
+    try await self.transport.withStream(descriptor: Self.nothing, options: .defaults) { _, _ in }
+  }
+
+  /// As ``ready()``, and no later than the deadline.
+  func ready(until deadline: ContinuousClock.Instant) async throws(RPCError) {
+    do {
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        defer { group.cancelAll() }
+        group.addTask { try await self.ready() }
+        group.addTask {
+          try await Task.sleep(until: deadline, clock: .continuous)
+          throw RPCError(code: .unavailable, message: "The server did not answer in time.")
+        }
+        try await group.next()
+      }
+    } catch {
+      throw error as? RPCError ?? RPCError(code: .unavailable, message: "\(error)", cause: error)
+    }
+  }
+
+  /// Returns when the connection is closed, and at once where there never was one.
+  func closed() async {
+    try? await self.core.state.withLock { $0.cutter }?.closeFuture.get()
+    self.transport.beginGracefulShutdown()
+  }
+
+  private static let nothing = MethodDescriptor(fullyQualifiedService: "", method: "")
+
+  // MARK: Calls
+
+  /// A call begins; `false` where the connection takes none any more.
+  func enter() -> Bool {
+    self.core.state.withLock { state in
+      if state.isRetired { return false }
+      state.calls += 1
+      return true
+    }
+  }
+
+  func leave() { self.core.state.withLock { $0.calls -= 1 } }
+
+  /// It takes no new calls.
+  var isRetired: Bool { self.core.state.withLock { $0.isRetired } }
+
+  /// Why it was destroyed.
+  var invalidation: FlowInvalidation? { self.core.state.withLock { $0.invalidation } }
+
+  /// What is known of its path.
+  var path: Path? {
+    get { self.core.state.withLock { $0.path } }
+    set { self.core.state.withLock { $0.path = newValue } }
+  }
+
+  /// Guards the flow from now on, and tells it which address the connection has.
+  var flow: ConnectionGuard? {
+    get { self.core.state.withLock { $0.flow } }
+    set { self.core.state.withLock { $0.flow = newValue } }
+  }
+
+  // MARK: Ends
+
+  /// Calls in flight go on, new ones are made elsewhere.
+  func drain() {
+    self.core.state.withLock { $0.isRetired = true }
+    self.transport.beginGracefulShutdown()
+  }
+
+  /// Calls in flight end with `UNAVAILABLE`; `invalidation` is why, where there is a reason to name.
+  func destroy(_ invalidation: FlowInvalidation? = nil) {
+    let cutter = self.core.state.withLock { state in
+      state.isRetired = true
+      state.invalidation = state.invalidation ?? invalidation
+      return state.cutter
+    }
+    cutter?.cut()
+    self.transport.beginGracefulShutdown()
+  }
+}
+
+/// What the connection, its pipeline and its calls share.
+private final class Core: Sendable {
+  struct State {
+    var cutter: ConnectionCutter?
+    var isRetired = false
+    var isGoingAway = false
+    var calls = 0
+    var invalidation: FlowInvalidation?
+    var path: Path?
+    var flow: ConnectionGuard?
+  }
+
+  let state = Mutex(State())
+  private let onEvent: @Sendable (Connection.Event) -> Void
+
+  init(_ onEvent: @escaping @Sendable (Connection.Event) -> Void) { self.onEvent = onEvent }
+
+  /// gRPC's transport opened a channel; it may do so once, and the channel is not connected yet.
+  func opened(_ channel: any NIOCore.Channel) -> EventLoopFuture<Void> {
+    let cutter = ConnectionCutter(channel)
+    let isFirst = self.state.withLock { state in
+      if state.isRetired || state.cutter != nil { return false }
+      state.cutter = cutter
+      return true
+    }
+    guard isFirst else { return channel.eventLoop.makeFailedFuture(ConnectionIsOver()) }
+    channel.closeFuture.whenComplete { _ in self.closed() }
+    return channel.eventLoop.makeCompletedFuture {
+      try channel.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
+      try channel.pipeline.syncOperations.observeHTTP2(
+        onActive: { local in self.state.withLock { $0.flow }?.connected(local: local) },
+        onGoAway: { self.goingAway() })
+    }
+  }
+
+  private func goingAway() {
+    self.state.withLock { state in
+      state.isGoingAway = true
+      state.isRetired = true
+    }
+    self.onEvent(.goingAway)
+  }
+
+  private func closed() {
+    let broken = self.state.withLock { state in
+      state.isRetired = true
+      return state.calls > 0 && !state.isGoingAway
+    }
+    self.onEvent(.closed(broken: broken))
+  }
+}
+
+/// gRPC's transport would connect again by itself.
+private struct ConnectionIsOver: Error {}

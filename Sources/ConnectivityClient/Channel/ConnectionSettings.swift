@@ -1,0 +1,46 @@
+internal import GRPCCore
+internal import GRPCNIOTransportHTTP2Posix
+internal import NIOCore
+
+/// What all connections of a channel have in common.
+struct ConnectionSettings: Sendable {
+  var config: NetworkAwareTransport.Config
+  var security: HTTP2ClientTransport.Posix.TransportSecurity
+  var limit: DecompressionGuard?
+  var eventLoopGroup: any EventLoopGroup
+
+  private static func registry() -> NameResolverRegistry {
+    var registry = NameResolverRegistry()
+    registry.registerFactory(FixedAddress.Resolver())
+    return registry
+  }
+
+  /// - Parameter onOpen: Called with each channel, before it connects, on its thread.
+  /// - Throws: `RuntimeError` where TLS is not configured so that it can work.
+  func makeTransport(
+    to target: FixedAddress, serviceConfig: ServiceConfig = ServiceConfig(),
+    onOpen: @escaping @Sendable (any NIOCore.Channel) -> EventLoopFuture<Void>
+  ) throws -> HTTP2ClientTransport.Posix {
+    var callbacks = self.config.channelDebuggingCallbacks
+    let onCreate = callbacks.onCreateTCPConnection
+    callbacks.onCreateTCPConnection = { channel in
+      let opened = onOpen(channel)
+      guard let onCreate else { return opened }
+      return opened.flatMap { onCreate(channel) }
+    }
+    if let limit = self.limit {
+      let onCreate = callbacks.onCreateHTTP2Stream
+      callbacks.onCreateHTTP2Stream = { stream in
+        let added = stream.eventLoop.makeCompletedFuture {
+          try stream.pipeline.syncOperations.addHandler(limit.handler(), position: .first)
+        }
+        guard let onCreate else { return added }
+        return added.flatMap { onCreate(stream) }
+      }
+    }
+    return try HTTP2ClientTransport.Posix(
+      target: target, transportSecurity: self.security,
+      config: .init(self.config, callbacks: callbacks), resolverRegistry: Self.registry(),
+      serviceConfig: serviceConfig, eventLoopGroup: self.eventLoopGroup)
+  }
+}

@@ -1,0 +1,32 @@
+internal import GRPCCore
+internal import GRPCNIOTransportHTTP2Posix
+
+/// A target of one address: names are resolved by the channel, anew for each attempt to connect (C2).
+struct FixedAddress: ResolvableTarget, Sendable {
+  var address: SocketAddress
+  /// The name that was resolved, for the server and for TLS.
+  var authority: String?
+
+  /// Answers with the address, however often it is asked.
+  struct Resolver: NameResolverFactory {
+    func resolver(for target: FixedAddress) -> NameResolver {
+      NameResolver(
+        names: RPCAsyncSequence(wrapping: Names(address: target.address)), updateMode: .pull,
+        authority: target.authority)
+    }
+  }
+
+  private struct Names: AsyncSequence, AsyncIteratorProtocol, Sendable {
+    let address: SocketAddress
+
+    func makeAsyncIterator() -> Names { self }
+
+    func next() async throws -> NameResolutionResult? { self.result }
+
+    func next(isolation: isolated (any Actor)?) async throws -> NameResolutionResult? { self.result }
+
+    private var result: NameResolutionResult {
+      NameResolutionResult(endpoints: [Endpoint(addresses: [self.address])], serviceConfig: nil)
+    }
+  }
+}

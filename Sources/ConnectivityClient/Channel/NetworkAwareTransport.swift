@@ -1,0 +1,155 @@
+public import GRPCCore
+public import GRPCNIOTransportHTTP2Posix
+public import NIOCore
+public import NIOPosix
+
+/// A transport for `GRPCClient` whose calls end when the network under them does.
+///
+/// It wraps gRPC's HTTP/2 transport, with and without TLS, and every generated stub works unchanged:
+///
+/// ```swift
+/// let client = GRPCClient(
+///   transport: try .networkAware(
+///     target: .dns(host: "example.com", port: 443), transportSecurity: .tls))
+/// ```
+///
+/// 1. The connection is made when the first call starts, and kept for later ones (C1).
+/// 2. When connd says that the connection is no longer viable, calls in flight end with `UNAVAILABLE` at once; the error's
+///    cause is a ``FlowInvalidation`` (C2). The next call resolves the name anew and makes a new connection, without a
+///    backoff (C3).
+/// 3. Where a connection cannot be made, calls wait for the outcome of one attempt, which starts after the backoff of
+///    gRPC's connection-backoff document, or as soon as the path is satisfied (C4). A name that cannot be resolved fails
+///    the call at once, in the resolver's words (C5).
+/// 4. No call is ever retried, unless the `serviceConfig` given says so (C6).
+/// 5. Without connd it is a plain channel, and finds connd when it comes (C7).
+///
+/// Load balancing is pick-first: the addresses of a name are tried in their order. All channels of a process share one
+/// stream to connd. Safe to use from any task.
+public final class NetworkAwareTransport: ClientTransport {
+  public typealias Bytes = GRPCNIOTransportBytes
+
+  let channel: Channel
+  /// Never connected: it knows what the service configuration says of a method.
+  private let methods: HTTP2ClientTransport.Posix
+  private let config: Config
+  private let limit: DecompressionGuard?
+
+  /// - Parameters:
+  ///   - target: What to connect to; resolved for each connection.
+  ///   - transportSecurity: Plaintext, or TLS.
+  ///   - config: How the channel behaves.
+  ///   - resolverRegistry: Who resolves which kind of target.
+  ///   - serviceConfig: Time limits, retries and sizes by method. Load balancing policies are ignored.
+  ///   - eventLoopGroup: A `MultiThreadedEventLoopGroup`, or one of its loops, for the connections.
+  /// - Throws: `RuntimeError` where nobody resolves the target, or TLS is not configured so that it can work.
+  public init(
+    target: any ResolvableTarget,
+    transportSecurity: HTTP2ClientTransport.Posix.TransportSecurity,
+    config: Config = .defaults,
+    resolverRegistry: NameResolverRegistry = .defaults,
+    serviceConfig: ServiceConfig = ServiceConfig(),
+    eventLoopGroup: any EventLoopGroup = .singletonMultiThreadedEventLoopGroup
+  ) throws {
+    guard let resolver = resolverRegistry.makeResolver(for: target) else {
+      throw RuntimeError(
+        code: .transportError, message: "No resolver is registered for the target '\(target)'.")
+    }
+    self.limit = config.decompressionLimit.map { DecompressionGuard(limit: $0) }
+    let settings = ConnectionSettings(
+      config: config, security: transportSecurity, limit: self.limit,
+      eventLoopGroup: eventLoopGroup)
+    let nowhere = FixedAddress(address: .unixDomainSocket(path: ""), authority: nil)
+    self.methods = try settings.makeTransport(to: nowhere, serviceConfig: serviceConfig) {
+      $0.eventLoop.makeSucceededVoidFuture()
+    }
+    self.config = config
+    self.channel = Channel(settings, resolver: resolver)
+  }
+
+  /// The state of the channel at this moment.
+  public var connectivityState: ConnectivityState { self.channel.connectivity }
+
+  public var retryThrottle: RetryThrottle? { self.methods.retryThrottle }
+
+  /// What the service configuration says of the method, and the time limit of the present ``CallSettings``.
+  public func config(forMethod descriptor: MethodDescriptor) -> MethodConfig? {
+    let config = self.methods.config(forMethod: descriptor)
+    guard let limit = CallSettings.current.timeLimit ?? self.config.calls.timeLimit else {
+      return config
+    }
+    var limited = config ?? MethodConfig(names: [])
+    limited.timeout = limit.remaining(.now)
+    return limited
+  }
+
+  /// Keeps connections for as long as they are wanted: until ``beginGracefulShutdown()`` and the end of the last call,
+  /// or until its task is cancelled, with which calls end with `UNAVAILABLE`.
+  public func connect() async throws {
+    await self.channel.run()
+  }
+
+  public func beginGracefulShutdown() {
+    self.channel.shutdown()
+  }
+
+  public func withStream<T: Sendable>(
+    descriptor: MethodDescriptor, options: CallOptions,
+    _ closure: (RPCStream<Inbound, Outbound>, ClientContext) async throws -> T
+  ) async throws -> T {
+    let settings = CallSettings.current.filled(from: self.config.calls)
+    var log = CallLog(settings, method: descriptor)
+    log?.started()
+    do {
+      while true {
+        let connection = try await self.channel.connection(options, log)
+        if let refusal = connection.path.flatMap({ settings.access.refusal(of: $0) }) {
+          throw RPCError(refusal)
+        }
+        guard connection.enter() else {
+          self.channel.refused(connection)
+          continue
+        }
+        defer { connection.leave() }
+        if log != nil { log?.assigned(to: connection.metadata) }
+        let sizes = self.limit?.begin()
+        defer { if let sizes { self.limit?.end(sizes) } }
+        let call = CallStream(on: connection, sizes: sizes, log: log)
+        var hasStarted = false
+        do {
+          return try await connection.transport.withStream(descriptor: descriptor, options: options)
+          { stream, context in
+            hasStarted = true
+            log = nil
+            defer { call.ended(throwing: CancellationError()) }
+            return try await closure(call.wrap(stream), context)
+          }
+        } catch let error as RPCError where !hasStarted && error.code == .unavailable {
+          // Nothing was sent: the connection went between the choice and the call, which takes the next.
+          self.channel.refused(connection)
+        }
+      }
+    } catch {
+      log?.ended(throwing: error)
+      throw error
+    }
+  }
+}
+
+extension ClientTransport where Self == NetworkAwareTransport {
+  /// A transport whose calls end when the network under them does: see ``NetworkAwareTransport``.
+  ///
+  /// - Parameters: As those of ``NetworkAwareTransport/init(target:transportSecurity:config:resolverRegistry:serviceConfig:eventLoopGroup:)``.
+  public static func networkAware(
+    target: any ResolvableTarget,
+    transportSecurity: HTTP2ClientTransport.Posix.TransportSecurity,
+    config: NetworkAwareTransport.Config = .defaults,
+    resolverRegistry: NameResolverRegistry = .defaults,
+    serviceConfig: ServiceConfig = ServiceConfig(),
+    eventLoopGroup: any EventLoopGroup = .singletonMultiThreadedEventLoopGroup
+  ) throws -> Self {
+    try NetworkAwareTransport(
+      target: target, transportSecurity: transportSecurity, config: config,
+      resolverRegistry: resolverRegistry, serviceConfig: serviceConfig,
+      eventLoopGroup: eventLoopGroup)
+  }
+}

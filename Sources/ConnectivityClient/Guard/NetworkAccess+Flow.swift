@@ -1,0 +1,26 @@
+internal import Connectivity
+
+extension NetworkAccess {
+  /// What connd's news of a flow mean for a channel that may use these networks; `nil` where the flow is as good as before.
+  func invalidation(by event: FlowEvent) -> FlowInvalidation? {
+    switch event {
+    case .refused:
+      return nil
+    case .invalidation(var invalidation):
+      if invalidation.reason == .policy {
+        invalidation.networkUnavailableReason =
+          invalidation.path.flatMap { self.refusal(of: $0)?.reason }
+      }
+      return invalidation
+    case .path(let path):
+      // connd follows what paths cost (I8), and knows nothing of prohibited media.
+      guard let refusal = self.refusal(of: path), self.prohibitedMedia.contains(path.medium) else {
+        return nil
+      }
+      return FlowInvalidation(
+        reason: .policy, severity: .destroy,
+        cause: Cause(.link, "mediumChanged", interface: path.interface), path: path,
+        networkUnavailableReason: refusal.reason)
+    }
+  }
+}

@@ -1,0 +1,151 @@
+internal import Connectivity
+public import NIOCore
+
+/// Guards any TCP connection of SwiftNIO's: a WebSocket, an HTTP client's, a database driver's (C10).
+///
+/// ```swift
+/// ClientBootstrap(group: group).channelInitializer { channel in
+///   channel.eventLoop.makeCompletedFuture {
+///     try channel.pipeline.syncOperations.addHandler(ConnectivityGuardHandler())
+///     …
+///   }
+/// }
+/// ```
+///
+/// 1. Added before the connection is made, it guards it from before: no change falls between. Added later, it guards
+///    it from then on.
+/// 2. The handlers after it are told by ``ConnectivityEvents``, as user inbound events.
+/// 3. When connd says that the connection is no longer viable, it fires the ``FlowInvalidation`` as an error and closes the
+///    channel at once, without waiting for TLS or anything else to say good-bye. Who prefers otherwise says so
+///    (``InvalidationHandling``); with `drain`, the events are all there is.
+/// 4. Without connd it does nothing, and finds connd when it comes (C7). Unix sockets and connections to this machine itself
+///    are not guarded: they need it not.
+///
+/// Belongs to one channel. It may be removed, and guards no longer then.
+public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChannelHandler {
+  public typealias InboundIn = NIOAny
+  public typealias OutboundIn = NIOAny
+
+  /// How a connection is guarded.
+  public struct Configuration: Sendable {
+    /// The networks that the connection may use. One whose path becomes another is invalid (I8).
+    public var access: NetworkAccess = .unrestricted
+    /// What becomes of a connection that is no longer viable.
+    public var onInvalidation: InvalidationHandling = .destroy
+    /// The `SO_MARK` of the connection; 0: none.
+    public var mark: UInt32 = 0
+    /// The link that the connection is bound to (`SO_BINDTODEVICE`).
+    public var interface: String?
+    /// The path of connd's socket.
+    public var socket: String = SocketPath.default
+    /// Connections to this machine itself are guarded, too; for tests that play a network on loopback.
+    public var guardsLoopback = false
+
+    public init() {}
+  }
+
+  private let configuration: Configuration
+  private var flow: ConnectionGuard?
+  private var isViable = true
+  private var hasBetterPath = false
+
+  public init(_ configuration: Configuration = Configuration()) {
+    self.configuration = configuration
+  }
+
+  public func handlerAdded(context: ChannelHandlerContext) {
+    guard context.channel.isActive, let remote = context.remoteAddress else { return }
+    self.begin(to: remote, context: context)
+    self.connected(context)
+  }
+
+  public func handlerRemoved(context: ChannelHandlerContext) { self.end() }
+
+  public func connect(
+    context: ChannelHandlerContext, to address: SocketAddress, promise: EventLoopPromise<Void>?
+  ) {
+    self.begin(to: address, context: context)
+    context.connect(to: address, promise: promise)
+  }
+
+  public func channelActive(context: ChannelHandlerContext) {
+    // A channel that was made of a connected socket was never asked to connect.
+    if self.flow == nil, let remote = context.remoteAddress {
+      self.begin(to: remote, context: context)
+    }
+    self.connected(context)
+    context.fireChannelActive()
+  }
+
+  public func channelInactive(context: ChannelHandlerContext) {
+    self.end()
+    context.fireChannelInactive()
+  }
+
+  // MARK: The flow
+
+  private func begin(to address: SocketAddress, context: ChannelHandlerContext) {
+    guard self.flow == nil, let remote = address.ip,
+      self.configuration.guardsLoopback || !remote.isLoopback
+    else { return }
+    let access = self.configuration.access
+    let flow = FlowGuard.Flow(
+      remote: remote, mark: self.configuration.mark, interface: self.configuration.interface,
+      forbidsExpensive: !access.allowsExpensiveAccess,
+      forbidsConstrained: !access.allowsConstrainedAccess)
+    let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
+    let eventLoop = context.eventLoop
+    let hub = GuardHub.shared(socket: self.configuration.socket)
+    self.flow = ConnectionGuard(flow, hub: hub) { event in
+      guard case .flow(let event) = event else { return }
+      eventLoop.execute {
+        let (handler, context) = bound.value
+        // It may be too late.
+        if handler.flow != nil { handler.handle(event, context) }
+      }
+    }
+  }
+
+  private func connected(_ context: ChannelHandlerContext) {
+    if let local = context.localAddress?.ip { self.flow?.connected(local: local) }
+  }
+
+  private func end() {
+    self.flow?.end()
+    self.flow = nil
+  }
+
+  private func handle(_ event: FlowEvent, _ context: ChannelHandlerContext) {
+    if case .path(let path) = event {
+      context.fireUserInboundEventTriggered(ConnectivityEvents.PathChanged(path: path))
+      self.viable(path.status == .satisfied, context)
+    }
+    guard let invalidation = self.configuration.access.invalidation(by: event) else { return }
+    context.fireUserInboundEventTriggered(ConnectivityEvents.Invalidated(invalidation: invalidation))
+    if invalidation.reason == .betterPath {
+      if !self.hasBetterPath {
+        self.hasBetterPath = true
+        context.fireUserInboundEventTriggered(ConnectivityEvents.BetterPathAvailable())
+      }
+    } else if invalidation.severity == .destroy || invalidation.path?.status != .satisfied {
+      self.viable(false, context)
+    }
+    if self.configuration.onInvalidation.action(for: invalidation) == .destroy {
+      self.end()
+      context.fireErrorCaught(invalidation)
+      // From the lowest end, so that no handler between has to agree.
+      let cutter = ConnectionCutter(context.channel)
+      try? context.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
+      cutter.cut()
+    }
+  }
+
+  private func viable(_ isViable: Bool, _ context: ChannelHandlerContext) {
+    guard isViable != self.isViable else { return }
+    self.isViable = isViable
+    context.fireUserInboundEventTriggered(ConnectivityEvents.ViabilityUpdate(isViable: isViable))
+  }
+}
+
+@available(*, unavailable)
+extension ConnectivityGuardHandler: Sendable {}

@@ -1,0 +1,118 @@
+public import Connectivity
+
+/// By which networks traffic goes at one moment: the system's, or that to one destination.
+///
+/// Named as `NWPath` is. A value is complete and does not change; two that say the same are equal.
+///
+/// The system has a path in each family, and the summary follows the better one: satisfied before
+/// requiresConnection before unsatisfied, at a tie the family that connd is configured to prefer (K7). One
+/// destination has a path in its own family only.
+public struct NetworkPath: Hashable, Sendable {
+  /// By which kind of network traffic leaves: the flags and the medium of the path that the summary follows (K1).
+  public let category: Category
+  /// The path in IPv4; `nil` where it is not known, or the destination is an IPv6 address.
+  public let ipv4: Path?
+  /// The path in IPv6; `nil` where it is not known, or the destination is an IPv4 address.
+  public let ipv6: Path?
+  /// The family that the summary follows.
+  public let family: AddressFamily
+
+  /// The system's connectivity.
+  public init(_ status: Connectivity.Status) {
+    self.category = status.category
+    self.ipv4 = status.ipv4.status == .unknown ? nil : status.ipv4
+    self.ipv6 = status.ipv6.status == .unknown ? nil : status.ipv6
+    // Where nothing is known there is nothing to prefer: all such values are equal.
+    self.family = self.ipv4 == nil && self.ipv6 == nil ? .ipv4 : status.family
+  }
+
+  /// The path to a destination.
+  ///
+  /// - Parameter family: The destination's.
+  public init(_ path: Path, family: AddressFamily) {
+    let known = path.status == .unknown ? nil : path
+    self.category =
+      known.map { Category(ReachabilityFlags($0), medium: $0.medium) } ?? .unknown
+    self.ipv4 = family == .ipv4 ? known : nil
+    self.ipv6 = family == .ipv6 ? known : nil
+    self.family = known == nil ? .ipv4 : family
+  }
+
+  /// Nobody knows: connd is not there, or cannot ask the kernel. It counts as online (K8).
+  public static let unknown = NetworkPath(.unknown, family: .ipv4)
+
+  /// What a ``PathMonitor`` tells where the path went and came back before anybody could read what it was meanwhile
+  /// (T2): unsatisfied, for no reason that is known, and by no link.
+  public static let interrupted = NetworkPath(
+    Connectivity.Status(
+      ipv4: Path(status: .unsatisfied), ipv6: Path(status: .unsatisfied), preferred: .ipv4))
+}
+
+// What the summary's path says.
+extension NetworkPath {
+  /// Whether traffic flows.
+  public var status: Path.Status { self.path?.status ?? .unknown }
+  /// Why it does not; `nil` where it does, and where the reason is not known.
+  public var unsatisfiedReason: Path.Reason? { self.path?.reason }
+  /// Whether to expect that the network can be reached: also where nobody knows (K8).
+  public var isOnline: Bool { self.category.isOnline }
+  /// Whether it costs money to send: a cellular network, a telephone's hotspot.
+  public var isExpensive: Bool { self.path?.expensive ?? false }
+  /// Whether the user asked to save data.
+  public var isConstrained: Bool { self.path?.constrained ?? false }
+  /// What carries the path at the bottom; `unknown` where there is no path.
+  public var medium: Medium { self.path?.medium ?? .unknown }
+  /// The name of the link that traffic leaves by, the top of a stack; `nil` where there is none. Also where the path
+  /// carries nothing before a connection is established.
+  public var interface: String? { self.path?.interface }
+
+  private var path: Path? { self.family == .ipv4 ? self.ipv4 : self.ipv6 }
+}
+
+// What the paths of both families say.
+extension NetworkPath {
+  /// Whether IPv4 traffic flows. Where nobody knows it is `false`: before giving up, look at ``isOnline``.
+  public var supportsIPv4: Bool { self.ipv4?.status == .satisfied }
+  /// Whether IPv6 traffic flows. Where nobody knows it is `false`: before giving up, look at ``isOnline``.
+  public var supportsIPv6: Bool { self.ipv6?.status == .satisfied }
+
+  /// Whether traffic of a family flows that this medium carries at the bottom.
+  public func usesMedium(_ medium: Medium) -> Bool {
+    self.carrying.contains { $0.medium == medium }
+  }
+
+  /// The names of the links that traffic leaves by, in order of preference: one, or one for each family where they
+  /// differ. The first is ``interface``.
+  public var interfaces: [String] { Self.distinct(self.paths.map(\.interface)) }
+  /// The gateways that traffic goes to, in order of preference. Empty where no traffic flows, or needs none.
+  public var gateways: [IPAddress] { Self.distinct(self.carrying.map(\.gateway)) }
+  /// The source addresses that the kernel takes, in order of preference. Empty where no traffic flows.
+  public var localAddresses: [IPAddress] { Self.distinct(self.carrying.map(\.source)) }
+
+  /// The one that the summary follows first.
+  private var paths: [Path] {
+    (self.family == .ipv4 ? [self.ipv4, self.ipv6] : [self.ipv6, self.ipv4]).compactMap { $0 }
+  }
+
+  private var carrying: [Path] { self.paths.filter { $0.status == .satisfied } }
+
+  private static func distinct<Element: Equatable>(_ elements: [Element?]) -> [Element] {
+    elements.reduce(into: []) { distinct, element in
+      if let element, !distinct.contains(element) { distinct.append(element) }
+    }
+  }
+}
+
+extension NetworkPath: CustomStringConvertible {
+  /// For logs: `satisfied, wifi by wlan0, ipv4, ipv6, expensive`.
+  public var description: String {
+    var words = [self.status.rawValue]
+    if let reason = self.unsatisfiedReason { words.append(reason.rawValue) }
+    if let interface = self.interface { words.append("\(self.medium.rawValue) by \(interface)") }
+    if self.supportsIPv4 { words.append("ipv4") }
+    if self.supportsIPv6 { words.append("ipv6") }
+    if self.isExpensive { words.append("expensive") }
+    if self.isConstrained { words.append("constrained") }
+    return words.joined(separator: ", ")
+  }
+}

@@ -1,0 +1,95 @@
+public import Connectivity
+
+/// Follows the network: the present path, and then each one that it becomes.
+///
+/// ```swift
+/// for await path in PathMonitor() {
+///   print(path.isOnline ? "online by \(path.medium)" : "offline")
+/// }
+/// ```
+///
+/// Named as `NWPathMonitor` is.
+///
+/// 1. The present path comes first. Where connd is not there that is ``NetworkPath/unknown``; so it is where connd
+///    says nothing for two seconds. connd is found when it comes (C7): it is looked for after 100 ms, then in growing
+///    pauses of at most 2 s.
+/// 2. Then each change comes, in order. A path that equals the one before it is not told.
+/// 3. A bounce is told: where the path went and came back, ``NetworkPath/interrupted`` comes in between, even if both
+///    ends are equal (T2). Connections may have died.
+/// 4. Where connd goes away the last path stays what it was: a restart is not seen. If connd is not back within two
+///    seconds, ``NetworkPath/unknown`` comes.
+/// 5. Who reads slowly gets the latest path, and before it the last loss that was missed: nothing else is kept.
+/// 6. The sequence never throws. It ends with its task, and its connection to connd with its iterator.
+///
+/// The monitor is a value and costs nothing. Each iterator has its own connection and belongs to one task.
+public struct PathMonitor: AsyncSequence, Sendable {
+  public typealias Element = NetworkPath
+
+  /// Whose path it is.
+  enum Subject: Hashable, Sendable {
+    case system
+    case destination(IPAddress, mark: UInt32)
+  }
+
+  /// How long the absence of connd is kept from the application.
+  static let patience: Duration = .seconds(2)
+
+  private let subject: Subject
+  private let socket: String
+  private let patience: Duration
+
+  /// Follows the system's connectivity: the paths to the default destination.
+  ///
+  /// - Parameter socket: The path of connd's socket.
+  public init(socket: String = SocketPath.default) {
+    self.init(.system, socket: socket)
+  }
+
+  /// Follows the path to one destination, as traffic of this user takes it.
+  ///
+  /// A path that went and came back so soon that connd read the same twice is not told: ``NetworkPath/interrupted``
+  /// never comes.
+  ///
+  /// - Parameters:
+  ///   - destination: An address; names are the caller's to resolve.
+  ///   - mark: The mark (`SO_MARK`) of the traffic; 0: none.
+  ///   - socket: The path of connd's socket.
+  public init(destination: IPAddress, mark: UInt32 = 0, socket: String = SocketPath.default) {
+    self.init(.destination(destination, mark: mark), socket: socket)
+  }
+
+  init(_ subject: Subject, socket: String, patience: Duration = Self.patience) {
+    self.subject = subject
+    self.socket = socket
+    self.patience = patience
+  }
+
+  /// The present path, from a connection of its own; ``NetworkPath/unknown`` where connd is not there, and where the
+  /// task was cancelled.
+  ///
+  /// ```swift
+  /// let path = await PathMonitor().currentPath
+  /// ```
+  public var currentPath: NetworkPath {
+    get async {
+      var paths = self.makeAsyncIterator()
+      return await paths.next() ?? .unknown
+    }
+  }
+
+  public func makeAsyncIterator() -> AsyncIterator {
+    AsyncIterator(
+      subscription: PathSubscription(
+        to: self.subject, socket: self.socket, patience: self.patience))
+  }
+
+  /// One connection to connd, kept up until the iterator goes.
+  public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
+    let subscription: PathSubscription
+
+    /// The next path; `nil` when the task was cancelled.
+    public mutating func next() async -> NetworkPath? {
+      await self.subscription.next()
+    }
+  }
+}

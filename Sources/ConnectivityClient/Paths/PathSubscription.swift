@@ -1,0 +1,44 @@
+private import EventLoopExecutor
+
+/// The task behind an iterator. It ends with the iterator, and with the task that reads.
+final class PathSubscription: Sendable {
+  private let mailbox: PathMailbox
+  private let task: Task<Void, Never>
+
+  init(to subject: PathMonitor.Subject, socket: String, patience: Duration) {
+    let mailbox = PathMailbox()
+    let eventLoop = ClientThread.eventLoop
+    self.mailbox = mailbox
+    self.task = Task(executorPreference: EventLoopTaskExecutor(eventLoop)) {
+      let teller = PathTeller(patience: patience, on: eventLoop, mailbox.put)
+      switch subject {
+      case .system:
+        var reader = StatusReader()
+        for await event in StatusStream(socket: socket, events: [.transition, .path]) {
+          if let event = reader.read(event) { teller.tell(event) }
+        }
+      case .destination(let destination, let mark):
+        let stream = PathStream(to: destination, mark: mark, socket: socket)
+        try? await stream.run(teller.tell)
+      }
+      teller.finish()
+      mailbox.finish()
+    }
+  }
+
+  deinit { self.end() }
+
+  /// The next path; `nil` when the task was cancelled, which ends the subscription. At most one task may wait.
+  func next() async -> NetworkPath? {
+    await withTaskCancellationHandler {
+      await self.mailbox.next()
+    } onCancel: {
+      self.end()
+    }
+  }
+
+  private func end() {
+    self.task.cancel()
+    self.mailbox.finish()
+  }
+}

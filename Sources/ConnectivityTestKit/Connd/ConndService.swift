@@ -1,0 +1,192 @@
+internal import Connectivity
+internal import ConnectivityProtocol
+internal import GRPCCore
+
+/// `connectivity.v1.Connectivity` over the simulation.
+struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
+  let connd: SimulatedConnd
+
+  func getStatus(
+    request: Connectivity_V1_GetStatusRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_Status {
+    try self.requireConnd()
+    return Connectivity_V1_Status(self.connd.read { $0.snapshot })
+  }
+
+  func watch(
+    request: Connectivity_V1_WatchRequest, response: RPCWriter<Connectivity_V1_WatchResponse>,
+    context: ServerContext
+  ) async throws {
+    let kinds = try ChangeKinds(request.events)
+    let since = request.hasSinceGeneration ? request.sinceGeneration : nil
+    guard let stream = self.connd.subscribe(since: since, kinds) else { throw RPCError.stopping }
+    try await self.write(stream, to: response) { $0 }
+  }
+
+  func watchPath(
+    request: Connectivity_V1_WatchPathRequest,
+    response: RPCWriter<Connectivity_V1_WatchPathResponse>, context: ServerContext
+  ) async throws {
+    let destination = try IPAddress(request.destination, "destination")
+    guard let stream = self.connd.watch(destination) else { throw RPCError.stopping }
+    try await self.write(stream, to: response) { path in
+      var message = Connectivity_V1_WatchPathResponse()
+      message.destination = request.destination
+      message.path = Connectivity_V1_Path(path)
+      message.generation = self.connd.read { $0.snapshot.generation }
+      return message
+    }
+  }
+
+  func `guard`(
+    request: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>,
+    response: RPCWriter<Connectivity_V1_GuardResponse>, context: ServerContext
+  ) async throws {
+    guard let stream = self.connd.admitGuardian() else { throw RPCError.stopping }
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask {
+        // A client that has no more to ask goes on being told.
+        for try await request in request { self.take(request, stream.number) }
+      }
+      group.addTask {
+        try await self.write(stream, to: response) { $0 }
+        throw CancellationError()
+      }
+      // The first to fail ends the other.
+      while try await group.next() != nil {}
+    }
+  }
+
+  /// Writes until connd stops, or the client goes.
+  private func write<Message, Response>(
+    _ stream: SimulatedConnd.Stream<Message>, to writer: RPCWriter<Response>,
+    _ response: (Message) -> Response
+  ) async throws {
+    defer { self.connd.dismiss(stream.number) }
+    try await withRPCCancellationHandler {
+      for await message in stream.messages { try await writer.write(response(message)) }
+    } onCancelRPC: {
+      stream.end()
+    }
+    try self.requireConnd()
+  }
+
+  private func requireConnd() throws {
+    if !self.connd.isRunning { throw RPCError.stopping }
+  }
+
+  private func take(_ request: Connectivity_V1_GuardRequest, _ guardian: UInt64) {
+    switch request.request {
+    case .add(let flow):
+      let key = FlowTable.Key(guardian: guardian, id: flow.id)
+      do throws(FlowTable.Refusal) {
+        self.connd.add(try FlowTable.Registration(flow, key))
+      } catch {
+        self.connd.refuse(key, error)
+      }
+    case .remove(let flow):
+      self.connd.remove(.init(guardian: guardian, id: flow.id))
+    case nil:
+      self.connd.refuse(
+        .init(guardian: guardian, id: 0), .invalid("request: neither add nor remove"))
+    }
+  }
+
+  func explain(
+    request: Connectivity_V1_ExplainRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_Explanation {
+    try self.requireConnd()
+    let asked = request.hasDestination ? try IPAddress(request.destination, "destination") : nil
+    return self.connd.read { $0.explain(asked) }
+  }
+
+  func listLinks(
+    request: Connectivity_V1_ListLinksRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListLinksResponse {
+    try self.requireConnd()
+    var response = Connectivity_V1_ListLinksResponse()
+    response.links = self.connd.read { $0.links }
+    return response
+  }
+
+  func listTransitions(
+    request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListTransitionsResponse {
+    try self.requireConnd()
+    return self.connd.read { $0.transitions(limit: Int(request.limit)) }
+  }
+}
+
+extension RPCError {
+  /// What ends every stream when connd stops.
+  fileprivate static let stopping = RPCError(code: .unavailable, message: "connd is stopping")
+}
+
+extension IPAddress {
+  /// - Throws: INVALID_ARGUMENT for what is no address.
+  fileprivate init(_ text: String, _ field: String) throws(RPCError) {
+    guard let address = IPAddress(text) else {
+      throw RPCError(
+        code: .invalidArgument,
+        message: "\(field): '\(text)' is neither an IPv4 nor an IPv6 address")
+    }
+    self = address
+  }
+}
+
+extension FlowTable.Registration {
+  fileprivate init(
+    _ message: Connectivity_V1_Flow, _ key: FlowTable.Key
+  ) throws(FlowTable.Refusal) {
+    func address(_ text: String, _ field: String) throws(FlowTable.Refusal) -> IPAddress {
+      guard let address = IPAddress(text), !address.isUnspecified else {
+        throw .invalid("\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
+      }
+      return address
+    }
+
+    let remote = try address(message.remote, "add.remote")
+    let local = message.hasLocal ? try address(message.local, "add.local") : nil
+    if let local, message.hasLocal, !remote.isLoopback, local.family != remote.family {
+      throw .invalid("add.local: \(local) is of another family than \(remote)")
+    }
+    self.init(
+      key: key,
+      flow: Flow(
+        Destination(remote, mark: message.mark), local: local,
+        forbidsExpensive: message.forbidsExpensive,
+        forbidsConstrained: message.forbidsConstrained))
+    if message.hasKnownPath {
+      do throws(ConversionError) {
+        self.knownPath = try Path(message.knownPath)
+      } catch {
+        throw .invalid("add.known_path: \(error)")
+      }
+    }
+    if message.hasSinceGeneration { self.sinceGeneration = message.sinceGeneration }
+  }
+}
+
+/// Which changes a subscriber asked for.
+struct ChangeKinds: Sendable {
+  private let kinds: Set<Connectivity_V1_EventKind>
+
+  /// - Parameter kinds: None means all.
+  /// - Throws: INVALID_ARGUMENT for what is no kind.
+  init(_ kinds: [Connectivity_V1_EventKind]) throws {
+    let known: Set<Connectivity_V1_EventKind> = [.transition, .path, .invalidation]
+    if let kind = kinds.first(where: { !known.contains($0) }) {
+      throw RPCError(
+        code: .invalidArgument, message: "events: \(kind.rawValue) is no kind of event")
+    }
+    self.kinds = kinds.isEmpty ? known : Set(kinds)
+  }
+
+  func contain(_ change: Change) -> Bool {
+    switch change {
+    case .transition: self.kinds.contains(.transition)
+    case .path: self.kinds.contains(.path)
+    case .invalidation: self.kinds.contains(.invalidation)
+    }
+  }
+}

@@ -1,0 +1,71 @@
+internal import ConnectivityProtocol
+internal import GRPCCore
+private import GRPCNIOTransportHTTP2Posix
+private import Glibc
+private import NIOCore
+private import NIOPosix
+
+/// Serves on a Unix socket until it is ended, on a thread of its own that ends with it.
+final class Listener: Sendable {
+  private let task: Task<Void, Never>
+
+  /// Returns when clients can connect.
+  ///
+  /// - Throws: Where nothing can listen on the socket.
+  init(on socket: String, _ service: ConndService) async throws {
+    // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after the
+    // listener has ended.
+    let threads = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+    let transport = HTTP2ServerTransport.Posix(
+      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
+      config: .defaults { $0.connection.flushCoalescing = nil }, eventLoopGroup: threads)
+    let server = GRPCServer(transport: transport, services: [service])
+    self.task = Task {
+      try? await server.serve()
+      try? await threads.shutdownGracefully()
+    }
+    do {
+      _ = try await transport.listeningAddress
+    } catch {
+      await self.end()
+      throw error
+    }
+  }
+
+  deinit { self.task.cancel() }
+
+  /// Hangs up on everybody, and returns when the thread has ended.
+  func end() async {
+    self.task.cancel()
+    await self.task.value
+  }
+}
+
+/// A directory for a socket, removed with the last reference, and a path in it that is short enough for one.
+final class SocketDirectory: Sendable {
+  private let path: String
+  var socket: String { "\(self.path)/connd.sock" }
+
+  /// - Throws: ``SimulationError`` where no directory can be made.
+  init() throws(SimulationError) {
+    let parent = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+    // The name of a socket has 108 bytes, with the terminating zero.
+    let isShort = !parent.isEmpty && parent.utf8.count < 70
+    var template = Array("\(isShort ? parent : "/tmp")/connd-simulated-XXXXXX".utf8CString)
+    guard mkdtemp(&template) != nil else {
+      throw SimulationError("no directory for the socket: \(String(cString: strerror(errno)))")
+    }
+    self.path = String(
+      decoding: template.dropLast().map(UInt8.init(bitPattern:)), as: UTF8.self)
+  }
+
+  /// Nobody finds the socket any more.
+  func removeSocket() { unlink(self.socket) }
+
+  func remove() {
+    self.removeSocket()
+    rmdir(self.path)
+  }
+
+  deinit { self.remove() }
+}

@@ -1,0 +1,313 @@
+internal import Connectivity
+internal import ConnectivityProtocol
+private import Synchronization
+
+/// The simulation, those who follow it, and its time. Safe to use from any thread.
+final class SimulatedConnd: Sendable {
+  private struct State {
+    var simulation: Simulation
+    /// How much the simulated time is ahead of the clock's.
+    var ahead = Duration.zero
+    var timer: (deadline: Instant, task: Task<Void, Never>)?
+    var refusal: String?
+
+    var lastNumber: UInt64 = 0
+    var subscribers: [UInt64: Subscriber] = [:]
+    var watchers: [UInt64: AsyncStream<Path>.Continuation] = [:]
+    var guardians: [UInt64: AsyncStream<Connectivity_V1_GuardResponse>.Continuation] = [:]
+    var observers: [UInt64: AsyncStream<Void>.Continuation] = [:]
+
+    mutating func nextNumber() -> UInt64 {
+      self.lastNumber += 1
+      return self.lastNumber
+    }
+  }
+
+  private struct Subscriber {
+    var messages: AsyncStream<Connectivity_V1_WatchResponse>.Continuation
+    var kinds: ChangeKinds
+  }
+
+  /// A client's stream: its number, and what it is told.
+  struct Stream<Message: Sendable>: Sendable {
+    var number: UInt64
+    var messages: AsyncStream<Message>
+    var end: @Sendable () -> Void
+  }
+
+  private let state: Mutex<State>
+  private let timekeeper: Timekeeper
+
+  init(_ simulation: Simulation, _ timekeeper: Timekeeper) {
+    self.state = Mutex(State(simulation: simulation))
+    self.timekeeper = timekeeper
+  }
+
+  deinit { self.state.withLock { $0.timer?.task.cancel() } }
+
+  // MARK: - What happens
+
+  func start() {
+    self.mutate { state, now in
+      state.simulation.start(at: now, time: .now())
+      return []
+    }
+  }
+
+  /// Ends every stream.
+  func stop() {
+    self.mutate { state, _ in
+      state.simulation.stop()
+      for subscriber in state.subscribers.values { subscriber.messages.finish() }
+      for watcher in state.watchers.values { watcher.finish() }
+      for guardian in state.guardians.values { guardian.finish() }
+      return []
+    }
+  }
+
+  /// Changes the simulation, and tells all who follow it.
+  func change(
+    _ change: @Sendable (inout Simulation, Instant, Timestamp) -> [Simulation.Announcement]
+  ) {
+    self.mutate { state, now in change(&state.simulation, now, .now()) }
+  }
+
+  var refusal: String? {
+    get { self.state.withLock { $0.refusal } }
+    set { self.state.withLock { $0.refusal = newValue } }
+  }
+
+  /// Reads the simulation.
+  func read<Result: Sendable>(_ read: (borrowing Simulation) -> Result) -> Result {
+    self.state.withLock { read($0.simulation) }
+  }
+
+  var isRunning: Bool { self.read { $0.isRunning } }
+  var subscribers: Int { self.state.withLock { $0.subscribers.count } }
+
+  private func mutate(_ change: (inout State, Instant) -> [Simulation.Announcement]) {
+    self.state.withLock { state in
+      let announcements = change(&state, self.now(state))
+      Self.tell(announcements, &state)
+      self.schedule(&state)
+      for observer in state.observers.values { observer.yield() }
+    }
+  }
+
+  private static func tell(_ announcements: [Simulation.Announcement], _ state: inout State) {
+    let generation = state.simulation.snapshot.generation
+    for announcement in announcements {
+      switch announcement {
+      case .change(let change):
+        let message = Connectivity_V1_WatchResponse(change)
+        for subscriber in state.subscribers.values where subscriber.kinds.contain(change) {
+          subscriber.messages.yield(message)
+        }
+      case .path(let watcher, let path):
+        state.watchers[watcher]?.yield(path)
+      case .flow(let key, let event):
+        state.guardians[key.guardian]?.yield(.init(key.id, event, generation: generation))
+      }
+    }
+  }
+
+  // MARK: - Time
+
+  private func now(_ state: borrowing State) -> Instant {
+    Instant(sinceStart: self.timekeeper.elapsed() + state.ahead)
+  }
+
+  private func schedule(_ state: inout State) {
+    let deadline = state.simulation.deadline
+    guard deadline != state.timer?.deadline else { return }
+    state.timer?.task.cancel()
+    state.timer = deadline.map { deadline in
+      let pause = self.now(state).duration(to: deadline)
+      let task = Task { [weak self, timekeeper = self.timekeeper] in
+        guard (try? await timekeeper.sleep(max(pause, .zero))) != nil else { return }
+        self?.look()
+      }
+      return (deadline, task)
+    }
+  }
+
+  private func look() {
+    self.mutate { state, now in
+      state.timer = nil
+      return state.simulation.look(at: now, time: .now())
+    }
+  }
+
+  /// Has time pass, by the clock only so much of it as `speed` says: what becomes due meanwhile happens in its order.
+  func pass(_ duration: Duration, speed: Double) async throws {
+    let end = self.state.withLock { self.now($0).advanced(by: duration) }
+    while true {
+      let (now, next) = self.state.withLock { state in
+        (self.now(state), min(end, state.simulation.deadline ?? end))
+      }
+      if speed.isFinite, now < next {
+        try await self.timekeeper.sleep(now.duration(to: next) / speed)
+      } else {
+        try Task.checkCancellation()
+      }
+      self.jump(to: next)
+      if next >= end { return }
+    }
+  }
+
+  /// Has time pass at once.
+  func pass(_ duration: Duration) {
+    let end = self.state.withLock { self.now($0).advanced(by: duration) }
+    while true {
+      let next = self.state.withLock { min(end, $0.simulation.deadline ?? end) }
+      self.jump(to: next)
+      if next >= end { return }
+    }
+  }
+
+  private func jump(to instant: Instant) {
+    self.mutate { state, now in
+      if now < instant { state.ahead += now.duration(to: instant) }
+      // The timer sleeps for what is no longer left.
+      state.timer?.task.cancel()
+      state.timer = nil
+      return state.simulation.look(at: self.now(state), time: .now())
+    }
+  }
+
+  // MARK: - Those who follow
+
+  /// Waits until the condition holds.
+  ///
+  /// - Throws: `CancellationError`.
+  func wait(until condition: @Sendable (SimulatedConnd) -> Bool) async throws {
+    let (changes, continuation) = AsyncStream.makeStream(
+      of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    let number = self.state.withLock { state in
+      let number = state.nextNumber()
+      state.observers[number] = continuation
+      return number
+    }
+    defer { self.state.withLock { _ = $0.observers.removeValue(forKey: number) } }
+    continuation.yield()
+    for await _ in changes where condition(self) { return }
+    throw CancellationError()
+  }
+
+  /// Begins a stream of `Watch`; `nil` while connd does not run.
+  func subscribe(
+    since generation: UInt64?, _ kinds: ChangeKinds
+  ) -> Stream<Connectivity_V1_WatchResponse>? {
+    let (messages, continuation) = AsyncStream.makeStream(of: Connectivity_V1_WatchResponse.self)
+    return self.admit { state, number in
+      for message in state.simulation.first(since: generation, kinds) {
+        continuation.yield(message)
+      }
+      state.subscribers[number] = Subscriber(messages: continuation, kinds: kinds)
+      return Stream(number: number, messages: messages) { continuation.finish() }
+    }
+  }
+
+  /// Begins a stream of `WatchPath`; `nil` while connd does not run.
+  func watch(_ destination: IPAddress) -> Stream<Path>? {
+    let (paths, continuation) = AsyncStream.makeStream(
+      of: Path.self, bufferingPolicy: .bufferingNewest(1))
+    return self.admit { state, number in
+      continuation.yield(state.simulation.watch(destination, number))
+      state.watchers[number] = continuation
+      return Stream(number: number, messages: paths) { continuation.finish() }
+    }
+  }
+
+  /// Begins a stream of `Guard`; `nil` while connd does not run.
+  func admitGuardian() -> Stream<Connectivity_V1_GuardResponse>? {
+    let (messages, continuation) = AsyncStream.makeStream(of: Connectivity_V1_GuardResponse.self)
+    return self.admit { state, number in
+      state.guardians[number] = continuation
+      return Stream(number: number, messages: messages) { continuation.finish() }
+    }
+  }
+
+  private func admit<Message: Sendable>(
+    _ admit: (inout State, UInt64) -> Stream<Message>
+  ) -> Stream<Message>? {
+    self.state.withLock { state in
+      guard state.simulation.isRunning else { return nil }
+      let stream = admit(&state, state.nextNumber())
+      for observer in state.observers.values { observer.yield() }
+      return stream
+    }
+  }
+
+  /// A stream has ended.
+  func dismiss(_ number: UInt64) {
+    self.mutate { state, _ in
+      state.subscribers[number] = nil
+      state.watchers[number] = nil
+      state.guardians[number] = nil
+      state.simulation.unwatch(number)
+      state.simulation.flows.removeAll(of: number)
+      return []
+    }
+  }
+
+  func add(_ registration: FlowTable.Registration) {
+    self.mutate { state, now in
+      guard state.guardians[registration.key.guardian] != nil, state.simulation.isRunning else {
+        return []
+      }
+      if let refusal = state.refusal {
+        return [.flow(registration.key, .refused(.exhausted(refusal)))]
+      }
+      return [.flow(registration.key, state.simulation.guardFlow(registration, at: now))]
+    }
+  }
+
+  func remove(_ key: FlowTable.Key) {
+    self.mutate { state, _ in
+      guard state.simulation.flows.contains(key) else {
+        return [.flow(key, .refused(.invalid("remove.id: no flow \(key.id) is guarded")))]
+      }
+      state.simulation.flows.remove(key)
+      return []
+    }
+  }
+
+  func refuse(_ key: FlowTable.Key, _ refusal: FlowTable.Refusal) {
+    self.mutate { _, _ in [.flow(key, .refused(refusal))] }
+  }
+}
+
+extension Simulation {
+  /// What a new subscriber is told first (D5).
+  fileprivate func first(
+    since generation: UInt64?, _ kinds: ChangeKinds
+  ) -> [Connectivity_V1_WatchResponse] {
+    guard let generation else { return [.snapshot(self.snapshot)] }
+    if generation == self.snapshot.generation { return [] }
+    guard generation < self.snapshot.generation, let oldest = self.history.first?.generation,
+      oldest <= generation + 1
+    else { return [.gap(self.snapshot)] }
+    return self.history.filter { $0.generation > generation && kinds.contain($0) }.map { .init($0) }
+  }
+}
+
+extension Connectivity_V1_GuardResponse {
+  fileprivate init(_ id: UInt64, _ event: FlowTable.Event, generation: UInt64) {
+    self.init()
+    self.generation = generation
+    self.id = id
+    switch event {
+    case .path(let path):
+      self.path = Connectivity_V1_Path(path)
+    case .invalidation(let verdict, let cause, let path):
+      self.invalidation.reason = Connectivity_V1_InvalidationReason(verdict.reason)
+      self.invalidation.severity = Connectivity_V1_InvalidationSeverity(verdict.severity)
+      self.invalidation.cause = Connectivity_V1_Cause(cause)
+      self.invalidation.path = Connectivity_V1_Path(path)
+    case .refused(let refusal):
+      self.refused.code = refusal.code
+      self.refused.message = refusal.message
+    }
+  }
+}

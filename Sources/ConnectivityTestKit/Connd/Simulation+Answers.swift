@@ -1,0 +1,98 @@
+internal import Connectivity
+internal import ConnectivityProtocol
+
+/// What is asked once.
+extension Simulation {
+  /// The history, the oldest first.
+  ///
+  /// - Parameter limit: At most so many transitions, the latest; 0: all.
+  func transitions(limit: Int) -> Connectivity_V1_ListTransitionsResponse {
+    let transitions = self.history.compactMap { change in
+      if case .transition(let transition) = change { transition } else { nil }
+    }
+    let chosen = limit == 0 ? transitions[...] : transitions.suffix(limit)
+    let first =
+      chosen.count < transitions.count ? chosen.first?.snapshot.generation ?? 0 : 0
+    var response = Connectivity_V1_ListTransitionsResponse()
+    response.transitions = chosen.map { .init($0) }
+    response.invalidations = self.history.compactMap { change in
+      guard case .invalidation(let invalidation) = change, invalidation.generation > first else {
+        return nil
+      }
+      return .init(invalidation)
+    }
+    return response
+  }
+
+  /// The links, those of the default paths first.
+  var links: [Connectivity_V1_Link] {
+    let defaults = AddressFamily.allCases.map {
+      self.machine.defaultPath($0).chain.first?.index
+    }
+    let links = self.machine.interfaces.map { name, interface in
+      var link = Connectivity_V1_Link(name, interface)
+      link.defaultIpv4 = defaults[0] == interface.index
+      link.defaultIpv6 = defaults[1] == interface.index
+      return link
+    }
+    func rank(_ link: Connectivity_V1_Link) -> (Int, Int, UInt32) {
+      (link.defaultIpv4 || link.defaultIpv6 ? 0 : 1, link.state == .up ? 0 : 1, link.index)
+    }
+    return links.sorted { rank($0) < rank($1) }
+  }
+
+  /// The path, what it leads over and what it amounts to.
+  ///
+  /// - Parameter asked: `nil`: the default destination.
+  func explain(_ asked: IPAddress?) -> Connectivity_V1_Explanation {
+    let path: Path
+    var explanation = Connectivity_V1_Explanation()
+    if let asked {
+      explanation.destination = asked.description
+      path = self.path(to: asked)
+    } else {
+      let status = Status(
+        ipv4: self.machine.defaultPath(.ipv4), ipv6: self.machine.defaultPath(.ipv6),
+        preferred: .ipv4)
+      explanation.destination = IPAddress.unspecified(status.family).description
+      path = status.path
+    }
+    let flags = ReachabilityFlags(path)
+    explanation.path = Connectivity_V1_Path(path)
+    explanation.flags = Connectivity_V1_Flags(flags)
+    explanation.category = Connectivity_V1_Category(
+      path.status == .unknown ? .unknown : Category(flags, medium: path.medium))
+    if !path.chain.isEmpty, let family = path.source?.family ?? asked?.family {
+      let prefix = asked.flatMap { self.machine.longestRoute(to: $0) }
+      explanation.routePrefix =
+        prefix?.description ?? "\(IPAddress.unspecified(family))/0"
+    }
+    explanation.links = path.chain.compactMap { link in
+      self.machine.interfaces[link.name].map { Connectivity_V1_Link(link.name, $0) }
+    }
+    return explanation
+  }
+}
+
+extension Connectivity_V1_Link {
+  fileprivate init(_ name: String, _ interface: Machine.Interface) {
+    self.init()
+    let network = interface.network
+    self.index = interface.index
+    self.name = name
+    self.medium = Connectivity_V1_Medium(network.medium)
+    self.evidence = Connectivity_V1_Evidence(network.evidence)
+    self.state =
+      switch interface.state {
+      case .down: .down
+      case .noCarrier: .noCarrier
+      case .dormant: .dormant
+      case .up: .up
+      }
+    self.expensive = network.isExpensive
+    self.constrained = network.isConstrained
+    self.addresses = interface.attachments.map { "\($0.source)/\($0.prefixLength)" }
+    self.hardwareType = 1
+    self.mtu = 1500
+  }
+}

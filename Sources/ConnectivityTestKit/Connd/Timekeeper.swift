@@ -1,0 +1,23 @@
+internal import Connectivity
+private import Glibc
+
+/// A clock of any kind, and the time since the simulation was made.
+struct Timekeeper: Sendable {
+  let elapsed: @Sendable () -> Duration
+  let sleep: @Sendable (Duration) async throws -> Void
+
+  init(_ clock: some Clock<Duration>) {
+    let start = clock.now
+    self.elapsed = { start.duration(to: clock.now) }
+    self.sleep = { try await clock.sleep(for: $0) }
+  }
+}
+
+extension Timestamp {
+  /// The moment now, by the wall clock.
+  static func now() -> Timestamp {
+    var time = timespec()
+    clock_gettime(CLOCK_REALTIME, &time)
+    return Timestamp(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000)
+  }
+}

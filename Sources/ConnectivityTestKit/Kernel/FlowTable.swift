@@ -1,0 +1,206 @@
+internal import Connectivity
+
+/// The flows that are guarded.
+struct FlowTable {
+  /// A flow of a client: the client's stream, and what the client calls it.
+  struct Key: Hashable, Sendable, Comparable {
+    var guardian: UInt64
+    var id: UInt64
+
+    static func < (lhs: Self, rhs: Self) -> Bool {
+      (lhs.guardian, lhs.id) < (rhs.guardian, rhs.id)
+    }
+  }
+
+  /// What a client is told of a flow.
+  enum Event: Sendable {
+    case path(Path)
+    case invalidation(FlowTracker.Verdict, Cause, Path)
+    case refused(Refusal)
+  }
+
+  /// Why a request was not accepted.
+  struct Refusal: Error, Hashable, Sendable {
+    /// Of google.rpc.
+    var code: UInt32
+    var message: String
+
+    static func invalid(_ message: String) -> Refusal { Refusal(code: 3, message: message) }
+    static func exhausted(_ message: String) -> Refusal { Refusal(code: 8, message: message) }
+  }
+
+  struct Entry {
+    var tracker: FlowTracker
+    /// The path that the client knows of.
+    var told: Path
+    /// The link that has the flow's own address.
+    var sourceLink: UInt32?
+    /// As the client named it.
+    var local: IPAddress?
+  }
+
+  /// A flow as a client registers it.
+  struct Registration: Sendable {
+    var key: Key
+    var flow: Flow
+    /// The path that the client was told of it before.
+    var knownPath: Path?
+    /// The last generation that the client knew of before it connected.
+    var sinceGeneration: UInt64?
+  }
+
+  fileprivate(set) var entries: [Key: Entry] = [:]
+
+  var keys: [Key] { self.entries.keys.sorted() }
+
+  /// When those in doubt must be looked at although nothing happens.
+  var deadline: Instant? { self.entries.values.compactMap(\.tracker.deadline).min() }
+
+  func contains(_ key: Key) -> Bool { self.entries[key] != nil }
+
+  mutating func remove(_ key: Key) { self.entries[key] = nil }
+
+  mutating func removeAll(of guardian: UInt64) {
+    self.entries = self.entries.filter { $0.key.guardian != guardian }
+  }
+}
+
+extension Simulation {
+  /// Looks at all flows, or at those whose grace is over.
+  mutating func evaluateFlows(
+    _ occasion: Occasion, _ circumstances: FlowTracker.Circumstances, onlyOverdue: Bool = false,
+    at now: Instant
+  ) -> [Announcement] {
+    self.flows.keys.compactMap { key in
+      guard var entry = self.flows.entries[key] else { return nil }
+      if onlyOverdue {
+        guard let deadline = entry.tracker.deadline, deadline <= now else { return nil }
+      }
+      let destination = entry.tracker.flow.destination.address
+      let path = self.path(to: destination)
+      let old = entry.tracker.path
+      let reading = self.machine.reading(
+        of: old, source: entry.tracker.source, sourceLink: entry.sourceLink, now: path)
+      let verdict = entry.tracker.update(
+        to: reading, circumstances, policy: self.policy, at: now)
+      let isNew = entry.told != path
+      entry.told = path
+      self.flows.entries[key] = verdict?.severity == .destroy ? nil : entry
+      if let verdict {
+        let cause = occasion.cause(of: verdict, destination.family, from: old, to: path)
+        return .flow(key, .invalidation(verdict, cause, path))
+      }
+      return isNew ? .flow(key, .path(path)) : nil
+    }
+  }
+
+  /// Tells of flows what a test says.
+  mutating func invalidateFlows(
+    _ keys: [FlowTable.Key], _ verdict: FlowTracker.Verdict, _ cause: Cause
+  ) -> [Announcement] {
+    keys.compactMap { key in
+      guard let entry = self.flows.entries[key] else { return nil }
+      if verdict.severity == .destroy { self.flows.remove(key) }
+      return .flow(
+        key,
+        .invalidation(verdict, cause, self.path(to: entry.tracker.flow.destination.address)))
+    }
+  }
+
+  /// Guards a flow from now on, unless it is dead already.
+  ///
+  /// - Returns: Its path, or why it is dead, in doubt or refused.
+  mutating func guardFlow(
+    _ registration: FlowTable.Registration, at now: Instant
+  ) -> FlowTable.Event {
+    let key = registration.key
+    guard !self.flows.contains(key) else {
+      return .refused(.invalid("add.id: flow \(key.id) is guarded already"))
+    }
+    var flow = registration.flow
+    let local = flow.local
+    // A test's real addresses say nothing about the simulated machine.
+    if let local, !self.machine.hadEver(local) { flow.local = nil }
+    let path = self.path(to: flow.destination.address)
+    let made = registration.knownPath ?? path
+    if path.status == .unknown {
+      self.flows.entries[key] = .init(
+        tracker: FlowTracker(flow, on: made), told: path, sourceLink: nil, local: local)
+      return .path(path)
+    }
+
+    let source = flow.local ?? made.source
+    let identity = self.machine.identity(path)
+    var entry = FlowTable.Entry(
+      tracker: FlowTracker(flow, on: made, network: identity), told: path,
+      sourceLink: source.flatMap {
+        self.machine.interface(with: $0, likely: made.chain.first?.index)
+      },
+      local: local)
+    let reading = self.machine.reading(
+      of: made, source: entry.tracker.source, sourceLink: entry.sourceLink, now: path)
+    let since = self.gravest(since: registration.sinceGeneration, flow, path, reading)
+
+    var verdict: FlowTracker.Verdict?
+    if flow.local != nil, entry.sourceLink == nil {
+      verdict = .init(.sourceAddressLost, .destroy)
+    } else if self.isElsewhere(flow, entry.sourceLink, path) {
+      verdict = .init(.betterPath, .destroy)
+    } else {
+      let change: FlowTracker.CategoryChange? =
+        since?.scope == .everything ? since.map { .changed($0.severity) } : nil
+      verdict = entry.tracker.update(
+        to: reading, .init(categoryChange: change), policy: self.policy, at: now)
+      if let since, since.scope != .everything,
+        verdict.map({ $0.severity < since.severity }) ?? true
+      {
+        verdict = .init(since.reason, since.severity)
+      }
+    }
+    if verdict?.severity != .destroy { self.flows.entries[key] = entry }
+    guard let verdict else { return .path(path) }
+    let change = verdict.severity == .advise ? "pathMissing" : "diedBefore"
+    let late = Cause(.registration, change, interface: made.interface, learntLate: true)
+    return .invalidation(verdict, since?.cause ?? late, path)
+  }
+
+  /// Whether the traffic leaves by another link than the one that has the flow's address.
+  private func isElsewhere(_ flow: Flow, _ sourceLink: UInt32?, _ path: Path) -> Bool {
+    guard let local = flow.local, let sourceLink, path.status == .satisfied,
+      path.source != local, let link = path.chain.first, link != Machine.loopback
+    else { return false }
+    return link.index != sourceLink
+  }
+
+  /// The gravest of what happened to the flow since a generation, of these the latest.
+  private func gravest(
+    since generation: UInt64?, _ flow: Flow, _ path: Path, _ reading: FlowReading
+  ) -> Invalidation? {
+    guard let generation, !reading.isLocal else { return nil }
+    let covering = self.history.reversed().compactMap { change -> Invalidation? in
+      guard case .invalidation(let invalidation) = change, invalidation.generation > generation,
+        invalidation.severity != .advise, invalidation.covers(flow, path)
+      else { return nil }
+      return invalidation
+    }
+    let gravest = covering.map(\.severity).max()
+    return covering.first { $0.severity == gravest }
+  }
+}
+
+extension Invalidation {
+  /// Whether a flow that is registered only now had been in the scope.
+  fileprivate func covers(_ flow: Flow, _ path: Path) -> Bool {
+    if self.scope == .everything { return true }
+    // A loopback destination that counts as remote follows the summary, whatever its own family is.
+    let family = path.source?.family ?? flow.destination.address.family
+    if let scoped = self.scope.family, scoped != family { return false }
+    if let addresses = self.scope.localAddresses {
+      guard let local = flow.local else { return false }
+      return addresses.contains(local)
+    }
+    // Its own address stands for the link that it was on, and is there; but it does not tell the network behind it.
+    guard flow.local == nil || self.reason == .networkChanged else { return false }
+    return self.scope.interface == path.interface
+  }
+}

@@ -1,0 +1,209 @@
+internal import Connectivity
+
+/// The simulated kernel: its links, addresses and routes, as far as they decide about paths.
+struct Machine: Hashable, Sendable {
+  /// Those that there are, the most preferred first, one for each interface.
+  private(set) var networks: [NetworkConditions] = []
+  /// Ways of their own for some destinations.
+  private(set) var routes: [IPPrefix: SpecialRoute] = [:]
+  /// Every interface that there ever was, by name.
+  private(set) var interfaces: [String: Interface] = [:]
+  /// It does not answer (K8).
+  private(set) var isUnknown = false
+  /// Every address that the machine ever had.
+  private var allSources: Set<IPAddress> = []
+
+  struct SpecialRoute: Hashable, Sendable {
+    /// ``NetworkConditions/none``: there is no way.
+    var network: NetworkConditions
+    /// The destination is on the link, behind no gateway.
+    var isOnLink: Bool
+  }
+
+  struct Interface: Hashable, Sendable {
+    var index: UInt32
+    var state: LinkState
+    /// The network that it leads into, or led into last: an interface that is down keeps its addresses.
+    var network: NetworkConditions
+
+    func has(_ address: IPAddress) -> Bool {
+      self.attachments.contains { $0.source == address }
+    }
+
+    var attachments: [NetworkConditions.Attachment] {
+      guard self.network.reason != .noSourceAddress else { return [] }
+      return [self.network.ipv4, self.network.ipv6].compactMap { $0 }
+    }
+  }
+
+  static let loopback = PathLink(index: 1, name: "lo")
+
+  mutating func become(_ networks: [NetworkConditions]) {
+    self.isUnknown = networks.contains { $0.kind == .unknown }
+    var taken: Set<String> = []
+    self.networks = networks.filter { network in
+      network.kind == .network && taken.insert(network.interface).inserted
+    }
+    self.refresh()
+  }
+
+  mutating func setRoute(_ prefix: IPPrefix, _ route: SpecialRoute?) {
+    self.routes[prefix] = route
+    self.refresh()
+  }
+
+  private mutating func refresh() {
+    for name in self.interfaces.keys { self.interfaces[name]?.state = .down }
+    let special = self.routes.values.map(\.network).filter { $0.kind == .network }
+      .sorted { ($0.interface, $0.name) < ($1.interface, $1.name) }
+    var taken: Set<String> = []
+    for network in self.networks + special where taken.insert(network.interface).inserted {
+      let index = self.interfaces[network.interface]?.index ?? UInt32(self.interfaces.count + 2)
+      self.interfaces[network.interface] = Interface(
+        index: index, state: network.linkState, network: network)
+      self.allSources.formUnion([network.ipv4, network.ipv6].compactMap { $0?.source })
+    }
+  }
+
+  func interface(_ index: UInt32?) -> Interface? {
+    self.interfaces.values.first { $0.index == index }
+  }
+
+  /// The index of the interface that has the address: of several this one, if it is among them.
+  func interface(with address: IPAddress, likely: UInt32? = nil) -> UInt32? {
+    let indexes = self.interfaces.values.filter { $0.has(address) }.map(\.index)
+    return likely.flatMap { indexes.contains($0) ? $0 : nil } ?? indexes.min()
+  }
+
+  /// Whether the address ever was the machine's.
+  func hadEver(_ address: IPAddress) -> Bool { self.allSources.contains(address) }
+}
+
+// MARK: - Paths
+
+extension Machine {
+  /// The default path of a family.
+  ///
+  /// As a kernel does, it goes on naming a link without a carrier, but none that is down.
+  func defaultPath(_ family: AddressFamily) -> Path {
+    if self.isUnknown { return .unknown }
+    for network in self.networks {
+      guard let attachment = network[family] else { continue }
+      switch network.reason {
+      case .linkDown, .noRoute: continue
+      case .unreachable, .prohibited, .blackhole, .throw:
+        return .unsatisfied(network.reason ?? .unreachable)
+      default: return self.path(network, attachment)
+      }
+    }
+    return .unsatisfied(.noRoute)
+  }
+
+  /// The path to an address: by the longest prefix of the special routes and of the links' own subnets that contains it,
+  /// else the default path.
+  func path(to address: IPAddress) -> Path {
+    if self.isUnknown { return .unknown }
+    if let special = self.specialPath(to: address) { return special }
+    if self.isOwn(address) { return Self.localPath(address) }
+    if let (interface, attachment) = self.subnet(of: address) {
+      return self.path(interface.network, attachment, isOnLink: true)
+    }
+    return self.defaultPath(address.family)
+  }
+
+  /// By a special route, where one contains the address and no subnet is narrower.
+  func specialPath(to address: IPAddress) -> Path? {
+    guard let prefix = self.longestRoute(to: address), let route = self.routes[prefix],
+      prefix.length >= self.subnet(of: address)?.1.prefixLength ?? 0
+    else { return nil }
+    guard let attachment = route.network[address.family], route.network.reason != .linkDown,
+      route.network.reason != .noRoute
+    else { return .unsatisfied(.unreachable) }
+    return self.path(route.network, attachment, isOnLink: route.isOnLink)
+  }
+
+  func longestRoute(to address: IPAddress) -> IPPrefix? {
+    self.routes.keys.filter { $0.contains(address) }.max { $0.length < $1.length }
+  }
+
+  func isOwn(_ address: IPAddress) -> Bool {
+    address.isLoopback || self.interface(with: address) != nil
+  }
+
+  private func subnet(
+    of address: IPAddress
+  ) -> (Interface, NetworkConditions.Attachment)? {
+    self.interfaces.values.filter { $0.state != .down }
+      .flatMap { interface in interface.attachments.map { (interface, $0) } }
+      .filter { $1.prefix?.contains(address) == true }
+      .max { ($0.1.prefixLength, $1.0.index) < ($1.1.prefixLength, $0.0.index) }
+  }
+
+  /// What the network says about itself counts, unless another one has its interface.
+  private func path(
+    _ network: NetworkConditions, _ attachment: NetworkConditions.Attachment, isOnLink: Bool = false
+  ) -> Path {
+    let interface = self.interfaces[network.interface]
+    let reason =
+      interface?.network == network ? network.reason : network.reason ?? interface?.network.reason
+    let hasSource = reason != .noSourceAddress
+    return Path(
+      status: reason == nil ? .satisfied : .requiresConnection, reason: reason,
+      chain: [PathLink(index: interface?.index ?? 0, name: network.interface)],
+      medium: network.medium, evidence: network.evidence,
+      source: hasSource ? attachment.source : nil,
+      sourcePrefixLength: hasSource ? attachment.prefixLength : nil,
+      gateway: isOnLink ? nil : attachment.gateway, table: 254,
+      expensive: network.isExpensive, constrained: network.isConstrained)
+  }
+
+  static func localPath(_ address: IPAddress) -> Path {
+    Path(
+      status: .satisfied, chain: [Self.loopback], medium: .loopback,
+      evidence: Evidence(.hardwareType, "loopback", .loopback), source: address, table: 255)
+  }
+
+  /// What is known of the network behind a path. A link without a carrier has forgotten its neighbours.
+  func identity(_ path: Path) -> NetworkIdentity {
+    guard let interface = path.interface.flatMap({ self.interfaces[$0] }) else {
+      return NetworkIdentity()
+    }
+    let prefix = path.source.flatMap { source in
+      path.sourcePrefixLength.flatMap { IPPrefix(source, length: $0) }
+    }
+    return NetworkIdentity(
+      gateway: path.gateway, hasHardwareAddresses: interface.network.hasHardwareAddresses,
+      prefix: prefix, name: interface.state == .up ? Array(interface.network.name.utf8) : nil)
+  }
+}
+
+extension NetworkConditions {
+  fileprivate var linkState: LinkState {
+    switch self.reason {
+    case .noCarrier: .noCarrier
+    case .dormant: .dormant
+    case .linkDown: .down
+    default: .up
+    }
+  }
+
+  fileprivate var hasHardwareAddresses: Bool {
+    switch self.medium {
+    case .wifi, .wired, .bluetooth: true
+    case .cellular, .loopback, .tunnel, .unknown: false
+    }
+  }
+
+  /// As the kernel shows such a link.
+  var evidence: Evidence {
+    switch self.medium {
+    case .wifi: Evidence(.deviceType, "wlan", .wifi)
+    case .cellular: Evidence(.deviceType, "wwan", .cellular)
+    case .bluetooth: Evidence(.deviceType, "bluetooth", .bluetooth)
+    case .wired: Evidence(.hardwareType, "ether", .wired)
+    case .loopback: Evidence(.hardwareType, "loopback", .loopback)
+    case .tunnel: Evidence(.kind, "wireguard", .tunnel)
+    case .unknown: Evidence(.none, "", .unknown)
+    }
+  }
+}

@@ -1,0 +1,270 @@
+internal import Connectivity
+
+/// What connd does with the kernel's news, over a simulated kernel: the same rules from the same code (`ChangeMaker`,
+/// `FlowTracker`), without a kernel to ask.
+///
+/// A value without a clock: instants are passed in, and a deadline is handed back.
+struct Simulation {
+  let policy: InvalidationPolicy
+  let treatsLoopbackAsRemote: Bool
+
+  private(set) var machine = Machine()
+  /// What was published, the oldest first.
+  private(set) var history: [Change] = []
+  /// What was published last.
+  private(set) var snapshot = ChangeMaker().snapshot
+  /// `nil` while connd does not run.
+  private var changes: ChangeMaker?
+  private var isKernelLost = false
+  private var deadlineOfChanges: Instant?
+  /// How much the generations are ahead of `changes`, which knows nothing of what a test published by itself.
+  private var ahead: UInt64 = 0
+  /// Time that passed only for the sake of T1: a script plays in an instant what takes minutes, and no link is to be
+  /// taken for one that flaps.
+  private var calm = Duration.zero
+
+  var flows = FlowTable()
+  private var watched: [UInt64: (destination: IPAddress, path: Path)] = [:]
+
+  /// What is to be told, and whom.
+  enum Announcement: Sendable {
+    case change(Change)
+    case path(watcher: UInt64, Path)
+    case flow(FlowTable.Key, FlowTable.Event)
+  }
+
+  init(policy: InvalidationPolicy, treatsLoopbackAsRemote: Bool) {
+    self.policy = policy
+    self.treatsLoopbackAsRemote = treatsLoopbackAsRemote
+  }
+
+  var isRunning: Bool { self.changes != nil }
+
+  /// When to `look` although nothing happens.
+  var deadline: Instant? {
+    guard self.isRunning, !self.isKernelLost else { return nil }
+    return [self.deadlineOfChanges, self.flows.deadline].compactMap { $0 }.min()
+  }
+
+  // MARK: - connd
+
+  /// connd starts: it goes on from what it published last, and reads the kernel.
+  mutating func start(at now: Instant, time: Timestamp) {
+    guard !self.isRunning else { return }
+    self.changes = ChangeMaker(
+      restored: self.snapshot.generation > 0 ? self.snapshot : nil, policy: self.policy)
+    self.ahead = 0
+    self.isKernelLost = false
+    _ =
+      self.machine.isUnknown
+      ? self.loseKernel(at: now, time: time) : self.step(.start, at: now, time: time)
+  }
+
+  /// connd is gone: flows are forgotten, what was published is not.
+  mutating func stop() {
+    self.changes = nil
+    self.deadlineOfChanges = nil
+    self.flows = FlowTable()
+    self.watched = [:]
+  }
+
+  mutating func forgetHistory() { self.history = [] }
+
+  // MARK: - What happens
+
+  /// The machine becomes another one.
+  mutating func change(
+    at now: Instant, time: Timestamp, _ change: (inout Machine) -> Void
+  ) -> [Announcement] {
+    let old = self.machine
+    change(&self.machine)
+    guard self.isRunning, self.machine != old else { return [] }
+    if self.machine.isUnknown { return self.loseKernel(at: now, time: time) }
+    if self.isKernelLost {
+      self.isKernelLost = false
+      return self.step(.kernelBack, at: now, time: time)
+    }
+    let events = self.machine.events(since: old)
+    return self.step(events.isEmpty ? .configuration : .events(events), at: now, time: time)
+  }
+
+  /// All links go and come back, faster than anybody looks (T2).
+  mutating func bounce(at now: Instant, time: Timestamp) -> [Announcement] {
+    guard self.isRunning, !self.isKernelLost else { return [] }
+    return self.step(.events(self.machine.bounceEvents), at: now, time: time)
+  }
+
+  /// The machine slept, and woke (I6).
+  mutating func wake(
+    after duration: Duration, at now: Instant, time: Timestamp
+  ) -> [Announcement] {
+    guard self.isRunning, !self.isKernelLost else { return [] }
+    return self.step(.resumed(duration), at: now, time: time)
+  }
+
+  /// A deadline has come.
+  mutating func look(at now: Instant, time: Timestamp) -> [Announcement] {
+    guard self.isRunning, !self.isKernelLost else { return [] }
+    var announcements: [Announcement] = []
+    if let deadline = self.deadlineOfChanges, deadline <= now {
+      announcements += self.step(.timer, at: now, time: time)
+    }
+    return announcements + self.evaluateFlows(.timer, .init(), onlyOverdue: true, at: now)
+  }
+
+  /// Publishes an invalidation of all channels.
+  mutating func invalidateAll(
+    _ verdict: FlowTracker.Verdict, _ cause: Cause, time: Timestamp
+  ) -> [Announcement] {
+    guard self.isRunning else { return [] }
+    self.ahead += 1
+    return [
+      self.publish(
+        .invalidation(
+          Invalidation(
+            generation: self.snapshot.generation + 1, reason: verdict.reason,
+            severity: verdict.severity, scope: .everything, cause: cause, time: time)))
+    ]
+  }
+
+  private mutating func publish(_ change: Change) -> Announcement {
+    self.snapshot.apply(change)
+    self.history.append(change)
+    if self.history.count > Self.longestHistory { self.history.removeFirst() }
+    return .change(change)
+  }
+
+  /// As connd's.
+  private static let longestHistory = 512
+
+  private mutating func step(
+    _ occasion: Occasion, at now: Instant, time: Timestamp
+  ) -> [Announcement] {
+    guard var changes = self.changes else { return [] }
+    // Only where nothing is in doubt: a grace must not be over sooner.
+    if self.deadlineOfChanges == nil { self.calm += Self.memoryOfFlapping }
+    let made = changes.update(
+      to: self.reading(changes), on: occasion, at: now.advanced(by: self.calm), time: time)
+    self.changes = changes
+    self.deadlineOfChanges = made.deadline.map { $0.advanced(by: .zero - self.calm) }
+    var announcements = made.changes.map { self.publish($0.ahead(by: self.ahead)) }
+
+    announcements += self.look()
+    let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
+    return announcements
+      + self.evaluateFlows(
+        occasion, .init(categoryChange: made.categoryChange, slept: slept), at: now)
+  }
+
+  /// After so long without a loss connd forgets those before.
+  private static let memoryOfFlapping = Duration.seconds(10)
+
+  private mutating func loseKernel(at now: Instant, time: Timestamp) -> [Announcement] {
+    guard var changes = self.changes else { return [] }
+    self.isKernelLost = true
+    let made = changes.update(
+      to: .init(.unknown), on: .kernelLost("simulated"), at: now.advanced(by: self.calm),
+      time: time)
+    self.changes = changes
+    self.deadlineOfChanges = nil
+    return made.changes.map { self.publish($0.ahead(by: self.ahead)) } + self.look()
+  }
+
+  // MARK: - Reading
+
+  private func reading(_ changes: ChangeMaker) -> ChangeMaker.Reading {
+    var reading = ChangeMaker.Reading(.unknown)
+    for family in AddressFamily.allCases {
+      let path = self.machine.defaultPath(family)
+      reading.observation[family] = ObservedPath(path, route: self.machine.match(family, path))
+      let old = changes.path(family)
+      reading.flows[family] = self.machine.reading(
+        of: old ?? path, source: old?.source, now: path)
+    }
+    for source in changes.sources
+    where self.machine.interface(source.link.index)?.has(source.address) != true {
+      reading.lostSources.insert(source)
+    }
+    return reading
+  }
+
+  /// The path to an address, as a client is told.
+  func path(to address: IPAddress) -> Path {
+    guard address.isLoopback, self.treatsLoopbackAsRemote else {
+      return self.machine.path(to: address)
+    }
+    if let special = self.machine.specialPath(to: address) { return special }
+    return Status(
+      ipv4: self.machine.defaultPath(.ipv4), ipv6: self.machine.defaultPath(.ipv6),
+      preferred: .ipv4
+    ).path
+  }
+
+  // MARK: - Watched destinations
+
+  mutating func watch(_ destination: IPAddress, _ watcher: UInt64) -> Path {
+    let path = self.path(to: destination)
+    self.watched[watcher] = (destination, path)
+    return path
+  }
+
+  mutating func unwatch(_ watcher: UInt64) { self.watched[watcher] = nil }
+
+  private mutating func look() -> [Announcement] {
+    self.watched.keys.sorted().compactMap { watcher in
+      guard let (destination, told) = self.watched[watcher] else { return nil }
+      let path = self.path(to: destination)
+      guard path != told else { return nil }
+      self.watched[watcher] = (destination, path)
+      return .path(watcher: watcher, path)
+    }
+  }
+}
+
+extension Change {
+  /// The same with a later generation.
+  fileprivate func ahead(by distance: UInt64) -> Change {
+    switch self {
+    case .transition(var transition):
+      transition.snapshot.generation += distance
+      return .transition(transition)
+    case .path(var change):
+      change.snapshot.generation += distance
+      return .path(change)
+    case .invalidation(var invalidation):
+      invalidation.generation += distance
+      return .invalidation(invalidation)
+    }
+  }
+}
+
+extension Machine {
+  /// What a reading shows of something that was made on a path: the same questions as connd's.
+  ///
+  /// - Parameters:
+  ///   - made: What it was made on.
+  ///   - source: Its own address.
+  ///   - sourceLink: The link that had the address; `nil`: that of the path.
+  ///   - path: The way to its remote address now.
+  func reading(
+    of made: Path, source: IPAddress?, sourceLink: UInt32? = nil, now path: Path
+  ) -> FlowReading {
+    var reading = FlowReading(path, network: self.identity(path))
+    reading.isLocal = path.medium == .loopback
+    reading.isInTunnel = path.medium == .tunnel
+    if let source, !source.isLoopback, !(path.status == .satisfied && path.source == source),
+      sourceLink != nil || made.sourcePrefixLength != nil,
+      let link = sourceLink ?? made.chain.first?.index
+    {
+      reading.isSourceGone = self.interface(link)?.has(source) != true
+    }
+    reading.isLinkLost = made.chain.contains { link in
+      guard link.index != 0, link != Self.loopback else { return false }
+      let isUsed = path.chain.contains { $0.index == link.index }
+      if isUsed, path.status == .satisfied { return false }
+      guard let state = self.interface(link.index)?.state, state != .down else { return true }
+      return !isUsed && path.status == .satisfied && state != .up
+    }
+    return reading
+  }
+}

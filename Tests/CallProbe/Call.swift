@@ -1,0 +1,82 @@
+import ArgumentParser
+import ConnectivityClient
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import Logging
+import NIOPosix
+
+/// Makes calls as it is told to, by lines of standard input:
+///
+///     start CHANNEL unary|client|server|bidi ID    a call that stays open
+///     quick CHANNEL ID                             a unary call that is answered at once
+///     write CHANNEL ID                             one more message on a stream
+///     finish CHANNEL ID                            lets an open call come to its end
+///     sync ID                                      is answered with "synced"
+///     quit                                         ends the program, as the end of the input does
+struct Call: AsyncParsableCommand {
+  @Option(help: "ADDRESS:PORT, or a name of the file; each makes a channel: 0, 1, …")
+  var target: [String]
+
+  @Flag(help: "gRPC's own transport, instead of the network-aware one.")
+  var plain = false
+
+  @Option(help: "connd's socket.")
+  var socket: String
+
+  @Option(help: "destroy or drain.")
+  var onInvalidation = "destroy"
+
+  @Option(help: "A file in PEM; with it, TLS is spoken to \"server.test\".")
+  var tlsCA: String?
+
+  @Option(help: "Lines of a name and its ADDRESS:PORT; read for each resolution.")
+  var resolveFile: String?
+
+  func run() async throws {
+    var registry = NameResolverRegistry.defaults
+    registry.registerFactory(FileResolver(file: self.resolveFile ?? "/dev/null"))
+    let targets = self.target.map { target -> any ResolvableTarget in
+      Host(target).map { .ipv4(address: $0.address, port: $0.port) }
+        ?? NamedTarget(name: target)
+    }
+    var security = HTTP2ClientTransport.Posix.TransportSecurity.plaintext
+    if let tlsCA {
+      security = .tls { $0.trustRoots = .certificates([.file(path: tlsCA, format: .pem)]) }
+    }
+    let authority = self.tlsCA.map { _ in "server.test" }
+    if self.plain {
+      try await Calls(
+        targets.map { target in
+          try HTTP2ClientTransport.Posix(
+            target: target, transportSecurity: security,
+            config: .defaults { $0.http2.authority = authority }, resolverRegistry: registry)
+        }
+      ).run()
+    } else {
+      try await Calls(
+        targets.enumerated().map { channel, target in
+          try NetworkAwareTransport(
+            target: target, transportSecurity: security,
+            config: self.config(channel, authority: authority), resolverRegistry: registry)
+        }
+      ).run()
+    }
+    report("quit")
+  }
+
+  private func config(_ channel: Int, authority: String?) -> NetworkAwareTransport.Config {
+    .defaults { config in
+      config.http2.authority = authority
+      config.socket = self.socket
+      config.onInvalidation = self.onInvalidation == "drain" ? .drain : .destroy
+      config.onConnectivityStateChange = { state in
+        report("state", channel: channel, ["state": state.rawValue])
+      }
+      var logger = Logger(label: "channel \(channel)") { label in
+        StreamLogHandler.standardError(label: label)
+      }
+      logger.logLevel = .debug
+      config.backgroundActivityLogger = logger
+    }
+  }
+}

@@ -1,0 +1,176 @@
+import Connectivity
+import ConnectivityClient
+import GRPCCore
+import NIOCore
+import NIOPosix
+import SwiftProtobuf
+import Synchronization
+
+/// Calls on channels of one kind, as the lines of standard input say.
+final class Calls<Transport: ClientTransport>: Sendable {
+  private let clients: [GRPCClient<Transport>]
+  /// What is to be sent on the streams that are open.
+  private let streams = Mutex<[String: AsyncStream<String>.Continuation]>([:])
+
+  init(_ transports: [Transport]) {
+    self.clients = transports.enumerated().map { channel, transport in
+      GRPCClient(transport: transport, interceptors: [Opening(channel: channel)])
+    }
+  }
+
+  /// Returns when the input has ended, with all calls and connections.
+  func run() async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for client in self.clients { group.addTask { try await client.runConnections() } }
+      // On a thread that may be blocked.
+      while let line = try await NIOSingletons.posixBlockingThreadPool.runIfActive({ readLine() }) {
+        let words = line.split(separator: " ").map(String.init)
+        if words == ["quit"] { break }
+        if words.first == "sync", let id = words.last {
+          report("synced", ["id": id])
+        } else if words.count >= 3, let channel = Int(words[1]), let id = words.last {
+          self.obey(words, channel, id, in: &group)
+        }
+      }
+      for client in self.clients { client.beginGracefulShutdown() }
+      group.cancelAll()
+      while let result = await group.nextResult() { _ = result }
+    }
+  }
+
+  private func obey(
+    _ words: [String], _ channel: Int, _ id: String,
+    in group: inout ThrowingTaskGroup<Void, any Error>
+  ) {
+    switch words[0] {
+    case "start":
+      let kind = words[2]
+      group.addTask {
+        await self.told(channel, id, kind) { try await self.open(kind, channel, id) }
+      }
+    case "quick":
+      group.addTask {
+        await self.told(channel, id, "quick") { try await self.unary("Get", "\(id)", channel, id) }
+      }
+    case "write":
+      self.streams.withLock { _ = $0[id]?.yield("more") }
+    case "finish":
+      let stream = self.streams.withLock { $0.removeValue(forKey: id) }
+      if let stream { return stream.finish() }
+      group.addTask {
+        _ = try? await self.unary("Release", id, channel, "release of \(id)")
+      }
+    default:
+      report("error", channel: channel, ["message": words.joined(separator: " ")])
+    }
+  }
+
+  /// Tells of the call's beginning and end.
+  private func told(
+    _ channel: Int, _ id: String, _ kind: String, _ call: () async throws -> String
+  ) async {
+    report("started", channel: channel, ["id": id, "kind": kind])
+    do {
+      let answer = try await call()
+      report("ended", channel: channel, ["id": id, "kind": kind, "code": "ok", "message": answer])
+    } catch {
+      let failure = error as? RPCError
+      report(
+        "ended", channel: channel,
+        [
+          "id": id, "kind": kind, "code": failure.map { "\($0.code)" } ?? "other",
+          "reason": failure?.invalidation?.reason.rawValue,
+          "message": failure?.message ?? "\(error)",
+        ])
+    }
+  }
+
+  // MARK: The kinds of calls
+
+  private func unary(
+    _ method: String, _ text: String, _ channel: Int, _ id: String
+  ) async throws -> String {
+    try await AnyServiceClient(self.clients[channel]).unary(
+      path: "/echo.Echo/\(method)", request: Text(text), metadata: Self.metadata(id),
+      returning: Text.self
+    ).value
+  }
+
+  /// A call that stays open.
+  ///
+  /// - Returns: The last message.
+  private func open(_ kind: String, _ channel: Int, _ id: String) async throws -> String {
+    let client = AnyServiceClient(self.clients[channel])
+    switch kind {
+    case "client":
+      let texts = self.stream(id)
+      return try await client.clientStreaming(
+        path: "/echo.Echo/Collect", metadata: Self.metadata(id), returning: Text.self
+      ) { writer in
+        for await text in texts { try await writer.write(Text(text)) }
+      }.value
+    case "server":
+      return try await client.serverStreaming(
+        path: "/echo.Echo/Expand", request: Text("first"), metadata: Self.metadata(id)
+      ) { response in
+        try await Self.read(response, channel, id)
+      }
+    case "bidi":
+      let texts = self.stream(id)
+      return try await client.bidirectionalStreaming(
+        path: "/echo.Echo/Update", metadata: Self.metadata(id)
+      ) { writer in
+        for await text in texts { try await writer.write(Text(text)) }
+      } onResponse: { response in
+        try await Self.read(response, channel, id)
+      }
+    default:
+      return try await self.unary("Hang", id, channel, id)
+    }
+  }
+
+  private static func read(
+    _ response: StreamingClientResponse<Text>, _ channel: Int, _ id: String
+  ) async throws -> String {
+    var last = ""
+    for try await message in response.messages {
+      last = message.value
+      report("message", channel: channel, ["id": id, "message": last])
+    }
+    return last
+  }
+
+  /// The messages of a request, of which the first is there already.
+  private func stream(_ id: String) -> AsyncStream<String> {
+    let (texts, continuation) = AsyncStream.makeStream(of: String.self)
+    continuation.yield("first")
+    self.streams.withLock { $0[id] = continuation }
+    return texts
+  }
+
+  private static func metadata(_ id: String) -> Metadata {
+    var metadata = Metadata()
+    metadata.addString(id, forKey: callID)
+    return metadata
+  }
+}
+
+/// Tells when the server has accepted a call, and by which connection.
+private struct Opening: ClientInterceptor {
+  var channel: Int
+
+  func intercept<Input: Sendable, Output: Sendable>(
+    request: StreamingClientRequest<Input>, context: ClientContext,
+    next: (StreamingClientRequest<Input>, ClientContext) async throws ->
+      StreamingClientResponse<Output>
+  ) async throws -> StreamingClientResponse<Output> {
+    let response = try await next(request, context)
+    if case .success = response.accepted {
+      let id = request.metadata[stringValues: callID].first { _ in true }
+      report(
+        "open", channel: self.channel,
+        ["id": id, "local": context.localPeer, "remote": context.remotePeer])
+    }
+    return response
+  }
+}

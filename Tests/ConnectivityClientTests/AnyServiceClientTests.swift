@@ -1,0 +1,234 @@
+import ConnectivityClient
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import GRPCProtobuf
+import SwiftProtobuf
+import Testing
+
+typealias Words = Google_Protobuf_StringValue
+
+@Suite("Calls without a stub")
+struct AnyServiceClientTests {
+  @Test("C9 one message there and one back, with metadata both ways")
+  func unary() async throws {
+    try await withEchoClient { client in
+      let echo = AnyServiceClient(client)
+      let reply: Words = try await echo.unary(path: "/echo.Echo/Get", request: Words("hello"))
+      #expect(reply.value == "hello")
+
+      let (value, seen) = try await echo.unary(
+        path: "/echo.Echo/Get", request: Words("hello"), metadata: ["x-test": "1"],
+        returning: Words.self
+      ) { (try $0.message.value, Array($0.metadata[stringValues: "seen-keys"])) }
+      #expect(value == "hello")
+      #expect(seen.contains("x-test"))
+    }
+  }
+
+  @Test("C9 many messages there, one back")
+  func clientStreaming() async throws {
+    try await withEchoClient { client in
+      let reply = try await AnyServiceClient(client).clientStreaming(
+        path: "/echo.Echo/Collect", returning: Words.self
+      ) { (writer: RPCWriter<Words>) in
+        for word in ["a", "b", "c"] { try await writer.write(Words(word)) }
+      }
+      #expect(reply.value == "a b c")
+    }
+  }
+
+  @Test("C9 one message there, many back")
+  func serverStreaming() async throws {
+    try await withEchoClient { client in
+      let words = try await AnyServiceClient(client).serverStreaming(
+        path: "/echo.Echo/Expand", request: Words("a b c"), returning: Words.self
+      ) { response in
+        try await response.messages.reduce(into: []) { $0.append($1.value) }
+      }
+      #expect(words == ["a", "b", "c"])
+    }
+  }
+
+  @Test("C9 messages go both ways while the call is open")
+  func bidirectionalStreaming() async throws {
+    let (answers, answer) = AsyncStream.makeStream(of: String.self)
+    try await withEchoClient { client in
+      let words = try await AnyServiceClient(client).bidirectionalStreaming(
+        path: "/echo.Echo/Update", returning: Words.self,
+        requests: { writer in
+          var received = answers.makeAsyncIterator()
+          for word in ["a", "b"] {
+            try await writer.write(Words(word))
+            // The next is sent only when this one has come back.
+            #expect(await received.next() == word)
+          }
+        },
+        onResponse: { response in
+          var words: [String] = []
+          for try await message in response.messages {
+            words.append(message.value)
+            answer.yield(message.value)
+          }
+          return words
+        })
+      #expect(words == ["a", "b"])
+    }
+  }
+
+  @Test("C9 the server's status and a deadline reach the caller")
+  func failures() async throws {
+    try await withEchoClient { client in
+      let echo = AnyServiceClient(client)
+      await expectCode(.notFound) {
+        _ = try await echo.unary(
+          path: "/echo.Echo/Get", request: Words("missing"), returning: Words.self)
+      }
+      await expectCode(.unimplemented) {
+        _ = try await echo.unary(
+          path: "/echo.Echo/Nothing", request: Words(), returning: Words.self)
+      }
+      var options = CallOptions.defaults
+      options.timeout = .milliseconds(50)
+      await expectCode(.deadlineExceeded) {
+        _ = try await echo.unary(
+          path: "/echo.Echo/Hang", request: Words(), options: options, returning: Words.self)
+      }
+    }
+  }
+
+  @Test(
+    "C9 a path that is none is refused and named, and nothing is sent",
+    arguments: [
+      "", "/", "echo.Echo/Get", "/echo.Echo", "/echo.Echo/", "//Get", "/echo.Echo/Get/", "/a/b/c",
+      "/echo.Echo/Get me", "/echo.Echo/G\u{E9}t", "/echo.Echo/Get\n",
+    ])
+  func malformed(path: String) async throws {
+    // The client is not running: a call that was let through would wait until its deadline.
+    let transport = try HTTP2ClientTransport.Posix(
+      target: .ipv4(address: "127.0.0.1", port: 9), transportSecurity: .plaintext)
+    var options = CallOptions.defaults
+    options.timeout = .seconds(1)
+    let error = await #expect(throws: RPCError.self) {
+      try await AnyServiceClient(GRPCClient(transport: transport)).unary(
+        path: path, request: Words(), options: options, returning: Words.self)
+    }
+    #expect(error?.code == .invalidArgument)
+    #expect(error?.message.contains("\"\(path)\"") == true)
+  }
+
+  @Test("C9 a service needs no package")
+  func noPackage() async throws {
+    try await withEchoClient { client in
+      let reply: Words = try await AnyServiceClient(client).unary(
+        path: "/echo/Get", request: Words("hello"))
+      #expect(reply.value == "hello")
+    }
+  }
+}
+
+/// Expects `body` to throw an `RPCError` with this code.
+func expectCode(
+  _ code: RPCError.Code, sourceLocation: SourceLocation = #_sourceLocation,
+  _ body: () async throws -> Void
+) async {
+  let error = await #expect(throws: RPCError.self, sourceLocation: sourceLocation) {
+    try await body()
+  }
+  #expect(error?.code == code, sourceLocation: sourceLocation)
+}
+
+// MARK: - The server
+
+/// `/echo.Echo/Get`, `Collect`, `Expand` and `Update`, and `/echo/Get`: strings come back as they were, `missing` as
+/// `NOT_FOUND`. `Hang` does not answer. The names of the metadata that came are told as `seen-keys`.
+struct EchoService: RegistrableRPCService {
+  func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
+    self.add("Get", to: &router) { requests, writer in
+      for try await request in requests {
+        if request.value == "missing" { throw RPCError(code: .notFound, message: "no such thing") }
+        try await writer.write(request)
+      }
+    }
+    self.add("Get", of: "echo", to: &router) { requests, writer in
+      for try await request in requests { try await writer.write(request) }
+    }
+    self.add("Collect", to: &router) { requests, writer in
+      let words = try await requests.reduce(into: []) { $0.append($1.value) }
+      try await writer.write(Words(words.joined(separator: " ")))
+    }
+    self.add("Expand", to: &router) { requests, writer in
+      for try await request in requests {
+        for word in request.value.split(separator: " ") {
+          try await writer.write(Words(String(word)))
+        }
+      }
+    }
+    self.add("Update", to: &router) { requests, writer in
+      for try await request in requests { try await writer.write(request) }
+    }
+    self.add("Hang", to: &router) { _, _ in try await Task.sleep(for: .seconds(3600)) }
+  }
+
+  private func add<Transport: ServerTransport>(
+    _ method: String, of service: String = "echo.Echo", to router: inout RPCRouter<Transport>,
+    _ body:
+      @Sendable @escaping (RPCAsyncSequence<Words, any Error>, RPCWriter<Words>) async throws ->
+      Void
+  ) {
+    router.registerHandler(
+      forMethod: MethodDescriptor(fullyQualifiedService: service, method: method),
+      deserializer: ProtobufDeserializer<Words>(), serializer: ProtobufSerializer<Words>()
+    ) { request, context in
+      var metadata = Metadata()
+      for (key, _) in request.metadata { metadata.addString(key, forKey: "seen-keys") }
+      return StreamingServerResponse(metadata: metadata) { writer in
+        // A call that nobody waits for any more must not hold the server back.
+        try await withRPCCancellationRace(context) { try await body(request.messages, writer) }
+        return [:]
+      }
+    }
+  }
+}
+
+/// Runs `body` until it ends or the call is cancelled.
+private func withRPCCancellationRace(
+  _ context: ServerContext, _ body: @Sendable @escaping () async throws -> Void
+) async throws {
+  try await withThrowingTaskGroup(of: Void.self) { group in
+    group.addTask(operation: body)
+    group.addTask { try await context.cancellation.cancelled }
+    defer { group.cancelAll() }
+    try await group.next()
+  }
+}
+
+/// Runs `body` with the port of an ``EchoService`` on 127.0.0.1.
+func withEchoServer<Result: Sendable>(
+  compression: CompressionAlgorithmSet = .none, _ body: (Int) async throws -> Result
+) async throws -> Result {
+  let server = GRPCServer(
+    transport: .http2NIOPosix(
+      address: .ipv4(host: "127.0.0.1", port: 0), transportSecurity: .plaintext,
+      config: .defaults { $0.compression.enabledAlgorithms = compression }),
+    services: [EchoService()])
+  return try await withThrowingTaskGroup(of: Void.self) { group in
+    group.addTask { try await server.serve() }
+    defer { group.cancelAll() }
+    let port = try #require(try await server.listeningAddress?.ipv4?.port)
+    let result = try await body(port)
+    server.beginGracefulShutdown()
+    return result
+  }
+}
+
+/// Runs `body` with a plain client of an ``EchoService``.
+func withEchoClient<Result: Sendable>(
+  _ body: (GRPCClient<HTTP2ClientTransport.Posix>) async throws -> Result
+) async throws -> Result {
+  try await withEchoServer { port in
+    try await withGRPCClient(
+      transport: .http2NIOPosix(
+        target: .ipv4(address: "127.0.0.1", port: port), transportSecurity: .plaintext),
+      handleClient: body)
+  }
+}

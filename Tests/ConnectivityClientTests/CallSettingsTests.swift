@@ -1,0 +1,134 @@
+import Connectivity
+@testable import ConnectivityClient
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import SwiftProtobuf
+import Synchronization
+import Testing
+
+@Suite("What a call asks for")
+struct CallSettingsTests {
+  @Test("Nothing is set unless somebody sets it")
+  func defaults() {
+    let settings = CallSettings.current
+    #expect(settings.logger == nil)
+    #expect(settings.requestID == nil)
+    #expect(settings.requestIDHeader == nil)
+    #expect(settings.access == .unrestricted)
+    #expect(settings.timeLimit == nil)
+  }
+
+  @Test("Settings hold in the closure, and a closure in it adds to them")
+  func nested() async throws {
+    await withCallSettings {
+      $0.requestIDHeader = "x-request-id"
+      $0.timeLimit = .timeout(.seconds(5))
+    } operation: {
+      await withCallSettings {
+        $0.timeLimit = TimeLimit.none
+        $0.access.allowsExpensiveAccess = false
+      } operation: {
+        #expect(CallSettings.current.requestIDHeader == "x-request-id")
+        #expect(CallSettings.current.timeLimit == TimeLimit.none)
+        #expect(!CallSettings.current.access.allowsExpensiveAccess)
+      }
+      #expect(CallSettings.current.timeLimit == .timeout(.seconds(5)))
+      #expect(CallSettings.current.access == .unrestricted)
+    }
+    #expect(CallSettings.current.requestIDHeader == nil)
+  }
+
+  @Test("Settings reach the tasks that the closure starts, detached ones excepted")
+  func tasks() async {
+    await withCallSettings {
+      $0.requestIDHeader = "x-request-id"
+    } operation: {
+      async let child = CallSettings.current.requestIDHeader
+      #expect(await child == "x-request-id")
+      #expect(await Task { CallSettings.current.requestIDHeader }.value == "x-request-id")
+      #expect(await Task.detached { CallSettings.current.requestIDHeader }.value == nil)
+    }
+  }
+
+  @Test("What the closure throws is thrown, and the settings are gone")
+  func throwing() async {
+    await expectCode(.notFound) {
+      try await withCallSettings {
+        $0.requestIDHeader = "x-request-id"
+      } operation: {
+        throw RPCError(code: .notFound, message: "")
+      }
+    }
+    #expect(CallSettings.current.requestIDHeader == nil)
+  }
+
+  @Test(
+    "C8 settings reach the transport through gRPC, with a deadline as without",
+    arguments: [nil, 60])
+  func transport(timeout: Int?) async throws {
+    try await withEchoServer { port in
+      let transport = Recorder(
+        base: try HTTP2ClientTransport.Posix(
+          target: .ipv4(address: "127.0.0.1", port: port), transportSecurity: .plaintext))
+      try await withGRPCClient(transport: transport) { client in
+        var options = CallOptions.defaults
+        options.timeout = timeout.map { .seconds($0) }
+        try await withCallSettings {
+          $0.access = .inexpensive
+        } operation: {
+          _ = try await AnyServiceClient(client).unary(
+            path: "/echo.Echo/Get", request: Words("hello"), options: options,
+            returning: Words.self)
+        }
+        #expect(transport.seen.withLock { $0 } == [.inexpensive])
+      }
+    }
+  }
+}
+
+@Suite("Time limits")
+struct TimeLimitTests {
+  @Test(
+    "What remains of a limit, and nothing less than nothing",
+    arguments: [
+      (TimeLimit.timeout(.seconds(5)), .seconds(5)), (.timeout(.seconds(-1)), .zero),
+      (.none, nil),
+    ] as [(TimeLimit, Duration?)])
+  func timeouts(limit: TimeLimit, expected: Duration?) {
+    #expect(limit.remaining(.now) == expected)
+  }
+
+  @Test("A deadline comes nearer and passes")
+  func deadlines() {
+    let now = ContinuousClock.now
+    let limit = TimeLimit.deadline(now + .seconds(2))
+    #expect(limit.remaining(now) == .seconds(2))
+    #expect(limit.remaining(now + .seconds(1)) == .seconds(1))
+    #expect(limit.remaining(now + .seconds(3)) == .zero)
+  }
+}
+
+/// Notes the settings that its calls see.
+private final class Recorder: ClientTransport {
+  typealias Bytes = HTTP2ClientTransport.Posix.Bytes
+
+  let base: HTTP2ClientTransport.Posix
+  let seen = Mutex<[NetworkAccess]>([])
+
+  init(base: HTTP2ClientTransport.Posix) { self.base = base }
+
+  var retryThrottle: RetryThrottle? { self.base.retryThrottle }
+  func connect() async throws { try await self.base.connect() }
+  func beginGracefulShutdown() { self.base.beginGracefulShutdown() }
+  func config(forMethod descriptor: MethodDescriptor) -> MethodConfig? {
+    self.base.config(forMethod: descriptor)
+  }
+
+  func withStream<T: Sendable>(
+    descriptor: MethodDescriptor, options: CallOptions,
+    _ closure: (RPCStream<Inbound, Outbound>, ClientContext) async throws -> T
+  ) async throws -> T {
+    self.seen.withLock { $0.append(CallSettings.current.access) }
+    return try await self.base.withStream(descriptor: descriptor, options: options, closure)
+  }
+}

@@ -1,0 +1,240 @@
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import Testing
+
+@testable import ConnectivityClient
+
+/// A machine whose actions are kept as short words.
+private struct Story {
+  var machine: ChannelMachine
+  /// Seconds since the beginning.
+  var now = 0.0
+  private let start = ContinuousClock.now
+
+  init(_ backoff: HTTP2ClientTransport.Config.Backoff = .defaults) {
+    self.machine = ChannelMachine(backoff)
+  }
+
+  var instant: ContinuousClock.Instant { self.start + .seconds(self.now) }
+
+  mutating func after(_ seconds: Double) { self.now += seconds }
+
+  mutating func call(_ id: UInt64, forReady: Bool = false) -> [String] {
+    self.words(self.machine.wait(id, forReady: forReady, now: self.instant))
+  }
+  mutating func connected(_ id: UInt64) -> [String] { self.words(self.machine.connected(id)) }
+  mutating func failed(_ id: UInt64, atOnce: Bool = false, random: Double = 0) -> [String] {
+    self.words(
+      self.machine.failed(
+        id, RPCError(code: .unavailable, message: "no"), atOnce: atOnce, now: self.instant,
+        random: random))
+  }
+  mutating func lost(_ id: UInt64) -> [String] { self.words(self.machine.lost(id)) }
+  mutating func closed(_ id: UInt64) -> [String] { self.words(self.machine.closed(id)) }
+  mutating func invalidated(_ id: UInt64) -> [String] {
+    self.words(self.machine.invalidated(id, now: self.instant))
+  }
+  mutating func pathSatisfied() -> [String] {
+    self.words(self.machine.pathSatisfied(now: self.instant))
+  }
+  mutating func wake() -> [String] { self.words(self.machine.wake(now: self.instant)) }
+  mutating func shutdown() -> [String] { self.words(self.machine.shutdown()) }
+
+  private func words(_ actions: [ChannelMachine.Action]) -> [String] {
+    actions.compactMap { action in
+      switch action {
+      case .connect(let id, let duration): "connect \(id) \(duration / .seconds(1))"
+      case .wake(let instant): "wake \(self.start.duration(to: instant) / .seconds(1))"
+      case .resume(let calls, let id): calls.isEmpty ? nil : "resume \(calls) on \(id)"
+      case .fail(let calls, let error): calls.isEmpty ? nil : "fail \(calls) \(error.code)"
+      case .report(let state): "\(state)"
+      }
+    }
+  }
+}
+
+@Suite("The life of a channel")
+struct ChannelMachineTests {
+  @Test("C1 the first call makes the connection, those that come meanwhile wait for it, later ones use it")
+  func first() {
+    var story = Story()
+    #expect(story.call(1) == ["connecting", "connect 1 20.0"])
+    #expect(story.call(2) == [])
+    #expect(story.connected(1) == ["ready", "resume [1, 2] on 1"])
+    #expect(story.machine.ready == 1)
+    #expect(story.call(3) == ["resume [3] on 1"])
+  }
+
+  @Test("C4 a call in the backoff waits for the next attempt, and for its outcome")
+  func backoff() {
+    var story = Story()
+    _ = story.call(1)
+    story.after(0.25)
+    #expect(story.failed(1) == ["transientFailure", "fail [1] unavailable"])
+    // From the start of the attempt on.
+    #expect(story.call(2) == ["wake 1.0"])
+    #expect(story.call(3) == [])
+    story.after(0.75)
+    #expect(story.wake() == ["connecting", "connect 2 20.0"])
+    #expect(story.failed(2) == ["transientFailure", "fail [2, 3] unavailable"])
+    #expect(story.call(4) == ["wake 2.6"])
+    story.after(1.6)
+    #expect(story.wake() == ["connecting", "connect 3 20.0"])
+    #expect(story.connected(3) == ["ready", "resume [4] on 3"])
+  }
+
+  @Test("C4 nothing is tried without a call")
+  func noCalls() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.failed(1)
+    story.after(100)
+    #expect(story.wake() == [])
+    #expect(story.pathSatisfied() == [])
+    #expect(story.call(2) == ["connecting", "connect 2 20.0"])
+  }
+
+  @Test("C4 pauses grow by 1.6 up to 120 s, spread by a fifth, and start anew after the server's SETTINGS")
+  func pauses() {
+    var story = Story()
+    var pauses: [Double] = []
+    for call in 1...14 as ClosedRange<UInt64> {
+      let begun = story.now
+      _ = story.call(call)
+      _ = story.failed(call, random: 0)
+      let wake = story.call(100 + call).first ?? ""
+      story.machine.cancel(100 + call)
+      story.now = Double(wake.dropFirst(5)) ?? .nan
+      pauses.append(story.now - begun)
+      _ = story.wake()
+    }
+    #expect(pauses.prefix(3).map { ($0 * 100).rounded() } == [100, 160, 256])
+    #expect(abs((pauses.last ?? 0) - 120) < 0.001)
+    _ = story.call(50)
+    _ = story.connected(15)
+    _ = story.closed(15)
+    _ = story.call(51)
+    _ = story.failed(16)
+    #expect(story.call(52) == ["wake \(story.now + 1)"])
+  }
+
+  @Test("C4 an attempt lasts as long as its pause, and no less than 20 s")
+  func attempts() {
+    var backoff = ConnectionBackoff(.defaults)
+    var longest: [Double] = []
+    for _ in 0..<12 {
+      longest.append(backoff.longestAttempt / .seconds(1))
+      _ = backoff.next(random: 1)
+    }
+    #expect(longest.prefix(7).allSatisfy { $0 == 20 })
+    #expect(longest.last == 120)
+    #expect(zip(longest, longest.dropFirst()).allSatisfy { $0 <= $1 })
+  }
+
+  @Test("C4 the jitter is a fifth of the pause, and the first pause has none", arguments: [-1.0, 1])
+  func jitter(random: Double) {
+    var backoff = ConnectionBackoff(.defaults)
+    #expect(backoff.next(random: random) == .seconds(1))
+    #expect(abs(backoff.next(random: random) / .seconds(1) - 1.6 * (1 + 0.2 * random)) < 1e-9)
+    #expect(abs(backoff.next(random: random) / .seconds(1) - 2.56 * (1 + 0.2 * random)) < 1e-9)
+  }
+
+  @Test("C4 a path that becomes satisfied cuts the backoff short")
+  func satisfied() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.failed(1)
+    #expect(story.call(2) == ["wake 1.0"])
+    story.after(0.1)
+    #expect(story.pathSatisfied() == ["connecting", "connect 2 20.0"])
+    #expect(story.pathSatisfied() == [])
+    // The old alarm rings in vain.
+    story.after(0.9)
+    #expect(story.wake() == [])
+  }
+
+  @Test("C5 C8 what failed without bothering the network is tried again by the next call")
+  func atOnce() {
+    var story = Story()
+    _ = story.call(1)
+    #expect(story.failed(1, atOnce: true) == ["transientFailure", "fail [1] unavailable"])
+    #expect(story.call(2) == ["connecting", "connect 2 20.0"])
+  }
+
+  @Test("calls that wait for ready wait through failures, in the backoff's pauses")
+  func waitForReady() {
+    var story = Story()
+    _ = story.call(1, forReady: true)
+    _ = story.call(2)
+    #expect(story.failed(1, atOnce: true) == ["transientFailure", "fail [2] unavailable", "wake 1.0"])
+    story.after(1)
+    #expect(story.wake() == ["connecting", "connect 2 20.0"])
+    #expect(story.connected(2) == ["ready", "resume [1] on 2"])
+  }
+
+  @Test("C3 an invalidation leaves no backoff behind")
+  func invalidated() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.connected(1)
+    #expect(story.invalidated(1) == ["idle"])
+    #expect(story.machine.ready == nil)
+    #expect(story.call(2) == ["connecting", "connect 2 20.0"])
+    // Nor does one in the middle of an attempt: who waits goes on waiting, for the next.
+    #expect(story.invalidated(2) == ["connecting", "connect 3 20.0"])
+    #expect(story.connected(2) == [])
+    #expect(story.failed(2) == [])
+    #expect(story.connected(3) == ["ready", "resume [2] on 3"])
+  }
+
+  @Test("what becomes of a connection that is in use no longer changes nothing")
+  func former() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.connected(1)
+    _ = story.invalidated(1)
+    _ = story.call(2)
+    _ = story.connected(2)
+    #expect(story.lost(1) == [])
+    #expect(story.closed(1) == [])
+    #expect(story.invalidated(1) == [])
+    #expect(story.machine.ready == 2)
+  }
+
+  @Test("C4 a connection that breaks is made again by the next call, at most once a second")
+  func lost() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.connected(1)
+    story.after(0.5)
+    #expect(story.lost(1) == ["transientFailure"])
+    #expect(story.call(2) == ["wake 1.0"])
+    story.after(0.5)
+    #expect(story.wake() == ["connecting", "connect 2 20.0"])
+    _ = story.connected(2)
+    story.after(60)
+    #expect(story.lost(2) == ["transientFailure"])
+    #expect(story.call(3) == ["connecting", "connect 3 20.0"])
+  }
+
+  @Test("calls that no longer wait are forgotten")
+  func cancelled() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.call(2)
+    story.machine.cancel(1)
+    #expect(story.connected(1) == ["ready", "resume [2] on 1"])
+  }
+
+  @Test("after the end nothing begins")
+  func shutdown() {
+    var story = Story()
+    _ = story.call(1)
+    #expect(story.shutdown() == ["shutdown", "fail [1] unavailable"])
+    #expect(story.shutdown() == [])
+    #expect(story.call(2) == ["fail [2] unavailable"])
+    #expect(story.connected(1) == [])
+    #expect(story.wake() == [])
+    #expect(story.pathSatisfied() == [])
+  }
+}

@@ -1,0 +1,338 @@
+import Connectivity
+import ConnectivityClient
+@testable import ConnectivityTestKit
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import Synchronization
+import Testing
+
+/// A channel whose network is played.
+@Suite("Channels that connd guards")
+struct GuardedChannelTests {
+  /// Runs `body` with a client of a server, on a network that begins as Wi-Fi.
+  private func playing(
+    _ change: (inout NetworkAwareTransport.Config) -> Void = { _ in },
+    _ body:
+      @escaping @Sendable (
+        SimulatedNetwork, GRPCClient<NetworkAwareTransport>, NetworkAwareTransport,
+        EchoServer.Record
+      ) async throws -> Void
+  ) async throws {
+    var config = NetworkAwareTransport.Config.defaults
+    config.guardsLoopback = true
+    change(&config)
+    try await withSimulatedNetwork(.wifi) { [config] network in
+      try await EchoServer.serving { port, record in
+        var config = config
+        config.socket = network.socket
+        try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+          try await body(network, $0, $1, record)
+        }
+      }
+    }
+  }
+
+  /// A call that the server never answers, once the server has it.
+  private func hanging(
+    _ client: GRPCClient<NetworkAwareTransport>, _ record: EchoServer.Record
+  ) async -> Task<RPCError?, any Error> {
+    let before = record.calls.count
+    let call = Task { try await failure { try await client.echo(EchoServer.hang) } }
+    await record.reach(before + 1)
+    return call
+  }
+
+  @Test("C2 C3 calls in flight end with UNAVAILABLE and why, and the next goes out at once")
+  func destroyed() async throws {
+    try await self.playing { network, client, transport, record in
+      let call = await self.hanging(client, record)
+      network.become(.cellular)
+      let error = try #require(try await call.value)
+      #expect(error.code == .unavailable)
+      #expect(error.invalidation?.severity == .destroy)
+      #expect(error.message.contains(try #require(error.invalidation).reason.rawValue))
+      let answer = try await client.echo()
+      #expect(answer == "hello")
+      #expect(transport.connectivityState == .ready)
+      try await network.waitForFlows(atLeast: 1)
+      #expect(network.guardedFlows.map(\.path.medium) == [.cellular])
+    }
+  }
+
+  @Test("C2 all calls of a channel end, also those that stream, and those of another kind of channel do not")
+  func scope() async throws {
+    try await self.playing { network, client, _, record in
+      var calls: [Task<RPCError?, any Error>] = []
+      for _ in 0..<20 { calls.append(await self.hanging(client, record)) }
+      let spared = try await EchoServer.serving { [calls] port, other in
+        // Loopback that is not guarded, as it is outside of tests.
+        var config = NetworkAwareTransport.Config.defaults
+        config.socket = network.socket
+        return try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+          client, transport in
+          let call = await self.hanging(client, other)
+          network.become(.cellular)
+          for call in calls {
+            let error = try await call.value
+            #expect(error?.invalidation != nil)
+          }
+          let answer = try await client.echo()
+          #expect(answer == "hello")
+          #expect(other.calls == ["Hang", "Get"])
+          call.cancel()
+          return transport.connectivityState
+        }
+      }
+      #expect(spared == .ready)
+    }
+  }
+
+  @Test("I10 within the grace nothing ends")
+  func grace() async throws {
+    try await self.playing { network, client, _, record in
+      let call = await self.hanging(client, record)
+      network.become(.wifi.failing(.noCarrier))
+      network.become(.wifi)
+      let answer = try await client.echo()
+      #expect(answer == "hello")
+      #expect(record.calls == ["Hang", "Get"])
+      #expect(!call.isCancelled)
+      call.cancel()
+      let error = try await call.value
+      #expect(error?.invalidation == nil)
+    }
+  }
+
+  @Test("a channel that drains lets calls in flight go on, and makes a new connection for new ones")
+  func drain() async throws {
+    let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
+    try await self.playing {
+      $0.onInvalidation = .drain
+      $0.onConnectivityStateChange = { state.yield($0) }
+    } _: { network, client, _, _ in
+      let stream = try await Conversation(client)
+      let first = try await stream.say("one")
+      #expect(first == "one")
+      network.become(.cellular)
+      for await state in states where state == .idle { break }
+      _ = try await client.echo()
+      let answer = try await stream.say("two")
+      #expect(answer == "two")
+      try await stream.end()
+    }
+  }
+
+  @Test("who asks is asked, and what it says is done")
+  func custom() async throws {
+    let asked = Mutex<[Invalidation.Severity]>([])
+    try await self.playing {
+      $0.onInvalidation = .custom { invalidation in
+        asked.withLock { $0.append(invalidation.severity) }
+        return .destroy
+      }
+    } _: { network, client, _, record in
+      let call = await self.hanging(client, record)
+      network.become(.wifi.failing(.noCarrier))
+      let error = try await call.value
+      #expect(error?.invalidation?.severity == .advise)
+      #expect(asked.withLock { $0 } == [.advise])
+    }
+  }
+
+  @Test("C7 connd may come late, go, and come again")
+  func absent() async throws {
+    try await self.playing { network, client, _, record in
+      await network.stop()
+      let call = await self.hanging(client, record)
+      try await network.start()
+      try await network.waitForFlows(atLeast: 1)
+      network.become(.cellular)
+      let error = try await call.value
+      #expect(error?.invalidation != nil)
+      let next = await self.hanging(client, record)
+      try await network.waitForFlows(atLeast: 1)
+      await network.stop()
+      network.become(.wired)
+      try await network.start()
+      // What happened meanwhile is not lost.
+      let late = try await next.value
+      #expect(late?.invalidation != nil)
+    }
+  }
+
+  @Test("a flow that connd refuses leaves a plain channel, and the log says why")
+  func refused() async throws {
+    let log = LogRecorder()
+    try await self.playing {
+      $0.backgroundActivityLogger = log.logger
+    } _: { network, client, _, record in
+      network.refusesFlows = "too many flows"
+      let answer = try await client.echo()
+      #expect(answer == "hello")
+      network.become(.cellular)
+      let again = try await client.echo()
+      #expect(again == "hello")
+      #expect(record.calls == ["Get", "Get"])
+    }
+    #expect(log.lines.contains { $0.contains("warning") && $0.contains("too many flows") })
+  }
+
+  // MARK: C8
+
+  @Test(
+    "C8 a channel that may not use the path fails calls at once, with the reason",
+    arguments: [
+      (NetworkAccess(allowsExpensiveAccess: false), .cellular, .expensive),
+      (NetworkAccess(prohibitedMedia: [.cellular]), .cellular, .cellular),
+      (NetworkAccess(prohibitedMedia: [.wifi]), .wifi, .wifi),
+      (NetworkAccess(allowsConstrainedAccess: false), .wifi.constrained(), .constrained),
+    ] as [(NetworkAccess, NetworkConditions, NetworkUnavailable.Reason)])
+  func forbidden(
+    access: NetworkAccess, conditions: NetworkConditions, reason: NetworkUnavailable.Reason
+  ) async throws {
+    try await self.playing {
+      $0.access = access
+    } _: { network, client, _, record in
+      network.become(conditions)
+      for _ in 0..<2 {
+        let error = try await failure { try await client.echo() }
+        #expect(error?.code == .unavailable)
+        #expect(error?.networkUnavailableReason == reason)
+      }
+      network.become(.wired)
+      let answer = try await client.echo()
+      #expect(answer == "hello")
+      #expect(record.calls == ["Get"])
+    }
+  }
+
+  @Test("C8 one call may be stricter than its channel")
+  func forbiddenCall() async throws {
+    try await self.playing { network, client, _, record in
+      network.become(.cellular)
+      let answer = try await withFallback(on: [.expensive]) {
+        try await client.echo(EchoServer.get, "large")
+      } fallback: { _ in
+        try await client.echo(EchoServer.get, "small")
+      }
+      #expect(answer == "small")
+      #expect(record.calls == ["Get"])
+    }
+  }
+
+  @Test(
+    "C8 I8 a channel whose path becomes forbidden is invalidated",
+    arguments: [
+      (NetworkAccess(allowsExpensiveAccess: false), .wifi.expensive(), .expensive),
+      (NetworkAccess(allowsConstrainedAccess: false), .wifi.constrained(), .constrained),
+    ] as [(NetworkAccess, NetworkConditions, NetworkUnavailable.Reason)])
+  func becomesForbidden(
+    access: NetworkAccess, conditions: NetworkConditions, reason: NetworkUnavailable.Reason
+  ) async throws {
+    try await self.playing {
+      $0.access = access
+    } _: { network, client, _, record in
+      let call = await self.hanging(client, record)
+      network.become(conditions)
+      let error = try await call.value
+      #expect(error?.invalidation?.reason == .policy)
+      #expect(error?.networkUnavailableReason == reason)
+    }
+  }
+
+  // MARK: C4, C9
+
+  @Test("C4 a path that becomes satisfied cuts the backoff short")
+  func backoff() async throws {
+    var config = NetworkAwareTransport.Config.defaults
+    config.guardsLoopback = true
+    // Nobody waits for that.
+    config.backoff.initial = .seconds(3600)
+    config.backoff.max = .seconds(3600)
+    try await withSimulatedNetwork(.none) { [config] network in
+      var config = config
+      config.socket = network.socket
+      let port = try await EchoServer.serving { port, _ in port }
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        client, transport in
+        let error = try await failure { try await client.echo() }
+        #expect(error?.code == .unavailable)
+        #expect(transport.connectivityState == .transientFailure)
+        try await EchoServer.serving(port: port) { _, _ in
+          let call = Task { try await client.echo() }
+          network.become(.wifi)
+          let answer = try await call.value
+          #expect(answer == "hello")
+        }
+      }
+    }
+  }
+
+  @Test("C9 calls and connections are logged together, with the request's ID")
+  func logs() async throws {
+    let background = LogRecorder()
+    let calls = LogRecorder()
+    try await self.playing {
+      $0.backgroundActivityLogger = background.logger
+      $0.calls = CallSettings(
+        logger: calls.logger, requestID: .userDefined("request-7"), requestIDHeader: "x-request-id")
+    } _: { network, client, _, record in
+      _ = try await client.echo()
+      #expect(Array(record.metadata[0][stringValues: "x-request-id"]) == ["request-7"])
+      let call = await self.hanging(client, record)
+      network.become(.cellular)
+      _ = try await call.value
+    }
+    #expect(calls.lines.contains { $0.contains("grpc_request_id=request-7") && $0.contains("ok") })
+    #expect(calls.lines.contains { $0.contains("grpc_connection_id=1") && $0.contains("wlan0") })
+    #expect(calls.lines.contains { $0.contains("invalidation=") })
+    #expect(background.lines.contains { $0.contains("state=ready") })
+    #expect(background.lines.contains { $0.contains("no longer viable") })
+  }
+
+  @Test("nothing is left behind: no flow, no stream to connd")
+  func leftovers() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      var config = NetworkAwareTransport.Config.defaults
+      config.guardsLoopback = true
+      config.socket = network.socket
+      try await EchoServer.serving { [config] port, _ in
+        for _ in 0..<20 {
+          try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+            client, _ in
+            _ = try await client.echo()
+            try await network.waitForFlows(atLeast: 1)
+          }
+        }
+      }
+      try await network.connd.wait { $0.subscribers == 0 && $0.read { $0.flows.entries.isEmpty } }
+    }
+  }
+
+  @Test("many channels of a process share one stream to connd")
+  func shared() async throws {
+    try await self.playing { network, client, _, record in
+      _ = try await client.echo()
+      let remote = try await EchoServer.serving { port, _ in
+        var config = NetworkAwareTransport.Config.defaults
+        config.guardsLoopback = true
+        config.socket = network.socket
+        try await withThrowingTaskGroup(of: Void.self) { [config] group in
+          for _ in 0..<50 {
+            group.addTask {
+              try await withChannel(
+                to: .ipv4(address: "127.0.0.1", port: port), config: config
+              ) { client, _ in
+                _ = try await client.echo()
+                try await network.waitForFlows(atLeast: 51)
+              }
+            }
+          }
+          try await group.waitForAll()
+        }
+        return network.subscribers
+      }
+      #expect(remote == 1)
+    }
+  }
+}

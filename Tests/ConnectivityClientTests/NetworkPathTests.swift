@@ -1,0 +1,225 @@
+import Connectivity
+import Testing
+
+@testable import ConnectivityClient
+
+@Suite("A network path")
+struct NetworkPathTests {
+  /// What a value says, all of it.
+  struct Facts: Hashable, Sendable {
+    var status: Path.Status
+    var reason: Path.Reason?
+    var category: Connectivity.Category
+    var online = true
+    var expensive = false
+    var constrained = false
+    var medium = Medium.unknown
+    var uses: Set<Medium> = []
+    var ipv4 = false
+    var ipv6 = false
+    var interfaces: [String] = []
+    var gateways: [String] = []
+    var locals: [String] = []
+  }
+
+  private static func facts(_ path: NetworkPath) -> Facts {
+    #expect(path.interface == path.interfaces.first)
+    return Facts(
+      status: path.status, reason: path.unsatisfiedReason, category: path.category,
+      online: path.isOnline, expensive: path.isExpensive, constrained: path.isConstrained,
+      medium: path.medium, uses: Set(Medium.allCases.filter(path.usesMedium)),
+      ipv4: path.supportsIPv4, ipv6: path.supportsIPv6, interfaces: path.interfaces,
+      gateways: path.gateways.map(\.description), locals: path.localAddresses.map(\.description))
+  }
+
+  private static let bond = Path(
+    status: .satisfied,
+    chain: [PathLink(index: 9, name: "vlan10"), PathLink(index: 2, name: "eth0")], medium: .wired,
+    source: IPAddress("203.0.113.7"), gateway: IPAddress("203.0.113.1"), constrained: true)
+
+  @Test(
+    "K7 what the system's status says",
+    arguments: [
+      (
+        Status(ipv4: PathSample.wifi, ipv6: PathSample.none, preferred: .ipv4),
+        Facts(
+          status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi], ipv4: true,
+          interfaces: ["wlan0"], gateways: ["192.0.2.1"], locals: ["192.0.2.7"])
+      ),
+      // One link, two families: each thing is named once.
+      (
+        Status(ipv4: PathSample.wifi, ipv6: PathSample.wifi6, preferred: .ipv4),
+        Facts(
+          status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi], ipv4: true,
+          ipv6: true, interfaces: ["wlan0"], gateways: ["192.0.2.1", "fe80::1"],
+          locals: ["192.0.2.7", "2001:db8::7"])
+      ),
+      // At a tie the preferred family comes first, and money and data are what its path says.
+      (
+        Status(ipv4: Self.bond, ipv6: PathSample.wifi6, preferred: .ipv6),
+        Facts(
+          status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi, .wired], ipv4: true,
+          ipv6: true, interfaces: ["wlan0", "vlan10"], gateways: ["fe80::1", "203.0.113.1"],
+          locals: ["2001:db8::7", "203.0.113.7"])
+      ),
+      (
+        Status(ipv4: Self.bond, ipv6: PathSample.wifi6, preferred: .ipv4),
+        Facts(
+          status: .satisfied, category: .wired, constrained: true, medium: .wired,
+          uses: [.wifi, .wired], ipv4: true, ipv6: true, interfaces: ["vlan10", "wlan0"],
+          gateways: ["203.0.113.1", "fe80::1"], locals: ["203.0.113.7", "2001:db8::7"])
+      ),
+      // The better one comes first, and only what carries traffic has gateways and addresses.
+      (
+        Status(ipv4: PathSample.noCarrier, ipv6: PathSample.wifi6, preferred: .ipv4),
+        Facts(
+          status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi], ipv6: true,
+          interfaces: ["wlan0"], gateways: ["fe80::1"], locals: ["2001:db8::7"])
+      ),
+      // Neither a gateway nor IPv6.
+      (
+        Status(ipv4: PathSample.cellular, ipv6: PathSample.none, preferred: .ipv6),
+        Facts(
+          status: .satisfied, category: .cellular, expensive: true, medium: .cellular,
+          uses: [.cellular], ipv4: true, interfaces: ["wwan0"], locals: ["198.51.100.20"])
+      ),
+      (
+        Status(ipv4: PathSample.noCarrier, ipv6: PathSample.none, preferred: .ipv4),
+        Facts(
+          status: .requiresConnection, reason: .noCarrier, category: .none, online: false,
+          medium: .wifi, interfaces: ["wlan0"])
+      ),
+      (
+        Status(ipv4: PathSample.none, ipv6: .unsatisfied(.prohibited), preferred: .ipv4),
+        Facts(status: .unsatisfied, reason: .noRoute, category: .none, online: false)
+      ),
+      (
+        Status(ipv4: PathSample.none, ipv6: .unsatisfied(.prohibited), preferred: .ipv6),
+        Facts(status: .unsatisfied, reason: .prohibited, category: .none, online: false)
+      ),
+      // A medium that is none of the categories.
+      (
+        Status(
+          ipv4: Path(
+            status: .satisfied, chain: [PathLink(index: 5, name: "tun0")], medium: .tunnel),
+          ipv6: PathSample.none, preferred: .ipv4),
+        Facts(
+          status: .satisfied, category: .other, medium: .tunnel, uses: [.tunnel], ipv4: true,
+          interfaces: ["tun0"])
+      ),
+      // Not to know one family is no reason to doubt the other, nor to be offline.
+      (
+        Status(ipv4: .unknown, ipv6: PathSample.wifi6, preferred: .ipv4),
+        Facts(
+          status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi], ipv6: true,
+          interfaces: ["wlan0"], gateways: ["fe80::1"], locals: ["2001:db8::7"])
+      ),
+      (
+        Status(ipv4: .unknown, ipv6: PathSample.none, preferred: .ipv4),
+        Facts(status: .unknown, category: .unknown)
+      ),
+      (
+        Status(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4),
+        Facts(status: .unknown, category: .unknown)
+      ),
+    ])
+  func system(status: Status, facts: Facts) {
+    #expect(Self.facts(NetworkPath(status)) == facts)
+  }
+
+  @Test(
+    "what the path to a destination says, in its family only",
+    arguments: [
+      (
+        PathSample.wifi, AddressFamily.ipv4,
+        Facts(
+          status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi], ipv4: true,
+          interfaces: ["wlan0"], gateways: ["192.0.2.1"], locals: ["192.0.2.7"])
+      ),
+      (
+        PathSample.wifi6, .ipv6,
+        Facts(
+          status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi], ipv6: true,
+          interfaces: ["wlan0"], gateways: ["fe80::1"], locals: ["2001:db8::7"])
+      ),
+      (
+        Path(
+          status: .satisfied, chain: [PathLink(index: 1, name: "lo")], medium: .loopback,
+          source: IPAddress("::1")), .ipv6,
+        Facts(
+          status: .satisfied, category: .other, medium: .loopback, uses: [.loopback], ipv6: true,
+          interfaces: ["lo"], locals: ["::1"])
+      ),
+      (
+        PathSample.noCarrier, .ipv4,
+        Facts(
+          status: .requiresConnection, reason: .noCarrier, category: .none, online: false,
+          medium: .wifi, interfaces: ["wlan0"])
+      ),
+      (
+        .unsatisfied(.blackhole), .ipv6,
+        Facts(status: .unsatisfied, reason: .blackhole, category: .none, online: false)
+      ),
+      (.unknown, .ipv6, Facts(status: .unknown, category: .unknown)),
+    ] as [(Path, AddressFamily, Facts)])
+  func destination(path: Path, family: AddressFamily, facts: Facts) {
+    let value = NetworkPath(path, family: family)
+    #expect(Self.facts(value) == facts)
+    #expect((family == .ipv4 ? value.ipv6 : value.ipv4) == nil)
+    #expect((family == .ipv4 ? value.ipv4 : value.ipv6) == (path.status == .unknown ? nil : path))
+  }
+
+  @Test("K8 all values that know nothing are one, and it counts as online")
+  func unknown() {
+    let nothing = NetworkPath(Status(ipv4: .unknown, ipv6: .unknown, preferred: .ipv6))
+    #expect(nothing == .unknown)
+    #expect(NetworkPath(.unknown, family: .ipv6) == .unknown)
+    #expect(NetworkPath.unknown.isOnline)
+    #expect(NetworkPath.unknown.status == .unknown)
+    #expect(NetworkPath.unknown.ipv4 == nil && NetworkPath.unknown.ipv6 == nil)
+  }
+
+  @Test("T2 the value of an interruption names no path and no reason")
+  func interrupted() {
+    #expect(
+      Self.facts(.interrupted) == Facts(status: .unsatisfied, category: .none, online: false))
+  }
+
+  @Test("values that say the same are equal, and those that do not are not")
+  func equality() {
+    func path(_ change: (inout Path) -> Void) -> NetworkPath {
+      var path = PathSample.wifi
+      change(&path)
+      return NetworkPath(PathSample.status(path))
+    }
+    #expect(path { _ in } == NetworkPath(PathSample.status(PathSample.wifi)))
+    #expect(path { _ in } != path { $0.gateway = IPAddress("192.0.2.254") })
+    #expect(path { _ in } != path { $0.expensive = true })
+    // Another link that bears the same name.
+    #expect(path { _ in } != path { $0.chain[0].index = 7 })
+    #expect(
+      NetworkPath(PathSample.none, family: .ipv4) != NetworkPath(PathSample.none, family: .ipv6))
+  }
+
+  @Test(
+    "how a value reads in a log",
+    arguments: [
+      (
+        NetworkPath(PathSample.status(PathSample.wifi, PathSample.wifi6)),
+        "satisfied, wifi by wlan0, ipv4, ipv6"
+      ),
+      (
+        NetworkPath(PathSample.cellular, family: .ipv4),
+        "satisfied, cellular by wwan0, ipv4, expensive"
+      ),
+      (
+        NetworkPath(PathSample.noCarrier, family: .ipv4),
+        "requiresConnection, noCarrier, wifi by wlan0"
+      ),
+      (NetworkPath(PathSample.none, family: .ipv4), "unsatisfied, noRoute"),
+      (.unknown, "unknown"),
+    ])
+  func description(path: NetworkPath, text: String) {
+    #expect(path.description == text)
+  }
+}

@@ -1,0 +1,277 @@
+import Connectivity
+import ConnectivityProtocol
+import Testing
+
+@testable import ConnectivityClient
+
+/// With a connd behind a Unix socket. Where a test shows that something is not told, the pure ones of
+/// ``PathTellerTests`` and ``PathBacklogTests`` are the proof: here nobody can know what would have come.
+@Suite("Following the network", .timeLimit(.minutes(1)))
+struct PathMonitorTests {
+  private static let wifi = PathSample.status(PathSample.wifi)
+  private static let cellular = PathSample.status(PathSample.cellular)
+  private static let offline = PathSample.status(PathSample.noCarrier)
+  /// Longer than any test.
+  private static let forever: Duration = .seconds(3_600)
+
+  private static func system(
+    _ socket: String, patience: Duration = Self.forever
+  ) -> PathSubscription {
+    PathMonitor(.system, socket: socket, patience: patience).makeAsyncIterator().subscription
+  }
+
+  @Test("the present path comes first, then each change, in order")
+  func changes() async throws {
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { connd in
+        let paths = Self.system(socket)
+        let call = try #require(await connd.watches.next())
+        #expect(Set(call.request.events) == [.transition, .path])
+        call.send(.snapshot(17, Self.wifi))
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+        call.send(.transition(18, from: .wifi, to: Self.offline))
+        #expect(await paths.next() == NetworkPath(Self.offline))
+        call.send(.transition(19, from: .none, to: Self.cellular))
+        #expect(await paths.next() == NetworkPath(Self.cellular))
+        let both = PathSample.status(PathSample.cellular, PathSample.wifi6)
+        call.send(.path(20, both))
+        #expect(await paths.next() == NetworkPath(both))
+      }
+    }
+  }
+
+  @Test("T2 a bounce is told by a loss in between, also where both ends are equal")
+  func bounce() async throws {
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { connd in
+        let paths = Self.system(socket)
+        let call = try #require(await connd.watches.next())
+        call.send(.snapshot(17, Self.wifi))
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+        call.send(.transition(18, from: .wifi, to: Self.wifi, bounced: true))
+        #expect(await paths.next() == .interrupted)
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+      }
+    }
+  }
+
+  @Test("what is said again is not told again")
+  func repetition() async throws {
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { connd in
+        let paths = Self.system(socket)
+        let call = try #require(await connd.watches.next())
+        call.send(.snapshot(17, Self.wifi))
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+        async let next = paths.next()
+        call.send(.path(18, Self.wifi))
+        call.send(.transition(19, from: .wifi, to: Self.cellular))
+        #expect(await next == NetworkPath(Self.cellular))
+      }
+    }
+  }
+
+  @Test("C7 without connd the path is unknown, and connd is found when it comes")
+  func absence() async throws {
+    try await PathConnd.withSocket { socket in
+      let paths = PathMonitor(socket: socket).makeAsyncIterator().subscription
+      #expect(await paths.next() == .unknown)
+      try await PathConnd.serving(socket) { connd in
+        let call = try #require(await connd.watches.next())
+        call.send(.snapshot(17, Self.wifi))
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+      }
+    }
+  }
+
+  @Test("C7 while connd keeps silent the path is unknown")
+  func silence() async throws {
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { connd in
+        let paths = Self.system(socket, patience: .milliseconds(20))
+        let call = try #require(await connd.watches.next())
+        #expect(await paths.next() == .unknown)
+        call.send(.snapshot(17, Self.wifi))
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+      }
+    }
+  }
+
+  @Test("C7 a restart of connd is not seen, and what changed meanwhile is told")
+  func restart() async throws {
+    try await PathConnd.withSocket { socket in
+      let (told, continuation) = AsyncStream.makeStream(of: NetworkPath.self)
+      // Reads as soon as there is something: what waits longer may be replaced by what comes after it.
+      let reader = Task {
+        for await path in PathMonitor(.system, socket: socket, patience: Self.forever) {
+          continuation.yield(path)
+        }
+      }
+      defer { reader.cancel() }
+      var paths = told.makeAsyncIterator()
+      #expect(await paths.next() == .unknown)
+      try await PathConnd.serving(socket) { connd in
+        try #require(await connd.watches.next()).send(.snapshot(17, Self.wifi))
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+      }
+      try await PathConnd.serving(socket) { connd in
+        let call = try #require(await connd.watches.next())
+        #expect(call.request.sinceGeneration == 17)
+        call.send(.transition(18, from: .wifi, to: Self.cellular))
+        #expect(await paths.next() == NetworkPath(Self.cellular))
+      }
+    }
+  }
+
+  @Test("C7 where connd stays away the path becomes unknown, and what it was when connd is back")
+  func longAbsence() async throws {
+    try await PathConnd.withSocket { socket in
+      let paths = Self.system(socket, patience: .milliseconds(20))
+      #expect(await paths.next() == .unknown)
+      try await PathConnd.serving(socket) { connd in
+        try #require(await connd.watches.next()).send(.snapshot(17, Self.wifi))
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+      }
+      #expect(await paths.next() == .unknown)
+      try await PathConnd.serving(socket) { connd in
+        let call = try #require(await connd.watches.next())
+        // Nothing happened meanwhile, so connd says nothing.
+        #expect(call.request.sinceGeneration == 17)
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+      }
+    }
+  }
+
+  @Test("a gap is the present")
+  func gap() async throws {
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { connd in
+        let paths = Self.system(socket)
+        let call = try #require(await connd.watches.next())
+        call.send(.snapshot(17, Self.wifi))
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+        call.send(.gap(PathSample.snapshot(20, Self.cellular, since: 9)))
+        #expect(await paths.next() == NetworkPath(Self.cellular))
+      }
+    }
+  }
+
+  @Test("the path to a destination, in its family, also across a restart of connd")
+  func destination() async throws {
+    let destination = try #require(IPAddress("2001:db8::9"))
+    try await PathConnd.withSocket { socket in
+      let monitor = PathMonitor(
+        .destination(destination, mark: 7), socket: socket, patience: Self.forever)
+      let paths = monitor.makeAsyncIterator().subscription
+      #expect(await paths.next() == .unknown)
+      try await PathConnd.serving(socket) { connd in
+        let call = try #require(await connd.pathWatches.next())
+        #expect(call.request.destination == "2001:db8::9")
+        #expect(call.request.mark == 7)
+        call.send(.init(PathSample.wifi6))
+        #expect(await paths.next() == NetworkPath(PathSample.wifi6, family: .ipv6))
+        call.send(.init(PathSample.none))
+        #expect(await paths.next() == NetworkPath(PathSample.none, family: .ipv6))
+      }
+      try await PathConnd.serving(socket) { connd in
+        let call = try #require(await connd.pathWatches.next())
+        call.send(.init(PathSample.wifi6))
+        #expect(await paths.next() == NetworkPath(PathSample.wifi6, family: .ipv6))
+      }
+    }
+  }
+
+  @Test(
+    "the path to a destination is unknown where connd talks nonsense, and traffic has no mark unless given"
+  )
+  func nonsense() async throws {
+    let destination = try #require(IPAddress("192.0.2.9"))
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { connd in
+        let paths = PathMonitor(destination: destination, socket: socket)
+          .makeAsyncIterator().subscription
+        let call = try #require(await connd.pathWatches.next())
+        #expect(!call.request.hasMark)
+        var response = Connectivity_V1_WatchPathResponse(PathSample.wifi)
+        response.path.gateway = "the router"
+        call.send(response)
+        #expect(await paths.next() == .unknown)
+        // It is asked again.
+        try #require(await connd.pathWatches.next()).send(.init(PathSample.wifi))
+        #expect(await paths.next() == NetworkPath(PathSample.wifi, family: .ipv4))
+      }
+    }
+  }
+
+  @Test("asking once, with connd and without")
+  func current() async throws {
+    try await PathConnd.withSocket { socket in
+      let monitor = PathMonitor(.system, socket: socket, patience: Self.forever)
+      #expect(await monitor.currentPath == .unknown)
+      try await PathConnd.serving(socket) { connd in
+        async let path = monitor.currentPath
+        let call = try #require(await connd.watches.next())
+        call.send(.snapshot(17, Self.wifi))
+        #expect(await path == NetworkPath(Self.wifi))
+        await call.hangUp()
+      }
+    }
+  }
+
+  @Test("each iterator has a connection of its own, which ends with it")
+  func iterators() async throws {
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { connd in
+        let monitor = PathMonitor(.system, socket: socket, patience: Self.forever)
+        var first: PathMonitor.AsyncIterator? = monitor.makeAsyncIterator()
+        let firstCall = try #require(await connd.watches.next())
+        var second = monitor.makeAsyncIterator()
+        let secondCall = try #require(await connd.watches.next())
+        firstCall.send(.snapshot(17, Self.wifi))
+        #expect(await first?.next() == NetworkPath(Self.wifi))
+        first = nil
+        await firstCall.hangUp()
+        secondCall.send(.snapshot(18, Self.cellular))
+        #expect(await second.next() == NetworkPath(Self.cellular))
+      }
+    }
+  }
+
+  @Test("cancelling the task ends the sequence and the connection")
+  func cancellation() async throws {
+    let destination = try #require(IPAddress("192.0.2.9"))
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { connd in
+        let monitor = PathMonitor(
+          .destination(destination, mark: 0), socket: socket, patience: Self.forever)
+        var paths = monitor.makeAsyncIterator()
+        let (told, continuation) = AsyncStream.makeStream(of: NetworkPath.self)
+        let task = Task { [paths] in
+          var paths = paths
+          while let path = await paths.next() { continuation.yield(path) }
+        }
+        let call = try #require(await connd.pathWatches.next())
+        call.send(.init(PathSample.wifi))
+        #expect(await told.first { _ in true } == NetworkPath(PathSample.wifi, family: .ipv4))
+        task.cancel()
+        await task.value
+        // Although the iterator lives on.
+        await call.hangUp()
+        #expect(await paths.next() == nil)
+      }
+    }
+  }
+
+  @Test("a task that was cancelled before gets nothing")
+  func cancelledBefore() async throws {
+    try await PathConnd.withSocket { socket in
+      let task = Task { () -> [NetworkPath] in
+        withUnsafeCurrentTask { $0?.cancel() }
+        var paths: [NetworkPath] = []
+        for await path in PathMonitor(socket: socket) { paths.append(path) }
+        return paths
+      }
+      #expect(await task.value == [])
+    }
+  }
+}

@@ -1,0 +1,166 @@
+import Connectivity
+import NIOCore
+import NIOEmbedded
+import Synchronization
+import Testing
+
+@testable import ConnectivityClient
+
+@Suite("When the absence of connd is told")
+struct PathTellerTests {
+  private static let wifi = NetworkPath(PathSample.wifi, family: .ipv4)
+  private static let cellular = NetworkPath(PathSample.cellular, family: .ipv4)
+
+  /// A teller, its clock, and what it told.
+  private final class Story: Sendable {
+    private let told = Mutex<[NetworkPath]>([])
+    private let loop = EmbeddedEventLoop()
+    private let teller = Mutex<PathTeller?>(nil)
+
+    init() {
+      let teller = PathTeller(patience: PathMonitor.patience, on: self.loop) { paths in
+        self.told.withLock { $0 += paths }
+      }
+      self.teller.withLock { $0 = teller }
+    }
+
+    func tell(_ event: PathEvent) { self.teller.withLock { $0 }?.tell(event) }
+    func finish() { self.teller.withLock { $0 }?.finish() }
+    func pass(_ time: TimeAmount) { self.loop.advanceTime(by: time) }
+
+    /// What was told since this was last asked.
+    var news: [NetworkPath] {
+      self.told.withLock { told in
+        defer { told = [] }
+        return told
+      }
+    }
+  }
+
+  @Test("C7 within two seconds it is not, after two seconds it is, once")
+  func patience() {
+    let story = Story()
+    story.tell(.path(Self.wifi, interrupted: false))
+    #expect(story.news == [Self.wifi])
+    story.tell(.lost)
+    story.pass(.milliseconds(1_999))
+    #expect(story.news == [])
+    story.pass(.milliseconds(1))
+    #expect(story.news == [.unknown])
+    story.pass(.hours(1))
+    #expect(story.news == [])
+    story.tell(.found)
+    #expect(story.news == [Self.wifi])
+    story.pass(.hours(1))
+    #expect(story.news == [])
+  }
+
+  @Test("C7 when connd is back in time it is not, by whatever it shows", arguments: [true, false])
+  func back(bySpeaking: Bool) {
+    let story = Story()
+    story.tell(.path(Self.wifi, interrupted: false))
+    story.tell(.lost)
+    story.pass(.milliseconds(1_999))
+    story.tell(bySpeaking ? .path(Self.cellular, interrupted: false) : .found)
+    story.pass(.hours(1))
+    #expect(!story.news.contains(.unknown))
+  }
+
+  @Test("C7 the patience is anew with each absence")
+  func again() {
+    let story = Story()
+    story.tell(.path(Self.wifi, interrupted: false))
+    for _ in 0..<3 {
+      story.tell(.lost)
+      story.pass(.milliseconds(1_999))
+      story.tell(.found)
+    }
+    #expect(!story.news.contains(.unknown))
+  }
+
+  @Test("C7 before connd's first word it is told at once, and connd's coming says nothing yet")
+  func atOnce() {
+    let story = Story()
+    story.tell(.lost)
+    #expect(story.news == [.unknown])
+    story.tell(.found)
+    story.pass(.hours(1))
+    #expect(story.news == [])
+    story.tell(.path(Self.wifi, interrupted: false))
+    #expect(story.news == [Self.wifi])
+  }
+
+  @Test("C7 silence from the start is told after two seconds")
+  func silence() {
+    let story = Story()
+    story.pass(.milliseconds(1_999))
+    #expect(story.news == [])
+    story.pass(.milliseconds(1))
+    #expect(story.news == [.unknown])
+  }
+
+  @Test("T2 an interruption is told before what the path is now")
+  func interruption() {
+    let story = Story()
+    story.tell(.path(Self.wifi, interrupted: true))
+    #expect(story.news == [.interrupted, Self.wifi])
+  }
+
+  @Test("after the end no timer is left")
+  func end() {
+    let story = Story()
+    story.tell(.path(Self.wifi, interrupted: false))
+    story.tell(.lost)
+    story.finish()
+    story.pass(.hours(1))
+    #expect(story.news == [Self.wifi])
+  }
+}
+
+@Suite("What the stream of changes says of the path")
+struct StatusReaderTests {
+  private static let wifi = PathSample.status(PathSample.wifi)
+  private static let path = NetworkPath(Self.wifi)
+
+  @Test("each event")
+  func events() {
+    var reader = StatusReader()
+    #expect(reader.read(.disconnected(.notThere("gone"))) == .lost)
+    #expect(reader.read(.resumed(nil)) == .found)
+    #expect(
+      reader.read(.snapshot(PathSample.snapshot(1, Self.wifi)))
+        == .path(Self.path, interrupted: false))
+    #expect(
+      reader.read(.change(.path(PathSample.change(2, Self.wifi))))
+        == .path(Self.path, interrupted: false))
+    let transition = PathSample.transition(3, from: .none, to: Self.wifi)
+    #expect(
+      reader.read(.change(.transition(transition))) == .path(Self.path, interrupted: false))
+    let bounce = PathSample.transition(4, from: .wifi, to: Self.wifi, bounced: true)
+    #expect(reader.read(.change(.transition(bounce))) == .path(Self.path, interrupted: true))
+    let invalidation = Invalidation(
+      generation: 5, reason: .resumed, severity: .advise, scope: .everything,
+      cause: Cause(.sleep, "woke"), time: Timestamp(microseconds: 0))
+    #expect(reader.read(.change(.invalidation(invalidation))) == nil)
+  }
+
+  @Test(
+    "T2 a gap tells what it hides: the category changed and changed back, or bounced",
+    arguments: [
+      // Since when, the category after it, whether connd was away, and whether it is an interruption.
+      (5, Self.wifi, false, false),
+      (6, Self.wifi, false, true),
+      // That the category is another shows without help.
+      (6, PathSample.status(PathSample.cellular), false, false),
+      // I7 a restart of connd alone means nothing.
+      (6, Self.wifi, true, false),
+    ] as [(Int64, Status, Bool, Bool)])
+  func gap(since: Int64, status: Status, restarted: Bool, interrupted: Bool) {
+    var reader = StatusReader()
+    _ = reader.read(.snapshot(PathSample.snapshot(1, Self.wifi, since: 5)))
+    if restarted { _ = reader.read(.resumed(1)) }
+    #expect(
+      reader.read(.gap(PathSample.snapshot(9, status, since: since)))
+        == .path(NetworkPath(status), interrupted: interrupted))
+  }
+}

@@ -1,0 +1,65 @@
+// The examples of the article FollowTheNetwork: what stands between the comments, stands there.
+
+// snippet: imports
+import Connectivity
+import ConnectivityClient
+// end
+
+private func show(_ text: String) {}
+private func reconnect() async {}
+private func download(_ quality: String) async {}
+
+func followTheNetworkFollow() async {
+  // snippet: follow
+  for await path in PathMonitor() {
+    if path.isOnline {
+      show("online by \(path.interface ?? "some link")")
+    } else {
+      show("offline: \(path.unsatisfiedReason?.rawValue ?? "for a moment")")
+    }
+  }
+  // end
+}
+
+func followTheNetworkOnce() async {
+  // snippet: once
+  let path = await PathMonitor().currentPath
+  await download(path.isConstrained || path.isExpensive ? "small" : "large")
+  // end
+}
+
+func followTheNetworkWait() async {
+  // snippet: wait
+  guard await PathMonitor().first(where: \.isOnline) != nil else { return }  // cancelled
+  await reconnect()
+  // end
+}
+
+func followTheNetworkReconnect() async {
+  // snippet: reconnect
+  var wasOnline = true
+  for await path in PathMonitor() {
+    if path.isOnline, !wasOnline { await reconnect() }
+    wasOnline = path.isOnline
+  }
+  // end
+}
+
+func followTheNetworkDestination() async {
+  // snippet: destination
+  guard let server = IPAddress("192.0.2.10") else { return }
+  for await path in PathMonitor(destination: server) {
+    if path.usesMedium(.cellular) { show("by the mobile network") }
+    if path.gateways.isEmpty, path.status == .satisfied { show("on this link") }
+  }
+  // end
+}
+
+func followTheNetworkTask() async {
+  // snippet: task
+  let following = Task {
+    for await path in PathMonitor() { show(path.description) }
+  }
+  following.cancel()
+  // end
+}

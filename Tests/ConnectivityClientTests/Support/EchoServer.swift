@@ -1,0 +1,167 @@
+import ConnectivityClient
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import GRPCProtobuf
+import NIOCore
+import NIOPosix
+import SwiftProtobuf
+import Synchronization
+
+/// A service without a schema: what it is sent, it sends back.
+struct EchoServer: RegistrableRPCService {
+  typealias Message = Google_Protobuf_StringValue
+
+  /// Answers the one message of the request.
+  static let get = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Get")
+  /// Answers each message, until the request ends.
+  static let update = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Update")
+  /// Accepts the call, and never says anything.
+  static let hang = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Hang")
+  /// Ends with UNAVAILABLE, in the server's own words.
+  static let unavailable = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Unavailable")
+
+  /// What the server saw.
+  final class Record: Sendable {
+    private struct State {
+      var calls: [String] = []
+      var metadata: [Metadata] = []
+      var waiters: [(count: Int, waiter: CheckedContinuation<Void, Never>)] = []
+    }
+
+    private let state = Mutex(State())
+
+    var calls: [String] { self.state.withLock { $0.calls } }
+    var metadata: [Metadata] { self.state.withLock { $0.metadata } }
+
+    func add(_ method: String, _ metadata: Metadata) {
+      self.state.withLock { state in
+        state.calls.append(method)
+        state.metadata.append(metadata)
+        let count = state.calls.count
+        for waiting in state.waiters where waiting.count <= count { waiting.waiter.resume() }
+        state.waiters.removeAll { $0.count <= count }
+      }
+    }
+
+    /// Returns when the server has seen as many calls.
+    func reach(_ count: Int) async {
+      await withCheckedContinuation { waiter in
+        self.state.withLock { state in
+          if state.calls.count >= count {
+            waiter.resume()
+          } else {
+            state.waiters.append((count, waiter))
+          }
+        }
+      }
+    }
+  }
+
+  let record = Record()
+
+  func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
+    self.register(Self.get, with: &router) { request, writer in
+      for try await message in request.messages { try await writer.write(message) }
+    }
+    self.register(Self.update, with: &router) { request, writer in
+      for try await message in request.messages { try await writer.write(message) }
+    }
+    self.register(Self.hang, with: &router) { _, _ in
+      try await withRPCCancellationHandler {
+        try await Task.sleep(for: .seconds(3600))
+      } onCancelRPC: {
+      }
+    }
+    self.register(Self.unavailable, with: &router) { _, _ in
+      throw RPCError(code: .unavailable, message: "closed on Sundays")
+    }
+  }
+
+  private func register<Transport: ServerTransport>(
+    _ method: MethodDescriptor, with router: inout RPCRouter<Transport>,
+    _ body:
+      @escaping @Sendable (StreamingServerRequest<Message>, RPCWriter<Message>) async throws -> Void
+  ) {
+    let record = self.record
+    router.registerHandler(
+      forMethod: method, deserializer: ProtobufDeserializer<Message>(),
+      serializer: ProtobufSerializer<Message>()
+    ) { request, context in
+      record.add(method.method, request.metadata)
+      return StreamingServerResponse { writer in
+        let answer = Task { try await body(request, writer) }
+        try await withTaskCancellationHandler {
+          try await withRPCCancellationHandler {
+            try await answer.value
+          } onCancelRPC: {
+            answer.cancel()
+          }
+        } onCancel: {
+          answer.cancel()
+        }
+        return [:]
+      }
+    }
+  }
+
+  /// Serves on 127.0.0.1 while `body` runs, and hangs up on everybody then.
+  static func serving<Result: Sendable>(
+    port: Int = 0, security: HTTP2ServerTransport.Posix.TransportSecurity = .plaintext,
+    _ body: @Sendable (_ port: Int, Record) async throws -> Result
+  ) async throws -> Result {
+    let echo = EchoServer()
+    let transport = HTTP2ServerTransport.Posix(
+      address: .ipv4(host: "127.0.0.1", port: port), transportSecurity: security,
+      eventLoopGroup: Self.thread)
+    let server = GRPCServer(transport: transport, services: [echo])
+    return try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try? await server.serve() }
+      let address = try await transport.listeningAddress
+      defer { group.cancelAll() }
+      return try await body(address.ipv4?.port ?? 0, echo.record)
+    }
+  }
+
+  /// NIO traps where a connection is set up after the listener has ended, as it may with several.
+  private static let thread = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+}
+
+extension GRPCClient {
+  typealias Echo = Google_Protobuf_StringValue
+
+  func echo(
+    _ method: MethodDescriptor = EchoServer.get, _ text: String = "hello",
+    options: CallOptions = .defaults
+  ) async throws -> String {
+    try await self.unary(
+      request: ClientRequest(message: Echo(text)), descriptor: method,
+      serializer: ProtobufSerializer<Echo>(), deserializer: ProtobufDeserializer<Echo>(),
+      options: options
+    ) { try $0.message.value }
+  }
+}
+
+/// Runs `body` with a client of a network-aware channel.
+func withChannel<Result: Sendable>(
+  to target: any ResolvableTarget,
+  security: HTTP2ClientTransport.Posix.TransportSecurity = .plaintext,
+  config: NetworkAwareTransport.Config = .defaults, serviceConfig: ServiceConfig = ServiceConfig(),
+  _ body:
+    @Sendable (GRPCClient<NetworkAwareTransport>, NetworkAwareTransport) async throws -> Result
+) async throws -> Result {
+  let transport = try NetworkAwareTransport(
+    target: target, transportSecurity: security, config: config, serviceConfig: serviceConfig)
+  return try await withGRPCClient(transport: transport) { try await body($0, transport) }
+}
+
+/// The status of an error of gRPC; anything else is thrown on.
+func failure<Result: Sendable>(
+  _ body: () async throws -> Result
+) async throws -> RPCError? {
+  do {
+    _ = try await body()
+    return nil
+  } catch let error as RPCError {
+    return error
+  }
+}

@@ -1,0 +1,129 @@
+import ConnectivityProtocol
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import Glibc
+import NIOPosix
+import TestKit
+
+/// A connd that serves `Watch` and `WatchPath`, and says what the test has it say.
+final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
+  let watches = Calls<Connectivity_V1_WatchRequest, Connectivity_V1_WatchResponse>()
+  let pathWatches = Calls<Connectivity_V1_WatchPathRequest, Connectivity_V1_WatchPathResponse>()
+
+  /// The calls of one method, in the order in which they come.
+  final class Calls<Request: Sendable, Response: Sendable>: Sendable {
+    private let stream: AsyncStream<Call<Request, Response>>
+    private let continuation: AsyncStream<Call<Request, Response>>.Continuation
+
+    init() { (self.stream, self.continuation) = AsyncStream.makeStream() }
+
+    /// Waits for the next call.
+    func next() async -> Call<Request, Response>? { await self.stream.first { _ in true } }
+
+    fileprivate func serve(_ request: Request, _ writer: RPCWriter<Response>) async throws {
+      let call = Call<Request, Response>(request)
+      self.continuation.yield(call)
+      try await call.run(writer)
+    }
+  }
+
+  /// One call.
+  final class Call<Request: Sendable, Response: Sendable>: Sendable {
+    let request: Request
+    private let responses: AsyncStream<Response>
+    private let continuation: AsyncStream<Response>.Continuation
+    private let (ending, ended) = AsyncStream.makeStream(of: Void.self)
+
+    fileprivate init(_ request: Request) {
+      self.request = request
+      (self.responses, self.continuation) = AsyncStream.makeStream()
+    }
+
+    func send(_ response: Response) { self.continuation.yield(response) }
+
+    /// Returns when the client has hung up.
+    func hangUp() async { for await _ in self.ending {} }
+
+    fileprivate func run(_ writer: RPCWriter<Response>) async throws {
+      defer { self.ended.finish() }
+      try await withRPCCancellationHandler {
+        for await response in self.responses { try await writer.write(response) }
+      } onCancelRPC: {
+        self.continuation.finish()
+      }
+    }
+  }
+
+  func watch(
+    request: Connectivity_V1_WatchRequest, response: RPCWriter<Connectivity_V1_WatchResponse>,
+    context: ServerContext
+  ) async throws {
+    try await self.watches.serve(request, response)
+  }
+
+  func watchPath(
+    request: Connectivity_V1_WatchPathRequest,
+    response: RPCWriter<Connectivity_V1_WatchPathResponse>, context: ServerContext
+  ) async throws {
+    try await self.pathWatches.serve(request, response)
+  }
+
+  private static let unimplemented = RPCError(code: .unimplemented, message: "this is a stub")
+
+  func getStatus(
+    request: Connectivity_V1_GetStatusRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_Status { throw Self.unimplemented }
+
+  func `guard`(
+    request: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>,
+    response: RPCWriter<Connectivity_V1_GuardResponse>, context: ServerContext
+  ) async throws { throw Self.unimplemented }
+
+  func explain(
+    request: Connectivity_V1_ExplainRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_Explanation { throw Self.unimplemented }
+
+  func listLinks(
+    request: Connectivity_V1_ListLinksRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListLinksResponse { throw Self.unimplemented }
+
+  func listTransitions(
+    request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListTransitionsResponse { throw Self.unimplemented }
+}
+
+extension PathConnd {
+  private static let thread = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+
+  /// Runs `body` while a stub serves at `socket`, and hangs up on everybody then.
+  static func serving<Result: Sendable>(
+    _ socket: String, _ body: (PathConnd) async throws -> Result
+  ) async throws -> Result {
+    let connd = PathConnd()
+    // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after
+    // the listener has ended.
+    let transport = HTTP2ServerTransport.Posix(
+      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
+      eventLoopGroup: Self.thread)
+    let server = GRPCServer(transport: transport, services: [connd])
+    return try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try? await server.serve() }
+      _ = try await transport.listeningAddress
+      defer {
+        // Who is hung up on comes back at once.
+        unlink(socket)
+        group.cancelAll()
+      }
+      return try await body(connd)
+    }
+  }
+
+  /// Runs `body` with the path of a socket that nobody listens on, in a directory that is gone afterwards.
+  static func withSocket<Result: Sendable>(
+    _ body: (_ socket: String) async throws -> Result
+  ) async throws -> Result {
+    let directory = try TemporaryDirectory()
+    defer { withExtendedLifetime(directory) {} }
+    return try await body("\(directory.path)/connd.sock")
+  }
+}

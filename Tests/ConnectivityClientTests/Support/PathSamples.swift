@@ -1,0 +1,70 @@
+import Connectivity
+import ConnectivityProtocol
+
+extension Connectivity_V1_WatchResponse {
+  static func snapshot(_ generation: UInt64, _ status: Status) -> Self {
+    .snapshot(PathSample.snapshot(generation, status))
+  }
+
+  static func transition(
+    _ generation: UInt64, from: Connectivity.Category, to status: Status, bounced: Bool = false
+  ) -> Self {
+    Self(.transition(PathSample.transition(generation, from: from, to: status, bounced: bounced)))
+  }
+
+  static func path(_ generation: UInt64, _ status: Status) -> Self {
+    Self(.path(PathSample.change(generation, status)))
+  }
+}
+
+extension Connectivity_V1_WatchPathResponse {
+  init(_ path: Path) {
+    self.init()
+    self.path = Connectivity_V1_Path(path)
+  }
+}
+
+/// Paths, and what is said of them.
+enum PathSample {
+  static let wifi = Path(
+    status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
+    evidence: Evidence(.phy80211, "phy0", .wifi), source: IPAddress("192.0.2.7"),
+    sourcePrefixLength: 24, gateway: IPAddress("192.0.2.1"), table: 254)
+  static let wifi6 = Path(
+    status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
+    source: IPAddress("2001:db8::7"), sourcePrefixLength: 64, gateway: IPAddress("fe80::1"),
+    table: 254)
+  static let cellular = Path(
+    status: .satisfied, chain: [PathLink(index: 4, name: "wwan0")], medium: .cellular,
+    source: IPAddress("198.51.100.20"), table: 254, expensive: true)
+  static let noCarrier = Path(
+    status: .requiresConnection, reason: .noCarrier, chain: Self.wifi.chain, medium: .wifi,
+    source: IPAddress("192.0.2.7"), gateway: IPAddress("192.0.2.1"), table: 254)
+  static let none = Path.unsatisfied(.noRoute)
+
+  static func status(_ ipv4: Path, _ ipv6: Path = Self.none) -> Status {
+    Status(ipv4: ipv4, ipv6: ipv6, preferred: .ipv4)
+  }
+
+  /// - Parameter since: In seconds.
+  static func snapshot(_ generation: UInt64, _ status: Status, since: Int64 = 0) -> Snapshot {
+    Snapshot(
+      generation: generation, since: Timestamp(microseconds: since * 1_000_000), status: status)
+  }
+
+  static func transition(
+    _ generation: UInt64, from: Connectivity.Category, to status: Status, bounced: Bool = false,
+    since: Int64 = 0
+  ) -> Transition {
+    let snapshot = Self.snapshot(generation, status, since: since)
+    return Transition(
+      from: from, to: status.category, bounced: bounced, cause: Cause(.link, "carrierLost"),
+      time: snapshot.since, snapshot: snapshot)
+  }
+
+  static func change(_ generation: UInt64, _ status: Status) -> PathChange {
+    let snapshot = Self.snapshot(generation, status)
+    return PathChange(
+      cause: Cause(.address, "addressAdded"), time: snapshot.since, snapshot: snapshot)
+  }
+}

@@ -1,0 +1,39 @@
+import Glibc
+import NIOCore
+import NIOPosix
+
+/// Accepts connections on 127.0.0.1, and never says a word.
+final class SilentListener: Sendable {
+  let port: Int
+  private let socket: CInt
+
+  init() throws {
+    let socket = Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let bound = withUnsafeMutablePointer(to: &address) { address in
+      address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+        bind(socket, address, length) == 0 && listen(socket, 8) == 0
+          && getsockname(socket, address, &length) == 0
+      }
+    }
+    guard bound else { throw IOError(errnoCode: errno, reason: "no listener") }
+    self.socket = socket
+    self.port = Int(UInt16(bigEndian: address.sin_port))
+  }
+
+  deinit { close(self.socket) }
+
+  /// Returns when somebody has connected.
+  func accepted() async throws {
+    let socket = self.socket
+    try await NIOThreadPool.singleton.runIfActive {
+      var poll = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
+      guard Glibc.poll(&poll, 1, 10_000) == 1 else {
+        throw IOError(errnoCode: ETIMEDOUT, reason: "nobody came")
+      }
+    }
+  }
+}

@@ -1,0 +1,194 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityTestKit
+import GRPCCore
+import Testing
+
+@testable import ConnectivityClient
+
+@Suite("Test kit: guarded flows")
+struct TestKitFlowTests {
+  private static let remotes = ["127.0.0.1", "::1", "198.18.0.80"]
+
+  @Test(
+    "I2, I5 wifi, none, cellular: a flow loses its interface, and one that came later begins on the next network",
+    arguments: Self.remotes)
+  func lost(remote: String) async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add(remote) == "1 path wlan0")
+      #expect(network.guardedFlows.map(\.remote.description) == [remote])
+      network.become(.none)
+      #expect(await flows.nextLine() == "1 interfaceLost destroy")
+      #expect(network.guardedFlows == [])
+      #expect(await flows.add("198.18.0.81", id: 2) == "2 path unsatisfied")
+      network.become(.cellular)
+      #expect(await flows.nextLine() == "2 path wwan0")
+      network.become(.wifi)
+      #expect(await flows.nextLine() == "2 interfaceLost destroy")
+    }
+  }
+
+  @Test(
+    "what becomes of a flow on Wi-Fi",
+    arguments: [
+      ([.cellular], "1 interfaceLost destroy"),
+      ([.wifi.named("another")], "1 networkChanged destroy"),
+      (
+        [.wifi.addressed(ipv4: .init("192.0.2.9/24", gateway: "192.0.2.1"))],
+        "1 sourceAddressLost destroy"
+      ),
+      ([.wired, .wifi], "1 categoryChanged destroy"),
+      ([.wifi.on("wlan1"), .wifi], "1 betterPath destroy"),
+      ([.wifi.failing(.noCarrier)], "1 interfaceLost advise"),
+      ([.wifi.failing(.noRoute)], "1 categoryChanged advise"),
+      ([.wifi.expensive()], "1 path wlan0"),
+      ([.unknown], nil),
+      ([.wifi, .cellular], nil),
+    ] as [([NetworkConditions], String?)])
+  func becomes(networks: [NetworkConditions], line: String?) async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.1") == "1 path wlan0")
+      network.become(networks)
+      if let line { #expect(await flows.nextLine() == line) }
+      // Nothing else was said before this.
+      network.invalidate(.resumed, .drain)
+      if line?.hasSuffix("destroy") != true {
+        #expect(await flows.nextLine() == "1 resumed drain")
+      } else {
+        #expect(network.guardedFlows == [])
+      }
+    }
+  }
+
+  @Test("I10 back in time nothing is destroyed; when the grace is over, it is")
+  func grace() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.1") == "1 path wlan0")
+      network.become(.wifi.failing(.noCarrier))
+      #expect(await flows.nextLine() == "1 interfaceLost advise")
+      network.become(.wifi)
+      #expect(await flows.nextLine() == "1 categoryChanged advise")
+      network.become(.wifi.failing(.noCarrier))
+      #expect(await flows.nextLine() == "1 interfaceLost advise")
+      network.advance(by: .seconds(1))
+      #expect(await flows.nextLine() == "1 interfaceLost destroy")
+    }
+  }
+
+  @Test("I10 a grace ends by itself, in real time")
+  func realGrace() async throws {
+    let policy = InvalidationPolicy(wifiGrace: .milliseconds(30))
+    try await withSimulatedNetwork(.wifi, policy: policy) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.1") == "1 path wlan0")
+      network.become(.wifi.failing(.noCarrier))
+      #expect(await flows.nextLine() == "1 interfaceLost advise")
+      #expect(await flows.nextLine() == "1 interfaceLost destroy")
+    }
+  }
+
+  @Test("T2 a bounce is told to those who are on the network, and destroys nothing")
+  func bounce() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.1") == "1 path wlan0")
+      network.bounce()
+      #expect(await flows.nextLine() == "1 categoryChanged advise")
+      #expect(network.history.dropFirst().first?.line == "2 wifi > wifi bounced")
+    }
+  }
+
+  @Test("I6 a short sleep is advised, a long one destroys")
+  func sleep() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.1") == "1 path wlan0")
+      network.wake(afterSleepOf: .seconds(10))
+      #expect(await flows.nextLine() == "1 resumed advise")
+      network.wake(afterSleepOf: .seconds(600))
+      #expect(await flows.nextLine() == "1 resumed destroy")
+    }
+  }
+
+  @Test("I8 a flow that forbids what its path becomes is invalid, another is not")
+  func policy() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.1", id: 1, forbidsExpensive: true) == "1 path wlan0")
+      #expect(await flows.add("127.0.0.1", id: 2, forbidsConstrained: true) == "2 path wlan0")
+      network.become(.wifi.expensive())
+      #expect(await flows.nextLine() == "1 policy destroy")
+      #expect(await flows.nextLine() == "2 path wlan0")
+      network.become(.wifi.expensive().constrained())
+      #expect(await flows.nextLine() == "2 policy destroy")
+    }
+  }
+
+  @Test("I5 a destination with a link of its own does not notice")
+  func outOfScope() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      try network.route("127.0.0.2", by: .wired, isOnLink: true)
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.2", id: 1) == "1 path eth0")
+      #expect(await flows.add("127.0.0.1", id: 2) == "2 path wlan0")
+      try await network.play("cellular, none, wifi", speed: .infinity)
+      #expect(await flows.nextLine() == "2 interfaceLost destroy")
+      #expect(network.guardedFlows.map(\.id) == [1])
+      network.invalidate(.networkChanged, .advise) { $0.id == 1 }
+      #expect(await flows.nextLine() == "1 networkChanged advise")
+    }
+  }
+
+  @Test("loopback is spared, as connd spares it, where it does not count as remote")
+  func loopback() async throws {
+    try await withSimulatedNetwork(.wifi, treatsLoopbackAsRemote: false) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.1", id: 1) == "1 path lo")
+      #expect(await flows.add("198.18.0.80", id: 2) == "2 path wlan0")
+      network.become(.none)
+      #expect(await flows.nextLine() == "2 interfaceLost destroy")
+      #expect(network.guardedFlows.map(\.id) == [1])
+    }
+  }
+
+  @Test("an invalidation by hand has a generation of its own, and what follows goes on from it")
+  func byHand() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.1", id: 1) == "1 path wlan0")
+      #expect(await flows.add("127.0.0.1", id: 2) == "2 path wlan0")
+      network.invalidate(.networkChanged, .destroy) { $0.id == 2 }
+      #expect(await flows.nextLine() == "2 networkChanged destroy")
+      #expect(network.snapshot.generation == 1)
+      network.invalidate()
+      #expect(await flows.nextLine() == "1 categoryChanged destroy")
+      network.become(.none)
+      #expect(
+        network.history.map(\.line).prefix(3) == [
+          "1 unknown > wifi", "2 categoryChanged destroy everything", "3 wifi > none",
+        ])
+      #expect(network.history.map(\.generation) == Array(1...5))
+      let lines = try await watched(network, 1)
+      #expect(lines == ["5 snapshot none"])
+    }
+  }
+
+  @Test("a refused flow is told why, the others are not concerned")
+  func refused() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.1", id: 1) == "1 path wlan0")
+      network.refusesFlows = "too many"
+      #expect(await flows.add("127.0.0.1", id: 2) == "2 refused too many")
+      network.refusesFlows = nil
+      #expect(await flows.add("127.0.0.1", id: 3) == "3 path wlan0")
+      #expect(network.guardedFlows.map(\.id) == [1, 3])
+      flows.remove(1)
+      network.become(.none)
+      #expect(await flows.nextLine() == "3 interfaceLost destroy")
+    }
+  }
+}

@@ -1,0 +1,166 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityTestKit
+import GRPCCore
+import Glibc
+import Testing
+
+@testable import ConnectivityClient
+
+@Suite("Test kit: connd comes and goes")
+struct TestKitLifecycleTests {
+  @Test("C7 connd goes and comes back: flows are guarded again, and nothing died")
+  func restart() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.1") == "1 path wlan0")
+      await network.stop()
+      #expect(!network.isRunning)
+      #expect(await flows.nextLine() == "disconnected")
+      #expect(network.guardedFlows == [])
+      try await network.start()
+      #expect(await flows.nextLine() == "resumed")
+      #expect(await flows.nextLine() == "1 path wlan0")
+      #expect(network.snapshot.generation == 1)
+    }
+  }
+
+  @Test("I7 what changed while connd was away is told when it is back, as learnt late")
+  func learntLate() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.1") == "1 path wlan0")
+      try await network.play("stop, cellular, start")
+      #expect(await flows.nextLine() == "disconnected")
+      #expect(await flows.nextLine() == "resumed")
+      guard case .flow(1, _, .invalidation(let invalidation))? = await flows.next() else {
+        Issue.record("the flow died")
+        return
+      }
+      #expect(invalidation.severity == .destroy)
+      #expect(invalidation.cause.learntLate)
+      guard case .transition(let transition)? = network.history.dropFirst().first else {
+        Issue.record("the transition is published")
+        return
+      }
+      #expect(transition.to == .cellular)
+      #expect(transition.cause.learntLate)
+      #expect(transition.snapshot.generation == 2)
+    }
+  }
+
+  @Test("a client that is connected when connd goes is hung up on with UNAVAILABLE")
+  func unavailable() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let events = Task { try await watched(network, 2) }
+      try await network.waitForSubscribers(atLeast: 1)
+      await network.stop()
+      let error = await #expect(throws: ConndError.self) { try await events.value }
+      guard case .notThere? = error else {
+        Issue.record("not \(String(describing: error))")
+        return
+      }
+    }
+  }
+
+  @Test("what waits for flows that never come ends with its task")
+  func waiting() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let waiting = Task { try await network.waitForFlows(atLeast: 1) }
+      waiting.cancel()
+      await #expect(throws: CancellationError.self) { try await waiting.value }
+    }
+  }
+
+  @Test("what waits for flows is told when they come")
+  func waited() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      async let waiting: Void = network.waitForFlows(atLeast: 2)
+      _ = await flows.add("127.0.0.1", id: 1)
+      _ = await flows.add("127.0.0.1", id: 2)
+      try await waiting
+      #expect(network.guardedFlows.count == 2)
+    }
+  }
+
+  @Test("two networks are independent of each other")
+  func two() async throws {
+    try await withSimulatedNetwork(.wifi) { first in
+      try await withSimulatedNetwork(.wired) { second in
+        first.become(.none)
+        let lines = [try await watched(first, 1), try await watched(second, 1)]
+        #expect(lines == [["4 snapshot none"], ["1 snapshot wired"]])
+      }
+    }
+  }
+
+  @Test("nothing is left: no socket, no directory, no descriptor, no thread")
+  func nothingIsLeft() async throws {
+    await #expect(processExitsWith: .success) {
+      // The first time the process gets what it keeps: NIO's own threads, and Swift's.
+      _ = try await useNetwork()
+      let before = try resources()
+      for _ in 0..<3 {
+        let socket = try await useNetwork()
+        #expect(access(socket, F_OK) != 0)
+        let directory = socket.split(separator: "/").dropLast().joined(separator: "/")
+        #expect(access("/\(directory)", F_OK) != 0)
+      }
+      #expect(try resources() == before)
+    }
+  }
+
+  @Test("one that throws is taken down as well")
+  func throwing() async throws {
+    let kept = await #expect(throws: KeptSocket.self) {
+      try await withSimulatedNetwork(.wifi) { throw KeptSocket(path: $0.socket) }
+    }
+    #expect(access(try #require(kept).path, F_OK) != 0)
+  }
+}
+
+private struct KeptSocket: Error {
+  var path: String
+}
+
+/// Uses a network as a test does, with clients that are still connected when it goes.
+///
+/// - Returns: Where its socket was.
+private func useNetwork() async throws -> String {
+  try await withSimulatedNetwork(.wifi) { network in
+    try await withConnd(at: network.socket) { connd in
+      try await connd.watch(Connectivity_V1_WatchRequest()) { response in
+        var messages = response.messages.makeAsyncIterator()
+        _ = try await messages.next()
+        try await network.play("none, 2 s, stop, start, cellular", speed: .infinity)
+      }
+    }
+    return network.socket
+  }
+}
+
+/// How many descriptors and NIO threads the process has.
+private func resources() throws -> [Int] {
+  func entries(_ path: String) throws -> [String] {
+    guard let directory = opendir(path) else { throw TestKitError("\(path): errno \(errno)") }
+    defer { closedir(directory) }
+    var names: [String] = []
+    while let entry = readdir(directory) {
+      names.append(
+        withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+          pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+        })
+    }
+    return names.filter { !$0.hasPrefix(".") }
+  }
+  let threads = try entries("/proc/self/task").filter { thread in
+    guard let file = fopen("/proc/self/task/\(thread)/comm", "re") else { return false }
+    defer { fclose(file) }
+    var line = [CChar](repeating: 0, count: 32)
+    return fgets(&line, CInt(line.count), file) != nil
+      && String(decoding: line.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+        .hasPrefix("NIO")
+  }
+  return [try entries("/proc/self/fd").count, threads.count]
+}

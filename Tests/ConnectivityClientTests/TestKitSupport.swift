@@ -1,0 +1,100 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityTestKit
+import GRPCCore
+import Testing
+
+@testable import ConnectivityClient
+
+/// What `Watch` says, with the generated client.
+///
+/// - Returns: The first so many events, each in a line.
+func watched(
+  _ network: SimulatedNetwork, _ count: Int, since generation: UInt64? = nil
+) async throws -> [String] {
+  try await withConnd(at: network.socket) { connd in
+    var request = Connectivity_V1_WatchRequest()
+    if let generation { request.sinceGeneration = generation }
+    return try await connd.watch(request) { response in
+      var events: [String] = []
+      for try await message in response.messages {
+        if let event = try WatchEvent(message) { events.append(event.line) }
+        if events.count == count { return events }
+      }
+      throw TestKitError("the stream ended after \(events)")
+    }
+  }
+}
+
+struct TestKitError: Error, CustomStringConvertible {
+  var description: String
+  init(_ description: String) { self.description = description }
+}
+
+extension WatchEvent {
+  /// In a line: `2 wifi > none`, `3 interfaceLost destroy wlan0`.
+  var line: String {
+    switch self {
+    case .snapshot(let snapshot): "\(snapshot.generation) snapshot \(snapshot.status.category)"
+    case .gap(let snapshot): "\(snapshot.generation) gap \(snapshot.status.category)"
+    case .change(let change): change.line
+    }
+  }
+}
+
+extension Change {
+  var line: String {
+    switch self {
+    case .transition(let transition):
+      "\(self.generation) \(transition.from) > \(transition.to)"
+        + (transition.bounced ? " bounced" : "")
+    case .path(let change):
+      "\(self.generation) path \(change.snapshot.status.interface ?? "-")"
+    case .invalidation(let invalidation):
+      "\(self.generation) \(invalidation.reason) \(invalidation.severity) "
+        + invalidation.scope.line
+    }
+  }
+}
+
+extension Invalidation.Scope {
+  fileprivate var line: String {
+    let parts = [self.interface, self.family?.rawValue].compactMap { $0 }
+    let addresses = self.localAddresses?.map(\.description) ?? []
+    return self == .everything ? "everything" : (parts + addresses).joined(separator: " ")
+  }
+}
+
+extension GuardEvent {
+  /// In a line: `1 path wlan0`, `1 interfaceLost destroy`.
+  var line: String {
+    switch self {
+    case .flow(let id, _, .path(let path)):
+      "\(id) path \(path.status == .satisfied ? path.interface ?? "-" : path.status.rawValue)"
+    case .flow(let id, _, .invalidation(let invalidation)):
+      "\(id) \(invalidation.reason) \(invalidation.severity)"
+    case .flow(let id, _, .refused(let why)): "\(id) refused \(why)"
+    case .disconnected: "disconnected"
+    case .resumed: "resumed"
+    }
+  }
+}
+
+extension FlowGuard {
+  func nextLine() async -> String? { await self.next()?.line }
+
+  /// Adds a flow, and returns what connd says of it first; `nil` for what is no address.
+  func add(
+    _ remote: String, id: UInt64 = 1, forbidsExpensive: Bool = false,
+    forbidsConstrained: Bool = false
+  ) async -> String? {
+    guard let remote = IPAddress(remote) else { return nil }
+    // Where a test's connection really is, is as well unknown to the simulated machine.
+    self.add(
+      .init(
+        remote: remote, local: remote.isLoopback ? remote : nil,
+        forbidsExpensive: forbidsExpensive, forbidsConstrained: forbidsConstrained),
+      id: id)
+    return await self.nextLine()
+  }
+}

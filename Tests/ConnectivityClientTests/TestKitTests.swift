@@ -1,0 +1,171 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import Testing
+
+@testable import ConnectivityClient
+@testable import ConnectivityTestKit
+
+@Suite("Test kit: what is published")
+struct TestKitTests {
+  @Test(
+    "D5, I9 a snapshot, then each transition before its invalidations, the narrow before the wide")
+  func transitions() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      async let events = watched(network, 6)
+      try await network.waitForSubscribers(atLeast: 1)
+      try await network.play("none, 2 s, cellular", speed: .infinity)
+      let lines = try await events
+      #expect(
+        lines == [
+          "1 snapshot wifi",
+          "2 wifi > none", "3 interfaceLost destroy wlan0", "4 categoryChanged destroy everything",
+          "5 none > cellular", "6 categoryChanged destroy everything",
+        ])
+      #expect(network.history.map(\.generation) == Array(1...6))
+    }
+  }
+
+  @Test("D5 a client resumes after a generation, and with a gap where the history is gone")
+  func resuming() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      network.become(.none)
+      let resumed = try await watched(network, 2, since: 2)
+      #expect(
+        resumed == ["3 interfaceLost destroy wlan0", "4 categoryChanged destroy everything"])
+      let stranger = try await watched(network, 1, since: 17)
+      #expect(stranger == ["4 gap none"])
+      network.forgetHistory()
+      let late = try await watched(network, 1, since: 2)
+      #expect(late == ["4 gap none"])
+    }
+  }
+
+  @Test(
+    "what each change leads to",
+    arguments: [
+      ([.wifi], []),
+      ([.wifi.expensive()], ["2 path wlan0"]),
+      ([.wifi, .cellular], []),
+      (
+        [.cellular],
+        [
+          "2 wifi > cellular", "3 interfaceLost destroy wlan0",
+          "4 categoryChanged destroy everything",
+        ]
+      ),
+      (
+        [.wired, .wifi],
+        [
+          "2 wifi > wired", "3 betterPath destroy wlan0 ipv4", "4 betterPath destroy wlan0 ipv6",
+          "5 categoryChanged destroy everything",
+        ]
+      ),
+      (
+        [.wifi.named("another")],
+        [
+          "2 wifi > wifi bounced", "3 networkChanged destroy wlan0 ipv4",
+          "4 networkChanged destroy wlan0 ipv6", "5 categoryChanged destroy everything",
+        ]
+      ),
+      (
+        [.wifi.failing(.noCarrier)],
+        [
+          "2 wifi > none", "3 interfaceLost advise wlan0", "4 categoryChanged advise everything",
+        ]
+      ),
+      ([.unknown], ["2 wifi > unknown"]),
+    ] as [([NetworkConditions], [String])])
+  func changes(networks: [NetworkConditions], lines: [String]) throws {
+    // The test needs no client, and so no socket.
+    let network = try SimulatedNetwork([.wifi])
+    network.connd.start()
+    network.become(networks)
+    #expect(network.history.dropFirst().map(\.line) == lines)
+  }
+
+  @Test("T1 a script may lose a path as often as it likes: nothing is held back")
+  func flapping() throws {
+    let network = try SimulatedNetwork([.wifi])
+    network.connd.start()
+    for _ in 0..<10 {
+      network.become(.none)
+      network.become(.wifi)
+      #expect(network.snapshot.status.category == .wifi)
+    }
+  }
+
+  @Test("K8 what cannot be asked for a while invalidates nothing")
+  func unknown() throws {
+    let network = try SimulatedNetwork([.wifi])
+    network.connd.start()
+    network.become(.unknown)
+    network.become(.wifi)
+    #expect(
+      network.history.dropFirst().map(\.line) == ["2 wifi > unknown", "3 unknown > wifi"])
+  }
+
+  @Test("T5 the cause is the kernel's message that says so")
+  func causes() throws {
+    let network = try SimulatedNetwork([.wifi])
+    network.connd.start()
+    network.become(.none)
+    guard case .transition(let transition)? = network.history.dropFirst().first else {
+      Issue.record("the transition is first")
+      return
+    }
+    #expect(
+      transition.cause
+        == Cause(.link, "linkDown", message: "RTM_NEWLINK", interface: "wlan0"))
+  }
+
+  @Test("the other calls say the same as the stream")
+  func calls() async throws {
+    try await withSimulatedNetwork(.wired, .wifi) { network in
+      try await withConnd(at: network.socket) { connd in
+        let status = try await connd.getStatus(Connectivity_V1_GetStatusRequest())
+        #expect(status.category == .wired)
+        #expect(status.interface == "eth0")
+        let links = try await connd.listLinks(Connectivity_V1_ListLinksRequest()).links
+        #expect(links.map(\.name) == ["eth0", "wlan0"])
+        #expect(links.map(\.state) == [.up, .up])
+        #expect(links.map(\.defaultIpv4) == [true, false])
+        let explanation = try await connd.explain(Connectivity_V1_ExplainRequest())
+        #expect(explanation.category == .wired)
+        #expect(explanation.path == status.ipv4)
+        network.become(.wifi)
+        var request = Connectivity_V1_ListTransitionsRequest()
+        request.limit = 1
+        let history = try await connd.listTransitions(request)
+        #expect(history.transitions.map(\.to) == [.wifi])
+        #expect(history.invalidations.map(\.reason) == [.interfaceLost, .categoryChanged])
+        var wrong = Connectivity_V1_WatchPathRequest()
+        wrong.destination = "example.org"
+        await #expect(throws: (any Error).self) {
+          try await connd.watchPath(wrong) { for try await _ in $0.messages {} }
+        }
+      }
+    }
+  }
+
+  @Test("WatchPath follows one destination, by a route of its own if it has one")
+  func watchPath() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      try network.route("198.18.0.0/15", by: .wired)
+      try await withConnd(at: network.socket) { connd in
+        var request = Connectivity_V1_WatchPathRequest()
+        request.destination = "198.18.0.80"
+        try await connd.watchPath(request) { response in
+          var paths = response.messages.makeAsyncIterator()
+          #expect(try await paths.next()?.path.interface == "eth0")
+          network.become(.cellular)
+          try network.removeRoute("198.18.0.0/15")
+          #expect(try await paths.next()?.path.interface == "wwan0")
+          try network.route("198.18.0.80", by: .none)
+          #expect(try await paths.next()?.path.reason == .unreachable)
+        }
+      }
+      #expect(throws: SimulationError.self) { try network.route("somewhere", by: .wired) }
+    }
+  }
+}
