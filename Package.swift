@@ -155,8 +155,9 @@ let tests: [Target] = [
       [
         "ConnectivityClient", "ConnectivityTestKit", "Connectivity", "ConnectivityProtocol",
         "TestKit", lifecycle, logging,
+        .product(name: "UnixSignals", package: "swift-service-lifecycle"),
       ], nio("NIOCore", "NIOPosix", "NIOHTTP1", "NIOWebSocket", "NIOEmbedded"),
-      nioHTTP2("NIOHTTP2"), grpc, grpcProtobuf),
+      nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
     swiftSettings: swiftSettings),
   .testTarget(
     name: "ConnctlCommandsTests",

@@ -105,7 +105,7 @@ public final class SimulatedNetwork: Sendable {
       defer { listener = nil }
       return listener
     }
-    await listener?.end()
+    await listener?.close()
   }
 
   func close() async {
@@ -163,6 +163,16 @@ public final class SimulatedNetwork: Sendable {
   /// - Throws: `CancellationError`.
   public func waitForSubscribers(atLeast count: Int) async throws {
     try await self.connd.wait { $0.subscribers >= count }
+  }
+
+  /// How many streams clients have open, of whatever call.
+  public var openStreams: Int { self.connd.openStreams }
+
+  /// Waits until no client has a stream open: what an application has given up, it has closed.
+  ///
+  /// - Throws: `CancellationError`.
+  public func waitForNoStreams() async throws {
+    try await self.connd.wait { $0.openStreams == 0 }
   }
 
   /// A flow that the simulated connd guards.

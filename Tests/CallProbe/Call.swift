@@ -26,6 +26,9 @@ struct Call: AsyncParsableCommand {
   @Option(help: "destroy or drain.")
   var onInvalidation = "destroy"
 
+  @Option(help: "Seconds before an attempt that follows on one that failed.")
+  var backoff = 1
+
   @Option(help: "A file in PEM; with it, TLS is spoken to \"server.test\".")
   var tlsCA: String?
 
@@ -68,6 +71,7 @@ struct Call: AsyncParsableCommand {
     .defaults { config in
       config.http2.authority = authority
       config.socket = self.socket
+      config.backoff.initial = .seconds(self.backoff)
       config.onInvalidation = self.onInvalidation == "drain" ? .drain : .destroy
       config.onConnectivityStateChange = { state in
         report("state", channel: channel, ["state": state.rawValue])
@@ -77,6 +81,7 @@ struct Call: AsyncParsableCommand {
       }
       logger.logLevel = .debug
       config.backgroundActivityLogger = logger
+      config.calls.logger = logger
     }
   }
 }

@@ -27,11 +27,10 @@ struct CallLogTests {
   func channel() throws {
     let (channel, call) = (LogLines(), LogLines())
     let settings = CallSettings(logger: channel.logger(.trace))
-    try #require(CallLog(CallSettings(), channel: settings, method: Self.method)).started()
+    try #require(CallLog(CallSettings().filled(from: settings), method: Self.method)).started()
     #expect(channel.all.count == 1)
-    try #require(
-      CallLog(CallSettings(logger: call.logger(.trace)), channel: settings, method: Self.method)
-    ).started()
+    let own = CallSettings(logger: call.logger(.trace)).filled(from: settings)
+    try #require(CallLog(own, method: Self.method)).started()
     #expect(channel.all.count == 1)
     #expect(call.all.count == 1)
   }

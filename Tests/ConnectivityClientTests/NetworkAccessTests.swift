@@ -46,6 +46,7 @@ struct NetworkAccessTests {
 
   @Test("C8 each medium has a reason of its own")
   func media() {
-    #expect(Set(Medium.allCases.map { NetworkUnavailable.Reason($0) }).count == Medium.allCases.count)
+    #expect(
+      Set(Medium.allCases.map { NetworkUnavailable.Reason($0) }).count == Medium.allCases.count)
   }
 }

@@ -40,7 +40,9 @@ struct PlainChannelTests {
         client, transport in
         for _ in 0..<3 { _ = try await client.echo() }
         try await withThrowingTaskGroup(of: String.self) { group in
-          for number in 0..<50 { group.addTask { try await client.echo(EchoServer.get, "\(number)") } }
+          for number in 0..<50 {
+            group.addTask { try await client.echo(EchoServer.get, "\(number)") }
+          }
           let answers = try await group.reduce(into: Set()) { $0.insert($1) }
           #expect(answers.count == 50)
         }
@@ -79,7 +81,8 @@ struct PlainChannelTests {
     try await EchoServer.serving { port, _ in
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: Self.config) {
         client, _ in
-        let error = try #require(try await failure { try await client.echo(EchoServer.unavailable) })
+        let error = try #require(
+          try await failure { try await client.echo(EchoServer.unavailable) })
         #expect(error.code == .unavailable)
         #expect(error.message == "closed on Sundays")
         #expect(error.invalidation == nil)
@@ -112,7 +115,8 @@ struct PlainChannelTests {
   func deadlineWhileConnecting() async throws {
     // It accepts, and never says a word.
     let listener = try SilentListener()
-    try await withChannel(to: .ipv4(address: "127.0.0.1", port: listener.port), config: Self.config) {
+    try await withChannel(to: .ipv4(address: "127.0.0.1", port: listener.port), config: Self.config)
+    {
       client, transport in
       var options = CallOptions.defaults
       options.timeout = .milliseconds(50)
@@ -125,7 +129,8 @@ struct PlainChannelTests {
   @Test("calls that are cancelled while they wait end as cancelled")
   func cancelled() async throws {
     let listener = try SilentListener()
-    try await withChannel(to: .ipv4(address: "127.0.0.1", port: listener.port), config: Self.config) {
+    try await withChannel(to: .ipv4(address: "127.0.0.1", port: listener.port), config: Self.config)
+    {
       client, _ in
       let call = Task { try await client.echo() }
       try await listener.accepted()
@@ -179,7 +184,9 @@ struct PlainChannelTests {
     #expect(throws: (any Error).self) {
       try NetworkAwareTransport(
         target: .dns(host: "localhost"),
-        transportSecurity: .tls { $0.trustRoots = .certificates([.file(path: "/nonexistent", format: .pem)]) })
+        transportSecurity: .tls {
+          $0.trustRoots = .certificates([.file(path: "/nonexistent", format: .pem)])
+        })
     }
   }
 }

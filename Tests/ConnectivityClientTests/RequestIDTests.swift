@@ -36,12 +36,12 @@ struct RequestIDTests {
   @Test("C9 the call's provider goes before the channel's")
   func channel() {
     let channel = CallSettings(logger: .silent, requestID: .userDefined("channel"))
-    #expect(CallLog(CallSettings(), channel: channel, method: Self.method)?.requestID == "channel")
-    #expect(
-      CallLog(CallSettings(requestID: .userDefined("call")), channel: channel, method: Self.method)?
-        .requestID == "call")
-    let without = CallLog(
-      CallSettings(requestID: RequestIDProvider.none), channel: channel, method: Self.method)
+    func log(_ provider: RequestIDProvider?) -> CallLog? {
+      CallLog(CallSettings(requestID: provider).filled(from: channel), method: Self.method)
+    }
+    #expect(log(nil)?.requestID == "channel")
+    #expect(log(.userDefined("call"))?.requestID == "call")
+    let without = log(RequestIDProvider.none)
     #expect(without != nil)
     #expect(without?.requestID == nil)
   }

@@ -47,7 +47,7 @@ struct TestKitFlowTests {
       ([.wifi, .cellular], nil),
     ] as [([NetworkConditions], String?)])
   func becomes(networks: [NetworkConditions], line: String?) async throws {
-    try await withSimulatedNetwork(.wifi) { network in
+    try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let flows = FlowGuard(socket: network.socket)
       #expect(await flows.add("127.0.0.1") == "1 path wlan0")
       network.become(networks)
@@ -64,7 +64,7 @@ struct TestKitFlowTests {
 
   @Test("I10 back in time nothing is destroyed; when the grace is over, it is")
   func grace() async throws {
-    try await withSimulatedNetwork(.wifi) { network in
+    try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let flows = FlowGuard(socket: network.socket)
       #expect(await flows.add("127.0.0.1") == "1 path wlan0")
       network.become(.wifi.failing(.noCarrier))

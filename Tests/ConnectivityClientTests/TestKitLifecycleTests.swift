@@ -84,6 +84,18 @@ struct TestKitLifecycleTests {
     }
   }
 
+  @Test("what clients gave up is known to be closed")
+  func closed() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      var flows: FlowGuard? = FlowGuard(socket: network.socket)
+      _ = await flows?.add("127.0.0.1")
+      #expect(network.openStreams == 1)
+      flows = nil
+      try await network.waitForNoStreams()
+      #expect(network.guardedFlows == [])
+    }
+  }
+
   @Test("two networks are independent of each other")
   func two() async throws {
     try await withSimulatedNetwork(.wifi) { first in

@@ -72,10 +72,10 @@ struct TestKitScriptTests {
 
   @Test("I10 graces are over in the script's time, whatever its speed")
   func graces() async throws {
-    try await withSimulatedNetwork(.wifi) { network in
+    try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       try await network.play("wifi noCarrier, 999 ms", speed: .infinity)
       #expect(network.severities == [.advise, .advise])
-      try await network.play("2 ms", speed: .infinity)
+      try await network.play("1 ms", speed: 2)
       #expect(network.severities == [.advise, .advise, .destroy, .destroy])
     }
   }

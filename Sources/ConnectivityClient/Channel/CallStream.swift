@@ -1,5 +1,5 @@
 internal import Connectivity
-internal import GRPCCore
+public import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 private import Synchronization
 
@@ -132,16 +132,15 @@ private struct Writer: ClosableRPCWriterProtocol {
 
 extension Connection {
   /// What its calls end with; `nil` where it was not destroyed for a reason that has a name.
-  fileprivate var invalidationError: RPCError? {
-    self.invalidation.map { invalidation in
-      let interface = invalidation.cause.interface.map { " on \($0)" } ?? ""
-      return RPCError(
-        code: .unavailable,
-        message: """
-          The network of the connection is gone: \(invalidation.reason.rawValue) \
-          (\(invalidation.cause.change)\(interface)).
-          """,
-        cause: invalidation)
-    }
+  fileprivate var invalidationError: RPCError? { self.invalidation.map { RPCError($0) } }
+}
+
+extension FlowInvalidation: RPCErrorConvertible {
+  public var rpcErrorCode: RPCError.Code { .unavailable }
+  public var rpcErrorCause: (any Error)? { self }
+  public var rpcErrorMessage: String {
+    let interface = self.cause.interface.map { " on \($0)" } ?? ""
+    return "The network of the connection is gone: \(self.reason.rawValue) "
+      + "(\(self.cause.change)\(interface))."
   }
 }

@@ -105,11 +105,17 @@ extension Channel {
     let flow = self.guarding(connection, hub)
     connection.flow = flow
     // What the path costs is asked before anything is sent on it (C8).
-    if case .path(let path)? = await flow?.answer() {
+    let access = self.settings.config.access
+    switch await flow?.answer() {
+    case .path(let path):
       connection.path = path
-      if let refusal = self.settings.config.access.refusal(of: path) {
+      if let refusal = access.refusal(of: path) { return (.forbidden(refusal), flow) }
+    case .invalidation(let invalidation):
+      if let path = invalidation.path, let refusal = access.refusal(of: path) {
         return (.forbidden(refusal), flow)
       }
+      return (.failed(RPCError(invalidation)), flow)
+    case .unguarded, nil: break
     }
     return await withDiscardingTaskGroup { group in
       group.addTask { await connection.run() }
@@ -151,6 +157,7 @@ extension Channel {
       return state.guards
     }
     for flow in previous { flow.end() }
+    for flow in flows { flow.follow() }
   }
 
   private func handle(_ event: Connection.Event, of id: UInt64) {

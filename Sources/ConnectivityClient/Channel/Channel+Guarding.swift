@@ -1,6 +1,7 @@
 internal import Connectivity
 internal import GRPCNIOTransportHTTP2Posix
 internal import Logging
+private import Synchronization
 
 extension Channel {
   /// Has connd guard a connection, from now on; `nil` where there is nothing to guard: a Unix socket, this machine
@@ -13,22 +14,29 @@ extension Channel {
     let flow = FlowGuard.Flow(
       remote: remote, forbidsExpensive: !access.allowsExpensiveAccess,
       forbidsConstrained: !access.allowsConstrainedAccess)
-    return ConnectionGuard(flow, hub: hub) { [weak self, weak connection] event in
-      if let self, let connection { self.handle(event, of: connection) }
+    return ConnectionGuard(flow, hub: hub) { [weak self, weak connection] event, isFirst in
+      if let connection {
+        self?.handle(event, of: connection, isFirst: isFirst)
+      } else if case .flow(let event) = event {
+        // Of an attempt that failed.
+        self?.noticed(event.path)
+      }
     }
   }
 
-  private func handle(_ event: GuardHub.Event, of connection: Connection) {
+  private func handle(_ event: GuardHub.Event, of connection: Connection, isFirst: Bool) {
     if case .flow(let event) = event,
       let invalidation = self.settings.config.access.invalidation(by: event)
     {
+      // An attempt that would be invalid from its beginning is not begun: that is no reason for another one.
+      if isFirst, invalidation.severity == .destroy { return }
       self.invalidate(connection, invalidation)
     }
     switch event {
-    case .flow(.invalidation): break
-    case .flow(.path(let path)):
-      connection.path = path
-      if path.status == .satisfied { self.update { $0.machine.pathSatisfied(now: .now) } }
+    case .flow(let event) where event.path != nil:
+      if !event.destroys { self.moved(connection, to: event.path) }
+      self.noticed(event.path)
+    case .flow(.path), .flow(.invalidation): break
     case .flow(.refused(let why)):
       self.logger?.warning(
         "connd does not guard the connection, which works on as a plain one",
@@ -40,20 +48,53 @@ extension Channel {
     }
   }
 
+  private func noticed(_ path: Path?) {
+    if path?.status == .satisfied { self.update { $0.machine.pathSatisfied(now: .now) } }
+  }
+
+  /// The connection's path is another. One that is still being made, and could not be on the path that there was, is begun
+  /// anew: TCP itself asks again only after a second, and then more and more rarely.
+  private func moved(_ connection: Connection, to path: Path?) {
+    let couldNot = connection.path.map { $0.status != .satisfied } ?? false
+    connection.path = path
+    guard couldNot, path?.status == .satisfied,
+      self.state.withLock({ $0.attempts[connection.id] === connection })
+    else { return }
+    self.update { $0.machine.invalidated(connection.id, now: .now) }
+    connection.destroy()
+  }
+
   private func invalidate(_ connection: Connection, _ invalidation: FlowInvalidation) {
     let action = self.settings.config.onInvalidation.action(for: invalidation)
     self.logger?.info(
       "the connection is no longer viable",
       metadata: connection.metadata.merging([
-        "reason": "\(invalidation.reason.rawValue)", "severity": "\(invalidation.severity.rawValue)",
+        "reason": "\(invalidation.reason.rawValue)",
+        "severity": "\(invalidation.severity.rawValue)",
         "cause": "\(invalidation.cause.change)", "action": "\(action)",
       ]) { $1 })
-    switch action {
-    case .keep: return
-    case .drain: connection.drain()
-    case .destroy: connection.destroy(invalidation)
-    }
+    if action == .keep { return }
+    // Before the connection says itself that it is closed: this end leaves no backoff.
     self.update { $0.machine.invalidated(connection.id, now: .now) }
+    if action == .drain { connection.drain() } else { connection.destroy(invalidation) }
+  }
+}
+
+extension FlowEvent {
+  fileprivate var path: Path? {
+    switch self {
+    case .path(let path): path
+    case .invalidation(let invalidation): invalidation.path
+    case .refused: nil
+    }
+  }
+
+  fileprivate var destroys: Bool {
+    if case .invalidation(let invalidation) = self {
+      invalidation.severity == .destroy
+    } else {
+      false
+    }
   }
 }
 

@@ -99,7 +99,14 @@ final class Connection: Sendable {
   /// What is known of its path.
   var path: Path? {
     get { self.core.state.withLock { $0.path } }
-    set { self.core.state.withLock { $0.path = newValue } }
+    set {
+      self.core.state.withLock { state in
+        state.path = newValue
+        if self.target.address.ip?.isLoopback == false {
+          state.link = state.link ?? newValue?.chain.first?.index
+        }
+      }
+    }
   }
 
   /// Guards the flow from now on, and tells it which address the connection has.
@@ -118,12 +125,12 @@ final class Connection: Sendable {
 
   /// Calls in flight end with `UNAVAILABLE`; `invalidation` is why, where there is a reason to name.
   func destroy(_ invalidation: FlowInvalidation? = nil) {
-    let cutter = self.core.state.withLock { state in
+    let (cutter, link) = self.core.state.withLock { state in
       state.isRetired = true
       state.invalidation = state.invalidation ?? invalidation
-      return state.cutter
+      return (state.cutter, state.link)
     }
-    cutter?.cut()
+    cutter?.cut(link: link)
     self.transport.beginGracefulShutdown()
   }
 }
@@ -133,10 +140,11 @@ private final class Core: Sendable {
   struct State {
     var cutter: ConnectionCutter?
     var isRetired = false
-    var isGoingAway = false
     var calls = 0
     var invalidation: FlowInvalidation?
     var path: Path?
+    /// That of the first path: the connection is made on it.
+    var link: UInt32?
     var flow: ConnectionGuard?
   }
 
@@ -164,17 +172,14 @@ private final class Core: Sendable {
   }
 
   private func goingAway() {
-    self.state.withLock { state in
-      state.isGoingAway = true
-      state.isRetired = true
-    }
+    self.state.withLock { $0.isRetired = true }
     self.onEvent(.goingAway)
   }
 
   private func closed() {
     let broken = self.state.withLock { state in
-      state.isRetired = true
-      return state.calls > 0 && !state.isGoingAway
+      defer { state.isRetired = true }
+      return state.calls > 0 && !state.isRetired
     }
     self.onEvent(.closed(broken: broken))
   }

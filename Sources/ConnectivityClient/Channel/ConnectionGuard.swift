@@ -6,6 +6,8 @@ final class ConnectionGuard: Sendable {
   /// What is known before the connection is made.
   enum Answer: Sendable {
     case path(Path)
+    /// It would be invalid at once.
+    case invalidation(FlowInvalidation)
     /// Nobody guards it: connd is not there, or refused.
     case unguarded
   }
@@ -13,12 +15,13 @@ final class ConnectionGuard: Sendable {
   private struct State {
     var flow: FlowGuard.Flow
     var guarded: GuardedFlow?
-    /// The source address of the first path that was told.
+    /// The source address of the first path that was told: connd takes it for the connection's.
     var source: IPAddress?
-    var local: IPAddress?
     var answer: Answer?
     var waiter: CheckedContinuation<Answer, Never>?
     var isOver = false
+    /// There is no connection; a flow that connd gives up is begun anew.
+    var isFollowing = false
   }
 
   /// connd is on this machine: one that says nothing for so long is as good as none (C7).
@@ -26,16 +29,18 @@ final class ConnectionGuard: Sendable {
 
   private let hub: GuardHub
   private let state: Mutex<State>
-  private let onEvent: @Sendable (GuardHub.Event) -> Void
+  private let onEvent: @Sendable (_ event: GuardHub.Event, _ isFirst: Bool) -> Void
 
-  /// - Parameter onEvent: Told of all that connd says of the flow, on the thread of connections to connd.
+  /// - Parameter onEvent: Told of all that connd says of the flow, on the thread of connections to connd; the first thing
+  ///   is the ``answer()`` as well.
   init(
-    _ flow: FlowGuard.Flow, hub: GuardHub, onEvent: @escaping @Sendable (GuardHub.Event) -> Void
+    _ flow: FlowGuard.Flow, hub: GuardHub,
+    onEvent: @escaping @Sendable (_ event: GuardHub.Event, _ isFirst: Bool) -> Void
   ) {
     self.hub = hub
     self.state = Mutex(State(flow: flow))
     self.onEvent = onEvent
-    self.watch()
+    self.watch(local: nil)
   }
 
   /// The first thing that is known.
@@ -59,12 +64,14 @@ final class ConnectionGuard: Sendable {
 
   /// The connection has an address of its own.
   func connected(local: IPAddress) {
-    let isOther = self.state.withLock { state in
-      state.local = local
-      return state.source.map { $0 != local } ?? false
-    }
-    // connd took another one for it: the route changed since, or the channel is bound to an address.
-    if isOther { self.watch(local: local) }
+    // connd took another one for it, because the route changed since or the channel is bound to an address; or it has not
+    // said yet.
+    if self.state.withLock({ $0.source }) != local { self.watch(local: local) }
+  }
+
+  /// No connection came of it: goes on following what becomes of the path to the address.
+  func follow() {
+    self.state.withLock { $0.isFollowing = true }
   }
 
   /// Guards it no longer.
@@ -77,9 +84,10 @@ final class ConnectionGuard: Sendable {
     self.answered(.unguarded)
   }
 
-  private func watch(local: IPAddress? = nil) {
+  private func watch(local: IPAddress?) {
     let flow = self.state.withLock { state in
-      state.flow.local = local ?? state.flow.local
+      state.flow.local = local
+      state.source = nil
       return state.flow
     }
     let guarded = self.hub.watch(flow) { [weak self] in self?.told($0, of: flow) }
@@ -92,25 +100,26 @@ final class ConnectionGuard: Sendable {
   }
 
   private func told(_ event: GuardHub.Event, of flow: FlowGuard.Flow) {
-    var other: IPAddress?
-    let isMine = self.state.withLock { state in
-      guard !state.isOver, state.flow == flow else { return false }
-      if flow.local == nil, case .flow(.path(let path)) = event, state.source == nil {
-        state.source = path.status == .satisfied ? path.source : nil
-        if let source = state.source, let local = state.local, source != local { other = local }
+    let (isFirst, isFollowing) = self.state.withLock { state -> (Bool?, Bool) in
+      guard !state.isOver, state.flow == flow else { return (nil, false) }
+      if case .flow(.path(let path)) = event, path.status == .satisfied {
+        state.source = state.source ?? path.source
       }
-      return true
+      return (state.answer == nil, state.isFollowing)
     }
-    guard isMine else { return }
-    if let other {
-      // The path is that of another address: what is known of this connection's comes next.
-      self.watch(local: other)
-      return
+    guard let isFirst else { return }
+    self.onEvent(event, isFirst)
+    if isFollowing, case .flow(.invalidation(let invalidation)) = event,
+      invalidation.severity == .destroy, invalidation.reason != .policy
+    {
+      self.watch(local: nil)
     }
-    self.onEvent(event)
     switch event {
     case .flow(.path(let path)): self.answered(.path(path))
-    case .flow(.invalidation), .flow(.refused), .disconnected: self.answered(.unguarded)
+    case .flow(.invalidation(let invalidation)) where invalidation.severity == .destroy:
+      self.answered(.invalidation(invalidation))
+    case .flow(.invalidation): break
+    case .flow(.refused), .disconnected: self.answered(.unguarded)
     }
   }
 

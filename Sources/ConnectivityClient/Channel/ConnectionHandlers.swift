@@ -23,8 +23,10 @@ struct ConnectionCutter: Sendable {
   var closeFuture: EventLoopFuture<Void> { self.channel.closeFuture }
 
   /// Closes the connection without waiting for anything. The kernel forgets it at once, with what it has yet to send.
-  func cut() {
-    self.channel.eventLoop.execute { self.bound.value.cut() }
+  ///
+  /// - Parameter link: The index of the link that the connection was made on; `nil` where it is not known.
+  func cut(link: UInt32? = nil) {
+    self.channel.eventLoop.execute { self.bound.value.cut(link) }
   }
 
   private final class Handler: ChannelInboundHandler {
@@ -35,12 +37,33 @@ struct ConnectionCutter: Sendable {
 
     func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
 
-    func cut() {
+    func cut(_ link: UInt32?) {
       guard let context else { return }
-      // A reset instead of a FIN that would be sent again for minutes.
-      (context.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
-        .whenComplete { _ in }
+      if let options = context.channel as? any SocketOptionProvider {
+        self.keepOffOtherLinks(options, link)
+        // A reset instead of a FIN that would be sent again for minutes.
+        options.setSoLinger(linger(l_onoff: 1, l_linger: 0)).whenComplete { _ in }
+      }
       context.close(mode: .all, promise: nil)
+    }
+
+    /// The reset goes out by the old link or not at all. By the new one it would bear the old one's address, and so would
+    /// the kernel's question for the new gateway (ARP's sender is the packet's source): a router that filters by
+    /// reverse path does not answer that, and everybody's first packets wait a second for the next question.
+    private func keepOffOtherLinks(_ options: any SocketOptionProvider, _ link: UInt32?) {
+      // Names since Linux 5.0; unprivileged since 5.7, on a socket that is bound to none.
+      let bindToLink = NIOBSDSocket.Option(rawValue: 62)  // SO_BINDTOIFINDEX
+      let dontRoute = NIOBSDSocket.Option(rawValue: 5)  // SO_DONTROUTE
+      // 0 stands for an index that connd did not name.
+      let bound: EventLoopFuture<Void>? = link.flatMap { $0 == 0 ? nil : $0 }.map {
+        options.unsafeSetSocketOption(level: .socket, name: bindToLink, value: CInt(bitPattern: $0))
+      }
+      // On the channel's own thread these are done when they return.
+      let onlyNear = { () -> Void in
+        options.unsafeSetSocketOption(level: .socket, name: dontRoute, value: CInt(1))
+          .whenComplete { _ in }
+      }
+      if let bound { bound.whenFailure { _ in onlyNear() } } else { onlyNear() }
     }
   }
 }

@@ -23,7 +23,9 @@ struct FixedAddress: ResolvableTarget, Sendable {
 
     func next() async throws -> NameResolutionResult? { self.result }
 
-    func next(isolation: isolated (any Actor)?) async throws -> NameResolutionResult? { self.result }
+    func next(isolation: isolated (any Actor)?) async throws -> NameResolutionResult? {
+      self.result
+    }
 
     private var result: NameResolutionResult {
       NameResolutionResult(endpoints: [Endpoint(addresses: [self.address])], serviceConfig: nil)

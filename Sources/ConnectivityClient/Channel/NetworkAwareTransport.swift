@@ -97,6 +97,10 @@ public final class NetworkAwareTransport: ClientTransport {
     _ closure: (RPCStream<Inbound, Outbound>, ClientContext) async throws -> T
   ) async throws -> T {
     let settings = CallSettings.current.filled(from: self.config.calls)
+    var options = options
+    // grpc-swift-nio-transport 2.9 holds responses to the bound for requests, and has none for responses.
+    options.maxRequestMessageBytes =
+      options.maxResponseMessageBytes ?? options.maxRequestMessageBytes
     var log = CallLog(settings, method: descriptor)
     log?.started()
     do {

@@ -46,6 +46,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   private let configuration: Configuration
   private var flow: ConnectionGuard?
+  /// That of the first path.
+  private var link: UInt32?
   private var isViable = true
   private var hasBetterPath = false
 
@@ -96,7 +98,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
     let eventLoop = context.eventLoop
     let hub = GuardHub.shared(socket: self.configuration.socket)
-    self.flow = ConnectionGuard(flow, hub: hub) { event in
+    self.flow = ConnectionGuard(flow, hub: hub) { event, _ in
       guard case .flow(let event) = event else { return }
       eventLoop.execute {
         let (handler, context) = bound.value
@@ -117,18 +119,23 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   private func handle(_ event: FlowEvent, _ context: ChannelHandlerContext) {
     if case .path(let path) = event {
+      if context.remoteAddress?.ip?.isLoopback == false {
+        self.link = self.link ?? path.chain.first?.index
+      }
       context.fireUserInboundEventTriggered(ConnectivityEvents.PathChanged(path: path))
       self.viable(path.status == .satisfied, context)
     }
     guard let invalidation = self.configuration.access.invalidation(by: event) else { return }
-    context.fireUserInboundEventTriggered(ConnectivityEvents.Invalidated(invalidation: invalidation))
+    context.fireUserInboundEventTriggered(
+      ConnectivityEvents.Invalidated(invalidation: invalidation))
     if invalidation.reason == .betterPath {
       if !self.hasBetterPath {
         self.hasBetterPath = true
         context.fireUserInboundEventTriggered(ConnectivityEvents.BetterPathAvailable())
       }
-    } else if invalidation.severity == .destroy || invalidation.path?.status != .satisfied {
-      self.viable(false, context)
+    } else {
+      let isViable = invalidation.severity != .destroy && invalidation.path?.status == .satisfied
+      self.viable(isViable, context)
     }
     if self.configuration.onInvalidation.action(for: invalidation) == .destroy {
       self.end()
@@ -136,7 +143,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       // From the lowest end, so that no handler between has to agree.
       let cutter = ConnectionCutter(context.channel)
       try? context.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
-      cutter.cut()
+      cutter.cut(link: self.link)
     }
   }
 

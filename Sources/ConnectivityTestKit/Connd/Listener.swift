@@ -7,7 +7,8 @@ private import NIOPosix
 
 /// Serves on a Unix socket until it is ended, on a thread of its own that ends with it.
 final class Listener: Sendable {
-  private let task: Task<Void, Never>
+  private let serving: Task<Void, Never>
+  private let end: Task<Void, Never>
 
   /// Returns when clients can connect.
   ///
@@ -16,28 +17,44 @@ final class Listener: Sendable {
     // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after the
     // listener has ended.
     let threads = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-    let transport = HTTP2ServerTransport.Posix(
-      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
-      config: .defaults { $0.connection.flushCoalescing = nil }, eventLoopGroup: threads)
-    let server = GRPCServer(transport: transport, services: [service])
-    self.task = Task {
-      try? await server.serve()
-      try? await threads.shutdownGracefully()
-    }
     do {
-      _ = try await transport.listeningAddress
+      let serving = try await Self.serve(service, on: socket, threads)
+      self.serving = serving
+      self.end = Task {
+        await serving.value
+        try? await threads.shutdownGracefully()
+      }
     } catch {
-      await self.end()
+      try? await threads.shutdownGracefully()
       throw error
     }
   }
 
-  deinit { self.task.cancel() }
+  /// The task that serves. With it the transport goes, which needs the thread to its last moment.
+  private static func serve(
+    _ service: ConndService, on socket: String, _ threads: MultiThreadedEventLoopGroup
+  ) async throws -> Task<Void, Never> {
+    let transport = HTTP2ServerTransport.Posix(
+      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
+      config: .defaults { $0.connection.flushCoalescing = nil }, eventLoopGroup: threads)
+    let server = GRPCServer(transport: transport, services: [service])
+    let serving = Task<Void, Never> { try? await server.serve() }
+    do {
+      _ = try await transport.listeningAddress
+    } catch {
+      serving.cancel()
+      await serving.value
+      throw error
+    }
+    return serving
+  }
+
+  deinit { self.serving.cancel() }
 
   /// Hangs up on everybody, and returns when the thread has ended.
-  func end() async {
-    self.task.cancel()
-    await self.task.value
+  func close() async {
+    self.serving.cancel()
+    await self.end.value
   }
 }
 

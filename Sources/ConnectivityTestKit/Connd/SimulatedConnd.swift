@@ -61,6 +61,8 @@ final class SimulatedConnd: Sendable {
       for subscriber in state.subscribers.values { subscriber.messages.finish() }
       for watcher in state.watchers.values { watcher.finish() }
       for guardian in state.guardians.values { guardian.finish() }
+      // What these streams' clients still say is not about the next connd.
+      (state.subscribers, state.watchers, state.guardians) = ([:], [:], [:])
       return []
     }
   }
@@ -84,6 +86,9 @@ final class SimulatedConnd: Sendable {
 
   var isRunning: Bool { self.read { $0.isRunning } }
   var subscribers: Int { self.state.withLock { $0.subscribers.count } }
+  var openStreams: Int {
+    self.state.withLock { $0.subscribers.count + $0.watchers.count + $0.guardians.count }
+  }
 
   private func mutate(_ change: (inout State, Instant) -> [Simulation.Announcement]) {
     self.state.withLock { state in
@@ -145,7 +150,7 @@ final class SimulatedConnd: Sendable {
       let (now, next) = self.state.withLock { state in
         (self.now(state), min(end, state.simulation.deadline ?? end))
       }
-      if speed.isFinite, now < next {
+      if speed.isFinite, !self.timekeeper.isStopped, now < next {
         try await self.timekeeper.sleep(now.duration(to: next) / speed)
       } else {
         try Task.checkCancellation()
@@ -275,39 +280,5 @@ final class SimulatedConnd: Sendable {
 
   func refuse(_ key: FlowTable.Key, _ refusal: FlowTable.Refusal) {
     self.mutate { _, _ in [.flow(key, .refused(refusal))] }
-  }
-}
-
-extension Simulation {
-  /// What a new subscriber is told first (D5).
-  fileprivate func first(
-    since generation: UInt64?, _ kinds: ChangeKinds
-  ) -> [Connectivity_V1_WatchResponse] {
-    guard let generation else { return [.snapshot(self.snapshot)] }
-    if generation == self.snapshot.generation { return [] }
-    guard generation < self.snapshot.generation, let oldest = self.history.first?.generation,
-      oldest <= generation + 1
-    else { return [.gap(self.snapshot)] }
-    return self.history.filter { $0.generation > generation && kinds.contain($0) }.map { .init($0) }
-  }
-}
-
-extension Connectivity_V1_GuardResponse {
-  fileprivate init(_ id: UInt64, _ event: FlowTable.Event, generation: UInt64) {
-    self.init()
-    self.generation = generation
-    self.id = id
-    switch event {
-    case .path(let path):
-      self.path = Connectivity_V1_Path(path)
-    case .invalidation(let verdict, let cause, let path):
-      self.invalidation.reason = Connectivity_V1_InvalidationReason(verdict.reason)
-      self.invalidation.severity = Connectivity_V1_InvalidationSeverity(verdict.severity)
-      self.invalidation.cause = Connectivity_V1_Cause(cause)
-      self.invalidation.path = Connectivity_V1_Path(path)
-    case .refused(let refusal):
-      self.refused.code = refusal.code
-      self.refused.message = refusal.message
-    }
   }
 }

@@ -1,8 +1,20 @@
 internal import Connectivity
 internal import ConnectivityProtocol
 
-/// What is asked once.
+/// What clients are told when they ask, and first.
 extension Simulation {
+  /// What a new subscriber is told first (D5).
+  func first(
+    since generation: UInt64?, _ kinds: ChangeKinds
+  ) -> [Connectivity_V1_WatchResponse] {
+    guard let generation else { return [.snapshot(self.snapshot)] }
+    if generation == self.snapshot.generation { return [] }
+    guard generation < self.snapshot.generation, let oldest = self.history.first?.generation,
+      oldest <= generation + 1
+    else { return [.gap(self.snapshot)] }
+    return self.history.filter { $0.generation > generation && kinds.contain($0) }.map { .init($0) }
+  }
+
   /// The history, the oldest first.
   ///
   /// - Parameter limit: At most so many transitions, the latest; 0: all.
@@ -94,5 +106,25 @@ extension Connectivity_V1_Link {
     self.addresses = interface.attachments.map { "\($0.source)/\($0.prefixLength)" }
     self.hardwareType = 1
     self.mtu = 1500
+  }
+}
+
+extension Connectivity_V1_GuardResponse {
+  init(_ id: UInt64, _ event: FlowTable.Event, generation: UInt64) {
+    self.init()
+    self.generation = generation
+    self.id = id
+    switch event {
+    case .path(let path):
+      self.path = Connectivity_V1_Path(path)
+    case .invalidation(let verdict, let cause, let path):
+      self.invalidation.reason = Connectivity_V1_InvalidationReason(verdict.reason)
+      self.invalidation.severity = Connectivity_V1_InvalidationSeverity(verdict.severity)
+      self.invalidation.cause = Connectivity_V1_Cause(cause)
+      self.invalidation.path = Connectivity_V1_Path(path)
+    case .refused(let refusal):
+      self.refused.code = refusal.code
+      self.refused.message = refusal.message
+    }
   }
 }

@@ -5,11 +5,14 @@ private import Glibc
 struct Timekeeper: Sendable {
   let elapsed: @Sendable () -> Duration
   let sleep: @Sendable (Duration) async throws -> Void
+  /// To wait for time to pass would be to wait for ever.
+  let isStopped: Bool
 
   init(_ clock: some Clock<Duration>) {
     let start = clock.now
     self.elapsed = { start.duration(to: clock.now) }
     self.sleep = { try await clock.sleep(for: $0) }
+    self.isStopped = clock is StoppedClock
   }
 }
 

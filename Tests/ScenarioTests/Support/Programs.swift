@@ -19,6 +19,7 @@ enum Programs {
 
   static let connd = "\(directory)/connd"
   static let connctl = "\(directory)/connctl"
+  static let callprobe = "\(directory)/callprobe"
 
   /// A file in the folder `Tests`.
   static func testFile(_ name: String) -> String {

@@ -1,0 +1,197 @@
+import Connectivity
+import ConnectivityClient
+import ConnectivityTestKit
+import NIOCore
+import NIOPosix
+import Testing
+
+/// Any TCP connection of NIO's, guarded by one handler.
+@Suite("Channels of SwiftNIO")
+struct GuardHandlerTests {
+  /// What a handler at the end of a pipeline was told, in words.
+  private final class Witness: ChannelInboundHandler, Sendable {
+    typealias InboundIn = ByteBuffer
+    private let words: AsyncStream<String>.Continuation
+
+    init(_ words: AsyncStream<String>.Continuation) { self.words = words }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+      self.words.yield("read \(String(buffer: self.unwrapInboundIn(data)))")
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+      switch event {
+      case let event as ConnectivityEvents.ViabilityUpdate:
+        self.words.yield("viable \(event.isViable)")
+      case is ConnectivityEvents.BetterPathAvailable: self.words.yield("better path")
+      case let event as ConnectivityEvents.PathChanged:
+        self.words.yield("path \(event.path.interface ?? "none")")
+      case let event as ConnectivityEvents.Invalidated:
+        self.words.yield(
+          "\(event.invalidation.severity.rawValue) \(event.invalidation.reason.rawValue)")
+      default: break
+      }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+      let reason = (error as? FlowInvalidation)?.reason.rawValue
+      self.words.yield("error \(reason ?? "\(error)")")
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+      self.words.yield("closed")
+      self.words.finish()
+    }
+  }
+
+  /// Runs `body` with a connection to a server that echoes, on a network that begins as Wi-Fi.
+  private func connected(
+    _ change: (inout ConnectivityGuardHandler.Configuration) -> Void = { _ in },
+    _ body:
+      (SimulatedNetwork, any Channel, inout AsyncStream<String>.AsyncIterator) async throws -> Void
+  ) async throws {
+    var configuration = ConnectivityGuardHandler.Configuration()
+    configuration.guardsLoopback = true
+    try await withSimulatedNetwork(.wifi) { network in
+      configuration.socket = network.socket
+      change(&configuration)
+      let group = MultiThreadedEventLoopGroup.singleton
+      let server = try await ServerBootstrap(group: group)
+        .childChannelInitializer { $0.pipeline.addHandler(Echo()) }
+        .bind(host: "127.0.0.1", port: 0).get()
+      let (words, continuation) = AsyncStream.makeStream(of: String.self)
+      let client = try await ClientBootstrap(group: group)
+        .channelInitializer { [configuration] channel in
+          channel.eventLoop.makeCompletedFuture {
+            let pipeline = channel.pipeline.syncOperations
+            try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+            try pipeline.addHandler(Witness(continuation))
+          }
+        }
+        .connect(to: try #require(server.localAddress)).get()
+      var told = words.makeAsyncIterator()
+      try await body(network, client, &told)
+      try? await client.close()
+      try await server.close()
+    }
+  }
+
+  private final class Echo: ChannelInboundHandler, Sendable {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+      context.writeAndFlush(data, promise: nil)
+    }
+  }
+
+  @Test("C10 a connection whose network is gone is closed at once, with the reason")
+  func destroyed() async throws {
+    try await self.connected { network, channel, told in
+      await #expect(told.next() == "path wlan0")
+      try await channel.writeAndFlush(ByteBuffer(string: "hello"))
+      await #expect(told.next() == "read hello")
+      network.become(.cellular)
+      let invalidation = await told.next()
+      #expect(invalidation?.hasPrefix("destroy ") == true)
+      let reason = invalidation?.dropFirst("destroy ".count) ?? ""
+      await #expect(told.next() == "viable false")
+      await #expect(told.next() == "error \(reason)")
+      await #expect(told.next() == "closed")
+    }
+  }
+
+  @Test("C10 within the grace a connection is not viable, and then it is again")
+  func grace() async throws {
+    try await self.connected { network, channel, told in
+      await #expect(told.next() == "path wlan0")
+      network.become(.wifi.failing(.noCarrier))
+      var words: [String] = []
+      while let word = await told.next() {
+        words.append(word)
+        if word == "viable false" { network.become(.wifi) }
+        if word == "viable true" { break }
+      }
+      #expect(words.contains("viable false"))
+      #expect(!words.contains("closed"))
+      try await channel.writeAndFlush(ByteBuffer(string: "still there"))
+      while let word = await told.next() {
+        words.append(word)
+        if word.hasPrefix("read") { break }
+      }
+      #expect(words.last == "read still there")
+    }
+  }
+
+  @Test("C10 who drains is told of a better path, and keeps the connection")
+  func drained() async throws {
+    try await self.connected {
+      $0.onInvalidation = .drain
+    } _: { network, channel, told in
+      await #expect(told.next() == "path wlan0")
+      try await network.waitForFlows(atLeast: 1)
+      network.invalidate(.betterPath, .destroy)
+      var words: [String] = []
+      while words.last != "better path", let word = await told.next() { words.append(word) }
+      #expect(words.last == "better path")
+      try await channel.writeAndFlush(ByteBuffer(string: "still there"))
+      while words.last != "read still there", let word = await told.next() { words.append(word) }
+      #expect(words.last == "read still there")
+    }
+  }
+
+  @Test("C10 C8 a connection that may not cost money is closed when its path does")
+  func policy() async throws {
+    try await self.connected {
+      $0.access = NetworkAccess(allowsExpensiveAccess: false)
+    } _: { network, _, told in
+      await #expect(told.next() == "path wlan0")
+      network.become(.wifi.expensive())
+      var words: [String] = []
+      while let word = await told.next() { words.append(word) }
+      #expect(words.contains("error policy"))
+      #expect(words.last == "closed")
+    }
+  }
+
+  @Test("C10 C7 without connd nothing happens")
+  func absent() async throws {
+    try await self.connected {
+      $0.socket = "/nonexistent/connd.sock"
+    } _: { network, channel, told in
+      _ = network
+      try await channel.writeAndFlush(ByteBuffer(string: "hello"))
+      await #expect(told.next() == "read hello")
+    }
+  }
+
+  @Test(
+    "C10 a handler that is removed guards no longer, and one that is added late guards from then on"
+  )
+  func removed() async throws {
+    try await self.connected { network, channel, told in
+      await #expect(told.next() == "path wlan0")
+      try await network.waitForFlows(atLeast: 1)
+      try await channel.eventLoop.submit {
+        let pipeline = channel.pipeline.syncOperations
+        let handler = try pipeline.handler(type: ConnectivityGuardHandler.self)
+        return pipeline.removeHandler(handler)
+      }.get().get()
+      network.become(.cellular)
+      try await channel.writeAndFlush(ByteBuffer(string: "hello"))
+      await #expect(told.next() == "read hello")
+      var configuration = ConnectivityGuardHandler.Configuration()
+      configuration.guardsLoopback = true
+      configuration.socket = network.socket
+      try await channel.eventLoop.submit { [configuration] in
+        try channel.pipeline.syncOperations.addHandler(
+          ConnectivityGuardHandler(configuration), position: .first)
+      }.get()
+      await #expect(told.next() == "path wwan0")
+      network.become(.wired)
+      var words: [String] = []
+      while let word = await told.next() { words.append(word) }
+      #expect(words.last == "closed")
+    }
+  }
+}

@@ -1,0 +1,129 @@
+import ConnectivityClient
+import ConnectivityTestKit
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import Synchronization
+import Testing
+
+private final class Flag: Sendable {
+  private let value = Atomic(false)
+
+  var isSet: Bool { self.value.load(ordering: .relaxed) }
+
+  func set() { self.value.store(true, ordering: .relaxed) }
+}
+
+/// Changes of the network in the middle of everything else, a thousand of each.
+@Suite("Channels that race with the network")
+struct RaceTests {
+  private static let rounds = 1000
+  /// One after the other.
+  private static let networks: [NetworkConditions] = [.wifi, .cellular, .wired]
+
+  /// Calls until one is answered: calls may end only because the network did, and a change ends two of them at most (the one
+  /// in flight, and one on a connection that was made before the change was known).
+  private func answered(
+    _ client: GRPCClient<NetworkAwareTransport>, _ text: String
+  ) async throws {
+    for _ in 0..<3 {
+      let error = try await failure {
+        let answer = try await client.echo(EchoServer.get, text)
+        #expect(answer == text)
+      }
+      guard let error else { return }
+      #expect(error.code == .unavailable)
+      #expect(error.invalidation != nil, "\(error)")
+    }
+    Issue.record("no call was answered after a change")
+  }
+
+  private func racing(
+    _ serverSecurity: HTTP2ServerTransport.Posix.TransportSecurity = .plaintext,
+    _ body:
+      @escaping @Sendable (
+        SimulatedNetwork, _ port: Int, NetworkAwareTransport.Config
+      ) async throws -> Void
+  ) async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      try await EchoServer.serving(security: serverSecurity) { port, _ in
+        var config = NetworkAwareTransport.Config.defaults
+        config.guardsLoopback = true
+        config.socket = network.socket
+        try await body(network, port, config)
+      }
+    }
+  }
+
+  @Test(
+    "C3 a change while a connection is being made, through TLS and HTTP/2: the call goes out, or says why not",
+    arguments: [false, true])
+  func connecting(tls: Bool) async throws {
+    try await self.racing(tls ? Certificate.server : .plaintext) { network, port, config in
+      try await withChannel(
+        to: .ipv4(address: "127.0.0.1", port: port),
+        security: tls ? Certificate.client : .plaintext, config: config
+      ) { client, _ in
+        for round in 0..<Self.rounds {
+          async let call: Void = self.answered(client, "\(round)")
+          // The last change has closed the connection: this one meets the next at some point of its making.
+          for _ in 0..<(round % 50) { await Task.yield() }
+          network.become(Self.networks[round % 3])
+          try await call
+        }
+      }
+    }
+  }
+
+  @Test("C2 a change as calls complete: each is answered, or says why not")
+  func completing() async throws {
+    try await self.racing { network, port, config in
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        client, _ in
+        let isOver = Flag()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+          for caller in 0..<4 {
+            group.addTask {
+              while !isOver.isSet {
+                let error = try await failure {
+                  let answer = try await client.echo(EchoServer.get, "\(caller)")
+                  #expect(answer == "\(caller)")
+                }
+                guard let error else { continue }
+                #expect(error.code == .unavailable)
+                #expect(error.invalidation != nil, "\(error)")
+              }
+            }
+          }
+          for round in 0..<Self.rounds {
+            network.become(Self.networks[round % 3])
+            // Until somebody got through.
+            try await self.answered(client, "\(round)")
+          }
+          isOver.set()
+          try await group.waitForAll()
+        }
+      }
+    }
+  }
+
+  @Test("a change during the shutdown: the channel ends, and so do its calls")
+  func shutdown() async throws {
+    try await self.racing { network, port, config in
+      for round in 0..<Self.rounds {
+        let transport = try NetworkAwareTransport(
+          target: .ipv4(address: "127.0.0.1", port: port), transportSecurity: .plaintext,
+          config: config)
+        let client = GRPCClient(transport: transport)
+        // Where the shutdown comes first, there is nothing to run.
+        async let running: Void? = try? client.runConnections()
+        async let call = try? client.echo(EchoServer.get, "\(round)")
+        if round % 2 == 0 { _ = try? await client.echo() }
+        network.become(Self.networks[round % 3])
+        client.beginGracefulShutdown()
+        _ = await call
+        await running
+        #expect(transport.connectivityState == .shutdown)
+      }
+    }
+  }
+}

@@ -1,0 +1,54 @@
+import TestKit
+import Testing
+
+/// The examples in the documentation are code that compiles.
+@Suite("Documentation")
+struct SnippetTests {
+  @Test(
+    "each example of an article is one that was compiled",
+    arguments: ["FollowTheNetwork", "NetworkAwareChannels", "GuardAnyChannel"])
+  func articles(name: String) throws {
+    let here = "/" + #filePath.split(separator: "/").dropLast().joined(separator: "/")
+    let sources = "\(here)/../../Sources/ConnectivityClient/ConnectivityClient.docc"
+    let article = try Self.lines("\(sources)/\(name).md")
+    let code = try Self.lines("\(here)/Snippets/\(name)Snippets.swift")
+    let examples = Self.blocks(article, from: { $0 == "```swift" }, to: { $0 == "```" })
+    let compiled = Self.blocks(
+      code, from: { $0.hasPrefix("// snippet: ") }, to: { $0 == "// end" })
+    #expect(!examples.isEmpty)
+    for example in examples {
+      #expect(compiled.contains(example), "not compiled:\n\(example.joined(separator: "\n"))")
+    }
+    for snippet in compiled {
+      #expect(examples.contains(snippet), "in no article:\n\(snippet.joined(separator: "\n"))")
+    }
+  }
+
+  private static func lines(_ path: String) throws -> [String] {
+    try Command.run(["cat", path]).split(separator: "\n", omittingEmptySubsequences: false)
+      .map(String.init)
+  }
+
+  /// What stands between two marks, without the indentation of the first mark.
+  private static func blocks(
+    _ lines: [String], from begins: (String) -> Bool, to ends: (String) -> Bool
+  ) -> [[String]] {
+    var blocks: [[String]] = []
+    var open: (indentation: Int, lines: [String])?
+    for line in lines {
+      let indentation = line.prefix { $0 == " " }.count
+      let text = String(line.dropFirst(indentation))
+      if let block = open {
+        if ends(text) {
+          blocks.append(block.lines)
+          open = nil
+        } else {
+          open?.lines.append(String(line.dropFirst(min(indentation, block.indentation))))
+        }
+      } else if begins(text) {
+        open = (indentation, [])
+      }
+    }
+    return blocks
+  }
+}

@@ -1,0 +1,50 @@
+// The examples of the article GuardAnyChannel: what stands between the comments, stands there.
+
+import Connectivity
+import ConnectivityClient
+import NIOCore
+import NIOPosix
+
+private func show(_ text: String) {}
+
+func guardAnyChannelBootstrap() async throws {
+  // snippet: bootstrap
+  let channel = try await ClientBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+    .channelInitializer { channel in
+      channel.eventLoop.makeCompletedFuture {
+        try channel.pipeline.syncOperations.addHandler(ConnectivityGuardHandler())
+        try channel.pipeline.syncOperations.addHandler(MyHandler())
+      }
+    }
+    .connect(host: "example.com", port: 80).get()
+  // end
+  show("\(channel)")
+}
+
+private final class MyHandler: ChannelInboundHandler {
+  typealias InboundIn = ByteBuffer
+
+  // snippet: events
+  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    switch event {
+    case let event as ConnectivityEvents.ViabilityUpdate:
+      show(event.isViable ? "goes on" : "stands still")
+    case is ConnectivityEvents.BetterPathAvailable:
+      show("connect anew, and close this one when its work is done")
+    case let event as ConnectivityEvents.PathChanged:
+      show("by \(event.path.interface ?? "nothing")")
+    default:
+      context.fireUserInboundEventTriggered(event)
+    }
+  }
+  // end
+}
+
+func guardAnyChannelDrain() {
+  // snippet: drain
+  var configuration = ConnectivityGuardHandler.Configuration()
+  configuration.onInvalidation = .drain
+  let handler = ConnectivityGuardHandler(configuration)
+  // end
+  show("\(handler)")
+}

@@ -1,0 +1,240 @@
+import Glibc
+import TestKit
+import Testing
+
+/// A line that `callprobe` prints; `at` in nanoseconds of CLOCK_MONOTONIC.
+struct CallReport: Decodable, Hashable {
+  var event: String
+  var at: UInt64
+  var channel: Int?
+  var id: String?
+  var kind: String?
+  var code: String?
+  var reason: String?
+  var message: String?
+  var state: String?
+  var local: String?
+  var remote: String?
+  var method: String?
+}
+
+/// Calls in flight on one channel: a unary one, one of each kind of streaming, by kind.
+struct OpenCalls {
+  var channel: Int
+  var ids: [String: String]
+  /// The address that their connection has.
+  var local: String
+}
+
+/// `callprobe call`, in a laboratory's namespace.
+///
+/// Used by one thread.
+final class CallProbe {
+  let command: RunningCommand
+  /// The writing end of its standard input.
+  private let input: CInt
+  /// What was read and not taken yet.
+  private var reports: [CallReport] = []
+  private var lastCall = 0
+  private static let kinds = ["unary", "client", "server", "bidi"]
+
+  /// - Parameter targets: one for each channel.
+  init(_ lab: Laboratory, to targets: [String], _ arguments: [String] = []) throws {
+    let pipe = try Command.run(["mktemp", "-u", "\(lab.directory.path)/input-XXXXXX"])
+      .filter { !$0.isNewline }
+    guard mkfifo(pipe, 0o600) == 0 else { throw CommandError("\(pipe): errno \(errno)") }
+    // Open at both ends, so that neither side waits for the other.
+    self.input = Glibc.open(pipe, O_RDWR | O_CLOEXEC)
+    guard self.input >= 0 else { throw CommandError("\(pipe): errno \(errno)") }
+    self.command = try lab.namespace.spawn(
+      ["sh", "-c", "exec \"$@\" <\"$0\"", pipe, Programs.callprobe, "call"]
+        + ["--socket", lab.socket] + targets.flatMap { ["--target", $0] } + arguments)
+  }
+
+  deinit { close(self.input) }
+
+  /// Now, on the clock of the reports.
+  static var now: UInt64 {
+    var now = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return UInt64(now.tv_sec) * 1_000_000_000 + UInt64(now.tv_nsec)
+  }
+
+  /// Gives it one line.
+  func send(_ line: String) throws {
+    let bytes = Array("\(line)\n".utf8)
+    guard write(self.input, bytes, bytes.count) == bytes.count else {
+      throw CommandError("no input: errno \(errno)")
+    }
+  }
+
+  /// The first report not taken yet of this event, and of this call if one is named.
+  ///
+  /// - Throws: where it does not come in time.
+  @discardableResult
+  func next(
+    _ event: String, of id: String? = nil, within deadline: Duration = .seconds(20),
+    where matches: (CallReport) -> Bool = { _ in true }
+  ) throws -> CallReport {
+    func isMeant(_ report: CallReport) -> Bool {
+      report.event == event && (id == nil || report.id == id) && matches(report)
+    }
+    if let index = self.reports.firstIndex(where: isMeant) {
+      return self.reports.remove(at: index)
+    }
+    let end = ContinuousClock.now + deadline
+    do {
+      while let line = try self.command.nextLine(within: ContinuousClock.now.duration(to: end)) {
+        let report: CallReport = try decode(line)
+        if isMeant(report) { return report }
+        self.reports.append(report)
+      }
+    } catch {
+      throw CommandError(
+        "no \(event) of \(id ?? "any"): \(error); \(self.reports); \(self.command.standardError)")
+    }
+    throw CommandError("callprobe has ended: \(self.command.standardError)")
+  }
+
+  // MARK: Calls
+
+  private func newID(_ kind: String, _ channel: Int) -> String {
+    self.lastCall += 1
+    return "\(self.command.processIdentifier)-\(channel)-\(kind)-\(self.lastCall)"
+  }
+
+  /// Starts a call of each kind, and returns when the server has accepted them all.
+  func open(_ channel: Int) throws -> OpenCalls {
+    var calls = OpenCalls(channel: channel, ids: [:], local: "")
+    for kind in Self.kinds {
+      let id = self.newID(kind, channel)
+      calls.ids[kind] = id
+      try self.send("start \(channel) \(kind) \(id)")
+    }
+    for id in calls.ids.values { calls.local = try self.next("open", of: id).local ?? "" }
+    for kind in ["server", "bidi"] { try self.next("message", of: calls.ids[kind]) }
+    return calls
+  }
+
+  /// Checks that all calls end with UNAVAILABLE for one of these reasons; `nil` is none that connd gave. Says how long
+  /// that took, from the moment given.
+  func expectEnded(
+    _ calls: OpenCalls, _ reasons: [String?], since moment: UInt64, _ what: String,
+    within limit: Duration = .seconds(10), sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    var longest = Duration.zero
+    for kind in Self.kinds {
+      let end = try self.next("ended", of: calls.ids[kind])
+      #expect(end.code == "unavailable", "\(end)", sourceLocation: sourceLocation)
+      #expect(reasons.contains(end.reason), "\(end)", sourceLocation: sourceLocation)
+      longest = max(longest, .nanoseconds(Int64(end.at) - Int64(moment)))
+    }
+    #expect(longest < limit, sourceLocation: sourceLocation)
+    print("\(what): channel \(calls.channel): four calls UNAVAILABLE after \(longest)")
+  }
+
+  /// Checks that all calls go on: their streams carry messages in both directions, and they come to a good end.
+  func expectUndisturbed(
+    _ calls: OpenCalls, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    for kind in ["client", "bidi"] {
+      try self.send("write \(calls.channel) \(calls.ids[kind] ?? "")")
+    }
+    try self.next("message", of: calls.ids["bidi"]) { $0.message == "more" }
+    for id in calls.ids.values { try self.send("finish \(calls.channel) \(id)") }
+    let answers = [
+      "unary": "released", "client": "first more", "server": "released", "bidi": "more",
+    ]
+    for (kind, answer) in answers {
+      let end = try self.next("ended", of: calls.ids[kind])
+      #expect(end.code == "ok", "\(end)", sourceLocation: sourceLocation)
+      #expect(end.message == answer, "\(end)", sourceLocation: sourceLocation)
+    }
+  }
+
+  /// Starts a unary call, which is answered at once if it arrives.
+  func startQuick(_ channel: Int) throws -> String {
+    let id = self.newID("quick", channel)
+    try self.send("quick \(channel) \(id)")
+    return id
+  }
+
+  /// Checks that the next call succeeds, from this local address and to this remote one, where they are given. Says
+  /// how long it took.
+  @discardableResult
+  func expectNextCall(
+    _ channel: Int, from local: String? = nil, to remote: String? = nil, _ what: String,
+    within limit: Duration = .seconds(10), sourceLocation: SourceLocation = #_sourceLocation
+  ) throws -> Duration {
+    let id = try self.startQuick(channel)
+    return try self.expectSuccess(
+      of: id, from: local, to: remote, what, within: limit, sourceLocation: sourceLocation)
+  }
+
+  /// The same of a call that was started before.
+  @discardableResult
+  func expectSuccess(
+    of id: String, from local: String? = nil, to remote: String? = nil, _ what: String,
+    within limit: Duration = .seconds(10), sourceLocation: SourceLocation = #_sourceLocation
+  ) throws -> Duration {
+    let start = try self.next("started", of: id)
+    let end = try self.next("ended", of: id, within: limit * 2)
+    let duration = Duration.nanoseconds(Int64(end.at) - Int64(start.at))
+    print("\(what): next call: \(end.code ?? "-") after \(duration)")
+    #expect(
+      end.code == "ok", "\(end) \(self.command.standardError)", sourceLocation: sourceLocation)
+    #expect(duration < limit, sourceLocation: sourceLocation)
+    guard end.code == "ok" else { return duration }
+    let open = try self.next("open", of: id)
+    if let local {
+      #expect(
+        open.local?.hasPrefix("ipv4:\(local):") == true, "\(open)", sourceLocation: sourceLocation)
+    }
+    if let remote {
+      #expect(open.remote == "ipv4:\(remote)", "\(open)", sourceLocation: sourceLocation)
+    }
+    return duration
+  }
+
+  /// Checks that these calls have not ended, as far as it knows that has read all its input.
+  func expectOpen(
+    _ calls: OpenCalls, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    self.lastCall += 1
+    try self.send("sync \(self.lastCall)")
+    try self.next("synced", of: "\(self.lastCall)")
+    let ended = self.reports.filter { report in
+      report.event == "ended" && calls.ids.values.contains { $0 == report.id }
+    }
+    #expect(ended.isEmpty, sourceLocation: sourceLocation)
+  }
+
+  /// Checks that it ends when it is asked to, whatever is in flight.
+  func quit(sourceLocation: SourceLocation = #_sourceLocation) throws {
+    try self.send("quit")
+    try self.next("quit")
+    let status = try self.command.wait()
+    #expect(status == 0, "\(self.command.standardError)", sourceLocation: sourceLocation)
+  }
+}
+
+/// `callprobe serve`, outside of a laboratory.
+final class CallServer {
+  static let port = 50051
+  private let command: RunningCommand
+
+  init(_ lab: Laboratory, port: Int = CallServer.port, _ arguments: [String] = []) throws {
+    self.command = try lab.outside.spawn(
+      [Programs.callprobe, "serve", "--port", "\(port)"] + arguments)
+    try self.command.line { $0.contains("\"ready\"") }
+  }
+
+  /// Kills it, and checks that no call came twice (C6).
+  func end(sourceLocation: SourceLocation = #_sourceLocation) throws {
+    self.command.signal(SIGKILL)
+    let lines = try self.command.remainingOutput().split(separator: "\n")
+    let ids = try lines.map { try decode(String($0), as: CallReport.self) }.compactMap(\.id)
+    #expect(Set(ids).count == ids.count, "\(ids)", sourceLocation: sourceLocation)
+    try self.command.wait()
+  }
+}
