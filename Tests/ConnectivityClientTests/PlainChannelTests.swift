@@ -1,9 +1,10 @@
-import ConnectivityClient
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Synchronization
 import TestKit
 import Testing
+
+@testable import ConnectivityClient
 
 /// The channel where connd is not there: a plain one.
 @Suite("Channels without connd")
@@ -136,6 +137,86 @@ struct PlainChannelTests {
       try await listener.accepted()
       call.cancel()
       await #expect(throws: (any Error).self) { try await call.value }
+    }
+  }
+
+  @Test("C9 a connection without calls is closed after the idle timeout, one with a call is not")
+  func idle() async throws {
+    #expect(Self.config.connection.maxIdleTime == .seconds(300))
+    try await EchoServer.serving { port, record in
+      let target = ResolvableTargets.IPv4.ipv4(address: "127.0.0.1", port: port)
+      var config = Self.config
+      config.connection.maxIdleTime = .milliseconds(500)
+      try await withChannel(to: target, config: config) { [config] client, busy in
+        let call = Task { try await failure { try await client.echo(EchoServer.hang) } }
+        await record.reach(1)
+        // Another one becomes idle, twice, meanwhile.
+        let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
+        var other = config
+        other.onConnectivityStateChange = { state.yield($0) }
+        try await withChannel(to: target, config: other) { client, _ in
+          for _ in 0..<2 {
+            _ = try await client.echo()
+            for await state in states where state == .idle { break }
+          }
+        }
+        #expect(busy.connectivityState == .ready)
+        call.cancel()
+        _ = try await call.value
+      }
+    }
+  }
+
+  @Test("C9 keepalive and backoff reach the connection")
+  func keepalive() {
+    var config = Self.config
+    config.connection.keepalive = .init(
+      time: .seconds(30), timeout: .seconds(10), allowWithoutCalls: true)
+    config.backoff.initial = .seconds(7)
+    let one = HTTP2ClientTransport.Posix.Config(config, callbacks: .defaults)
+    #expect(one.connection.keepalive == config.connection.keepalive)
+    #expect(one.backoff == config.backoff)
+    #expect(Self.config.connection.keepalive == nil)
+  }
+
+  @Test(
+    "C9 responses are compressed where the channel accepts it, and may grow as far as it allows",
+    arguments: [
+      (nil, nil), (.ratio(20), .resourceExhausted), (.ratio(100_000), nil),
+      (.absolute(1000), .resourceExhausted), (.absolute(1_000_000), nil),
+    ] as [(DecompressionLimit?, RPCError.Code?)])
+  func compression(limit: DecompressionLimit?, code: RPCError.Code?) async throws {
+    try await EchoServer.serving { port, record in
+      var config = Self.config
+      config.compression = .init(algorithm: .gzip, enabledAlgorithms: [.gzip])
+      config.decompressionLimit = limit
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        client, _ in
+        let text = String(repeating: "a", count: 100_000)
+        let error = try await failure {
+          let answer = try await client.echo(EchoServer.get, text)
+          #expect(answer == text)
+        }
+        #expect(error?.code == code)
+        #expect(Array(record.metadata[0][stringValues: "grpc-encoding"]) == ["gzip"])
+        #expect(Array(record.metadata[0][stringValues: DecompressionGuard.key]).isEmpty)
+      }
+    }
+  }
+
+  @Test("responses may be as large as the call says")
+  func size() async throws {
+    try await EchoServer.serving { port, _ in
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: Self.config) {
+        client, _ in
+        var options = CallOptions.defaults
+        options.maxResponseMessageBytes = 100
+        let error = try await failure { [options] in
+          try await client.echo(
+            EchoServer.get, String(repeating: "a", count: 1000), options: options)
+        }
+        #expect(error != nil)
+      }
     }
   }
 

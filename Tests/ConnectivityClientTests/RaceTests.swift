@@ -13,6 +13,13 @@ private final class Flag: Sendable {
   func set() { self.value.store(true, ordering: .relaxed) }
 }
 
+extension NetworkAwareTransport {
+  /// Returns when the channel is in another state.
+  fileprivate func leaves(_ state: ConnectivityState) async {
+    while self.connectivityState == state { await Task.yield() }
+  }
+}
+
 /// Changes of the network in the middle of everything else, a thousand of each.
 @Suite("Channels that race with the network")
 struct RaceTests {
@@ -114,14 +121,16 @@ struct RaceTests {
           target: .ipv4(address: "127.0.0.1", port: port), transportSecurity: .plaintext,
           config: config)
         let client = GRPCClient(transport: transport)
-        // Where the shutdown comes first, there is nothing to run.
-        async let running: Void? = try? client.runConnections()
+        async let running: Void = client.runConnections()
+        // One that waits for the connection, or one that is on it.
+        let first = Task { try? await client.echo() }
+        if round % 2 == 0 { _ = await first.value } else { await transport.leaves(.idle) }
         async let call = try? client.echo(EchoServer.get, "\(round)")
-        if round % 2 == 0 { _ = try? await client.echo() }
         network.become(Self.networks[round % 3])
         client.beginGracefulShutdown()
         _ = await call
-        await running
+        _ = await first.value
+        try await running
         #expect(transport.connectivityState == .shutdown)
       }
     }

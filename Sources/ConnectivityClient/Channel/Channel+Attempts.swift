@@ -11,6 +11,8 @@ extension Channel {
     /// It was connected, and is no longer.
     case over
     case failed(RPCError)
+    /// It failed, and not for good: NIO gave up early, or the server's welcome was followed by its farewell.
+    case failedForNow(RPCError)
     /// Nothing was sent: the path is not allowed.
     case forbidden(NetworkUnavailable)
   }
@@ -35,7 +37,7 @@ extension Channel {
       case .over:
         for flow in flows { flow.end() }
         return
-      case .failed(let error): failure = error
+      case .failed(let error), .failedForNow(let error): failure = error
       case .forbidden(let why): refusal = why
       }
       if let flow { flows.append(flow) }
@@ -73,16 +75,15 @@ extension Channel {
     }
   }
 
-  /// NIO gives up on an address after ten seconds, an attempt has twenty (C4): it is tried again until then.
+  /// Tries an address until the attempt's time is over: NIO gives up after ten seconds, an attempt has twenty (C4).
   private func connect(
     _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress,
     until deadline: ContinuousClock.Instant, _ hub: GuardHub
   ) async -> (Outcome, ConnectionGuard?) {
     while true {
       let (outcome, flow) = await self.connectOnce(id, to: address, until: deadline, hub)
-      guard case .failed(let error) = outcome, error.isConnectTimeout, .now < deadline else {
-        return (outcome, flow)
-      }
+      guard case .failedForNow(let error) = outcome else { return (outcome, flow) }
+      if .now >= deadline { return (.failed(error), flow) }
       flow?.end()
     }
   }
@@ -122,8 +123,10 @@ extension Channel {
       do throws(RPCError) {
         try await connection.ready(until: deadline)
       } catch {
+        let isOver =
+          error.isConnectTimeout || (connection.wasReady && connection.invalidation == nil)
         connection.destroy()
-        return (.failed(error), flow)
+        return (isOver ? .failedForNow(error) : .failed(error), flow)
       }
       let isWanted = self.update { state in
         state.attempts[id] = nil
@@ -134,7 +137,11 @@ extension Channel {
       // A change came between, and another attempt may be under way.
       if !isWanted { connection.destroy() }
       await connection.closed()
-      self.state.withLock { $0.connections[id] = nil }
+      // It may have been closed before it was known to be ready.
+      self.update { state in
+        state.connections[id] = nil
+        return state.machine.closed(id)
+      }
       flow?.end()
       return (.over, nil)
     }

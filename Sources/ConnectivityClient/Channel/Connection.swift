@@ -79,19 +79,16 @@ final class Connection: Sendable {
 
   // MARK: Calls
 
-  /// A call begins; `false` where the connection takes none any more.
-  func enter() -> Bool {
-    self.core.state.withLock { state in
-      if state.isRetired { return false }
-      state.calls += 1
-      return true
-    }
-  }
+  /// A call is on it now.
+  func enter() { self.core.state.withLock { $0.calls += 1 } }
 
   func leave() { self.core.state.withLock { $0.calls -= 1 } }
 
   /// It takes no new calls.
   var isRetired: Bool { self.core.state.withLock { $0.isRetired } }
+
+  /// The server's SETTINGS have come.
+  var wasReady: Bool { self.core.state.withLock { $0.wasReady } }
 
   /// Why it was destroyed.
   var invalidation: FlowInvalidation? { self.core.state.withLock { $0.invalidation } }
@@ -140,6 +137,7 @@ private final class Core: Sendable {
   struct State {
     var cutter: ConnectionCutter?
     var isRetired = false
+    var wasReady = false
     var calls = 0
     var invalidation: FlowInvalidation?
     var path: Path?
@@ -167,6 +165,7 @@ private final class Core: Sendable {
       try channel.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
       try channel.pipeline.syncOperations.observeHTTP2(
         onActive: { local in self.state.withLock { $0.flow }?.connected(local: local) },
+        onSettings: { self.state.withLock { $0.wasReady = true } },
         onGoAway: { self.goingAway() })
     }
   }

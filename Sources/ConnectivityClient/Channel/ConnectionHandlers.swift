@@ -29,6 +29,8 @@ struct ConnectionCutter: Sendable {
     self.channel.eventLoop.execute { self.bound.value.cut(link) }
   }
 
+  private struct NoLink: Error {}
+
   private final class Handler: ChannelInboundHandler {
     typealias InboundIn = NIOAny
     private var context: ChannelHandlerContext?
@@ -59,11 +61,10 @@ struct ConnectionCutter: Sendable {
         options.unsafeSetSocketOption(level: .socket, name: bindToLink, value: CInt(bitPattern: $0))
       }
       // On the channel's own thread these are done when they return.
-      let onlyNear = { () -> Void in
+      (bound ?? context?.eventLoop.makeFailedFuture(NoLink()))?.whenFailure { _ in
         options.unsafeSetSocketOption(level: .socket, name: dontRoute, value: CInt(1))
           .whenComplete { _ in }
       }
-      if let bound { bound.whenFailure { _ in onlyNear() } } else { onlyNear() }
     }
   }
 }
@@ -71,11 +72,13 @@ struct ConnectionCutter: Sendable {
 extension ChannelPipeline.SynchronousOperations {
   /// Watches a connection of gRPC's.
   func observeHTTP2(
-    onActive: @escaping (_ local: IPAddress) -> Void, onGoAway: @escaping () -> Void
+    onActive: @escaping (_ local: IPAddress) -> Void, onSettings: @escaping () -> Void,
+    onGoAway: @escaping () -> Void
   ) throws {
     let http2 = try self.handler(type: NIOHTTP2Handler.self)
     try self.addHandler(
-      HTTP2Observer(onActive: onActive, onGoAway: onGoAway), position: .after(http2))
+      HTTP2Observer(onActive: onActive, onSettings: onSettings, onGoAway: onGoAway),
+      position: .after(http2))
   }
 }
 
@@ -85,10 +88,15 @@ private final class HTTP2Observer: ChannelInboundHandler {
   typealias InboundOut = HTTP2Frame
 
   private let onActive: (IPAddress) -> Void
+  private let onSettings: () -> Void
   private let onGoAway: () -> Void
 
-  init(onActive: @escaping (IPAddress) -> Void, onGoAway: @escaping () -> Void) {
+  init(
+    onActive: @escaping (IPAddress) -> Void, onSettings: @escaping () -> Void,
+    onGoAway: @escaping () -> Void
+  ) {
     self.onActive = onActive
+    self.onSettings = onSettings
     self.onGoAway = onGoAway
   }
 
@@ -98,7 +106,11 @@ private final class HTTP2Observer: ChannelInboundHandler {
   }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    if case .goAway = self.unwrapInboundIn(data).payload { self.onGoAway() }
+    switch self.unwrapInboundIn(data).payload {
+    case .settings(.settings): self.onSettings()
+    case .goAway: self.onGoAway()
+    default: break
+    }
     context.fireChannelRead(data)
   }
 }

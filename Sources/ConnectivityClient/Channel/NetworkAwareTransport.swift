@@ -109,11 +109,10 @@ public final class NetworkAwareTransport: ClientTransport {
         if let refusal = connection.path.flatMap({ settings.access.refusal(of: $0) }) {
           throw RPCError(refusal)
         }
-        guard connection.enter() else {
+        if connection.isRetired {
           self.channel.refused(connection)
           continue
         }
-        defer { connection.leave() }
         if log != nil { log?.assigned(to: connection.metadata) }
         let sizes = self.limit?.begin()
         defer { if let sizes { self.limit?.end(sizes) } }
@@ -123,6 +122,8 @@ public final class NetworkAwareTransport: ClientTransport {
           return try await connection.transport.withStream(descriptor: descriptor, options: options)
           { stream, context in
             hasStarted = true
+            connection.enter()
+            defer { connection.leave() }
             log = nil
             defer { call.ended(throwing: CancellationError()) }
             return try await closure(call.wrap(stream), context)

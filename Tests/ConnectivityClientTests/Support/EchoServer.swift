@@ -113,6 +113,7 @@ struct EchoServer: RegistrableRPCService {
     let echo = EchoServer()
     let transport = HTTP2ServerTransport.Posix(
       address: .ipv4(host: "127.0.0.1", port: port), transportSecurity: security,
+      config: .defaults { $0.compression.enabledAlgorithms = [.gzip, .deflate] },
       eventLoopGroup: Self.thread)
     let server = GRPCServer(transport: transport, services: [echo])
     return try await withThrowingTaskGroup(of: Void.self) { group in
