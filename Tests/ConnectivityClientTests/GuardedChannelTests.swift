@@ -46,6 +46,7 @@ struct GuardedChannelTests {
   func destroyed() async throws {
     try await self.playing { network, client, transport, record in
       let call = await self.hanging(client, record)
+      try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
       let error = try #require(try await call.value)
       #expect(error.code == .unavailable)
@@ -66,6 +67,7 @@ struct GuardedChannelTests {
     try await self.playing { network, client, _, record in
       var calls: [Task<RPCError?, any Error>] = []
       for _ in 0..<20 { calls.append(await self.hanging(client, record)) }
+      try await network.waitForFlows(atLeast: 1)
       let spared = try await EchoServer.serving { [calls] port, other in
         // Loopback that is not guarded, as it is outside of tests.
         var config = NetworkAwareTransport.Config.defaults
@@ -93,6 +95,7 @@ struct GuardedChannelTests {
   func grace() async throws {
     try await self.playing { network, client, _, record in
       let call = await self.hanging(client, record)
+      try await network.waitForFlows(atLeast: 1)
       network.become(.wifi.failing(.noCarrier))
       network.become(.wifi)
       let answer = try await client.echo()
@@ -134,6 +137,7 @@ struct GuardedChannelTests {
       }
     } _: { network, client, _, record in
       let call = await self.hanging(client, record)
+      try await network.waitForFlows(atLeast: 1)
       network.become(.wifi.failing(.noCarrier))
       let error = try await call.value
       #expect(error?.invalidation?.severity == .advise)
@@ -235,6 +239,7 @@ struct GuardedChannelTests {
       $0.access = access
     } _: { network, client, _, record in
       let call = await self.hanging(client, record)
+      try await network.waitForFlows(atLeast: 1)
       network.become(conditions)
       let error = try await call.value
       #expect(error?.invalidation?.reason == .policy)
@@ -254,13 +259,13 @@ struct GuardedChannelTests {
     try await withSimulatedNetwork(.none) { [config] network in
       var config = config
       config.socket = network.socket
-      let port = try await EchoServer.serving { port, _ in port }
-      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+      let port = try await EchoServer.serving(host: "127.7.7.3") { port, _ in port }
+      try await withChannel(to: .ipv4(address: "127.7.7.3", port: port), config: config) {
         client, transport in
         let error = try await failure { try await client.echo() }
         #expect(error?.code == .unavailable)
         #expect(transport.connectivityState == .transientFailure)
-        try await EchoServer.serving(port: port) { _, _ in
+        try await EchoServer.serving(host: "127.7.7.3", port: port) { _, _ in
           let call = Task { try await client.echo() }
           network.become(.wifi)
           let answer = try await call.value
@@ -282,6 +287,7 @@ struct GuardedChannelTests {
       _ = try await client.echo()
       #expect(Array(record.metadata[0][stringValues: "x-request-id"]) == ["request-7"])
       let call = await self.hanging(client, record)
+      try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
       _ = try await call.value
     }

@@ -55,8 +55,8 @@ struct PlainChannelTests {
   @Test("C4 a server that refuses fails the call with UNAVAILABLE and its words")
   func refused() async throws {
     // A port that nobody listens on, because it was just given back.
-    let port = try await EchoServer.serving { port, _ in port }
-    try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: Self.config) {
+    let port = try await EchoServer.serving(host: "127.7.7.1") { port, _ in port }
+    try await withChannel(to: .ipv4(address: "127.7.7.1", port: port), config: Self.config) {
       client, transport in
       let error = try #require(try await failure { try await client.echo() })
       #expect(error.code == .unavailable)
@@ -222,14 +222,14 @@ struct PlainChannelTests {
 
   @Test("a server that is started again is found again by the next call")
   func restart() async throws {
-    let port = try await EchoServer.serving { port, _ in port }
+    let port = try await EchoServer.serving(host: "127.7.7.2") { port, _ in port }
     let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
     var config = Self.config
     config.onConnectivityStateChange = { state.yield($0) }
-    try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+    try await withChannel(to: .ipv4(address: "127.7.7.2", port: port), config: config) {
       client, _ in
       for _ in 0..<5 {
-        try await EchoServer.serving(port: port) { _, _ in
+        try await EchoServer.serving(host: "127.7.7.2", port: port) { _, _ in
           let answer = try await client.echo(options: .waiting)
           #expect(answer == "hello")
         }

@@ -107,7 +107,8 @@ extension Channel {
     connection.flow = flow
     // What the path costs is asked before anything is sent on it (C8).
     let access = self.settings.config.access
-    switch await flow?.answer() {
+    // Who may not use every network would rather wait than use a wrong one.
+    switch await flow?.answer(within: .seconds(access == .unrestricted ? 1 : 5)) {
     case .path(let path):
       connection.path = path
       if let refusal = access.refusal(of: path) { return (.forbidden(refusal), flow) }

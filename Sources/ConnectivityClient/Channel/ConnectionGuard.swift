@@ -24,9 +24,6 @@ final class ConnectionGuard: Sendable {
     var isFollowing = false
   }
 
-  /// connd is on this machine: one that says nothing for so long is as good as none (C7).
-  private static let patience: Duration = .seconds(1)
-
   private let hub: GuardHub
   private let state: Mutex<State>
   private let onEvent: @Sendable (_ event: GuardHub.Event, _ isFirst: Bool) -> Void
@@ -44,10 +41,12 @@ final class ConnectionGuard: Sendable {
   }
 
   /// The first thing that is known.
-  func answer() async -> Answer {
+  ///
+  /// - Parameter patience: connd is on this machine: one that says nothing for so long is as good as none (C7).
+  func answer(within patience: Duration) async -> Answer {
     await withTaskGroup(of: Void.self) { group in
       group.addTask {
-        try? await Task.sleep(for: Self.patience)
+        try? await Task.sleep(for: patience)
         self.answered(.unguarded)
       }
       let answer = await withCheckedContinuation { waiter in

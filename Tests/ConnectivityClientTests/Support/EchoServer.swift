@@ -105,25 +105,42 @@ struct EchoServer: RegistrableRPCService {
     }
   }
 
-  /// Serves on 127.0.0.1 while `body` runs, and until nobody is connected.
+  /// Serves on loopback while `body` runs, and until nobody is connected.
+  ///
+  /// - Parameter host: One that nobody else uses, where the port is to be used again.
   static func serving<Result: Sendable>(
-    port: Int = 0, security: HTTP2ServerTransport.Posix.TransportSecurity = .plaintext,
+    host: String = "127.0.0.1", port: Int = 0,
+    security: HTTP2ServerTransport.Posix.TransportSecurity = .plaintext,
     _ body: @Sendable (_ port: Int, Record) async throws -> Result
   ) async throws -> Result {
     let echo = EchoServer()
     let transport = HTTP2ServerTransport.Posix(
-      address: .ipv4(host: "127.0.0.1", port: port), transportSecurity: security,
+      address: .ipv4(host: host, port: port), transportSecurity: security,
       config: .defaults { $0.compression.enabledAlgorithms = [.gzip, .deflate] },
       eventLoopGroup: Self.thread)
     let server = GRPCServer(transport: transport, services: [echo])
     return try await withThrowingTaskGroup(of: Void.self) { group in
-      group.addTask { try? await server.serve() }
-      let address = try await transport.listeningAddress
+      let failure = Failure()
+      group.addTask {
+        do { try await server.serve() } catch { failure.error.withLock { $0 = error } }
+      }
+      let address: GRPCNIOTransportHTTP2Posix.SocketAddress
+      do {
+        address = try await transport.listeningAddress
+      } catch {
+        try await group.next()
+        throw failure.error.withLock { $0 } ?? error
+      }
       // In good order: gRPC traps where a stream begins while its server is cancelled. Calls that hang end with their
       // connections.
       defer { server.beginGracefulShutdown() }
       return try await body(address.ipv4?.port ?? 0, echo.record)
     }
+  }
+
+  /// Why the server could not listen: gRPC tells that to who serves, and to nobody else.
+  private final class Failure: Sendable {
+    let error = Mutex<(any Error)?>(nil)
   }
 
   /// NIO traps where a connection is set up after the listener has ended, as it may with several.

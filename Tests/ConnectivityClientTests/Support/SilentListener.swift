@@ -31,7 +31,7 @@ final class SilentListener: Sendable {
     let socket = self.socket
     try await NIOThreadPool.singleton.runIfActive {
       var poll = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
-      guard Glibc.poll(&poll, 1, 10_000) == 1 else {
+      guard Glibc.poll(&poll, 1, 60_000) == 1 else {
         throw IOError(errnoCode: ETIMEDOUT, reason: "nobody came")
       }
     }
