@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Guards a gRPC channel by connd: a call whose network is gone ends at once, and the next one takes another.
+"""Guards a gRPC channel by connd: a call whose network is gone ends at once, and the next one takes another."""
 
-    guard.py ADDRESS:PORT      where server.py listens
-"""
-
+import argparse
+import ipaddress
 import logging
 import os
 import queue
@@ -92,9 +91,23 @@ class GuardedChannel:
             logging.warning("not guarded: %s", answer.refused.message)
 
 
+def address_and_port(text):
+    host, _, port = text.rpartition(":")
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: write 192.0.2.1:50051 or [2001:db8::1]:50051") from None
+    if not port.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} has no port")
+    return text
+
+
 def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("server", metavar="ADDRESS:PORT", type=address_and_port, help="where server.py listens")
+    arguments = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stdout)
-    server = GuardedChannel(sys.argv[1])
+    server = GuardedChannel(arguments.server)
     while True:
         try:
             hold = server.channel.unary_stream(

@@ -1,10 +1,7 @@
 #!/usr/bin/env python3
-"""A server for the examples: tells each caller from where it sees it, and then nothing more, as long as the call lasts.
+"""A server for the examples: tells each caller from where it sees it, and then nothing more, as long as the call lasts."""
 
-    server.py ADDRESS:PORT
-"""
-
-import sys
+import argparse
 import threading
 from concurrent import futures
 
@@ -20,11 +17,14 @@ def hold(_, context):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("address", metavar="ADDRESS:PORT", help="where to listen")
+    arguments = parser.parse_args()
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=16))
     method = grpc.unary_stream_rpc_method_handler(
         hold, empty_pb2.Empty.FromString, wrappers_pb2.StringValue.SerializeToString)
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("demo.Demo", {"Hold": method})])
-    server.add_insecure_port(sys.argv[1])
+    server.add_insecure_port(arguments.address)
     server.start()
     print("listening", flush=True)
     server.wait_for_termination()

@@ -14,6 +14,10 @@ struct Condition: Hashable, Sendable {
     self.subject.holds(for: status) != self.negated
   }
 
+  /// `one of online, none, …, or not- and one of them`
+  static let choice =
+    "one of \(Subject.allCases.map(\.rawValue).joined(separator: ", ")), or not- and one of them"
+
   static let all: [Condition] = [false, true].flatMap { negated in
     Subject.allCases.map { Condition(subject: $0, negated: negated) }
   }
@@ -37,7 +41,7 @@ extension Condition.Subject {
   }
 }
 
-extension Condition: ExpressibleByArgument, CustomStringConvertible {
+extension Condition: CustomStringConvertible {
   init?(argument: String) {
     self.negated = argument.hasPrefix("not-")
     guard let subject = Subject(rawValue: String(argument.dropFirst(self.negated ? 4 : 0))) else {
@@ -46,8 +50,15 @@ extension Condition: ExpressibleByArgument, CustomStringConvertible {
     self.subject = subject
   }
 
-  static var allValueStrings: [String] { Self.all.map(\.description) }
-  static var defaultCompletionKind: CompletionKind { .list(Self.allValueStrings) }
+  /// - Throws: `ValidationError` that says what conditions there are.
+  static func reading(_ text: String) throws -> Condition {
+    guard let condition = Condition(argument: text) else {
+      throw ValidationError("it is \(Self.choice)")
+    }
+    return condition
+  }
+
+  static var allNames: [String] { Self.all.map(\.description) }
 
   var description: String { (self.negated ? "not-" : "") + self.subject.rawValue }
 }

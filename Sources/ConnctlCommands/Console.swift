@@ -11,6 +11,9 @@ struct Console: Sendable {
   var complain: @Sendable (String) -> Void
   var style: Style
   var now: @Sendable () -> Timestamp
+  /// Characters in a line of the terminal that standard error is; `nil` where it is none, and nothing is broken into
+  /// lines: there is one for each error.
+  var errorWidth: Int?
 
   /// The console of the command that runs in this task.
   @TaskLocal static var current = Console.standard
@@ -26,7 +29,39 @@ struct Console: Sendable {
 
   /// A remark about the connection: one line on standard error.
   func remark(_ text: String) {
-    self.complain("connctl: \(text)\n")
+    self.complainInLines("connctl: \(text)\n")
+  }
+
+  /// A remark for people only, which scripts need not expect.
+  func hint(_ text: String) {
+    if self.errorWidth != nil { self.remark(text) }
+  }
+
+  /// Writes to standard error, in lines that fit into the terminal's.
+  func complainInLines(_ text: String) {
+    guard let width = self.errorWidth else { return self.complain(text) }
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+    self.complain(lines.flatMap { Self.lines(of: $0, width: width) }.joined(separator: "\n"))
+  }
+
+  private static func lines(of text: Substring, width: Int) -> [String] {
+    guard text.count > width else { return [String(text)] }
+    var lines: [String] = []
+    // What stands before the first word belongs to it.
+    let start = text.firstIndex { $0 != " " } ?? text.endIndex
+    var line = String(text[..<start])
+    for word in text[start...].split(separator: " ") {
+      if line.contains(where: { $0 != " " }) {
+        if line.count + 1 + word.count > width {
+          lines.append(line)
+          line = "  "
+        } else {
+          line += " "
+        }
+      }
+      line += word
+    }
+    return lines + [line]
   }
 }
 
@@ -44,7 +79,7 @@ extension Console {
     write: { try Console.writeAll($0, to: STDOUT_FILENO) },
     complain: { try? Console.writeAll($0, to: STDERR_FILENO) },
     style: Style(
-      width: Console.terminalWidth,
+      width: Console.terminalWidth(STDOUT_FILENO),
       color: Console.allowsColor(
         isTerminal: isatty(STDOUT_FILENO) == 1,
         environment: { name in getenv(name).map { String(cString: $0) } }),
@@ -53,16 +88,16 @@ extension Console {
       var time = timespec()
       clock_gettime(CLOCK_REALTIME, &time)
       return Timestamp(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000)
-    })
+    }, errorWidth: isatty(STDERR_FILENO) == 1 ? Console.terminalWidth(STDERR_FILENO) : nil)
 
   /// See no-color.org; `TERM=dumb` is what editors and build tools set.
   static func allowsColor(isTerminal: Bool, environment: (String) -> String?) -> Bool {
     isTerminal && environment("NO_COLOR") ?? "" == "" && environment("TERM") != "dumb"
   }
 
-  private static var terminalWidth: Int {
+  private static func terminalWidth(_ descriptor: CInt) -> Int {
     var size = winsize()
-    guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
+    guard ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
     return max(40, Int(size.ws_col))
   }
 

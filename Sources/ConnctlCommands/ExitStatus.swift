@@ -1,5 +1,7 @@
 import ArgumentParser
+import Connectivity
 import ConnectivityClient
+import Glibc
 
 /// How connctl ends. The numbers are part of its interface (sysexits.h names those from 64 on).
 enum ExitStatus {
@@ -30,10 +32,19 @@ extension ConndError {
   }
 
   /// One line that says what is wrong and what to do.
-  var advice: String {
+  ///
+  /// - Parameter socket: The path that connd was looked for at.
+  func advice(socket: String?) -> String {
     switch self {
     case .notThere(let why):
-      "connd is not there: \(why) (start it with “systemctl start connd.socket”, or name its socket with --socket)"
+      switch socket {
+      case let socket? where Self.isOtherThanSocket(socket):
+        "connd is not there: \(socket) is not a socket (name connd's with --socket)"
+      case let socket? where Self.isDefault(socket):
+        "connd is not there: \(why) (start it with “systemctl start connd.socket”, or name its socket with --socket)"
+      default:
+        "connd is not there: \(why) (start connd there, or name its socket with --socket)"
+      }
     case .refused(let why):
       "connd refuses this user: \(why) (join the socket's group, or ask as root)"
     case .invalid(let why):
@@ -41,5 +52,22 @@ extension ConndError {
     case .failed(let why):
       "connd did not answer: \(why)"
     }
+  }
+
+  /// Where the system's connd is looked for, unless somebody names a socket.
+  private static func isDefault(_ path: String) -> Bool {
+    let unnamed = DefaultSocket.path(
+      environment: { name in
+        name == "CONND_SOCKET" ? nil : getenv(name).map { String(cString: $0) }
+      }, uid: geteuid(), exists: { access($0, F_OK) == 0 })
+    return [DefaultSocket.system, unnamed].contains(path)
+  }
+
+  private static func isOtherThanSocket(_ path: String) -> Bool {
+    // A socket cannot be opened (ENXIO).
+    let descriptor = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+    guard descriptor >= 0 else { return false }
+    close(descriptor)
+    return true
   }
 }

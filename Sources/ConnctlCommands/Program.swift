@@ -27,28 +27,39 @@ public enum Program {
   /// Does what the arguments say, and returns the exit status.
   static func run(_ arguments: [String], on console: Console) async -> Int32 {
     await Console.$current.withValue(console) {
+      var command: (any ParsableCommand)?
       do {
-        var command = try await Connctl.asyncParseAsRoot(arguments)
-        if var command = command as? any AsyncParsableCommand {
-          try await command.run()
-        } else {
-          try command.run()
-        }
+        try Connctl.checkCommandName(in: arguments)
+        let parsed = try await Connctl.asyncParseAsRoot(arguments)
+        command = parsed
+        try await self.run(parsed)
         return ExitStatus.holds.rawValue
       } catch {
-        return self.report(error, on: console).rawValue
+        return self.report(error, of: command, on: console).rawValue
       }
     }
   }
 
-  private static func report(_ error: any Error, on console: Console) -> ExitCode {
+  private static func run(_ command: any ParsableCommand) async throws {
+    if var command = command as? any AsyncParsableCommand {
+      try await command.run()
+    } else {
+      var command = command
+      try command.run()
+    }
+  }
+
+  /// - Parameter command: The one that failed, where the arguments name one.
+  private static func report(
+    _ error: any Error, of command: (any ParsableCommand)?, on console: Console
+  ) -> ExitCode {
     switch error {
     case is OutputClosed:
       return ExitStatus.holds
     case let code as ExitCode:
       return code
     case let error as ConndError:
-      console.remark(error.advice)
+      console.remark(error.advice(socket: (command as? any ConnctlCommand)?.socket))
       return error.exitStatus
     case let error as ConversionError:
       console.remark("connd's answer makes no sense: \(error)")
@@ -56,9 +67,28 @@ public enum Program {
     case is ResolutionError, is OutputError:
       console.remark("\(error)")
       return ExitStatus.doesNotHold
+    case let error as ValidationError:
+      // The parser only knows which command it was where it found the error itself.
+      if let command { return self.reportUsage(error, of: type(of: command), on: console) }
+      return self.reportParsing(error, on: console)
     default:
       return self.reportParsing(error, on: console)
     }
+  }
+
+  /// As the parser words its own.
+  private static func reportUsage(
+    _ error: ValidationError, of command: any ParsableCommand.Type, on console: Console
+  ) -> ExitCode {
+    let name = ["connctl", command.configuration.commandName].compactMap { $0 }
+    console.complainInLines(
+      """
+      Error: \(error.message)
+      Usage: \(Connctl.usageString(for: command))
+        See '\(name.joined(separator: " ")) --help' for more information.
+
+      """)
+    return ExitStatus.usage
   }
 
   /// Help, the version, completion scripts and usage errors.
@@ -66,14 +96,14 @@ public enum Program {
     let code = Connctl.exitCode(for: error)
     let message = Connctl.fullMessage(for: error) + "\n"
     guard code.isSuccess else {
-      console.complain(message)
+      console.complainInLines(message)
       return code
     }
     do {
       try console.write(message)
       return code
     } catch {
-      return self.report(error, on: console)
+      return self.report(error, of: nil, on: console)
     }
   }
 }

@@ -13,6 +13,11 @@ enum Resolver {
   /// The corresponding C function is `getaddrinfo`; it blocks.
   static func addresses(of host: String) throws(ResolutionError) -> [IPAddress] {
     if let address = IPAddress(host) { return [address] }
+    guard !self.isMoreThanHost(host) else {
+      throw ResolutionError(
+        description:
+          "“\(host)” is no name or address of a host: leave out port, brackets and prefix")
+    }
     var hints = addrinfo()
     hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
     var list: UnsafeMutablePointer<addrinfo>?
@@ -35,6 +40,12 @@ enum Resolver {
       throw ResolutionError(description: "“\(host)” has no IPv4 or IPv6 address")
     }
     return addresses
+  }
+
+  /// What people copy from elsewhere: `192.0.2.1:443`, `[2001:db8::1]`, `192.0.2.0/24`, `https://example.com/`. What
+  /// follows a `%` is the link of an address, which is the resolver's matter.
+  static func isMoreThanHost(_ text: String) -> Bool {
+    text.contains { "/[]".contains($0) } || (text.contains(":") && !text.contains("%"))
   }
 
   private static func address(_ entry: addrinfo) -> IPAddress? {

@@ -3,9 +3,20 @@ import ArgumentParser
 /// A time span as people type it: `500ms`, `5s`, `1.5s`, `2m`, `1h`; a bare number is seconds.
 struct Timeout: Hashable, Sendable {
   var duration: Duration
+  /// As it was typed, with its unit.
+  var words: String
 }
 
-extension Timeout: ExpressibleByArgument {
+extension Timeout {
+  /// - Throws: `ValidationError` that says what is wrong with it.
+  static func reading(_ text: String) throws -> Timeout {
+    if text.hasPrefix("-") { throw ValidationError("it must not be negative") }
+    guard let timeout = Timeout(argument: text) else {
+      throw ValidationError("write 500ms, 5s, 2m or 1h; a number alone is seconds")
+    }
+    return timeout
+  }
+
   init?(argument: String) {
     let number = argument.prefix { ("0"..."9").contains($0) || $0 == "." }
     let milliseconds: Int64
@@ -30,5 +41,6 @@ extension Timeout: ExpressibleByArgument {
     default: return nil
     }
     self.duration = duration
+    self.words = argument.last?.isNumber == true ? argument + "s" : argument
   }
 }

@@ -10,6 +10,7 @@ public struct ConndCommand: ParsableCommand {
   public static let configuration = CommandConfiguration(
     commandName: "connd",
     abstract: "Knows by which network this machine's traffic leaves, and tells it by gRPC.",
+    usage: "connd [<options>]",
     discussion: """
       connd listens on a Unix socket: what --socket names, else CONND_SOCKET, else the configuration, \
       else /run/connd/connd.sock (for another user than root and without that directory: \
@@ -59,7 +60,7 @@ public struct ConndCommand: ParsableCommand {
       throw ExitCode(78)
     }
     if self.checkConfig {
-      print("\(file): right")
+      print(Self.verdict(onFile: file))
       return
     }
 
@@ -93,6 +94,12 @@ public struct ConndCommand: ParsableCommand {
 }
 
 extension ConndCommand {
+  /// What `--check-config` says of a file that was read without an error.
+  static func verdict(onFile file: String) -> String {
+    let exists = access(file, F_OK) == 0 || errno != ENOENT
+    return "\(file): " + (exists ? "right" : "does not exist; the defaults hold")
+  }
+
   /// Where to listen: by the command line, the environment, the configuration, the default, in this order.
   private func socketPath(_ configuration: Configuration) -> String {
     if let socket = self.socket { return socket }

@@ -112,6 +112,13 @@ final class Screen: Sendable {
   var errors: String { self.state.withLock { $0.errors } }
   var outputLines: [String] { self.output.split(separator: "\n").map(String.init) }
 
+  /// - Parameter errorWidth: As where standard error is a terminal of so many columns.
+  func console(errorWidth: Int) -> Console {
+    var console = self.console
+    console.errorWidth = errorWidth
+    return console
+  }
+
   var console: Console {
     Console(
       write: { text in

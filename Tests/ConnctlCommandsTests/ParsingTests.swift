@@ -28,6 +28,32 @@ struct ParsingTests {
     #expect(Timeout(argument: text) == nil)
   }
 
+  @Test(
+    "a word that is nearly another",
+    arguments: [
+      ("stauts", "status"), ("hist", "history"), ("wtach", "watch"), ("i", "is"), ("link", "links"),
+      ("foo", nil), ("", nil), ("zz", nil), ("statusstatus", nil), ("pth", "path"),
+    ] as [(String, String?)])
+  func nearest(word: String, nearest: String?) {
+    #expect(word.nearest(of: Connctl.commandNames) == nearest)
+  }
+
+  @Test(
+    "what is more than a host",
+    arguments: [
+      "203.0.113.9:443", "[2001:db8::1]", "[2001:db8::1]:443", "10.0.0.0/8", "http://x/",
+      "example.com:80", "example.com/",
+    ])
+  func moreThanHost(text: String) {
+    #expect(Resolver.isMoreThanHost(text))
+    #expect(throws: ResolutionError.self) { try Resolver.addresses(of: text) }
+  }
+
+  @Test("what is a host", arguments: ["localhost", "example.com", "fe80::1%lo", "a_b", "10.1"])
+  func host(text: String) {
+    #expect(!Resolver.isMoreThanHost(text))
+  }
+
   @Test("every condition is read as it is written")
   func conditions() {
     #expect(Condition.all.count == 20)

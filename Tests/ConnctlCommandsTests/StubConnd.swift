@@ -8,6 +8,8 @@ import NIOPosix
 import Synchronization
 import TestKit
 
+@testable import ConnctlCommands
+
 /// A connd that says what it was told to say.
 final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   typealias Watcher = RPCWriter<Connectivity_V1_WatchResponse>
@@ -135,13 +137,24 @@ extension StubConnd {
     return try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try? await server.serve() }
       _ = try await transport.listeningAddress
-      defer {
-        // Who is hung up on comes back at once.
-        unlink(socket)
-        group.cancelAll()
-      }
-      return try await body()
+      let result: Swift.Result<Result, any Error>
+      do { result = .success(try await body()) } catch { result = .failure(error) }
+      await Self.letNobodyIn(socket)
+      group.cancelAll()
+      return try result.get()
     }
+  }
+
+  /// Takes the path away, for who is hung up on comes back at once, and waits until all who came before were let in: NIO
+  /// traps where a server is cancelled that has not yet taken a connection which it accepted.
+  private static func letNobodyIn(_ socket: String) async {
+    let other = "\(socket).ended"
+    guard rename(socket, other) == 0 else { return }
+    // Whatever the answer is, those before were asked in first.
+    _ = try? await withConnd(at: other) { connd in
+      try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt)
+    }
+    unlink(other)
   }
 }
 

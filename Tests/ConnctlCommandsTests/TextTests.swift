@@ -20,6 +20,24 @@ struct TextTests {
       """)
   }
 
+  @Test("status without a network says why, also where a link of a path is named")
+  func offline() {
+    expectLines(
+      self.style.status(.sample(1, .offline), now: .sample),
+      """
+      none: wlan0 has no carrier (since 0 s)
+        ipv4  requires connection  wlan0  no carrier, from 192.0.2.7 via 192.0.2.1
+        ipv6  unsatisfied          no route
+      """)
+    var status = Status(
+      ipv4: .unsatisfied(.noRoute), ipv6: .unsatisfied(.prohibited), preferred: .ipv4)
+    #expect(status.summary == "none: no route")
+    status.ipv6 = Path(
+      status: .requiresConnection, reason: .noSourceAddress, chain: Path.wlan.chain,
+      medium: .wifi)
+    #expect(status.summary == "none: wlan0 has no usable source address")
+  }
+
   @Test("status with long addresses wraps between words")
   func longStatus() {
     let status = Status(ipv4: .unsatisfied(.unreachable), ipv6: .stack, preferred: .ipv4)
@@ -73,7 +91,7 @@ struct TextTests {
       events.flatMap { self.style.event($0, now: .sample) },
       """
       01:25:00.123  now               wifi via wlan0
-      01:25:00.123  wifi → none       via wlan0: carrier lost on wlan0 (RTM_NEWLINK)
+      01:25:00.123  wifi → none       carrier lost on wlan0 (RTM_NEWLINK)
       01:25:00.123  wifi bounced      via wlan0: read again, learnt late
       01:25:00.123  path              ipv4 wlan0 from 192.0.2.7, ipv6 unsatisfied:
                                       address added on wlan0 (RTM_NEWADDR)
@@ -83,16 +101,23 @@ struct TextTests {
       """)
   }
 
-  @Test("history")
+  @Test("history says the cause of a change once, and that of an invalidation where it is another")
   func history() {
     expectLines(
-      self.style.history(.transition(.sample)) + self.style.history(.invalidation(.sample)),
+      self.style.history([
+        .transition(.sample), .invalidation(.sample), .invalidation(.everything),
+      ]) + self.style.history([.invalidation(.sample), .invalidation(.sample)]),
       """
-      2026-11-21 01:25:00.123  wifi → none       via wlan0: carrier lost on wlan0
-                                                 (RTM_NEWLINK)
+      2026-11-21 01:25:00.123  wifi → none       carrier lost on wlan0 (RTM_NEWLINK)
+      2026-11-21 01:25:00.123  destroy           channels on wlan0 (ipv4): interface
+                                                 lost
+      2026-11-21 01:25:00.123  advise            all channels: category changed; read
+                                                 again, learnt late
       2026-11-21 01:25:00.123  destroy           channels on wlan0 (ipv4): interface
                                                  lost; carrier lost on wlan0
                                                  (RTM_NEWLINK)
+      2026-11-21 01:25:00.123  destroy           channels on wlan0 (ipv4): interface
+                                                 lost
       """)
   }
 
@@ -100,16 +125,19 @@ struct TextTests {
   func flow() throws {
     let remote = try #require(IPAddress("192.0.2.80"))
     let events: [FlowEvent] = [
-      .path(.wlan), .path(.unsatisfied(.noRoute)), .invalidation(.sample),
+      .path(.wlan), .path(.unsatisfied(.noRoute)), .path(Status.offline.ipv4),
+      .invalidation(.sample),
     ]
     expectLines(
       events.flatMap { self.style.flow($0, destination: remote, now: .sample) },
       """
       01:25:00.123  path              192.0.2.80: satisfied, wlan0 from 192.0.2.7
                                       via 192.0.2.1
-      01:25:00.123  path              192.0.2.80: unsatisfied, no route
+      01:25:00.123  path              192.0.2.80: unsatisfied: no route
+      01:25:00.123  path              192.0.2.80: requires connection: wlan0 has no
+                                      carrier
       01:25:00.123  destroy           interface lost: carrier lost on wlan0
-                                      (RTM_NEWLINK); now unsatisfied, no route
+                                      (RTM_NEWLINK); now unsatisfied: no route
       """)
   }
 
@@ -204,9 +232,9 @@ struct TextTests {
       + self.style.path(path, to: "2001:db8:1111:2222:3333:4444:5555:6666")
       + self.style.event(.change(.transition(transition)), now: .sample)
       + self.style.event(.change(.path(change)), now: .sample)
-      + self.style.history(.transition(transition)) + self.style.links([link])
+      + self.style.history([.transition(transition)]) + self.style.links([link])
       + self.style.event(.change(.invalidation(invalidation)), now: .sample)
-      + self.style.history(.invalidation(invalidation))
+      + self.style.history([.invalidation(invalidation)])
       + self.style.flow(.path(path), destination: remote, now: .sample)
       + self.style.flow(.invalidation(flow), destination: remote, now: .sample)
     for line in lines { #expect(line.count <= 80, "\(line)") }

@@ -77,6 +77,9 @@ struct ConfigurationTests {
       ("- a\n- b", "connd.yaml:1: must be a mapping"),
       ("prefer: ipv4\nprefer: ipv6", "prefer: is there twice"),
       ("a: b\n  c: [", "connd.yaml:2:"),
+      ("links:\n  - {match: *ppp}", "connd.yaml:2: quote patterns that begin with *"),
+      ("links:\n  - match: *", "connd.yaml:2: quote patterns that begin with *"),
+      ("links:\n  - match: *ppp*", "connd.yaml:2: quote patterns that begin with *"),
     ])
   func errors(text: String, message: String) {
     switch Self.parse(text) {
@@ -92,6 +95,21 @@ struct ConfigurationTests {
     #expect(throws: ConfigurationError.self) {
       try Configuration.read(file: file, isOptional: false)
     }
+  }
+
+  @Test("--check-config says of an absent file that the defaults hold")
+  func verdict() {
+    #expect(
+      ConndCommand.verdict(onFile: "/nonexistent/connd.yaml")
+        == "/nonexistent/connd.yaml: does not exist; the defaults hold")
+    #expect(ConndCommand.verdict(onFile: "/dev/null") == "/dev/null: right")
+  }
+
+  @Test("the file that is installed leaves every default as it is")
+  func installed() throws {
+    let root = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
+    let file = "/\(root)/config/connd.yaml"
+    #expect(try Configuration.read(file: file, isOptional: false) == Configuration())
   }
 
   @Test("the default probes are several of each family, and each is global")

@@ -80,6 +80,10 @@ struct ListeningSocketTests {
     let error = try #require(self.error(opening: "/nonexistent/deeper/connd.sock"))
     #expect(error.description.contains("/nonexistent/deeper/connd.sock"))
     #expect(error.description.contains("--socket"))
+    // Nobody may make a directory there, not even root.
+    let refused = try #require(self.error(opening: "/sys/connd/connd.sock"))
+    #expect(refused.description.hasPrefix("/sys/connd cannot be made: "))
+    #expect(refused.description.contains("--socket"))
     let long = "/tmp/" + String(repeating: "x", count: 200)
     #expect(try #require(self.error(opening: long)).description.contains("shorter"))
   }

@@ -7,7 +7,11 @@ struct ExplainCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "explain",
     abstract: "Show why: rule, table, route, gateway, links, medium, flags, category.",
-    discussion: "A name stands for its first address, no name for the internet.")
+    discussion: """
+      A name stands for its first address, no name for the internet.
+
+      Exit status: 0 also where no path is satisfied, 1 if the name cannot be resolved.
+      """)
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl

@@ -6,6 +6,7 @@ struct GuardCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "guard",
     abstract: "Guard a connection: show its path, and what becomes of it.",
+    usage: "connctl guard [<options>] <remote>",
     discussion: """
       Shows the path to the remote host first, then every change of it and every invalidation. Ends when the flow is \
       destroyed. A name stands for its first address, of the family of --local where that is given.
@@ -30,6 +31,7 @@ struct GuardCommand: ConnctlCommand {
   var interface: String?
 
   @Option(
+    parsing: .unconditional,
     help: ArgumentHelp("The connection's mark (SO_MARK), as 16 or 0x10.", valueName: "number"),
     transform: Self.mark)
   var mark: UInt32 = 0
@@ -42,6 +44,14 @@ struct GuardCommand: ConnctlCommand {
 
   func validate() throws {
     guard self.interface != "" else { throw ValidationError("--interface needs a name") }
+    // What needs no resolver is checked first; of a name's addresses, one of that family is looked for.
+    if let remote = IPAddress(self.remote), Self.choose([remote], local: self.local) == nil {
+      throw self.otherFamily
+    }
+  }
+
+  private var otherFamily: ValidationError {
+    ValidationError("“\(self.remote)” has no address of the family of --local")
   }
 
   func run() async throws {
@@ -78,9 +88,7 @@ struct GuardCommand: ConnctlCommand {
 
   private func remoteAddress() throws -> IPAddress {
     let all = try Resolver.addresses(of: self.remote)
-    guard let address = Self.choose(all, local: self.local) else {
-      throw ValidationError("“\(self.remote)” has no address of the family of --local")
-    }
+    guard let address = Self.choose(all, local: self.local) else { throw self.otherFamily }
     if all.count > 1 {
       self.console.remark("guarding \(address), one of \(all.count) addresses of \(self.remote)")
     }
@@ -116,6 +124,7 @@ extension GuardCommand {
 
   /// As ip-rule(8) takes it and shows it.
   private static func mark(_ text: String) throws -> UInt32 {
+    if text.hasPrefix("-") { throw ValidationError("it must not be negative") }
     let isHexadecimal = text.hasPrefix("0x")
     let digits = isHexadecimal ? text.dropFirst(2) : text[...]
     guard digits.first?.isHexDigit == true,

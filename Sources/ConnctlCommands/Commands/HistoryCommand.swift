@@ -12,8 +12,10 @@ struct HistoryCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   @Option(
+    parsing: .unconditional,
     help: ArgumentHelp(
-      "At most so many transitions, the latest, and the invalidations since.", valueName: "count"))
+      "At most so many changes, the latest, each with its invalidations.", valueName: "count"),
+    transform: UInt32.reading)
   var limit: UInt32?
 
   func validate() throws {
@@ -26,11 +28,12 @@ struct HistoryCommand: ConnctlCommand {
     let response = try await withConnd(at: self.socket) { [request] connd in
       try await connd.listTransitions(request, options: .prompt)
     }
-    for entry in try HistoryEntry.all(response) {
+    // connd counts transitions, so that what it sent is never too little.
+    for change in try HistoryEntry.changes(response).suffix(self.limit.map(Int.init) ?? .max) {
       if self.json {
-        try self.console.print(.history(entry))
+        for entry in change { try self.console.print(.history(entry)) }
       } else {
-        try self.console.print(self.console.style.history(entry))
+        try self.console.print(self.console.style.history(change))
       }
     }
   }
@@ -41,12 +44,40 @@ enum HistoryEntry: Hashable, Sendable {
   case transition(Transition)
   case invalidation(Invalidation)
 
+  /// All of a response, in the order in which they were published, those together that were published at once: a
+  /// transition and its invalidations, or the invalidations of what left the category as it was.
+  static func changes(
+    _ response: Connectivity_V1_ListTransitionsResponse
+  ) throws -> [[HistoryEntry]] {
+    try self.all(response).reduce(into: []) { changes, entry in
+      if case .invalidation = entry, let first = changes.last?.first, first.time == entry.time {
+        changes[changes.count - 1].append(entry)
+      } else {
+        changes.append([entry])
+      }
+    }
+  }
+
   /// All of a response, in the order in which they were published.
   static func all(_ response: Connectivity_V1_ListTransitionsResponse) throws -> [HistoryEntry] {
     let entries =
       try response.transitions.map { Self.transition(try Transition($0)) }
       + response.invalidations.map { Self.invalidation(try Invalidation($0)) }
     return entries.sorted { $0.generation < $1.generation }
+  }
+
+  private var time: Timestamp {
+    switch self {
+    case .transition(let transition): transition.time
+    case .invalidation(let invalidation): invalidation.time
+    }
+  }
+
+  var cause: Cause {
+    switch self {
+    case .transition(let transition): transition.cause
+    case .invalidation(let invalidation): invalidation.cause
+    }
   }
 
   private var generation: UInt64 {

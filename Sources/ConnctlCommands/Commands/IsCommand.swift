@@ -9,7 +9,9 @@ struct IsCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  @Argument(help: "What is asked about.")
+  @Argument(
+    help: "What is asked about.", completion: .list(Condition.allNames),
+    transform: Condition.reading)
   var condition: Condition
 
   func run() async throws {
@@ -20,8 +22,7 @@ struct IsCommand: ConnctlCommand {
 
 extension Condition {
   static let help = """
-    A condition is one of \(Condition.Subject.allCases.map(\.rawValue).joined(separator: ", ")), or not- \
-    and one of them. “online” holds unless the category is none.
+    A condition is \(Condition.choice). “online” holds unless the category is none.
     """
 }
 

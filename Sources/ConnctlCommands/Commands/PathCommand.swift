@@ -7,8 +7,11 @@ import GRPCCore
 struct PathCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "path", abstract: "Show the path to a host, as your own traffic takes it.",
-    discussion:
-      "A name stands for all of its addresses. Succeeds if the path to one of them is satisfied.")
+    discussion: """
+      A name stands for all of its addresses.
+
+      Exit status: 0 if the path to one of them is satisfied; 1 if none is, or the name cannot be resolved.
+      """)
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl

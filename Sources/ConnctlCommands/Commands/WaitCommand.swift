@@ -15,12 +15,16 @@ struct WaitCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  @Argument(help: "What is waited for.")
+  @Argument(
+    help: "What is waited for.", completion: .list(Condition.allNames), transform: Condition.reading
+  )
   var condition: Condition
 
   @Option(
+    parsing: .unconditional,
     help: ArgumentHelp(
-      "The longest to wait: 500ms, 5s, 2m; a bare number is seconds.", valueName: "time"))
+      "The longest to wait: 500ms, 5s, 2m; a number alone is seconds.", valueName: "time"),
+    transform: Timeout.reading)
   var timeout: Timeout?
 
   func run() async throws {
@@ -30,7 +34,12 @@ struct WaitCommand: ConnctlCommand {
     // Without a word from connd when a short time is over, the answer is that of `is`, not that of a race.
     var snapshot = try await wait.run(timeout: self.timeout?.duration)
     if snapshot == nil { snapshot = try await StatusCommand.status(self.socket) }
-    if let snapshot { try self.console.tell(self.condition, of: snapshot, json: self.json) }
+    guard let snapshot else { return }
+    if !self.condition.holds(for: snapshot.status), let timeout {
+      self.console.hint(
+        "“\(self.condition)” does not hold after \(timeout.words): \(snapshot.status.summary)")
+    }
+    try self.console.tell(self.condition, of: snapshot, json: self.json)
   }
 }
 

@@ -11,9 +11,12 @@ struct WatchCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
+  // A negative number is to be read as one, and not as an option.
   @Option(
+    parsing: .unconditional,
     help: ArgumentHelp(
-      "Start with the first change after this one.", valueName: "generation"))
+      "Start with the first change after this one.", valueName: "generation"),
+    transform: UInt64.reading)
   var since: UInt64?
 
   func run() async throws {

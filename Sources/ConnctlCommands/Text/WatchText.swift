@@ -20,16 +20,20 @@ extension Style {
     }
   }
 
-  /// A line of `connctl history` for people.
-  func history(_ entry: HistoryEntry) -> [String] {
-    switch entry {
-    case .transition(let transition):
-      self.row(transition.time, transition.headline, transition.details, dated: true)
-    case .invalidation(let invalidation):
-      // Here the path event that it may come from does not stand above it.
-      self.row(
-        invalidation.time, invalidation.headline,
-        "\(invalidation.details); \(invalidation.cause.words)", dated: true)
+  /// The lines of `connctl history` for people about one change: a line for each of its entries.
+  func history(_ change: [HistoryEntry]) -> [String] {
+    var told: Cause?
+    return change.flatMap { entry in
+      defer { told = entry.cause }
+      switch entry {
+      case .transition(let transition):
+        return self.row(transition.time, transition.headline, transition.details, dated: true)
+      case .invalidation(let invalidation):
+        // The path event that it may come from does not stand above it, as it does in a stream.
+        let why = entry.cause == told ? "" : "; \(entry.cause.words)"
+        return self.row(
+          invalidation.time, invalidation.headline, invalidation.details + why, dated: true)
+      }
     }
   }
 
@@ -64,7 +68,9 @@ extension Transition {
   }
 
   fileprivate var details: String {
-    var words = self.snapshot.status.interface.map { Text.tied("via", $0) + ": " } ?? ""
+    // Nothing goes by a link that carries no traffic.
+    let interface = self.to == .none ? nil : self.snapshot.status.interface
+    var words = interface.map { Text.tied("via", $0) + ": " } ?? ""
     words += self.cause.words
     if self.bounced && self.from != self.to { words += ", after a bounce" }
     return words
@@ -87,11 +93,14 @@ extension FlowInvalidation {
 }
 
 extension Path {
-  /// `satisfied, wlan0 from 192.0.2.7 via 192.0.2.1, expensive`
+  /// `satisfied, wlan0 from 192.0.2.7 via 192.0.2.1, expensive`, `requires connection: wlan0 has no carrier`
   fileprivate var words: String {
-    let route = [self.interface ?? "", self.details].filter { !$0.isEmpty }
-    let words = [self.status.words] + (route.isEmpty ? [] : [route.joined(separator: " ")])
-    return words.joined(separator: ", ") + self.costs
+    guard self.status == .satisfied else {
+      return self.status.words + (self.reason.map { ": " + $0.words(of: self.interface) } ?? "")
+    }
+    let route = [self.interface, self.way].compactMap { $0 }
+    return ([self.status.words] + (route.isEmpty ? [] : [route.joined(separator: " ")]))
+      .joined(separator: ", ") + self.costs
   }
 }
 

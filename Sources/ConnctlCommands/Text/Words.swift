@@ -49,35 +49,63 @@ extension Path.Reason {
   }
 }
 
+extension Path.Reason {
+  /// `eth0 has no carrier`: the same as a sentence about the out-link, where it is one.
+  func words(of interface: String?) -> String {
+    guard let interface else { return self.words }
+    return switch self {
+    case .noCarrier: "\(interface) has no carrier"
+    case .dormant: "\(interface) is dormant"
+    case .linkDown: "\(interface) is down"
+    case .flapping: "\(interface) flaps"
+    case .noSourceAddress: "\(interface) has no usable source address"
+    case .noRoute, .unreachable, .prohibited, .blackhole, .throw, .kernelUnavailable: self.words
+    }
+  }
+}
+
 extension Path {
   /// `vlan10 over bond0 over eth0`
   var chainWords: String { self.chain.map(\.name).joined(separator: " over ") }
 
   /// Why it is not satisfied, where the traffic comes from and where it goes: what fits into a line.
   var details: String {
+    [self.reason?.words, self.way].compactMap { $0 }.joined(separator: ", ")
+  }
+
+  /// `over eth0 from 192.0.2.7 via 192.0.2.1`; `nil` where there is nothing to say.
+  var way: String? {
     var details: [String] = []
-    if let reason = self.reason { details.append(reason.words) }
     if self.chain.count > 1 {
       details += self.chain.dropFirst().map { Text.tied("over", $0.name) }
     }
     if let source = self.source { details.append(Text.tied("from", source.description)) }
     if let gateway = self.gateway { details.append(Text.tied("via", gateway.description)) }
-    return details.joined(separator: " ")
+    return details.isEmpty ? nil : details.joined(separator: " ")
   }
 }
 
 extension Status {
-  /// `wifi via wlan0`
+  /// `wifi via wlan0`, `none: wlan0 has no carrier`
   var summary: String {
+    if self.category == .none { return "none: \(self.whyNot)" }
     var words = self.category.rawValue
     if self.category == .other { words += " (\(self.medium.rawValue))" }
     if let interface = self.interface { words += " via \(interface)" }
     return words
   }
 
-  /// `, expensive, constrained`
+  /// Why neither family has a path, in the words of the one that comes nearest.
+  private var whyNot: String {
+    let paths = AddressFamily.allCases.map { self[$0] }
+    let path = paths.first { $0.status == .requiresConnection } ?? paths.first { $0.reason != nil }
+    return path?.reason?.words(of: path?.interface) ?? "no path"
+  }
+
+  /// `, expensive, constrained`; nothing where no traffic flows.
   var costs: String {
-    (self.expensive ? ", expensive" : "") + (self.constrained ? ", constrained" : "")
+    guard self.category != .none else { return "" }
+    return (self.expensive ? ", expensive" : "") + (self.constrained ? ", constrained" : "")
   }
 }
 

@@ -122,6 +122,11 @@ extension ConfigurationNode {
 extension ConfigurationError {
   fileprivate init(yaml error: any Error, file: String) {
     switch error as? YamlError {
+    // To YAML, a word that begins with * names something written before.
+    case .composer(_, "found undefined alias", let mark, _):
+      self.init(file: file, line: mark.line, message: quoteStar)
+    case .scanner(let context?, _, let mark, _) where context.text.contains("alias"):
+      self.init(file: file, line: mark.line, message: quoteStar)
     case .scanner(_, let problem, let mark, _), .parser(_, let problem, let mark, _),
       .composer(_, let problem, let mark, _):
       self.init(file: file, line: mark.line, message: problem)
@@ -133,6 +138,8 @@ extension ConfigurationError {
     }
   }
 }
+
+private let quoteStar = "quote patterns that begin with *, as in match: \"*ppp\""
 
 /// The text of a file, which may not be larger than a configuration can be.
 private func contents(of file: String) -> Result<String, SystemError> {

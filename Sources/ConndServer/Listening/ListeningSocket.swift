@@ -19,7 +19,7 @@ final class ListeningSocket {
         path: path, reason: .system(SystemError(ENAMETOOLONG), "use a shorter path (--socket)"))
     }
     self.path = path
-    Self.makeDirectory(of: path)
+    try Self.makeDirectory(of: path)
     self.lock = try Self.takeLock(path)
     // If this fails, deinit gives back the lock.
     self.descriptor = try Self.listen(path)
@@ -40,11 +40,16 @@ final class ListeningSocket {
     return self.descriptor
   }
 
-  /// Makes the directory that is only missing its last part, as /run/connd is on a machine just booted. Where that fails,
-  /// the lock tells.
-  private static func makeDirectory(of path: String) {
+  /// Makes the directory that is only missing its last part, as /run/connd is on a machine just booted. Where more is
+  /// missing, the lock tells.
+  private static func makeDirectory(of path: String) throws(ListeningError) {
     guard let slash = path.lastIndex(of: "/"), slash > path.startIndex else { return }
-    mkdir(String(path[..<slash]), 0o755)
+    let directory = String(path[..<slash])
+    guard mkdir(directory, 0o755) != 0 else { return }
+    let error = SystemError()
+    // One that is there may also be refused in other words than EEXIST, on a read-only file system for one.
+    guard access(directory, F_OK) != 0, error.code != ENOENT, error.code != ENOTDIR else { return }
+    throw ListeningError(path: "\(directory) cannot be made", error)
   }
 
   private static func lockPath(_ path: String) -> String { "\(path).lock" }

@@ -1,0 +1,15 @@
+import ArgumentParser
+
+extension FixedWidthInteger where Self: UnsignedInteger {
+  /// Reads an option's whole number.
+  ///
+  /// - Throws: `ValidationError` that says what is wrong with it.
+  static func reading(_ text: String) throws -> Self {
+    if text.hasPrefix("-") { throw ValidationError("it must not be negative") }
+    guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {
+      throw ValidationError("it must be a whole number")
+    }
+    guard let number = Self(text) else { throw ValidationError("it is at most \(Self.max)") }
+    return number
+  }
+}

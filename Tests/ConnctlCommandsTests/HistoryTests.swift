@@ -1,0 +1,59 @@
+import Connectivity
+import ConnectivityProtocol
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("connctl history")
+struct HistoryTests {
+  @Test("history --limit counts changes, each with its invalidations")
+  func historyLimit() throws {
+    var response = Connectivity_V1_ListTransitionsResponse()
+    // At second 1 a transition with an invalidation, at 2 an invalidation alone, at 3 two of them.
+    var transition = Transition.sample
+    transition.time = .sample.adding(seconds: 1)
+    transition.snapshot.generation = 1
+    response.transitions = [Connectivity_V1_Transition(transition)]
+    response.invalidations = [(2, 1), (3, 2), (4, 3), (5, 3)].map { generation, seconds in
+      var invalidation = Invalidation.sample
+      invalidation.generation = UInt64(generation)
+      invalidation.time = .sample.adding(seconds: Int64(seconds))
+      return Connectivity_V1_Invalidation(invalidation)
+    }
+    let changes = try HistoryEntry.changes(response)
+    #expect(changes.map(\.count) == [2, 1, 2])
+    guard case .transition = changes[0][0] else {
+      Issue.record("the transition stands before its invalidation")
+      return
+    }
+  }
+
+  @Test("two transitions at one time are two changes")
+  func twins() throws {
+    var response = Connectivity_V1_ListTransitionsResponse()
+    response.transitions = [Transition.sample, .bounce].map { Connectivity_V1_Transition($0) }
+    #expect(try HistoryEntry.changes(response).map(\.count) == [1, 1])
+  }
+
+  @Test("history stands in the order in which it was published")
+  func historyOrder() throws {
+    var response = Connectivity_V1_ListTransitionsResponse()
+    response.transitions = ([3, 7] as [UInt64]).map { generation in
+      var transition = Transition.sample
+      transition.snapshot.generation = generation
+      return Connectivity_V1_Transition(transition)
+    }
+    response.invalidations = ([2, 4, 5, 8] as [UInt64]).map { generation in
+      var invalidation = Invalidation.sample
+      invalidation.generation = generation
+      return Connectivity_V1_Invalidation(invalidation)
+    }
+    let generations = try HistoryEntry.all(response).map { entry in
+      switch entry {
+      case .transition(let transition): transition.snapshot.generation
+      case .invalidation(let invalidation): invalidation.generation
+      }
+    }
+    #expect(generations == [2, 3, 4, 5, 7, 8])
+  }
+}

@@ -1,0 +1,106 @@
+import ConnectivityClient
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("Errors and help")
+struct UsageTests {
+  @Test("what to do depends on the path: the system's socket, another one, what is no socket")
+  func advice() {
+    let error = ConndError.notThere("there is no x")
+    #expect(error.advice(socket: "/run/connd/connd.sock").contains("systemctl start connd.socket"))
+    #expect(!error.advice(socket: "/tmp/x/connd.sock").contains("systemctl"))
+    #expect(error.advice(socket: "/dev/null").contains("/dev/null is not a socket"))
+    #expect(error.advice(socket: "/").contains("/ is not a socket"))
+  }
+
+  @Test("at a terminal an error is broken into lines, elsewhere it is one")
+  func errorLines() async throws {
+    let screen = Screen()
+    let status = await Program.run(
+      ["status", "--socket", "/nonexistent/connd.sock"], on: screen.console(errorWidth: 60))
+    #expect(status == 69)
+    let lines = screen.errors.split(separator: "\n", omittingEmptySubsequences: false)
+    #expect(lines.count > 2)
+    #expect(lines.allSatisfy { $0.count <= 60 })
+    #expect(lines.last == "")
+    #expect(lines.dropFirst().dropLast().allSatisfy { $0.hasPrefix("  ") })
+  }
+
+  @Test(
+    "wrong usage: 64",
+    arguments: [
+      ["nonsense"], ["status", "extra"], ["is"], ["is", "sunny"],
+      ["wait", "online", "--timeout", "x"],
+      ["wait", "online", "--timeout=-1"], ["path"], ["--socket", "", "status"],
+      ["history", "--limit", "0"], ["status", "--socket"], ["guard"],
+      ["guard", "192.0.2.80", "--local", "here"], ["guard", "192.0.2.80", "--local", "::1"],
+      ["guard", "192.0.2.80", "--mark", "+1"], ["guard", "192.0.2.80", "--mark", "0x"],
+      ["guard", "192.0.2.80", "--interface", ""], ["help", "nonsense"],
+      ["--json", "help", "nonsense"], ["--socket", "status", "nonsense"],
+      ["--socket=/x", "nonsense", "--help"], ["history", "--limit", "-1"],
+      ["history", "--limit=+1"], ["watch", "--since", "-1"],
+      ["wait", "online", "--timeout", "-5s"],
+      ["guard", "192.0.2.80", "--mark", "-1"], ["guard", "localhost", "--local", "nowhere"],
+    ])
+  func usage(arguments: [String]) async {
+    let screen = Screen()
+    #expect(await Program.run(arguments, on: screen.console) == 64)
+    #expect(screen.output == "")
+    #expect(screen.errors.contains("Usage: connctl"))
+  }
+
+  @Test(
+    "wrong usage says what is wrong, in a line, and how it is right",
+    arguments: [
+      (["stauts"], "There is no command 'stauts'. Did you mean 'status'?"),
+      (["foo"], "There is no command 'foo'"),
+      (["help", "nosuch"], "There is no command 'nosuch'"),
+      (["history", "--limit", "-1"], "must not be negative"),
+      (["watch", "--since", "-1"], "must not be negative"),
+      (["watch", "--since", "99999999999999999999"], "at most 18446744073709551615"),
+      (["wait", "online", "--timeout", "-1"], "must not be negative"),
+      (["wait", "online", "--timeout", "soon"], "write 500ms, 5s, 2m or 1h"),
+      (["guard", "192.0.2.80", "--mark", "-1"], "must not be negative"),
+      (["is", "foo"], "or not- and one of them"),
+      (["guard", "192.0.2.80", "--local", "::1"], "no address of the family of --local"),
+    ])
+  func usageWords(arguments: [String], words: String) async {
+    let screen = Screen()
+    #expect(await Program.run(arguments, on: screen.console) == 64)
+    let lines = screen.errors.split(separator: "\n")
+    #expect(lines.first?.contains(words) == true, "\(screen.errors)")
+    #expect(lines.count <= 4)
+    let command = ["foo", "stauts", "help"].contains(arguments[0]) ? "" : "\(arguments[0]) "
+    #expect(lines.contains { $0.hasPrefix("Usage: connctl \(command)[") }, "\(screen.errors)")
+    let wide = Screen()
+    #expect(await Program.run(arguments, on: wide.console(errorWidth: 80)) == 64)
+    for line in wide.errors.split(separator: "\n") { #expect(line.count <= 80, "\(line)") }
+  }
+
+  @Test("an address that only the resolver shows to be of another family: the command's usage")
+  func resolvedFamily() async {
+    let screen = Screen()
+    // The C library resolves what it takes for an IPv4 address in short.
+    let status = await Program.run(["guard", "127.1", "--local", "::1"], on: screen.console)
+    #expect(status == 64)
+    #expect(
+      screen.errors == """
+        Error: “127.1” has no address of the family of --local
+        Usage: connctl guard [<options>] <remote>
+          See 'connctl guard --help' for more information.
+
+        """)
+  }
+
+  @Test(
+    "no help is wider than 80 columns",
+    arguments: [[]] + Connctl.commandNames.map { [$0] }
+  )
+  func helpWidth(command: [String]) async {
+    let screen = Screen()
+    #expect(await Program.run(["help"] + command, on: screen.console) == 0)
+    #expect(screen.output.contains("USAGE: \((["connctl"] + command).joined(separator: " ")) "))
+    for line in screen.outputLines { #expect(line.count <= 80, "\(line)") }
+  }
+}
