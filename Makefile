@@ -35,9 +35,14 @@ help: ## show this
 	echo "  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) VM_IMAGE=$(VM_IMAGE)"
 
 .PHONY: run
-run: deps ## build connd, start it on a private socket and follow what it says
+run: deps ## build connd, run it on a socket of its own and follow it
 	@swift build
 	dev/run "$$(swift build --show-bin-path)"
+
+.PHONY: demo
+demo: deps ## pull a cable, and see calls survive it with the library
+	@dev/install-packages iproute2
+	@Examples/demo
 
 .PHONY: install
 install: release ## install under PREFIX (and in DESTDIR, where given)
@@ -86,8 +91,12 @@ test: deps deps-test ## run all tests but those in the VM
 	dev/test
 
 .PHONY: check-run
-check-run: ## check that make run shows what it should, and that Ctrl-C ends it
+check-run: ## check what make run shows, and that Ctrl-C ends it
 	@dev/check-run
+
+.PHONY: check-demo
+check-demo: deps ## check what make demo says at its end, and that it leaves nothing
+	@dev/check-demo
 
 .PHONY: test-systemd
 test-systemd: deps deps-vm ## run connd under a real systemd, in a VM
@@ -95,7 +104,7 @@ test-systemd: deps deps-vm ## run connd under a real systemd, in a VM
 	Tests/vm/test-systemd "$(VM_IMAGE)"
 
 .PHONY: bench
-bench: release deps-test deps-bench ## measure latency, memory and idleness (BENCH=--quick: in two minutes)
+bench: release deps-test deps-bench ## measure speed and memory (BENCH=--quick: two minutes)
 	@$(sudo) Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
 
 .PHONY: lint
@@ -103,7 +112,7 @@ lint: ## check the format of the sources
 	@$(sources) | xargs swift format lint --strict --parallel
 
 .PHONY: check-rules
-check-rules: ## check that each rule in the documentation names its source and its test
+check-rules: ## check that each rule names its source and its test
 	@dev/check-rules
 
 .PHONY: lint-units
@@ -119,7 +128,7 @@ generate: deps deps-protobuf ## regenerate the code that is made from the .proto
 	@dev/generate-protobuf.sh
 
 .PHONY: check-generated
-check-generated: deps deps-protobuf ## check that the generated code is what the .proto files give
+check-generated: deps deps-protobuf ## check that generated code is what the .proto files give
 	@dev/generate-protobuf.sh --check
 
 .PHONY: clean

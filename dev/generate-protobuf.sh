@@ -1,22 +1,26 @@
 #!/bin/bash
-# Regenerates Sources/ConnectivityProtocol/Generated from the .proto files, with the generators of the
-# packages that the code is built against. With --check: compares instead, and fails if anything differs.
+# Regenerates Sources/ConnectivityProtocol/Generated and the example's code from the .proto files, with the generators
+# of the packages that the code is built against. With --check: compares instead, and fails if anything differs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 protos=Sources/ConnectivityProtocol/Protos
 generated=Sources/ConnectivityProtocol/Generated
+example=Examples/Sources/telemetry/Generated
 output=$generated
+example_output=$example
 if [ "${1:-}" = --check ]; then
-    output=$(mktemp -d)
-    trap 'rm -rf "$output"' EXIT
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    output=$work/protocol
+    example_output=$work/example
 fi
 
 swift build --product protoc-gen-swift >&2
 swift build --product protoc-gen-grpc-swift-2 >&2
 tools=$(swift build --show-bin-path)
 
-rm -rf "${output:?}"/*
-mkdir -p "$output"
+rm -rf "${output:?}"/* "${example_output:?}"/*
+mkdir -p "$output" "$example_output"
 files=$(cd "$protos" && find . -name '*.proto' | sort | sed 's#^\./##')
 protoc -I "$protos" $files \
     --plugin="$tools/protoc-gen-swift" --swift_out="$output" \
@@ -28,4 +32,10 @@ sed -i 's/func guard\b/func `guard`/' "$output"/connectivity/v1/connectivity.grp
 mkdir -p "$output/Descriptors"
 protoc -I "$protos" $files --include_imports --descriptor_set_out="$output/Descriptors/descriptors.binpb"
 
-[ "$output" = "$generated" ] || diff -r "$generated" "$output"
+protoc -I Examples/Protos telemetry/v1/telemetry.proto \
+    --plugin="$tools/protoc-gen-swift" --swift_out="$example_output" \
+    --swift_opt=FileNaming=FullPath \
+    --plugin=protoc-gen-grpc-swift="$tools/protoc-gen-grpc-swift-2" --grpc-swift_out="$example_output" \
+    --grpc-swift_opt=FileNaming=FullPath
+
+[ "$output" = "$generated" ] || { diff -r "$generated" "$output" && diff -r "$example" "$example_output"; }
