@@ -15,7 +15,7 @@ MAKEFLAGS += --no-print-directory
 sudo := $(if $(filter 0,$(shell id -u)),,sudo)
 # Installed programs carry the Swift runtime in themselves: they run where there is no toolchain.
 release := swift build --configuration release --static-swift-stdlib
-sources := find Package.swift Sources Tests -name '*.swift' -not -path '*/Generated/*' -not -path '*/.build/*'
+sources := find Package.swift Sources Tests Examples -name '*.swift' -not -path '*/Generated/*' -not -path '*/.build/*'
 
 build_packages := binutils libmnl-dev libsystemd-dev pkg-config
 example_packages := g++ libgrpc++-dev protobuf-compiler protobuf-compiler-grpc

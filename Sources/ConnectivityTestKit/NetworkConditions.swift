@@ -148,10 +148,10 @@ extension NetworkConditions {
 
   /// It is there, and no traffic flows.
   ///
-  /// `noCarrier` is a Wi-Fi between two access points, `dormant` one before its handshake is finished, `noRoute` a network
-  /// whose default route is missing, `noSourceAddress` one that gave no address yet, `unreachable`, `prohibited` and
-  /// `blackhole` one whose default route says so. Of the first and of `noRoute` connd expects that it comes back, and
-  /// advises before it destroys (I10).
+  /// `noCarrier` is a Wi-Fi between two access points, `dormant` one before its handshake is finished, `noRoute` a
+  /// network whose default route is missing, `noSourceAddress` one that gave no address yet, `unreachable`,
+  /// `prohibited` and `blackhole` one whose default route says so. Of the first and of `noRoute` connd expects that
+  /// it comes back, and advises before it destroys (I10).
   public func failing(_ reason: Path.Reason) -> Self { self.with { $0.reason = reason } }
 
   private func with(_ change: (inout Self) -> Void) -> Self {

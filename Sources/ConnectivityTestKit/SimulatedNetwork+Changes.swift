@@ -1,12 +1,12 @@
 public import Connectivity
 
-/// What happens to the network. Each returns when connd has published what follows from it; where connd does not run, it
-/// finds out when it starts.
+/// What happens to the network. Each returns when connd has published what follows from it; where connd does not run,
+/// it finds out when it starts.
 extension SimulatedNetwork {
   /// The machine is on these networks now, and on no others; traffic goes by the first that has a default route.
   ///
-  /// What was on a network that is not there any more has lost its interface, at once. On one that is still there, traffic
-  /// goes on, unless the default path is another now.
+  /// What was on a network that is not there any more has lost its interface, at once. On one that is still there,
+  /// traffic goes on, unless the default path is another now.
   public func become(_ networks: NetworkConditions...) { self.become(networks) }
 
   /// As with separate parameters.
@@ -22,7 +22,8 @@ extension SimulatedNetwork {
   /// - Parameters:
   ///   - destinations: An address, or a block as `192.0.2.0/24`; loopback addresses as well.
   ///   - network: By which network: its link is there for as long as the route is.
-  ///   - isOnLink: The destinations are on the link. What is behind no gateway, a changed category does not concern (I5).
+  ///   - isOnLink: The destinations are on the link. What is behind no gateway, a changed category does not concern
+  ///     (I5).
   /// - Throws: ``SimulationError`` for what is neither.
   public func route(
     _ destinations: String, by network: NetworkConditions, isOnLink: Bool = false
@@ -56,8 +57,8 @@ extension SimulatedNetwork {
     throw SimulationError("'\(text)' is neither an address nor a block of addresses")
   }
 
-  /// All links that are up go and come back, faster than anybody looks: the category bounces (T2), and flows are in doubt,
-  /// not dead.
+  /// All links that are up go and come back, faster than anybody looks: the category bounces (T2), and flows are in
+  /// doubt, not dead.
   public func bounce() {
     self.connd.change { simulation, now, time in simulation.bounce(at: now, time: time) }
   }
@@ -106,8 +107,8 @@ extension SimulatedNetwork {
   ///
   /// - Parameters:
   ///   - text: As ``NetworkScript`` describes it: `wifi, 2 s, none, cellular`.
-  ///   - speed: How many times faster than the clock the script's time goes, graces included; `.infinity`: nothing waits,
-  ///     and what becomes due in a pause happens in its order.
+  ///   - speed: How many times faster than the clock the script's time goes, graces included; `.infinity`: nothing
+  ///     waits, and what becomes due in a pause happens in its order.
   /// - Throws: ``NetworkScriptError`` before anything is played; `CancellationError`; what ``start()`` throws.
   public func play(_ text: String, speed: Double = 1) async throws {
     try await self.play(try NetworkScript(text), speed: speed)

@@ -41,13 +41,13 @@ public func withSimulatedNetwork<Result>(
 
 /// A machine's network that a test plays, with a connd that tells clients of it: no kernel, no daemon, no privileges.
 ///
-/// The connd is real as far as clients can see: it speaks the protocol on a Unix socket, and what it publishes and which
-/// flows it invalidates follow from the rules that connd itself is made of. Only the kernel below is a model. (That gains of
-/// a flapping link are held back is left out: scripts play in milliseconds what takes minutes.)
+/// The connd is real as far as clients can see: it speaks the protocol on a Unix socket, and what it publishes and
+/// which flows it invalidates follow from the rules that connd itself is made of. Only the kernel below is a model.
+/// (That gains of a flapping link are held back is left out: scripts play in milliseconds what takes minutes.)
 ///
-/// Safe to use from any thread. ``withSimulatedNetwork(isolation:_:policy:treatsLoopbackAsRemote:clock:_:)`` is the usual
-/// way to one; who makes one by hand calls ``start()`` and ``stop()``, from one task at a time. Its directory is removed
-/// with the last reference.
+/// Safe to use from any thread. ``withSimulatedNetwork(isolation:_:policy:treatsLoopbackAsRemote:clock:_:)`` is the
+/// usual way to one; who makes one by hand calls ``start()`` and ``stop()``, from one task at a time. Its directory
+/// is removed with the last reference.
 public final class SimulatedNetwork: Sendable {
   private let directory: SocketDirectory
   private let listener = Mutex<Listener?>(nil)
@@ -79,8 +79,8 @@ public final class SimulatedNetwork: Sendable {
 
   // MARK: - connd
 
-  /// connd starts, and goes on from what it published before: what changed meanwhile is told as learnt late. Returns when
-  /// clients can connect; does nothing where it runs.
+  /// connd starts, and goes on from what it published before: what changed meanwhile is told as learnt late. Returns
+  /// when clients can connect; does nothing where it runs.
   ///
   /// - Throws: What gRPC says where nothing can listen on the socket.
   public func start() async throws {
@@ -116,8 +116,8 @@ public final class SimulatedNetwork: Sendable {
   /// Whether connd runs.
   public var isRunning: Bool { self.connd.isRunning }
 
-  /// What connd says to clients that ask it to guard a flow: that it has reached a limit, in these words. `nil`: it guards
-  /// every flow.
+  /// What connd says to clients that ask it to guard a flow: that it has reached a limit, in these words. `nil`: it
+  /// guards every flow.
   public var refusesFlows: String? {
     get { self.connd.refusal }
     set { self.connd.refusal = newValue }

@@ -14,8 +14,8 @@ final class Listener: Sendable {
   ///
   /// - Throws: Where nothing can listen on the socket.
   init(on socket: String, _ service: ConndService) async throws {
-    // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after the
-    // listener has ended.
+    // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after
+    // the listener has ended.
     let threads = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     do {
       let serving = try await Self.serve(service, on: socket, threads)

@@ -99,8 +99,8 @@ extension Machine {
     return .unsatisfied(.noRoute)
   }
 
-  /// The path to an address: by the longest prefix of the special routes and of the links' own subnets that contains it,
-  /// else the default path.
+  /// The path to an address: by the longest prefix of the special routes and of the links' own subnets that contains
+  /// it, else the default path.
   func path(to address: IPAddress) -> Path {
     if self.isUnknown { return .unknown }
     if let special = self.specialPath(to: address) { return special }
