@@ -104,7 +104,7 @@ test-systemd: deps deps-vm ## run connd under a real systemd, in a VM
 	Tests/vm/test-systemd "$(VM_IMAGE)"
 
 .PHONY: bench
-bench: release deps-test deps-bench ## measure speed and memory (BENCH=--quick: two minutes)
+bench: release deps-test deps-bench ## measure speed and memory (BENCH=--quick: three minutes)
 	@$(sudo) Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
 
 .PHONY: lint

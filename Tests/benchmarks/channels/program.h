@@ -1,0 +1,18 @@
+// A program that tells by lines what it sees: the application with the channels.
+#pragma once
+
+struct program {
+  int process;
+  int input, output;
+  char line[256];
+};
+
+/// Starts a shell's command; it ends with this process.
+void start_program(struct program *program, const char *command);
+
+void say(struct program *program, const char *line);
+/// The next line that it prints, without its end; waits for at most so many milliseconds.
+const char *hear(struct program *program, int timeout);
+
+/// Ends its input, and waits for its end.
+void finish_program(struct program *program);
