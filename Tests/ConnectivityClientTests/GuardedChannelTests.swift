@@ -183,6 +183,28 @@ struct GuardedChannelTests {
     #expect(log.lines.contains { $0.contains("warning") && $0.contains("too many flows") })
   }
 
+  @Test(
+    "C7 a connd that speaks garbage, another language or not at all leaves a plain channel, and the log says why",
+    arguments: Stranger.Kind.allCases)
+  func stranger(kind: Stranger.Kind) async throws {
+    let log = LogRecorder()
+    try await Stranger.serving(kind) { socket in
+      try await EchoServer.serving { port, record in
+        var config = NetworkAwareTransport.Config.defaults
+        config.guardsLoopback = true
+        config.socket = socket
+        config.backgroundActivityLogger = log.logger
+        try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+          client, _ in
+          let answer = try await client.echo()
+          #expect(answer == "hello")
+        }
+        #expect(record.calls == ["Get"])
+      }
+    }
+    #expect(log.lines.contains { $0.contains("connd") && $0.contains("not guarded") })
+  }
+
   // MARK: C8
 
   @Test(

@@ -117,6 +117,10 @@ extension Channel {
         return (.forbidden(refusal), flow)
       }
       return (.failed(RPCError(invalidation)), flow)
+    case .silence:
+      self.logger?.warning(
+        "connd does not answer, the connection is not guarded until it does",
+        metadata: connection.metadata)
     case .unguarded, nil: break
     }
     return await withDiscardingTaskGroup { group in

@@ -10,6 +10,8 @@ final class ConnectionGuard: Sendable {
     case invalidation(FlowInvalidation)
     /// Nobody guards it: connd is not there, or refused.
     case unguarded
+    /// connd took the request and says nothing.
+    case silence
   }
 
   private struct State {
@@ -47,7 +49,7 @@ final class ConnectionGuard: Sendable {
     await withTaskGroup(of: Void.self) { group in
       group.addTask {
         try? await Task.sleep(for: patience)
-        self.answered(.unguarded)
+        self.answered(.silence)
       }
       let answer = await withCheckedContinuation { waiter in
         let answer = self.state.withLock { state in

@@ -1,0 +1,60 @@
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import NIOCore
+import NIOPosix
+import TestKit
+
+/// Somebody else, at the place where connd is expected.
+enum Stranger {
+  enum Kind: CaseIterable, Sendable {
+    /// Says what no HTTP/2 client understands.
+    case garbage
+    /// A gRPC server that knows nothing of connd's service, as one of another version may.
+    case otherService
+    /// Accepts, and never says a word.
+    case silence
+  }
+
+  /// Serves on a Unix socket while `body` runs.
+  static func serving(
+    _ kind: Kind, _ body: @Sendable (_ socket: String) async throws -> Void
+  ) async throws {
+    let directory = try TemporaryDirectory()
+    defer { withExtendedLifetime(directory) {} }
+    let socket = "\(directory.path)/connd.sock"
+    switch kind {
+    case .garbage, .silence:
+      let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+        .childChannelInitializer { channel in
+          guard kind == .garbage else { return channel.eventLoop.makeSucceededVoidFuture() }
+          return channel.pipeline.addHandler(Babbler())
+        }
+        .bind(unixDomainSocketPath: socket).get()
+      try await body(socket)
+      try await listener.close()
+    case .otherService:
+      let transport = HTTP2ServerTransport.Posix(
+        address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
+        eventLoopGroup: Self.thread)
+      let server = GRPCServer(transport: transport, services: [EchoServer()])
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask { try await server.serve() }
+        _ = try await transport.listeningAddress
+        defer { server.beginGracefulShutdown() }
+        try await body(socket)
+      }
+    }
+  }
+
+  private static let thread = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+
+  private final class Babbler: ChannelInboundHandler, Sendable {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    func channelActive(context: ChannelHandlerContext) {
+      let words = ByteBuffer(string: "220 mail.example.com ESMTP\r\n")
+      context.writeAndFlush(self.wrapOutboundOut(words), promise: nil)
+    }
+  }
+}
