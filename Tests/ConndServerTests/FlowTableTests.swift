@@ -128,6 +128,24 @@ struct FlowTableTests {
     #expect(self.words(try self.add(same, to: &table)) == "1 path eth0")
   }
 
+  @Test("I2 I9 a flow whose link went down while connd was away lost its interface, whatever else is better now")
+  func linkDownMeanwhile() throws {
+    let other = try #require(IPAddress("198.51.100.7"))
+    let all = try #require(IPPrefix(.unspecified(.ipv4), length: 0))
+    self.kernel.routes = [(all, .route(Route(outLink: 2, source: other)))]
+    self.kernel.addressTable = [
+      Address(self.local, prefixLength: 24, link: 3), Address(other, prefixLength: 24, link: 2),
+    ]
+    var known = Path(status: .satisfied, chain: [PathLink(index: 3, name: "eth1")])
+    known.source = self.local
+    known.sourcePrefixLength = 24
+    let registration = self.registration(1, local: self.local, knownPath: known)
+    var table = FlowTable()
+    #expect(self.words(try self.add(registration, to: &table)) == "1 destroy betterPath")
+    self.kernel.linkTable[3] = LinkFacts(Link(index: 3, name: "eth1", operationalState: .down))
+    #expect(self.words(try self.add(registration, to: &table)) == "1 destroy interfaceLost")
+  }
+
   @Test("I9 what was destroyed since the generation that the client knew of is told at once")
   func destroyedSince() throws {
     var table = FlowTable()

@@ -218,7 +218,7 @@ extension FlowTable {
     var verdict: FlowTracker.Verdict?
     if let local = flow.local, entry.sourceLink == nil, !local.isLoopback {
       verdict = FlowTracker.Verdict(.sourceAddressLost, .destroy)
-    } else if try look.isElsewhere(flow, entry.sourceLink, way) {
+    } else if !reading.isLinkLost, try look.isElsewhere(flow, entry.sourceLink, way) {
       verdict = FlowTracker.Verdict(.betterPath, .destroy)
     } else {
       let change: FlowTracker.CategoryChange? =
