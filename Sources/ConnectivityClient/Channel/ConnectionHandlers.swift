@@ -53,7 +53,7 @@ struct ConnectionCutter: Sendable {
     /// the kernel's question for the new gateway (ARP's sender is the packet's source): a router that filters by
     /// reverse path does not answer that, and everybody's first packets wait a second for the next question.
     private func keepOffOtherLinks(_ options: any SocketOptionProvider, _ link: UInt32?) {
-      // Names since Linux 5.0; unprivileged since 5.7, on a socket that is bound to none.
+      // Since Linux 5.0, and since 5.7 without privileges on a socket that is bound to no link yet.
       let bindToLink = NIOBSDSocket.Option(rawValue: 62)  // SO_BINDTOIFINDEX
       let dontRoute = NIOBSDSocket.Option(rawValue: 5)  // SO_DONTROUTE
       // 0 stands for an index that connd did not name.
