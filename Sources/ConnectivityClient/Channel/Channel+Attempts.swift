@@ -131,6 +131,8 @@ extension Channel {
         let isOver =
           error.isConnectTimeout || (connection.wasReady && connection.invalidation == nil)
         connection.destroy()
+        await connection.ended()
+        group.cancelAll()
         return (isOver ? .failedForNow(error) : .failed(error), flow)
       }
       let isWanted = self.update { state in
@@ -148,6 +150,8 @@ extension Channel {
         return state.machine.closed(id)
       }
       flow?.end()
+      await connection.ended()
+      group.cancelAll()
       return (.over, nil)
     }
   }

@@ -36,6 +36,7 @@ final class Connection: Sendable {
 
   /// Connects, and stays connected until it is destroyed, drained, or closed by the server.
   func run() async {
+    defer { self.core.end.finish() }
     // Cancelled or not, it has been told first to end: else calls would hang that wait in gRPC's queue.
     await withTaskCancellationHandler {
       try? await self.transport.connect()
@@ -73,6 +74,19 @@ final class Connection: Sendable {
   func closed() async {
     try? await self.core.state.withLock { $0.cutter }?.closeFuture.get()
     self.transport.beginGracefulShutdown()
+  }
+
+  /// Returns when gRPC's transport has ended, or should have: it was told to, and its connection is closed. grpc-swift's
+  /// does not always end where it is told so while it connects; it has to be cancelled then, which is safe once it takes no
+  /// calls any more.
+  func ended() async {
+    self.transport.beginGracefulShutdown()
+    await withTaskGroup(of: Void.self) { group in
+      group.addTask { for await _ in self.core.ended {} }
+      group.addTask { try? await Task.sleep(for: .seconds(1)) }
+      await group.next()
+      group.cancelAll()
+    }
   }
 
   private static let nothing = MethodDescriptor(fullyQualifiedService: "", method: "")
@@ -147,6 +161,8 @@ private final class Core: Sendable {
   }
 
   let state = Mutex(State())
+  /// Finishes when gRPC's transport has.
+  let (ended, end) = AsyncStream.makeStream(of: Void.self)
   private let onEvent: @Sendable (Connection.Event) -> Void
 
   init(_ onEvent: @escaping @Sendable (Connection.Event) -> Void) { self.onEvent = onEvent }

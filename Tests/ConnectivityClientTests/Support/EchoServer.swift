@@ -107,7 +107,9 @@ struct EchoServer: RegistrableRPCService {
 
   /// Serves on loopback while `body` runs, and until nobody is connected.
   ///
-  /// - Parameter host: One that nobody else uses, where the port is to be used again.
+  /// - Parameters:
+  ///   - host: One that nobody else uses, where the port is to be used again.
+  ///   - port: Below those that the kernel gives away (`ip_local_port_range`); 0: one of those.
   static func serving<Result: Sendable>(
     host: String = "127.0.0.1", port: Int = 0,
     security: HTTP2ServerTransport.Posix.TransportSecurity = .plaintext,
