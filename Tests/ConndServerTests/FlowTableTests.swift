@@ -128,7 +128,7 @@ struct FlowTableTests {
     #expect(self.words(try self.add(same, to: &table)) == "1 path eth0")
   }
 
-  @Test("I2 I9 a flow whose link went down while connd was away lost its interface, whatever else is better now")
+  @Test("I2 I9 a flow whose link went down while connd was away lost its interface")
   func linkDownMeanwhile() throws {
     let other = try #require(IPAddress("198.51.100.7"))
     let all = try #require(IPPrefix(.unspecified(.ipv4), length: 0))
