@@ -14,12 +14,12 @@ private final class Flag: Sendable {
   func set() { self.value.store(true, ordering: .relaxed) }
 }
 
-/// Changes of the network in the middle of everything else: a hundred of each beside all other tests, as many as
+/// Changes of the network in the middle of everything else: thirty of each beside all other tests, as many as
 /// `CONND_RACE_ROUNDS` says where they run alone.
-@Suite("Channels that race with the network")
+@Suite("Channels that race with the network", .serialized)
 struct RaceTests {
   private static let rounds =
-    getenv("CONND_RACE_ROUNDS").flatMap { Int(String(cString: $0)) } ?? 100
+    getenv("CONND_RACE_ROUNDS").flatMap { Int(String(cString: $0)) } ?? 30
   /// One after the other.
   private static let networks: [NetworkConditions] = [.wifi, .cellular, .wired]
 
