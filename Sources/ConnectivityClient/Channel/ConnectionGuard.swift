@@ -65,6 +65,8 @@ final class ConnectionGuard: Sendable {
 
   /// The connection has an address of its own.
   func connected(local: IPAddress) {
+    // One of this machine's own says nothing of a network. To register the flow anew for it would only open a gap.
+    if local.isLoopback { return }
     // connd took another one for it, because the route changed since or the channel is bound to an address; or it has not
     // said yet.
     if self.state.withLock({ $0.source }) != local { self.watch(local: local) }
