@@ -123,6 +123,12 @@ public final class SimulatedNetwork: Sendable {
     set { self.connd.refusal = newValue }
   }
 
+  /// connd takes flows, and says nothing of any until this is false again, as one that is kept busy may.
+  public var delaysFlows: Bool {
+    get { self.connd.delaysFlows }
+    set { self.connd.delaysFlows = newValue }
+  }
+
   /// connd no longer knows what it published: clients that resume get a gap.
   public func forgetHistory() {
     self.connd.change { simulation, _, _ in

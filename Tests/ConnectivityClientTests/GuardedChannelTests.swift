@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityClient
-@testable import ConnectivityTestKit
+import ConnectivityTestKit
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Synchronization
@@ -9,43 +9,10 @@ import Testing
 /// A channel whose network is played.
 @Suite("Channels that connd guards")
 struct GuardedChannelTests {
-  /// Runs `body` with a client of a server, on a network that begins as Wi-Fi.
-  private func playing(
-    _ change: (inout NetworkAwareTransport.Config) -> Void = { _ in },
-    _ body:
-      @escaping @Sendable (
-        SimulatedNetwork, GRPCClient<NetworkAwareTransport>, NetworkAwareTransport,
-        EchoServer.Record
-      ) async throws -> Void
-  ) async throws {
-    var config = NetworkAwareTransport.Config.defaults
-    config.guardsLoopback = true
-    change(&config)
-    try await withSimulatedNetwork(.wifi) { [config] network in
-      try await EchoServer.serving { port, record in
-        var config = config
-        config.socket = network.socket
-        try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
-          try await body(network, $0, $1, record)
-        }
-      }
-    }
-  }
-
-  /// A call that the server never answers, once the server has it.
-  private func hanging(
-    _ client: GRPCClient<NetworkAwareTransport>, _ record: EchoServer.Record
-  ) async -> Task<RPCError?, any Error> {
-    let before = record.calls.count
-    let call = Task { try await failure { try await client.echo(EchoServer.hang) } }
-    await record.reach(before + 1)
-    return call
-  }
-
   @Test("C2 C3 calls in flight end with UNAVAILABLE and why, and the next goes out at once")
   func destroyed() async throws {
-    try await self.playing { network, client, transport, record in
-      let call = await self.hanging(client, record)
+    try await playingNetwork { network, client, transport, record in
+      let call = await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
       let error = try #require(try await call.value)
@@ -64,9 +31,9 @@ struct GuardedChannelTests {
     "C2 all calls of a channel end, also those that stream, and those of another kind of channel do not"
   )
   func scope() async throws {
-    try await self.playing { network, client, _, record in
+    try await playingNetwork { network, client, _, record in
       var calls: [Task<RPCError?, any Error>] = []
-      for _ in 0..<20 { calls.append(await self.hanging(client, record)) }
+      for _ in 0..<20 { calls.append(await hangingCall(client, record)) }
       try await network.waitForFlows(atLeast: 1)
       let spared = try await EchoServer.serving { [calls] port, other in
         // Loopback that is not guarded, as it is outside of tests.
@@ -74,7 +41,7 @@ struct GuardedChannelTests {
         config.socket = network.socket
         return try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
           client, transport in
-          let call = await self.hanging(client, other)
+          let call = await hangingCall(client, other)
           network.become(.cellular)
           for call in calls {
             let error = try await call.value
@@ -93,8 +60,8 @@ struct GuardedChannelTests {
 
   @Test("I10 within the grace nothing ends")
   func grace() async throws {
-    try await self.playing { network, client, _, record in
-      let call = await self.hanging(client, record)
+    try await playingNetwork { network, client, _, record in
+      let call = await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.wifi.failing(.noCarrier))
       network.become(.wifi)
@@ -111,7 +78,7 @@ struct GuardedChannelTests {
   @Test("a channel that drains lets calls in flight go on, and makes a new connection for new ones")
   func drain() async throws {
     let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
-    try await self.playing {
+    try await playingNetwork {
       $0.onInvalidation = .drain
       $0.onConnectivityStateChange = { state.yield($0) }
     } _: { network, client, _, _ in
@@ -130,13 +97,13 @@ struct GuardedChannelTests {
   @Test("who asks is asked, and what it says is done")
   func custom() async throws {
     let asked = Mutex<[Invalidation.Severity]>([])
-    try await self.playing {
+    try await playingNetwork {
       $0.onInvalidation = .custom { invalidation in
         asked.withLock { $0.append(invalidation.severity) }
         return .destroy
       }
     } _: { network, client, _, record in
-      let call = await self.hanging(client, record)
+      let call = await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.wifi.failing(.noCarrier))
       let error = try await call.value
@@ -147,15 +114,15 @@ struct GuardedChannelTests {
 
   @Test("C7 connd may come late, go, and come again")
   func absent() async throws {
-    try await self.playing { network, client, _, record in
+    try await playingNetwork { network, client, _, record in
       await network.stop()
-      let call = await self.hanging(client, record)
+      let call = await hangingCall(client, record)
       try await network.start()
       try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
       let error = try await call.value
       #expect(error?.invalidation != nil)
-      let next = await self.hanging(client, record)
+      let next = await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       await network.stop()
       network.become(.wired)
@@ -169,7 +136,7 @@ struct GuardedChannelTests {
   @Test("a flow that connd refuses leaves a plain channel, and the log says why")
   func refused() async throws {
     let log = LogRecorder()
-    try await self.playing {
+    try await playingNetwork {
       $0.backgroundActivityLogger = log.logger
     } _: { network, client, _, record in
       network.refusesFlows = "too many flows"
@@ -205,72 +172,6 @@ struct GuardedChannelTests {
     #expect(log.lines.contains { $0.contains("connd") && $0.contains("not guarded") })
   }
 
-  // MARK: C8
-
-  @Test(
-    "C8 a channel that may not use the path fails calls at once, with the reason",
-    arguments: [
-      (NetworkAccess(allowsExpensiveAccess: false), .cellular, .expensive),
-      (NetworkAccess(prohibitedMedia: [.cellular]), .cellular, .cellular),
-      (NetworkAccess(prohibitedMedia: [.wifi]), .wifi, .wifi),
-      (NetworkAccess(allowsConstrainedAccess: false), .wifi.constrained(), .constrained),
-    ] as [(NetworkAccess, NetworkConditions, NetworkUnavailable.Reason)])
-  func forbidden(
-    access: NetworkAccess, conditions: NetworkConditions, reason: NetworkUnavailable.Reason
-  ) async throws {
-    try await self.playing {
-      $0.access = access
-    } _: { network, client, _, record in
-      network.become(conditions)
-      for _ in 0..<2 {
-        let error = try await failure { try await client.echo() }
-        #expect(error?.code == .unavailable)
-        #expect(error?.networkUnavailableReason == reason)
-      }
-      network.become(.wired)
-      let answer = try await client.echo()
-      #expect(answer == "hello")
-      #expect(record.calls == ["Get"])
-    }
-  }
-
-  @Test("C8 one call may be stricter than its channel")
-  func forbiddenCall() async throws {
-    try await self.playing { network, client, _, record in
-      network.become(.cellular)
-      let answer = try await withFallback(on: [.expensive]) {
-        try await client.echo(EchoServer.get, "large")
-      } fallback: { _ in
-        try await client.echo(EchoServer.get, "small")
-      }
-      #expect(answer == "small")
-      #expect(record.calls == ["Get"])
-    }
-  }
-
-  @Test(
-    "C8 I8 a channel whose path becomes forbidden is invalidated",
-    arguments: [
-      (NetworkAccess(allowsExpensiveAccess: false), .wifi.expensive(), .expensive),
-      (NetworkAccess(allowsConstrainedAccess: false), .wifi.constrained(), .constrained),
-    ] as [(NetworkAccess, NetworkConditions, NetworkUnavailable.Reason)])
-  func becomesForbidden(
-    access: NetworkAccess, conditions: NetworkConditions, reason: NetworkUnavailable.Reason
-  ) async throws {
-    try await self.playing {
-      $0.access = access
-    } _: { network, client, _, record in
-      let call = await self.hanging(client, record)
-      try await network.waitForFlows(atLeast: 1)
-      network.become(conditions)
-      let error = try await call.value
-      #expect(error?.invalidation?.reason == .policy)
-      #expect(error?.networkUnavailableReason == reason)
-    }
-  }
-
-  // MARK: C4, C9
-
   @Test("C4 a path that becomes satisfied cuts the backoff short")
   func backoff() async throws {
     var config = NetworkAwareTransport.Config.defaults
@@ -301,14 +202,14 @@ struct GuardedChannelTests {
   func logs() async throws {
     let background = LogRecorder()
     let calls = LogRecorder()
-    try await self.playing {
+    try await playingNetwork {
       $0.backgroundActivityLogger = background.logger
       $0.calls = CallSettings(
         logger: calls.logger, requestID: .userDefined("request-7"), requestIDHeader: "x-request-id")
     } _: { network, client, _, record in
       _ = try await client.echo()
       #expect(Array(record.metadata[0][stringValues: "x-request-id"]) == ["request-7"])
-      let call = await self.hanging(client, record)
+      let call = await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
       _ = try await call.value
@@ -335,13 +236,14 @@ struct GuardedChannelTests {
           }
         }
       }
-      try await network.connd.wait { $0.subscribers == 0 && $0.read { $0.flows.entries.isEmpty } }
+      try await network.waitForNoStreams()
+      #expect(network.guardedFlows.isEmpty)
     }
   }
 
   @Test("many channels of a process share one stream to connd")
   func shared() async throws {
-    try await self.playing { network, client, _, record in
+    try await playingNetwork { network, client, _, record in
       _ = try await client.echo()
       try await EchoServer.serving { port, _ in
         var config = NetworkAwareTransport.Config.defaults
@@ -358,8 +260,7 @@ struct GuardedChannelTests {
             }
           }
           try await network.waitForFlows(atLeast: 51)
-          let streams = network.connd.read { Set($0.flows.keys.map(\.guardian)) }
-          #expect(streams.count == 1)
+          #expect(network.openStreams == 1)
           group.cancelAll()
         }
       }

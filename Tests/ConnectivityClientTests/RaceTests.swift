@@ -135,4 +135,21 @@ struct RaceTests {
       }
     }
   }
+
+  @Test("C9 calls that begin as the idle timeout closes the connection are answered")
+  func idle() async throws {
+    try await self.racing { network, port, config in
+      var config = config
+      config.connection.maxIdleTime = .milliseconds(1)
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        client, _ in
+        for round in 0..<Self.rounds {
+          let answer = try await client.echo(EchoServer.get, "\(round)")
+          #expect(answer == "\(round)")
+          // The timeout may fall before, into and behind the beginning of the next call.
+          try await Task.sleep(for: .microseconds(900 + round % 20 * 30))
+        }
+      }
+    }
+  }
 }

@@ -107,8 +107,7 @@ extension Channel {
     connection.flow = flow
     // What the path costs is asked before anything is sent on it (C8).
     let access = self.settings.config.access
-    // Who may not use every network would rather wait than use a wrong one.
-    switch await flow?.answer(within: .seconds(access == .unrestricted ? 1 : 5)) {
+    switch await flow?.answer(within: ConnectionGuard.patience(access)) {
     case .path(let path):
       connection.path = path
       if let refusal = access.refusal(of: path) { return (.forbidden(refusal), flow) }
@@ -143,6 +142,9 @@ extension Channel {
       }
       // A change came between, and another attempt may be under way.
       if !isWanted { connection.destroy() }
+      if let time = self.settings.config.connection.maxIdleTime {
+        group.addTask { await self.drain(connection, whenIdleFor: time) }
+      }
       await connection.closed()
       // It may have been closed before it was known to be ready.
       self.update { state in
@@ -153,6 +155,22 @@ extension Channel {
       await connection.ended()
       group.cancelAll()
       return (.over, nil)
+    }
+  }
+
+  /// Closes a connection that no call has had for the time, unless it is closed before.
+  private func drain(_ connection: Connection, whenIdleFor time: Duration) async {
+    while true {
+      // While a call has it, that is asked once in a time.
+      do { try await Task.sleep(for: max(time - connection.idleTime, .milliseconds(1))) } catch {
+        return
+      }
+      let isOver = self.update { state in
+        // In the channel's lock, in which calls are given it.
+        let isOver = connection.idleTime >= time
+        return (isOver ? state.machine.closed(connection.id) : [], isOver)
+      }
+      if isOver { return connection.drain() }
     }
   }
 

@@ -43,7 +43,7 @@ final class Channel: Sendable {
 
   // MARK: Calls
 
-  /// The connection to use, made if there is none.
+  /// The connection to use, made if there is none. It is held for the call, which has to release it.
   ///
   /// - Parameters:
   ///   - options: Say whether failures are waited through.
@@ -52,6 +52,7 @@ final class Channel: Sendable {
   func connection(_ options: CallOptions, _ log: CallLog?) async throws -> Connection {
     let (ready, call) = self.state.withLock { state -> (Connection?, UInt64) in
       if let id = state.machine.ready, let connection = state.connections[id] {
+        connection.hold()
         return (connection, 0)
       }
       state.lastCall += 1
@@ -152,6 +153,7 @@ final class Channel: Sendable {
           guard let connection = state.connections[id] else { continue }
           for call in calls {
             if let waiter = state.waiters.removeValue(forKey: call) {
+              connection.hold()
               resumed.append((waiter, .success(connection)))
             }
           }

@@ -93,6 +93,21 @@ final class Connection: Sendable {
 
   // MARK: Calls
 
+  /// A call was given it, and keeps it from being idle until ``release()``.
+  func hold() { self.core.state.withLock { $0.holds += 1 } }
+
+  func release() {
+    self.core.state.withLock { state in
+      state.holds -= 1
+      if state.holds == 0 { state.idleSince = .now }
+    }
+  }
+
+  /// For how long no call has had it; zero where one has.
+  var idleTime: Duration {
+    self.core.state.withLock { $0.holds > 0 ? .zero : $0.idleSince.duration(to: .now) }
+  }
+
   /// A call is on it now.
   func enter() { self.core.state.withLock { $0.calls += 1 } }
 
@@ -153,6 +168,8 @@ private final class Core: Sendable {
     var isRetired = false
     var wasReady = false
     var calls = 0
+    var holds = 0
+    var idleSince = ContinuousClock.now
     var invalidation: FlowInvalidation?
     var path: Path?
     /// That of the first path: the connection is made on it.

@@ -20,7 +20,9 @@ final class ConnectionGuard: Sendable {
     /// The source address of the first path that was told: connd takes it for the connection's.
     var source: IPAddress?
     var answer: Answer?
-    var waiter: CheckedContinuation<Answer, Never>?
+    var waiters: [CheckedContinuation<Answer, Never>] = []
+    /// The attempt to connect goes on, with an answer or without.
+    var isAnswered = false
     var isOver = false
     /// There is no connection; a flow that connd gives up is begun anew.
     var isFollowing = false
@@ -42,18 +44,21 @@ final class ConnectionGuard: Sendable {
     self.watch(local: nil)
   }
 
-  /// The first thing that is known.
+  /// The first thing that is known. After a silence one may ask again.
   ///
   /// - Parameter patience: connd is on this machine: one that says nothing for so long is as good as none (C7).
   func answer(within patience: Duration) async -> Answer {
-    await withTaskGroup(of: Void.self) { group in
+    self.state.withLock { state in
+      if case .silence = state.answer { state.answer = nil }
+    }
+    return await withTaskGroup(of: Void.self) { group in
       group.addTask {
         try? await Task.sleep(for: patience)
         self.answered(.silence)
       }
       let answer = await withCheckedContinuation { waiter in
         let answer = self.state.withLock { state in
-          if state.answer == nil { state.waiter = waiter }
+          if state.answer == nil { state.waiters.append(waiter) }
           return state.answer
         }
         if let answer { waiter.resume(returning: answer) }
@@ -61,6 +66,11 @@ final class ConnectionGuard: Sendable {
       group.cancelAll()
       return answer
     }
+  }
+
+  /// How long connd is waited for: who may not use every network would rather wait than use a wrong one.
+  static func patience(_ access: NetworkAccess) -> Duration {
+    .seconds(access == .unrestricted ? 1 : 5)
   }
 
   /// The connection has an address of its own.
@@ -108,7 +118,7 @@ final class ConnectionGuard: Sendable {
       if case .flow(.path(let path)) = event, path.status == .satisfied {
         state.source = state.source ?? path.source
       }
-      return (state.answer == nil, state.isFollowing)
+      return (!state.isAnswered, state.isFollowing)
     }
     guard let isFirst else { return }
     self.onEvent(event, isFirst)
@@ -127,12 +137,15 @@ final class ConnectionGuard: Sendable {
   }
 
   private func answered(_ answer: Answer) {
-    let waiter = self.state.withLock { state in
-      if state.answer != nil { return nil as CheckedContinuation<Answer, Never>? }
-      state.answer = answer
-      defer { state.waiter = nil }
-      return state.waiter
+    let waiters = self.state.withLock { state in
+      switch state.answer {
+      case nil, .silence: break
+      case .path, .invalidation, .unguarded: return [] as [CheckedContinuation<Answer, Never>]
+      }
+      (state.answer, state.isAnswered) = (answer, true)
+      defer { state.waiters = [] }
+      return state.waiters
     }
-    waiter?.resume(returning: answer)
+    for waiter in waiters { waiter.resume(returning: answer) }
   }
 }

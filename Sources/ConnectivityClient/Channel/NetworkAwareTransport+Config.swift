@@ -9,7 +9,7 @@ extension NetworkAwareTransport {
     /// The pauses between attempts to connect: gRPC's connection-backoff document (1 s, × 1.6, at most 120 s, jitter
     /// 0.2).
     public var backoff: HTTP2ClientTransport.Config.Backoff
-    /// The idle timeout (five minutes; a connection with an open call is never idle) and keepalive (off).
+    /// The idle timeout (five minutes; a connection with an open call is never idle; `nil`: none) and keepalive (off).
     public var connection: HTTP2ClientTransport.Config.Connection
     /// The algorithm for requests, and those accepted for responses (none).
     public var compression: HTTP2ClientTransport.Config.Compression
@@ -58,8 +58,12 @@ extension HTTP2ClientTransport.Posix.Config {
     _ config: NetworkAwareTransport.Config,
     callbacks: HTTP2ClientTransport.Config.ChannelDebuggingCallbacks
   ) {
+    var connection = config.connection
+    // The channel keeps that time itself. gRPC's handler does not know yet of a call that has just been given the
+    // connection, closes it under the call's feet, and the call fails.
+    connection.maxIdleTime = nil
     self.init(
-      http2: config.http2, backoff: config.backoff, connection: config.connection,
+      http2: config.http2, backoff: config.backoff, connection: connection,
       compression: config.compression, channelDebuggingCallbacks: callbacks)
   }
 }

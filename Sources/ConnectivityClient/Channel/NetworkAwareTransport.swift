@@ -106,6 +106,11 @@ public final class NetworkAwareTransport: ClientTransport {
     do {
       while true {
         let connection = try await self.channel.connection(options, log)
+        defer { connection.release() }
+        if settings.access != .unrestricted, connection.path == nil {
+          // connd was silent for so long that the connection did not wait for it.
+          _ = await connection.flow?.answer(within: ConnectionGuard.patience(settings.access))
+        }
         if let refusal = connection.path.flatMap({ settings.access.refusal(of: $0) }) {
           throw RPCError(refusal)
         }

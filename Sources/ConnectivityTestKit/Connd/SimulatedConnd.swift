@@ -10,6 +10,8 @@ final class SimulatedConnd: Sendable {
     var ahead = Duration.zero
     var timer: (deadline: Instant, task: Task<Void, Never>)?
     var refusal: String?
+    /// What guardians are not told yet; `nil` where they are told at once.
+    var withheld: [(guardian: UInt64, response: Connectivity_V1_GuardResponse)]?
 
     var lastNumber: UInt64 = 0
     var subscribers: [UInt64: Subscriber] = [:]
@@ -79,6 +81,19 @@ final class SimulatedConnd: Sendable {
     set { self.state.withLock { $0.refusal = newValue } }
   }
 
+  /// Whether guardians are told nothing for now.
+  var delaysFlows: Bool {
+    get { self.state.withLock { $0.withheld != nil } }
+    set {
+      self.state.withLock { state in
+        let withheld = state.withheld ?? []
+        state.withheld = newValue ? withheld : nil
+        if newValue { return }
+        for (guardian, response) in withheld { state.guardians[guardian]?.yield(response) }
+      }
+    }
+  }
+
   /// Reads the simulation.
   func read<Result: Sendable>(_ read: (borrowing Simulation) -> Result) -> Result {
     self.state.withLock { read($0.simulation) }
@@ -111,7 +126,10 @@ final class SimulatedConnd: Sendable {
       case .path(let watcher, let path):
         state.watchers[watcher]?.yield(path)
       case .flow(let key, let event):
-        state.guardians[key.guardian]?.yield(.init(key.id, event, generation: generation))
+        let response = Connectivity_V1_GuardResponse(key.id, event, generation: generation)
+        if state.withheld?.append((key.guardian, response)) == nil {
+          state.guardians[key.guardian]?.yield(response)
+        }
       }
     }
   }

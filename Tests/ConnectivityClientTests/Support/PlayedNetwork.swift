@@ -1,0 +1,37 @@
+import ConnectivityClient
+import ConnectivityTestKit
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+
+/// Runs `body` with a client of a server, on a network that begins as Wi-Fi.
+func playingNetwork(
+  _ change: (inout NetworkAwareTransport.Config) -> Void = { _ in },
+  _ body:
+    @escaping @Sendable (
+      SimulatedNetwork, GRPCClient<NetworkAwareTransport>, NetworkAwareTransport,
+      EchoServer.Record
+    ) async throws -> Void
+) async throws {
+  var config = NetworkAwareTransport.Config.defaults
+  config.guardsLoopback = true
+  change(&config)
+  try await withSimulatedNetwork(.wifi) { [config] network in
+    try await EchoServer.serving { port, record in
+      var config = config
+      config.socket = network.socket
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        try await body(network, $0, $1, record)
+      }
+    }
+  }
+}
+
+/// A call that the server never answers, once the server has it.
+func hangingCall(
+  _ client: GRPCClient<NetworkAwareTransport>, _ record: EchoServer.Record
+) async -> Task<RPCError?, any Error> {
+  let before = record.calls.count
+  let call = Task { try await failure { try await client.echo(EchoServer.hang) } }
+  await record.reach(before + 1)
+  return call
+}
