@@ -128,6 +128,20 @@ struct FlowTableTests {
     #expect(self.words(try self.add(same, to: &table)) == "1 path eth0")
   }
 
+  @Test(
+    "I3 I9 a look between the end of an address and the kernel's word of it names the address",
+    arguments: [nil, 3])
+  func leavingAddress(next link: UInt32?) throws {
+    var table = FlowTable()
+    #expect(self.words(try self.add(self.registration(1), to: &table)) == "1 path eth0")
+    let all = try #require(IPPrefix(.unspecified(.ipv4), length: 0))
+    self.kernel.routes =
+      link.map { [(all, .route(Route(outLink: $0, source: IPAddress("198.51.100.7"))))] } ?? []
+    self.kernel.leaving = [self.local]
+    table.lookAtAll(.timer, .init())
+    #expect(try self.evaluate(&table) == ["1 destroy sourceAddressLost"])
+  }
+
   @Test("I2 I9 a flow whose link went down while connd was away lost its interface")
   func linkDownMeanwhile() throws {
     let other = try #require(IPAddress("198.51.100.7"))

@@ -11,6 +11,8 @@ final class ModelKernel: Kernel {
   var linkTable: [UInt32: LinkFacts] = [:]
   /// Addresses that no link has.
   var missing: Set<IPAddress> = []
+  /// Addresses that links have no longer, of which the kernel has not told yet.
+  var leaving: Set<IPAddress> = []
   /// What `addresses` lists.
   var addressTable: [Address] = []
   var neighbours: [IPAddress: Neighbour] = [:]
@@ -55,6 +57,11 @@ final class ModelKernel: Kernel {
     try self.ask()
     if self.missing.contains(address) { return nil }
     return Address(address, prefixLength: 24, link: link)
+  }
+
+  func hasAddress(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Bool {
+    if self.leaving.contains(address) { return false }
+    return try self.address(address, on: link) != nil
   }
 
   func neighbour(

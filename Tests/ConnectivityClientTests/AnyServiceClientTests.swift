@@ -166,7 +166,7 @@ struct EchoService: RegistrableRPCService {
     self.add("Update", to: &router) { requests, writer in
       for try await request in requests { try await writer.write(request) }
     }
-    self.add("Hang", to: &router) { _, _ in try await Task.sleep(for: .seconds(3600)) }
+    self.add("Hang", to: &router) { _, _ in await cancellation() }
   }
 
   private func add<Transport: ServerTransport>(

@@ -188,7 +188,7 @@ struct GuardedChannelTests {
         let error = try await failure { try await client.echo() }
         #expect(error?.code == .unavailable)
         #expect(transport.connectivityState == .transientFailure)
-        try await EchoServer.serving(host: "127.7.7.3", port: port) { _, _ in
+        try await EchoServer.serving(at: .ipv4(host: "127.7.7.3", port: port)) { _, _ in
           let call = Task { try await client.echo() }
           network.become(.wifi)
           let answer = try await call.value

@@ -222,14 +222,16 @@ struct PlainChannelTests {
 
   @Test("a server that is started again is found again by the next call")
   func restart() async throws {
-    let port = 20_771
+    // NIO's sockets are open in every child that another test starts, and a TCP port stays in use meanwhile.
+    let directory = try TemporaryDirectory()
+    let socket = "\(directory.path)/echo.sock"
     let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
     var config = Self.config
     config.onConnectivityStateChange = { state.yield($0) }
-    try await withChannel(to: .ipv4(address: "127.7.7.2", port: port), config: config) {
+    try await withChannel(to: .unixDomainSocket(path: socket), config: config) {
       client, _ in
       for _ in 0..<5 {
-        try await EchoServer.serving(host: "127.7.7.2", port: port) { _, _ in
+        try await EchoServer.serving(at: .unixDomainSocket(path: socket)) { _, _ in
           let answer = try await client.echo(options: .waiting)
           #expect(answer == "hello")
         }

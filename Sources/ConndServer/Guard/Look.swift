@@ -80,11 +80,13 @@ final class Look {
   }
 }
 
-/// A kernel that is asked for each link and each address once. Good for as long as one look takes.
+/// A kernel that is asked for each link and each address once. Good for as long as one look takes, which begins with the
+/// ways to where the flows lead.
 final class RememberingKernel: Kernel {
   private let source: any Kernel
   private var known: [UInt32: LinkFacts?] = [:]
   private var found: [IPAddress: [UInt32: Address?]] = [:]
+  private var present: [IPAddress: [UInt32: Bool]] = [:]
   private var all: [Address]?
 
   init(_ source: any Kernel) {
@@ -119,6 +121,13 @@ final class RememberingKernel: Kernel {
     let found = try self.source.address(address, on: link)
     self.found[address, default: [:]][link] = .some(found)
     return found
+  }
+
+  func hasAddress(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Bool {
+    if let isPresent = self.present[address]?[link] { return isPresent }
+    let isPresent = try self.source.hasAddress(address, on: link)
+    self.present[address, default: [:]][link] = isPresent
+    return isPresent
   }
 
   func neighbour(

@@ -60,7 +60,10 @@ struct FlowReader {
     // An address that is not known to be on the out-link is not missed there: unnumbered links borrow one.
     if baseline.sourceLink == nil, baseline.path.sourcePrefixLength == nil { return false }
     guard let link = baseline.sourceLink ?? baseline.path.chain.first?.index else { return false }
-    return try kernel.address(source, on: link) == nil
+    if path.source == source { return try kernel.address(source, on: link) == nil }
+    // The kernel takes an address away before its routes (__inet_del_ifa, ipv6_del_addr). Who saw the routes gone has yet to
+    // read that the address is.
+    return try !kernel.hasAddress(source, on: link)
   }
 
   /// Whether a link that the flow depends on is gone or set down; or has no carrier, while the traffic goes elsewhere.

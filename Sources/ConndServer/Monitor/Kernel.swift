@@ -23,7 +23,10 @@ protocol Kernel {
   /// A link and its device; `nil` where there is none of that index.
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts?
 
-  /// An address as its link has it.
+  /// Whether a link has an address at this moment.
+  func hasAddress(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Bool
+
+  /// An address as its link has it, or had it when the kernel last told of the link's addresses.
   func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address?
 
   /// What the kernel knows of a neighbour; `nil` where that is nothing.

@@ -94,6 +94,11 @@ final class NetlinkKernel: Kernel {
     return found
   }
 
+  func hasAddress(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Bool {
+    self.knownAddresses[link]?[address] = nil
+    return try self.address(address, on: link) != nil
+  }
+
   func addresses() throws(KernelUnavailable) -> [Address] {
     try ask { () throws(NetlinkError) in try self.requester.addresses(on: nil) }
   }

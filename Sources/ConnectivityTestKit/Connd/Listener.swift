@@ -66,7 +66,8 @@ final class SocketDirectory: Sendable {
   /// - Throws: ``SimulationError`` where no directory can be made.
   init() throws(SimulationError) {
     let parent = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
-    // The name of a socket has 108 bytes, with the terminating zero.
+    // The name of a socket has 108 bytes, with the terminating zero: a path below a long TMPDIR has no room in it, and /tmp
+    // stands in.
     let isShort = !parent.isEmpty && parent.utf8.count < 70
     var template = Array("\(isShort ? parent : "/tmp")/connd-simulated-XXXXXX".utf8CString)
     guard mkdtemp(&template) != nil else {

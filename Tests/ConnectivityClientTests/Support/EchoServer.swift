@@ -68,10 +68,7 @@ struct EchoServer: RegistrableRPCService {
       for try await message in request.messages { try await writer.write(message) }
     }
     self.register(Self.hang, with: &router) { _, _ in
-      try await withRPCCancellationHandler {
-        try await Task.sleep(for: .seconds(3600))
-      } onCancelRPC: {
-      }
+      await cancellation()
     }
     self.register(Self.unavailable, with: &router) { _, _ in
       throw RPCError(code: .unavailable, message: "closed on Sundays")
@@ -107,17 +104,16 @@ struct EchoServer: RegistrableRPCService {
 
   /// Serves on loopback while `body` runs, and until nobody is connected.
   ///
-  /// - Parameters:
-  ///   - host: One that nobody else uses, where the port is to be used again.
-  ///   - port: Below those that the kernel gives away (`ip_local_port_range`); 0: one of those.
+  /// - Parameter address: One that nobody else uses, where it is to be used again; ports below those that the kernel gives
+  ///   away (`ip_local_port_range`).
   static func serving<Result: Sendable>(
-    host: String = "127.0.0.1", port: Int = 0,
+    at address: GRPCNIOTransportHTTP2Posix.SocketAddress = .ipv4(host: "127.0.0.1", port: 0),
     security: HTTP2ServerTransport.Posix.TransportSecurity = .plaintext,
     _ body: @Sendable (_ port: Int, Record) async throws -> Result
   ) async throws -> Result {
     let echo = EchoServer()
     let transport = HTTP2ServerTransport.Posix(
-      address: .ipv4(host: host, port: port), transportSecurity: security,
+      address: address, transportSecurity: security,
       config: .defaults { $0.compression.enabledAlgorithms = [.gzip, .deflate] },
       eventLoopGroup: Self.thread)
     let server = GRPCServer(transport: transport, services: [echo])
@@ -147,6 +143,11 @@ struct EchoServer: RegistrableRPCService {
 
   /// NIO traps where a connection is set up after the listener has ended, as it may with several.
   private static let thread = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+}
+
+/// Returns when the task is cancelled.
+func cancellation() async {
+  for await _ in AsyncStream<Void>.makeStream().stream {}
 }
 
 extension GRPCClient {

@@ -66,18 +66,22 @@ final class GuardedFlow {
     }
   }
 
-  /// Checks that the connection works, and that nothing but advice was given up to this point. Then ends the flow by taking
-  /// its address away: what connd says of that must be the next thing that it says.
+  /// Checks that the connection works, and that connd has given this advice and says nothing more. Then ends the flow by
+  /// taking its address away: what connd says of that must be the next thing that it says.
   func expectAlive(
-    in laboratory: Laboratory, on link: String, told before: [String] = [],
+    in laboratory: Laboratory, on link: String, told advice: [String] = [],
     sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
+    // Flows are looked at after the change was published: advice that is on its way must not meet the end of the address.
+    for expected in advice {
+      let told = try self.invalidation()
+      #expect("\(told.severity) \(told.reason)" == expected, sourceLocation: sourceLocation)
+    }
     if let connection = self.connection {
       #expect(connection.carries(within: .seconds(10)), sourceLocation: sourceLocation)
       let length = connection.local.contains(":") ? 64 : 24
       try laboratory.namespace.ip("address del \(connection.local)/\(length) dev \(link)")
     }
-    try self.expectDestroyed(
-      "sourceAddressLost", after: before, sourceLocation: sourceLocation)
+    try self.expectDestroyed("sourceAddressLost", sourceLocation: sourceLocation)
   }
 }

@@ -55,7 +55,8 @@ private func endOfCall(
   do {
     // The request does not end either.
     try await client.bidirectionalStreaming(
-      request: StreamingClientRequest { _ in try await Task.sleep(for: .seconds(3600)) },
+      request: StreamingClientRequest { _ in for await _ in AsyncStream<Void>.makeStream().stream {}
+      },
       descriptor: Echo.hang, serializer: Bytes(), deserializer: Bytes(), options: .defaults
     ) { response in
       _ = try response.accepted.get()
