@@ -6,7 +6,7 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("Test kit: guarded flows")
+@Suite("Test kit: guarded flows", .timeLimit(.minutes(5)))
 struct TestKitFlowTests {
   private static let remotes = ["127.0.0.1", "::1", "198.18.0.80"]
 

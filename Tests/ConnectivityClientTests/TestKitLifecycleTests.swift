@@ -7,7 +7,7 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("Test kit: connd comes and goes")
+@Suite("Test kit: connd comes and goes", .timeLimit(.minutes(5)))
 struct TestKitLifecycleTests {
   @Test("C7 connd goes and comes back: flows are guarded again, and nothing died")
   func restart() async throws {

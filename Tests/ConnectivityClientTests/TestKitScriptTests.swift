@@ -3,7 +3,7 @@ import ConnectivityTestKit
 import Synchronization
 import Testing
 
-@Suite("Test kit: scripts")
+@Suite("Test kit: scripts", .timeLimit(.minutes(5)))
 struct TestKitScriptTests {
   @Test(
     "each step means what it says",

@@ -3,7 +3,7 @@ import ConnectivityClient
 import ConnectivityTestKit
 import Testing
 
-@Suite("Test kit: the documentation's examples")
+@Suite("Test kit: the documentation's examples", .timeLimit(.minutes(5)))
 struct TestKitSnippetTests {
   @Test("a status that is followed, and a loopback address with a way of its own")
   func overview() async throws {

@@ -6,7 +6,7 @@ import Testing
 @testable import ConnectivityClient
 @testable import ConnectivityTestKit
 
-@Suite("Test kit: what is published")
+@Suite("Test kit: what is published", .timeLimit(.minutes(5)))
 struct TestKitTests {
   @Test(
     "D5, I9 a snapshot, then each transition before its invalidations, the narrow before the wide")

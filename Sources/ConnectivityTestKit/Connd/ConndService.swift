@@ -80,7 +80,10 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     case .add(let flow):
       let key = FlowTable.Key(guardian: guardian, id: flow.id)
       do throws(FlowTable.Refusal) {
-        self.connd.add(try FlowTable.Registration(flow, key))
+        let registration = try FlowTable.Registration(flow, key) { name in
+          self.connd.read { $0.machine.linkIndex(name) }
+        }
+        self.connd.add(registration)
       } catch {
         self.connd.refuse(key, error)
       }
@@ -135,8 +138,10 @@ extension IPAddress {
 }
 
 extension FlowTable.Registration {
+  /// - Throws: What names the field that makes no sense.
   fileprivate init(
-    _ message: Connectivity_V1_Flow, _ key: FlowTable.Key
+    _ message: Connectivity_V1_Flow, _ key: FlowTable.Key,
+    linkIndex: (_ name: String) -> UInt32?
   ) throws(FlowTable.Refusal) {
     func address(_ text: String, _ field: String) throws(FlowTable.Refusal) -> IPAddress {
       guard let address = IPAddress(text), !address.isUnspecified else {
@@ -150,10 +155,17 @@ extension FlowTable.Registration {
     if let local, message.hasLocal, !remote.isLoopback, local.family != remote.family {
       throw .invalid("add.local: \(local) is of another family than \(remote)")
     }
+    var destination = Destination(remote, mark: message.mark)
+    if message.hasInterface {
+      guard let index = linkIndex(message.interface) else {
+        throw .invalid("add.interface: there is no link '\(message.interface.prefix(16))'")
+      }
+      destination.outLink = index
+    }
     self.init(
       key: key,
       flow: Flow(
-        Destination(remote, mark: message.mark), local: local,
+        destination, local: local,
         forbidsExpensive: message.forbidsExpensive,
         forbidsConstrained: message.forbidsConstrained))
     if message.hasKnownPath {

@@ -76,8 +76,7 @@ extension Simulation {
       if onlyOverdue {
         guard let deadline = entry.tracker.deadline, deadline <= now else { return nil }
       }
-      let destination = entry.tracker.flow.destination.address
-      let path = self.path(to: destination)
+      let path = self.path(of: entry.tracker.flow)
       let old = entry.tracker.path
       let reading = self.machine.reading(
         of: old, source: entry.tracker.source, sourceLink: entry.sourceLink, now: path)
@@ -87,7 +86,8 @@ extension Simulation {
       entry.told = path
       self.flows.entries[key] = verdict?.severity == .destroy ? nil : entry
       if let verdict {
-        let cause = occasion.cause(of: verdict, destination.family, from: old, to: path)
+        let family = entry.tracker.flow.destination.address.family
+        let cause = occasion.cause(of: verdict, family, from: old, to: path)
         return .flow(key, .invalidation(verdict, cause, path))
       }
       return isNew ? .flow(key, .path(path)) : nil
@@ -103,7 +103,7 @@ extension Simulation {
       if verdict.severity == .destroy { self.flows.remove(key) }
       return .flow(
         key,
-        .invalidation(verdict, cause, self.path(to: entry.tracker.flow.destination.address)))
+        .invalidation(verdict, cause, self.path(of: entry.tracker.flow)))
     }
   }
 
@@ -119,9 +119,9 @@ extension Simulation {
     }
     var flow = registration.flow
     let local = flow.local
-    // A test's real addresses say nothing about the simulated machine.
-    if let local, !self.machine.hadEver(local) { flow.local = nil }
-    let path = self.path(to: flow.destination.address)
+    // A test's real addresses say nothing about the simulated machine: what it was told before stands for them.
+    if let local, !self.machine.hadEver(local) { flow.local = registration.knownPath?.source }
+    let path = self.path(of: flow)
     let made = registration.knownPath ?? path
     if path.status == .unknown {
       self.flows.entries[key] = .init(
@@ -142,9 +142,9 @@ extension Simulation {
     let since = self.gravest(since: registration.sinceGeneration, flow, path, reading)
 
     var verdict: FlowTracker.Verdict?
-    if flow.local != nil, entry.sourceLink == nil {
+    if let local = flow.local, entry.sourceLink == nil, !local.isLoopback {
       verdict = .init(.sourceAddressLost, .destroy)
-    } else if self.isElsewhere(flow, entry.sourceLink, path) {
+    } else if !reading.isLinkLost, self.isElsewhere(flow, entry.sourceLink, path) {
       verdict = .init(.betterPath, .destroy)
     } else {
       let change: FlowTracker.CategoryChange? =

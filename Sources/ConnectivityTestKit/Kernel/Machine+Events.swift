@@ -70,7 +70,8 @@ extension MatchedRoute {
 }
 
 extension NetworkConditions {
-  fileprivate var hasRoute: Bool {
+  /// Whether its default route carries traffic, or would.
+  var hasRoute: Bool {
     switch self.reason {
     case .linkDown, .noRoute, .unreachable, .prohibited, .blackhole, .throw: false
     default: true

@@ -75,6 +75,11 @@ struct Machine: Hashable, Sendable {
     return likely.flatMap { indexes.contains($0) ? $0 : nil } ?? indexes.min()
   }
 
+  /// The index of the link of that name; `nil` where there never was one.
+  func linkIndex(_ name: String) -> UInt32? {
+    name == Self.loopback.name ? Self.loopback.index : self.interfaces[name]?.index
+  }
+
   /// Whether the address ever was the machine's.
   func hadEver(_ address: IPAddress) -> Bool { self.allSources.contains(address) }
 }
@@ -85,8 +90,11 @@ extension Machine {
   /// The default path of a family.
   ///
   /// As a kernel does, it goes on naming a link without a carrier, but none that is down.
-  func defaultPath(_ family: AddressFamily) -> Path {
+  ///
+  /// - Parameter link: What the traffic is bound to; `nil`: nothing.
+  func defaultPath(_ family: AddressFamily, over link: UInt32? = nil) -> Path {
     if self.isUnknown { return .unknown }
+    if let link { return self.boundPath(family, link) }
     for network in self.networks {
       guard let attachment = network[family] else { continue }
       switch network.reason {
@@ -99,41 +107,69 @@ extension Machine {
     return .unsatisfied(.noRoute)
   }
 
+  /// The default path of traffic that is bound to a link (`SO_BINDTODEVICE`). Routes that lead elsewhere, or say that
+  /// nothing is sent, are none for it.
+  private func boundPath(_ family: AddressFamily, _ link: UInt32) -> Path {
+    guard let interface = self.interface(link), interface.state != .down,
+      let attachment = interface.network[family]
+    else { return .unsatisfied(.noRoute) }
+    let network = interface.network
+    if network.hasRoute, self.networks.contains(network) { return self.path(network, attachment) }
+    // IPv4 takes the whole world for neighbours then, by a route that is in no table.
+    guard family == .ipv4 else { return .unsatisfied(.noRoute) }
+    var path = self.path(network, attachment, isOnLink: true)
+    path.table = 0
+    if !network.hasRoute { (path.status, path.reason) = (.satisfied, nil) }
+    return path
+  }
+
   /// The path to an address: by the longest prefix of the special routes and of the links' own subnets that contains
   /// it, else the default path.
-  func path(to address: IPAddress) -> Path {
+  ///
+  /// - Parameter link: What the traffic is bound to: only what leads over it counts. `nil`: nothing.
+  func path(to address: IPAddress, over link: UInt32? = nil) -> Path {
     if self.isUnknown { return .unknown }
-    if let special = self.specialPath(to: address) { return special }
-    if self.isOwn(address) { return Self.localPath(address) }
-    if let (interface, attachment) = self.subnet(of: address) {
+    if let special = self.specialPath(to: address, over: link) { return special }
+    if self.isOwn(address, of: link) { return Self.localPath(address) }
+    if let (interface, attachment) = self.subnet(of: address, on: link) {
       return self.path(interface.network, attachment, isOnLink: true)
     }
-    return self.defaultPath(address.family)
+    return self.defaultPath(address.family, over: link)
   }
 
   /// By a special route, where one contains the address and no subnet is narrower.
-  func specialPath(to address: IPAddress) -> Path? {
-    guard let prefix = self.longestRoute(to: address), let route = self.routes[prefix],
-      prefix.length >= self.subnet(of: address)?.1.prefixLength ?? 0
+  func specialPath(to address: IPAddress, over link: UInt32? = nil) -> Path? {
+    guard let prefix = self.longestRoute(to: address, over: link), let route = self.routes[prefix],
+      prefix.length >= self.subnet(of: address, on: link)?.1.prefixLength ?? 0
     else { return nil }
-    guard let attachment = route.network[address.family], route.network.reason != .linkDown,
-      route.network.reason != .noRoute
+    guard let attachment = route.network[address.family], route.network.hasWay(address.family)
     else { return .unsatisfied(.unreachable) }
     return self.path(route.network, attachment, isOnLink: route.isOnLink)
   }
 
-  func longestRoute(to address: IPAddress) -> IPPrefix? {
-    self.routes.keys.filter { $0.contains(address) }.max { $0.length < $1.length }
+  func longestRoute(to address: IPAddress, over link: UInt32? = nil) -> IPPrefix? {
+    self.routes.filter { prefix, route in
+      prefix.contains(address) && (link == nil || self.leads(route, over: link, address.family))
+    }.keys.max { $0.length < $1.length }
   }
 
-  func isOwn(_ address: IPAddress) -> Bool {
-    address.isLoopback || self.interface(with: address) != nil
+  private func leads(
+    _ route: SpecialRoute, over link: UInt32?, _ family: AddressFamily
+  ) -> Bool {
+    let interface = self.interfaces[route.network.interface]
+    return interface?.index == link && interface?.state != .down && route.network.hasWay(family)
+  }
+
+  private func isOwn(_ address: IPAddress, of link: UInt32?) -> Bool {
+    guard let link else { return address.isLoopback || self.interface(with: address) != nil }
+    if address.isLoopback { return link == Self.loopback.index }
+    return self.interface(link).map { $0.state != .down && $0.has(address) } ?? false
   }
 
   private func subnet(
-    of address: IPAddress
+    of address: IPAddress, on link: UInt32?
   ) -> (Interface, NetworkConditions.Attachment)? {
-    self.interfaces.values.filter { $0.state != .down }
+    self.interfaces.values.filter { $0.state != .down && (link == nil || $0.index == link) }
       .flatMap { interface in interface.attachments.map { (interface, $0) } }
       .filter { $1.prefix?.contains(address) == true }
       .max { ($0.1.prefixLength, $1.0.index) < ($1.1.prefixLength, $0.0.index) }
@@ -185,6 +221,11 @@ extension NetworkConditions {
     case .linkDown: .down
     default: .up
     }
+  }
+
+  /// Whether a special route leads over it.
+  fileprivate func hasWay(_ family: AddressFamily) -> Bool {
+    self[family] != nil && self.reason != .linkDown && self.reason != .noRoute
   }
 
   fileprivate var hasHardwareAddresses: Bool {

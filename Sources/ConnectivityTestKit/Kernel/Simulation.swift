@@ -189,15 +189,23 @@ struct Simulation {
   }
 
   /// The path to an address, as a client is told.
-  func path(to address: IPAddress) -> Path {
-    guard address.isLoopback, self.treatsLoopbackAsRemote else {
-      return self.machine.path(to: address)
+  ///
+  /// - Parameter link: What the traffic is bound to; `nil`: nothing.
+  func path(to address: IPAddress, over link: UInt32? = nil) -> Path {
+    // Who binds traffic to `lo` has said that it stays here.
+    guard address.isLoopback, self.treatsLoopbackAsRemote, link != Machine.loopback.index else {
+      return self.machine.path(to: address, over: link)
     }
-    if let special = self.machine.specialPath(to: address) { return special }
+    if let special = self.machine.specialPath(to: address, over: link) { return special }
     return Status(
-      ipv4: self.machine.defaultPath(.ipv4), ipv6: self.machine.defaultPath(.ipv6),
-      preferred: .ipv4
+      ipv4: self.machine.defaultPath(.ipv4, over: link),
+      ipv6: self.machine.defaultPath(.ipv6, over: link), preferred: .ipv4
     ).path
+  }
+
+  /// The path of a flow.
+  func path(of flow: Flow) -> Path {
+    self.path(to: flow.destination.address, over: flow.destination.outLink)
   }
 
   // MARK: - Watched destinations

@@ -1,0 +1,138 @@
+import Connectivity
+import ConnectivityTestKit
+import Testing
+
+@testable import ConnectivityClient
+
+@Suite("Test kit: what flows are registered with", .timeLimit(.minutes(5)))
+struct TestKitRegistrationTests {
+  private static let remotes = ["127.0.0.1", "::1", "198.18.0.80", "2001:db8:80::1"]
+
+  @Test("I2 I9 a flow whose link went down while connd was away lost its interface")
+  func linkDownMeanwhile() async throws {
+    for (networks, line) in [
+      ([.wifi.failing(.linkDown), .cellular], "1 interfaceLost destroy"),
+      ([.wired, .wifi], "1 betterPath destroy"),
+    ] as [([NetworkConditions], String)] {
+      try await withSimulatedNetwork(.wifi) { network in
+        let flows = FlowGuard(socket: network.socket)
+        #expect(await flows.add("198.18.0.80") == "1 path wlan0")
+        await network.stop()
+        network.become(networks)
+        try await network.start()
+        #expect(await flows.nextLine() == "disconnected")
+        #expect(await flows.nextLine() == "resumed")
+        // The guard names the address and the path that it was told.
+        #expect(await flows.nextLine() == line)
+      }
+    }
+  }
+
+  @Test("I3 a flow that is bound to a link does not follow the default path", arguments: remotes)
+  func bound(remote: String) async throws {
+    try await withSimulatedNetwork(.wifi, .wifi.on("wlan1")) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add(remote, id: 1) == "1 path wlan0")
+      #expect(await flows.add(remote, id: 2, on: "wlan0") == "2 path wlan0")
+      #expect(await flows.add(remote, id: 3, on: "wlan1") == "3 path wlan1")
+      network.become(.wifi.on("wlan1"), .wifi)
+      #expect(await flows.nextLine() == "1 betterPath destroy")
+      #expect(network.guardedFlows.map(\.path.interface) == ["wlan0", "wlan1"])
+      network.become(.wifi.on("wlan1"))
+      #expect(await flows.nextLine() == "2 interfaceLost destroy")
+      #expect(network.guardedFlows.map(\.id) == [3])
+    }
+  }
+
+  @Test("I5 a bound flow is told of a changed category, and keeps its path", arguments: remotes)
+  func boundBesideCellular(remote: String) async throws {
+    let policy = InvalidationPolicy(categoryChanged: .advise)
+    try await withSimulatedNetwork(.wifi, .cellular, policy: policy) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add(remote, on: "wlan0") == "1 path wlan0")
+      network.become(.cellular, .wifi)
+      guard case .flow(1, _, .invalidation(let advice))? = await flows.next() else {
+        Issue.record("the category changed")
+        return
+      }
+      #expect(advice.reason == .categoryChanged && advice.severity == .advise)
+      #expect(advice.path?.status == .satisfied && advice.path?.interface == "wlan0")
+      #expect(network.guardedFlows.map(\.path.status) == [.satisfied])
+      network.become(.cellular)
+      #expect(await flows.nextLine() == "1 interfaceLost destroy")
+    }
+  }
+
+  @Test("I7 a bound flow is judged by its own link after connd was away", arguments: remotes)
+  func boundMeanwhile(remote: String) async throws {
+    try await withSimulatedNetwork(.wifi, .wifi.on("wlan1")) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add(remote, on: "wlan0") == "1 path wlan0")
+      await network.stop()
+      network.become(.wifi.on("wlan1"), .wifi)
+      try await network.start()
+      #expect(await flows.nextLine() == "disconnected")
+      #expect(await flows.nextLine() == "resumed")
+      #expect(await flows.nextLine() == "1 path wlan0")
+    }
+  }
+
+  @Test("only routes over the link count")
+  func routes() async throws {
+    try await withSimulatedNetwork(.wifi, .cellular) { network in
+      try network.route("198.18.1.0/24", by: .wired)
+      try network.route("198.18.2.0/24", by: .none)
+      let flows = FlowGuard(socket: network.socket)
+      let cases: [(String, String, Path.Status, link: String?, gateway: String?)] = [
+        ("198.18.0.80", "wwan0", .satisfied, "wwan0", "198.51.100.1"),
+        // By another link, or nowhere, lead routes that are none for it; and so with subnets.
+        ("198.18.1.80", "wlan0", .satisfied, "wlan0", "192.0.2.1"),
+        ("198.18.2.80", "wlan0", .satisfied, "wlan0", "192.0.2.1"),
+        ("198.51.100.80", "wlan0", .satisfied, "wlan0", "192.0.2.1"),
+        ("198.18.1.80", "eth0", .satisfied, "eth0", "203.0.113.1"),
+        ("192.0.2.80", "wlan0", .satisfied, "wlan0", nil),
+        ("192.0.2.7", "wlan0", .satisfied, "lo", nil),
+        ("192.0.2.7", "wwan0", .satisfied, "wwan0", "198.51.100.1"),
+        ("127.0.0.1", "lo", .satisfied, "lo", nil),
+        // Without a route IPv4 takes all that is bound for neighbours, and IPv6 has none.
+        ("198.18.0.80", "eth0", .satisfied, "eth0", nil),
+        ("2001:db8:80::1", "eth0", .unsatisfied, nil, nil),
+      ]
+      for (id, (remote, name, status, link, gateway)) in zip(1..., cases) {
+        flows.add(
+          .init(remote: try #require(IPAddress(remote)), interface: name), id: UInt64(id))
+        guard case .flow(UInt64(id), _, .path(let path))? = await flows.next() else {
+          Issue.record("\(remote) over \(name)")
+          continue
+        }
+        #expect(path.status == status, "\(remote) over \(name)")
+        #expect(path.interface == link, "\(remote) over \(name)")
+        #expect(path.gateway?.description == gateway, "\(remote) over \(name)")
+      }
+    }
+  }
+
+  @Test("a link that there never was is refused, one that is down leads nowhere")
+  func noLink() async throws {
+    try await withSimulatedNetwork(.cellular, .wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(
+        await flows.add("127.0.0.1", id: 1, on: "wlan9")
+          == "1 refused add.interface: there is no link 'wlan9'")
+      network.become(.cellular)
+      #expect(await flows.add("198.18.0.80", id: 2, on: "wlan0") == "2 path unsatisfied")
+      network.become(.cellular, .wifi)
+      #expect(await flows.nextLine() == "2 path wlan0")
+    }
+  }
+}
+
+extension FlowGuard {
+  /// Adds a flow that is bound to a link, and returns what connd says of it first.
+  fileprivate func add(_ remote: String, id: UInt64 = 1, on interface: String) async -> String? {
+    guard let remote = IPAddress(remote) else { return nil }
+    self.add(
+      .init(remote: remote, local: remote.isLoopback ? remote : nil, interface: interface), id: id)
+    return await self.nextLine()
+  }
+}
