@@ -158,6 +158,9 @@ struct FlowTableTests {
     #expect(self.words(try self.add(registration, to: &table)) == "1 destroy betterPath")
     self.kernel.linkTable[3] = LinkFacts(Link(index: 3, name: "eth1", operationalState: .down))
     #expect(self.words(try self.add(registration, to: &table)) == "1 destroy interfaceLost")
+    // Also where there is no other.
+    self.kernel.routes = []
+    #expect(self.words(try self.add(registration, to: &table)) == "1 destroy interfaceLost")
   }
 
   @Test("I9 what was destroyed since the generation that the client knew of is told at once")

@@ -208,7 +208,10 @@ extension FlowTable {
     let source = flow.local ?? made.source
     var entry = Entry(
       tracker: FlowTracker(flow, on: made, network: way.network), told: way.shown,
-      depth: registration.knownPath == nil ? way.depth : min(way.depth, made.chain.count),
+      depth: registration.knownPath == nil
+        ? way.depth
+          // Where no way is left, nothing tells what was below a tunnel.
+        : way.facts.links.isEmpty ? made.chain.count : min(way.depth, made.chain.count),
       sourceLink: try source.flatMap { (source) throws(KernelUnavailable) in
         try look.link(of: source, likely: made.chain.first?.index)
       }, lastPass: self.lastPass)
