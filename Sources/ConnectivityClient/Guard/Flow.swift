@@ -11,20 +11,17 @@ extension FlowGuard {
     package var mark: UInt32
     /// The link that the connection is bound to (`SO_BINDTODEVICE`).
     package var interface: String?
-    /// The last generation known before the connection was made: what destroyed connections since is told at once.
-    package var since: UInt64?
     package var forbidsExpensive: Bool
     package var forbidsConstrained: Bool
 
     package init(
       remote: IPAddress, local: IPAddress? = nil, mark: UInt32 = 0, interface: String? = nil,
-      since: UInt64? = nil, forbidsExpensive: Bool = false, forbidsConstrained: Bool = false
+      forbidsExpensive: Bool = false, forbidsConstrained: Bool = false
     ) {
       self.remote = remote
       self.local = local
       self.mark = mark
       self.interface = interface
-      self.since = since
       self.forbidsExpensive = forbidsExpensive
       self.forbidsConstrained = forbidsConstrained
     }
@@ -39,7 +36,6 @@ extension Connectivity_V1_Flow {
     if let local = flow.local { self.local = local.description }
     if flow.mark != 0 { self.mark = flow.mark }
     if let interface = flow.interface { self.interface = interface }
-    if let since = flow.since { self.sinceGeneration = since }
     self.forbidsExpensive = flow.forbidsExpensive
     self.forbidsConstrained = flow.forbidsConstrained
   }

@@ -9,7 +9,10 @@ private import Synchronization
 /// 2. A connection that is lost is told once, tried again after 100 ms, then in growing pauses of at most 2 s. connd
 ///    is told of all flows anew, with the paths that it named before, and answers each anew: what changed meanwhile
 ///    is not lost.
-/// 3. Events are fetched as they are asked for; ``add(_:id:)`` and ``remove(_:)`` never wait.
+/// 3. Where there is no flow, nobody looks for connd: a guard that has no connection then makes none, and waits without
+///    a timer. That connd is not there, if that was told, is taken back (`resumed`), and told again if the next flow
+///    finds it so. A connection that there is stays.
+/// 4. Events are fetched as they are asked for; ``add(_:id:)`` and ``remove(_:)`` never wait.
 ///
 /// It ends with its last reference.
 package final class FlowGuard: Sendable {
@@ -57,7 +60,7 @@ package final class FlowGuard: Sendable {
 private final class Keeper: Sendable {
   private struct State {
     var flows = GuardedFlows()
-    /// Wakes who tells connd, in the stream that there is.
+    /// Wakes who tells connd, in the stream that there is; or who waits for a flow.
     var wake: AsyncStream<Void>.Continuation?
   }
 
@@ -77,11 +80,24 @@ private final class Keeper: Sendable {
   /// - Throws: `CancellationError`, nothing else.
   func run(_ events: Handoff<GuardEvent>) async throws {
     while true {
+      try await self.waitForFlow()
       let error = await self.connection(events)
       let (event, pause) = self.state.withLock { $0.flows.lost(error) }
       if let event { try await events.send(event) }
       try await Task.sleep(for: pause)
+      if let event = self.state.withLock({ $0.flows.rested() }) { try await events.send(event) }
     }
+  }
+
+  /// Returns when there is a flow. Nothing but a change of the flows wakes it.
+  private func waitForFlow() async throws {
+    let (changes, wake) = AsyncStream.makeStream(
+      of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    defer { wake.finish() }
+    self.state.withLock { $0.wake = wake }
+    wake.yield()
+    for await _ in changes where self.state.withLock({ !$0.flows.isEmpty }) { return }
+    throw CancellationError()
   }
 
   /// Keeps up one connection to its end, and returns why it ended.

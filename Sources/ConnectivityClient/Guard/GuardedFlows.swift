@@ -19,6 +19,8 @@ struct GuardedFlows: Sendable {
   private var generation: UInt64?
   private var outage = Outage()
 
+  var isEmpty: Bool { self.entries.isEmpty }
+
   /// Does nothing where the id names a flow already.
   mutating func add(_ flow: FlowGuard.Flow, id: UInt64) {
     guard self.entries[id] == nil else { return }
@@ -74,8 +76,16 @@ struct GuardedFlows: Sendable {
 
   /// The connection ended, or there was none: what to tell, and how long to wait before the next one.
   mutating func lost(_ error: any Error) -> (GuardEvent?, pause: Duration) {
+    // Without a flow there is nobody to tell, and nothing to connect for.
+    if self.entries.isEmpty { return (nil, .zero) }
     let (error, pause) = self.outage.lost(error)
     return (error.map { .disconnected($0) }, pause)
+  }
+
+  /// The pause is over. Without a flow connd is not looked for any more, so that its absence is no longer known: what
+  /// to tell then.
+  mutating func rested() -> GuardEvent? {
+    self.entries.isEmpty && self.outage.accepted() ? .resumed : nil
   }
 
   private func addition(_ entry: Entry, _ id: UInt64) -> Connectivity_V1_GuardRequest {

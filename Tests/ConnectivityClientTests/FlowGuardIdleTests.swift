@@ -1,0 +1,37 @@
+import ConnectivityTestKit
+import Testing
+
+@testable import ConnectivityClient
+
+@Suite("A guard without a flow", .timeLimit(.minutes(5)))
+struct FlowGuardIdleTests {
+  @Test("connd is not looked for before there is a flow; then the connection stays")
+  func first() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      await network.stop()
+      let flows = FlowGuard(socket: network.socket)
+      try await network.start()
+      // Who had looked would say that it was not there.
+      #expect(await flows.add("127.0.0.1", id: 1) == "1 path wlan0")
+      #expect(network.openStreams == 1)
+      flows.remove(1)
+      #expect(await flows.add("127.0.0.1", id: 2) == "2 path wlan0")
+      #expect(network.openStreams == 1)
+    }
+  }
+
+  @Test("C7 an absence that was told is taken back with the last flow, and told again to the next")
+  func absence() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      await network.stop()
+      let flows = FlowGuard(socket: network.socket)
+      for id in [1, 2] as [UInt64] {
+        #expect(await flows.add("127.0.0.1", id: id) == "disconnected")
+        flows.remove(id)
+        #expect(await flows.nextLine() == "resumed")
+      }
+      try await network.start()
+      #expect(await flows.add("127.0.0.1", id: 3) == "3 path wlan0")
+    }
+  }
+}
