@@ -7,7 +7,7 @@ import Testing
 
 typealias Words = Google_Protobuf_StringValue
 
-@Suite("Calls without a stub")
+@Suite("Calls without a stub", .timeLimit(.minutes(5)))
 struct AnyServiceClientTests {
   @Test("C9 one message there and one back, with metadata both ways")
   func unary() async throws {

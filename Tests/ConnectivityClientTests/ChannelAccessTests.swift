@@ -5,7 +5,7 @@ import GRPCCore
 import Testing
 
 /// Which networks a channel, or a call, may use.
-@Suite("Channels that may not use every network")
+@Suite("Channels that may not use every network", .timeLimit(.minutes(5)))
 struct ChannelAccessTests {
   @Test(
     "C8 a channel that may not use the path fails calls at once, with the reason",

@@ -29,8 +29,15 @@ private struct Story {
         id, RPCError(code: .unavailable, message: "no"), atOnce: atOnce, now: self.instant,
         random: random))
   }
-  mutating func lost(_ id: UInt64) -> [String] { self.words(self.machine.lost(id)) }
-  mutating func closed(_ id: UInt64) -> [String] { self.words(self.machine.closed(id)) }
+  mutating func lost(_ id: UInt64) -> [String] {
+    self.words(self.machine.lost(id, now: self.instant))
+  }
+  mutating func closed(_ id: UInt64, wasUsed: Bool = true) -> [String] {
+    self.words(self.machine.closed(id, wasUsed: wasUsed, now: self.instant))
+  }
+  mutating func suspend(_ id: UInt64, _ isSuspended: Bool) -> [String] {
+    self.words(self.machine.suspend(id, isSuspended))
+  }
   mutating func invalidated(_ id: UInt64) -> [String] {
     self.words(self.machine.invalidated(id, now: self.instant))
   }
@@ -224,6 +231,59 @@ struct ChannelMachineTests {
     story.after(60)
     #expect(story.lost(2) == ["transientFailure"])
     #expect(story.call(3) == ["connecting", "connect 3 20.0"])
+  }
+
+  @Test("C4 a server that says farewell right after its welcome is asked again once a second")
+  func farewell() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.connected(1)
+    #expect(story.closed(1, wasUsed: false) == ["idle"])
+    #expect(story.call(2) == ["wake 1.0"])
+    story.after(1)
+    #expect(story.wake() == ["connecting", "connect 2 20.0"])
+    _ = story.connected(2)
+    #expect(story.closed(2) == ["idle"])
+    #expect(story.call(3) == ["connecting", "connect 3 20.0"])
+  }
+
+  @Test("C4 what the network does during an attempt counts when the attempt fails")
+  func news() {
+    var story = Story()
+    _ = story.call(1)
+    #expect(story.pathSatisfied() == [])
+    #expect(story.failed(1) == ["transientFailure", "fail [1] unavailable"])
+    #expect(story.call(2) == ["connecting", "connect 2 20.0"])
+    // Once.
+    _ = story.failed(2)
+    #expect(story.call(3) == ["wake 1.0"])
+  }
+
+  @Test("I10 while the connection has no path, calls wait for what becomes of it")
+  func suspended() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.connected(1)
+    #expect(story.suspend(1, true) == [])
+    #expect(story.machine.ready == nil)
+    #expect(story.machine.connectivity == .ready)
+    #expect(story.call(2) == [])
+    #expect(story.suspend(1, false) == ["resume [2] on 1"])
+    #expect(story.call(3) == ["resume [3] on 1"])
+    // It does not come back: those that wait go out by the next.
+    _ = story.suspend(1, true)
+    #expect(story.call(4) == [])
+    #expect(story.invalidated(1) == ["connecting", "connect 2 20.0"])
+    #expect(story.connected(2) == ["ready", "resume [4] on 2"])
+    #expect(story.suspend(1, true) == [])
+    _ = story.suspend(2, true)
+    #expect(story.call(5) == [])
+    story.after(2)
+    #expect(story.lost(2) == ["transientFailure", "connecting", "connect 3 20.0"])
+    _ = story.connected(3)
+    _ = story.suspend(3, true)
+    #expect(story.call(6) == [])
+    #expect(story.closed(3) == ["idle", "connecting", "connect 4 20.0"])
   }
 
   @Test("calls that no longer wait are forgotten")

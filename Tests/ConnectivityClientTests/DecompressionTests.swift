@@ -11,7 +11,7 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("Limits for compressed responses")
+@Suite("Limits for compressed responses", .timeLimit(.minutes(5)))
 struct DecompressionTests {
   @Test(
     "C9 a response may become as large as the limit says, and no larger",

@@ -6,7 +6,7 @@ import NIOPosix
 import Testing
 
 /// Any TCP connection of NIO's, guarded by one handler.
-@Suite("Channels of SwiftNIO")
+@Suite("Channels of SwiftNIO", .timeLimit(.minutes(5)))
 struct GuardHandlerTests {
   /// What a handler at the end of a pipeline was told, in words.
   private final class Witness: ChannelInboundHandler, Sendable {

@@ -7,7 +7,7 @@ import Synchronization
 import Testing
 
 /// A channel whose network is played.
-@Suite("Channels that connd guards")
+@Suite("Channels that connd guards", .timeLimit(.minutes(5)))
 struct GuardedChannelTests {
   @Test("C2 C3 calls in flight end with UNAVAILABLE and why, and the next goes out at once")
   func destroyed() async throws {
@@ -58,6 +58,31 @@ struct GuardedChannelTests {
     }
   }
 
+  @Test("I10 what is called within the grace waits for the path")
+  func suspended() async throws {
+    let (waits, wait) = AsyncStream.makeStream(of: Void.self)
+    let log = LogRecorder { if $0.contains("waits for a connection") { wait.yield() } }
+    try await playingNetwork {
+      $0.calls.logger = log.logger
+    } _: { network, client, _, record in
+      _ = try await client.echo()
+      try await network.waitForFlows(atLeast: 1)
+      for await _ in waits { break }
+      network.become(.wifi.failing(.noCarrier))
+      // The channel has yet to hear of it: until a call waits, they may go out.
+      let isBack = Atomic(false)
+      async let calls: Void = {
+        repeat { _ = try await client.echo() } while !isBack.load(ordering: .relaxed)
+      }()
+      for await _ in waits { break }
+      record.add("Late", Metadata())
+      isBack.store(true, ordering: .relaxed)
+      network.become(.wifi)
+      try await calls
+      #expect(record.calls.suffix(2) == ["Late", "Get"])
+    }
+  }
+
   @Test("I10 within the grace nothing ends")
   func grace() async throws {
     try await playingNetwork { network, client, _, record in
@@ -85,12 +110,30 @@ struct GuardedChannelTests {
       let stream = try await Conversation(client)
       let first = try await stream.say("one")
       #expect(first == "one")
-      network.become(.cellular)
+      network.become(.wired, .wifi)
       for await state in states where state == .idle { break }
       _ = try await client.echo()
       let answer = try await stream.say("two")
       #expect(answer == "two")
       try await stream.end()
+    }
+  }
+
+  @Test(
+    "what drains, or is kept, is guarded on: its calls end when they can no longer go on",
+    arguments: [InvalidationHandling.Action.drain, .keep])
+  func drainedAndLost(action: InvalidationHandling.Action) async throws {
+    try await playingNetwork {
+      $0.onInvalidation = .custom { $0.reason == .interfaceLost ? .destroy : action }
+    } _: { network, client, _, record in
+      let call = await hangingCall(client, record)
+      network.become(.wired, .wifi)
+      // It is guarded anew, bound to its link.
+      try await network.waitForFlows(atLeast: 1)
+      #expect(network.guardedFlows.map(\.path.interface) == ["wlan0"])
+      network.become(.wired)
+      let error = try await call.value
+      #expect(error?.invalidation?.reason == .interfaceLost)
     }
   }
 

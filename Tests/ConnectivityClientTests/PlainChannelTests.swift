@@ -7,7 +7,7 @@ import Testing
 @testable import ConnectivityClient
 
 /// The channel where connd is not there: a plain one.
-@Suite("Channels without connd")
+@Suite("Channels without connd", .timeLimit(.minutes(5)))
 struct PlainChannelTests {
   static var config: NetworkAwareTransport.Config {
     .defaults { $0.socket = "/nonexistent/connd.sock" }

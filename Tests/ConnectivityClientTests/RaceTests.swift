@@ -14,7 +14,7 @@ private final class Flag: Sendable {
 }
 
 /// Changes of the network in the middle of everything else, a thousand of each.
-@Suite("Channels that race with the network")
+@Suite("Channels that race with the network", .timeLimit(.minutes(5)))
 struct RaceTests {
   private static let rounds = 1000
   /// One after the other.

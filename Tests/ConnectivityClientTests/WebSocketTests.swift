@@ -8,7 +8,7 @@ import NIOWebSocket
 import Testing
 
 /// A WebSocket of swift-nio's, guarded by one handler: the example for any other protocol.
-@Suite("WebSockets")
+@Suite("WebSockets", .timeLimit(.minutes(5)))
 struct WebSocketTests {
   private typealias Frames = NIOAsyncChannel<WebSocketFrame, WebSocketFrame>
 

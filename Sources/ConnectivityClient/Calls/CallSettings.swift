@@ -23,9 +23,11 @@ public struct CallSettings: Sendable {
   public var requestID: RequestIDProvider?
   /// The name of the metadata key by which the server is told the ID. `nil`: it is not told.
   public var requestIDHeader: String?
-  /// Networks that the call may use, beside what the channel allows.
+  /// Networks that the call may use, of those that the channel allows. Looked at once, before the call starts: what
+  /// becomes of its path later is for the channel's own access to judge.
   public var access: NetworkAccess
-  /// How long the call may take, before it ends with `DEADLINE_EXCEEDED`.
+  /// How long the call may take, before it ends with `DEADLINE_EXCEEDED`. A timeout in the call's own `CallOptions`
+  /// goes before it.
   public var timeLimit: TimeLimit?
 
   public init(
@@ -65,7 +67,8 @@ public func withCallSettings<Result>(
   return try await CallSettings.$current.withValue(settings, operation: operation)
 }
 
-/// How long a call may take, waiting for a connection included.
+/// How long a call may take, waiting for a connection included; unless its own `CallOptions` name a timeout, which goes
+/// before this, be it shorter or longer.
 public enum TimeLimit: Hashable, Sendable {
   /// No longer than this, from its start.
   case timeout(Duration)

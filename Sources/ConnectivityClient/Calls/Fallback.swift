@@ -13,10 +13,12 @@ internal import GRPCCore
 ///
 /// Calls in `operation` may not use the networks that `reasons` name, beside those that are forbidden anyway:
 /// `expensive` forbids expensive access, `constrained` constrained access, and the others their medium (C8). One that
-/// is refused for it, or that is ended because its path became such a one (I8), makes room for `fallback`, which runs
-/// with the settings that held before. Nothing else does: any other error, a refusal for a reason that is not in
-/// `reasons`, and what a cancelled task throws pass through unchanged. Where `operation` makes several calls, some may
-/// have been carried out by then.
+/// is refused for it makes room for `fallback`, which runs with the settings that held before. That is looked at once,
+/// before the call starts: one that is under way when its path becomes such a network goes on. Only where the channel
+/// forbids the network as well (``NetworkAwareTransport/Config/access``) is it ended (I8), and makes room, too.
+///
+/// Nothing else does: any other error, a refusal for a reason that is not in `reasons`, and what a cancelled task
+/// throws pass through unchanged. Where `operation` makes several calls, some may have been carried out by then.
 ///
 /// - Parameters:
 ///   - reasons: What `fallback` is for. Where it is empty, `operation` is all that runs.

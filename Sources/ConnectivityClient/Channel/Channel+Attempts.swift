@@ -11,38 +11,45 @@ extension Channel {
     /// It was connected, and is no longer.
     case over
     case failed(RPCError)
-    /// It failed, and not for good: NIO gave up early, or the server's welcome was followed by its farewell.
-    case failedForNow(RPCError)
+    /// NIO gave up on `connect(2)`, which it does after ten seconds.
+    case timedOut(RPCError)
+    /// The server's welcome was followed by its farewell.
+    case left(RPCError)
     /// Nothing was sent: the path is not allowed.
     case forbidden(NetworkUnavailable)
   }
 
   /// Resolves the name, tries its addresses in their order, and returns when the connection that comes of it is over.
+  ///
+  /// - Parameter duration: For the name, and for each address (C4).
   func attempt(_ id: UInt64, atMost duration: Duration, _ hub: GuardHub) async {
-    let deadline = ContinuousClock.now + duration
     self.follow([])
     let addresses: [GRPCNIOTransportHTTP2Posix.SocketAddress]
     do throws(RPCError) {
-      addresses = try await self.resolve()
+      addresses = try await self.names.addresses(within: duration)
     } catch {
+      self.followWayOut(hub)
       self.failed(id, error, atOnce: true)
       return
     }
     var failure: RPCError?
     var refusal: NetworkUnavailable?
     var flows: [ConnectionGuard] = []
-    for address in addresses {
-      let (outcome, flow) = await self.connect(id, to: address, until: deadline, hub)
+    for (place, address) in addresses.enumerated() {
+      let (outcome, flow) = await self.connect(
+        id, to: address, atMost: duration, isLast: place == addresses.count - 1, hub)
+      if let flow { flows.append(flow) }
       switch outcome {
-      case .over:
+      case .failed(let error), .timedOut(let error), .left(let error): failure = error
+      case .forbidden(let why): refusal = why
+      case .over: break
+      }
+      // It is over, or a change of the network has begun another one.
+      guard self.isWanted(id) else {
         for flow in flows { flow.end() }
         return
-      case .failed(let error), .failedForNow(let error): failure = error
-      case .forbidden(let why): refusal = why
       }
-      if let flow { flows.append(flow) }
     }
-    self.follow(flows)
     // What failed on the network says more than what was not tried.
     if let failure {
       self.failed(id, failure, atOnce: false)
@@ -52,6 +59,11 @@ extension Channel {
       let error = RPCError(code: .unavailable, message: "The name has no addresses.")
       self.failed(id, error, atOnce: true)
     }
+    self.follow(flows)
+  }
+
+  private func isWanted(_ id: UInt64) -> Bool {
+    self.state.withLock { $0.machine.isConnecting(id) }
   }
 
   private func failed(_ id: UInt64, _ error: RPCError, atOnce: Bool) {
@@ -62,28 +74,22 @@ extension Channel {
     }
   }
 
-  /// - Throws: `RPCError` UNAVAILABLE with the resolver's words (C5).
-  private func resolve() async throws(RPCError) -> [GRPCNIOTransportHTTP2Posix.SocketAddress] {
-    do {
-      var names = self.resolver.names.makeAsyncIterator()
-      return try await names.next()?.endpoints.flatMap(\.addresses) ?? []
-    } catch {
-      let why = (error as? RPCError).map { error in
-        error.cause.map { "\(error.message): \($0)" } ?? error.message
-      }
-      throw RPCError(code: .unavailable, message: why ?? "\(error)", cause: error)
-    }
-  }
-
-  /// Tries an address until the attempt's time is over: NIO gives up after ten seconds, an attempt has twenty (C4).
+  /// Tries an address until its time is over, or until NIO gives up where there is another one to try.
   private func connect(
-    _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress,
-    until deadline: ContinuousClock.Instant, _ hub: GuardHub
+    _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, atMost duration: Duration,
+    isLast: Bool, _ hub: GuardHub
   ) async -> (Outcome, ConnectionGuard?) {
+    let deadline = ContinuousClock.now + duration
+    var wasLeft = false
     while true {
       let (outcome, flow) = await self.connectOnce(id, to: address, until: deadline, hub)
-      guard case .failedForNow(let error) = outcome else { return (outcome, flow) }
-      if .now >= deadline { return (.failed(error), flow) }
+      switch outcome {
+      case .timedOut where isLast: break
+      // Once, as from a server that is being replaced by another one.
+      case .left where !wasLeft: wasLeft = true
+      case .over, .failed, .timedOut, .left, .forbidden: return (outcome, flow)
+      }
+      guard .now < deadline, self.isWanted(id) else { return (outcome, flow) }
       flow?.end()
     }
   }
@@ -92,11 +98,15 @@ extension Channel {
     _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress,
     until deadline: ContinuousClock.Instant, _ hub: GuardHub
   ) async -> (Outcome, ConnectionGuard?) {
+    let serial = self.state.withLock { state in
+      state.lastSerial += 1
+      return state.lastSerial
+    }
     let connection: Connection
     do {
       let target = FixedAddress(address: address, authority: self.resolver.authority)
-      connection = try Connection(id: id, to: target, self.settings) { [weak self] event in
-        self?.handle(event, of: id)
+      connection = try Connection(id: id, serial: serial, to: target, self.settings) {
+        [weak self] event in self?.handle(event, of: id, serial)
       }
     } catch {
       return (.failed(RPCError(code: .unavailable, message: "\(error)", cause: error)), nil)
@@ -127,12 +137,12 @@ extension Channel {
       do throws(RPCError) {
         try await connection.ready(until: deadline)
       } catch {
-        let isOver =
-          error.isConnectTimeout || (connection.wasReady && connection.invalidation == nil)
+        let wasLeft = connection.wasReady && connection.invalidation == nil
         connection.destroy()
         await connection.ended()
         group.cancelAll()
-        return (isOver ? .failedForNow(error) : .failed(error), flow)
+        if error.isConnectTimeout { return (.timedOut(error), flow) }
+        return (wasLeft ? .left(error) : .failed(error), flow)
       }
       let isWanted = self.update { state in
         state.attempts[id] = nil
@@ -148,8 +158,8 @@ extension Channel {
       await connection.closed()
       // It may have been closed before it was known to be ready.
       self.update { state in
-        state.connections[id] = nil
-        return state.machine.closed(id)
+        defer { state.connections[id] = nil }
+        return state.closed(connection)
       }
       flow?.end()
       await connection.ended()
@@ -168,7 +178,7 @@ extension Channel {
       let isOver = self.update { state in
         // In the channel's lock, in which calls are given it.
         let isOver = connection.idleTime >= time
-        return (isOver ? state.machine.closed(connection.id) : [], isOver)
+        return (isOver ? state.closed(connection) : [], isOver)
       }
       if isOver { return connection.drain() }
     }
@@ -194,11 +204,30 @@ extension Channel {
     for flow in flows { flow.follow() }
   }
 
-  private func handle(_ event: Connection.Event, of id: UInt64) {
-    switch event {
-    case .goingAway, .closed(broken: false): self.update { $0.machine.closed(id) }
-    case .closed(broken: true): self.update { $0.machine.lost(id) }
+  /// Nobody knows where the server is: follows the ways out of this machine, which lead to whoever does.
+  private func followWayOut(_ hub: GuardHub) {
+    self.follow(Self.elsewhere.map { self.guarding($0, hub) })
+  }
+
+  /// For documentation (RFC 5737, RFC 3849), so that nothing is there: the way to them is the default path.
+  private static let elsewhere = ["192.0.2.1", "2001:db8::1"].compactMap { IPAddress($0) }
+
+  private func handle(_ event: Connection.Event, of id: UInt64, _ serial: UInt64) {
+    self.update { state in
+      guard let connection = state.connections[id], connection.serial == serial else { return [] }
+      switch event {
+      case .goingAway, .closed(broken: false): return state.closed(connection)
+      case .closed(broken: true): return state.machine.lost(id, now: .now)
+      }
     }
+  }
+}
+
+extension Channel.State {
+  /// The connection takes no more calls, in good order.
+  mutating func closed(_ connection: Connection) -> [ChannelMachine.Action] {
+    guard self.connections[connection.id] === connection else { return [] }
+    return self.machine.closed(connection.id, wasUsed: connection.wasUsed, now: .now)
   }
 }
 

@@ -10,46 +10,61 @@ extension Channel {
     guard let remote = connection.target.address.ip,
       self.settings.config.guardsLoopback || !remote.isLoopback
     else { return nil }
+    return self.guarding(remote, hub, connection)
+  }
+
+  /// Has connd say what becomes of the way to an address, and of the connection to it where there is one.
+  func guarding(
+    _ remote: IPAddress, _ hub: GuardHub, _ connection: Connection? = nil
+  ) -> ConnectionGuard {
     let access = self.settings.config.access
     let flow = FlowGuard.Flow(
       remote: remote, forbidsExpensive: !access.allowsExpensiveAccess,
       forbidsConstrained: !access.allowsConstrainedAccess)
-    return ConnectionGuard(flow, hub: hub) { [weak self, weak connection] event, isFirst in
+    return ConnectionGuard(flow, hub: hub) { [weak self, weak connection] event, novelty in
       if let connection {
-        self?.handle(event, of: connection, isFirst: isFirst)
+        self?.handle(event, of: connection, novelty)
       } else if case .flow(let event) = event {
         // Of an attempt that failed.
-        self?.noticed(event.path)
+        self?.noticed(event.path, novelty)
       }
     }
   }
 
-  private func handle(_ event: GuardHub.Event, of connection: Connection, isFirst: Bool) {
+  private func handle(
+    _ event: GuardHub.Event, of connection: Connection, _ novelty: ConnectionGuard.Novelty
+  ) {
     if case .flow(let event) = event,
       let invalidation = self.settings.config.access.invalidation(by: event)
     {
       // An attempt that would be invalid from its beginning is not begun: that is no reason for another one.
-      if isFirst, invalidation.severity == .destroy { return }
-      self.invalidate(connection, invalidation)
+      if novelty == .answer, invalidation.severity == .destroy { return }
+      self.invalidate(connection, invalidation, novelty)
     }
     switch event {
     case .flow(let event) where event.path != nil:
       if !event.destroys { self.moved(connection, to: event.path) }
-      self.noticed(event.path)
+      self.noticed(event.path, novelty)
     case .flow(.path), .flow(.invalidation): break
     case .flow(.refused(let why)):
       self.logger?.warning(
         "connd does not guard the connection, which works on as a plain one",
         metadata: connection.metadata.merging(["reason": "\(why)"]) { $1 })
+      self.update { $0.suspend(connection, false) }
     case .disconnected(let why):
       self.logger?.info(
         "connd is not there, the connection is not guarded until it is",
         metadata: connection.metadata.merging(["reason": "\(why)"]) { $1 })
+      self.update { $0.suspend(connection, false) }
     }
   }
 
-  private func noticed(_ path: Path?) {
-    if path?.status == .satisfied { self.update { $0.machine.pathSatisfied(now: .now) } }
+  /// The path may be a reason to try again at once (C4); one that may not be used is none.
+  private func noticed(_ path: Path?, _ novelty: ConnectionGuard.Novelty) {
+    guard novelty == .change, let path, path.status == .satisfied,
+      self.settings.config.access.refusal(of: path) == nil
+    else { return }
+    self.update { $0.machine.pathSatisfied(now: .now) }
   }
 
   /// The connection's path is another. One that is still being made, and could not be on the path that there was, is begun
@@ -57,6 +72,9 @@ extension Channel {
   private func moved(_ connection: Connection, to path: Path?) {
     let couldNot = connection.path.map { $0.status != .satisfied } ?? false
     connection.path = path
+    // New calls wait for what becomes of a path that was lost (I10).
+    let isLost = path.map { $0.status == .unsatisfied || $0.status == .requiresConnection } ?? false
+    self.update { $0.suspend(connection, isLost) }
     guard couldNot, path?.status == .satisfied,
       self.state.withLock({ $0.attempts[connection.id] === connection })
     else { return }
@@ -64,7 +82,9 @@ extension Channel {
     connection.destroy()
   }
 
-  private func invalidate(_ connection: Connection, _ invalidation: FlowInvalidation) {
+  private func invalidate(
+    _ connection: Connection, _ invalidation: FlowInvalidation, _ novelty: ConnectionGuard.Novelty
+  ) {
     let action = self.settings.config.onInvalidation.action(for: invalidation)
     self.logger?.info(
       "the connection is no longer viable",
@@ -73,10 +93,31 @@ extension Channel {
         "severity": "\(invalidation.severity.rawValue)",
         "cause": "\(invalidation.cause.change)", "action": "\(action)",
       ]) { $1 })
-    if action == .keep { return }
-    // Before the connection says itself that it is closed: this end leaves no backoff.
-    self.update { $0.machine.invalidated(connection.id, now: .now) }
-    if action == .drain { connection.drain() } else { connection.destroy(invalidation) }
+    if action != .keep {
+      // Before the connection says itself that it is closed: this end leaves no backoff.
+      self.update { $0.machine.invalidated(connection.id, now: .now) }
+    }
+    switch action {
+    case .destroy: return connection.destroy(invalidation)
+    case .drain: connection.drain()
+    case .keep: break
+    }
+    // Those that would be given up at once again are left alone.
+    if invalidation.severity == .destroy, invalidation.isSurvivable, novelty == .change,
+      let interface = connection.path?.interface
+    {
+      connection.flow?.goOn(on: interface)
+    }
+  }
+}
+
+extension Channel.State {
+  /// The connection lost its path, and may get it back; or has it back.
+  fileprivate mutating func suspend(
+    _ connection: Connection, _ isSuspended: Bool
+  ) -> [ChannelMachine.Action] {
+    guard self.connections[connection.id] === connection else { return [] }
+    return self.machine.suspend(connection.id, isSuspended)
   }
 }
 
@@ -89,13 +130,6 @@ extension FlowEvent {
     }
   }
 
-  fileprivate var destroys: Bool {
-    if case .invalidation(let invalidation) = self {
-      invalidation.severity == .destroy
-    } else {
-      false
-    }
-  }
 }
 
 extension Connection {

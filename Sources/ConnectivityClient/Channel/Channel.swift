@@ -20,12 +20,14 @@ final class Channel: Sendable {
     var attempts: [UInt64: Connection] = [:]
     var waiters: [UInt64: CheckedContinuation<Connection, any Error>] = [:]
     var lastCall: UInt64 = 0
+    var lastSerial: UInt64 = 0
     /// The flows of the last attempt, whose paths may become better.
     var guards: [ConnectionGuard] = []
   }
 
   let settings: ConnectionSettings
   let resolver: NameResolver
+  let names: Resolution
   let state: Mutex<State>
   private let commands: AsyncStream<Command>
   private let commander: AsyncStream<Command>.Continuation
@@ -34,6 +36,7 @@ final class Channel: Sendable {
   init(_ settings: ConnectionSettings, resolver: NameResolver) {
     self.settings = settings
     self.resolver = resolver
+    self.names = Resolution(resolver)
     self.state = Mutex(State(machine: ChannelMachine(settings.config.backoff)))
     (self.commands, self.commander) = AsyncStream.makeStream()
     self.logger = settings.config.backgroundActivityLogger
@@ -86,7 +89,7 @@ final class Channel: Sendable {
   /// gRPC's transport would not start a call on the connection.
   func refused(_ connection: Connection) {
     connection.drain()
-    self.update { $0.machine.closed(connection.id) }
+    self.update { $0.closed(connection) }
   }
 
   // MARK: Life
@@ -94,8 +97,11 @@ final class Channel: Sendable {
   /// Keeps connections until ``shutdown()``, and until the last call has ended.
   func run() async {
     let hub = GuardHub.shared(socket: self.settings.config.socket)
+    var last = ConnectivityState.idle
     await withTaskCancellationHandler {
       await withDiscardingTaskGroup { connections in
+        let names = Task { await self.names.run() }
+        defer { names.cancel() }
         await withDiscardingTaskGroup { alarms in
           for await command in self.commands {
             switch command {
@@ -107,8 +113,8 @@ final class Channel: Sendable {
                 self.update { $0.machine.wake(now: .now) }
               }
             case .report(let state):
-              self.logger?.debug("connectivity state changed", metadata: ["state": "\(state)"])
-              self.settings.config.onConnectivityStateChange?(state)
+              last = state
+              self.report(state)
             }
           }
           alarms.cancelAll()
@@ -118,7 +124,14 @@ final class Channel: Sendable {
       self.shutdown()
     }
     self.shutdown()
+    // A task that is cancelled hears no more commands.
+    if last != .shutdown { self.report(.shutdown) }
     withExtendedLifetime(hub) {}
+  }
+
+  private func report(_ state: ConnectivityState) {
+    self.logger?.debug("connectivity state changed", metadata: ["state": "\(state)"])
+    self.settings.config.onConnectivityStateChange?(state)
   }
 
   /// No calls are started any more; those in flight go on.

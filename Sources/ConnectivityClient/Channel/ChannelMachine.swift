@@ -33,6 +33,10 @@ struct ChannelMachine: Sendable {
   private var backoff: ConnectionBackoff
   /// No attempt starts before this.
   private var earliest: Instant?
+  /// The network changed for the better while an attempt was under way: if that fails, it says nothing of the next.
+  private var hasNews = false
+  /// The connection has no path for the moment (I10): calls wait for what becomes of it.
+  private var isSuspended = false
   /// When ``wake(now:)`` will be called, as was asked for.
   private var alarm: Instant?
   /// Calls that wait for a connection, in their order; `true` where they wait for it through failures as well
@@ -56,7 +60,12 @@ struct ChannelMachine: Sendable {
 
   /// The connection that calls go out on.
   var ready: ConnectionID? {
-    if case .ready(let id, _) = self.state { id } else { nil }
+    if case .ready(let id, _) = self.state, !self.isSuspended { id } else { nil }
+  }
+
+  /// Whether the attempt is still the one that calls wait for.
+  func isConnecting(_ id: ConnectionID) -> Bool {
+    if case .connecting(id, _) = self.state { true } else { false }
   }
 
   // MARK: Calls
@@ -64,11 +73,11 @@ struct ChannelMachine: Sendable {
   /// A call needs a connection and waits for it.
   mutating func wait(_ call: CallID, forReady: Bool, now: Instant) -> [Action] {
     switch self.state {
-    case .ready(let id, _):
+    case .ready(let id, _) where !self.isSuspended:
       return [.resume([call], on: id)]
     case .shutdown:
       return [.fail([call], Self.shutdownError)]
-    case .connecting:
+    case .connecting, .ready:
       self.waiting.append((call, forReady))
       return []
     case .idle, .transientFailure:
@@ -88,10 +97,21 @@ struct ChannelMachine: Sendable {
   mutating func connected(_ id: ConnectionID) -> [Action] {
     guard case .connecting(id, let started) = self.state else { return [] }
     self.state = .ready(id, started: started)
+    (self.isSuspended, self.hasNews) = (false, false)
     self.backoff.reset()
-    let calls = self.waiting.map(\.id)
-    self.waiting = []
-    return [.report(.ready), .resume(calls, on: id)]
+    return [.report(.ready)] + self.resumeAll(on: id)
+  }
+
+  private mutating func resumeAll(on id: ConnectionID) -> [Action] {
+    defer { self.waiting = [] }
+    return [.resume(self.waiting.map(\.id), on: id)]
+  }
+
+  /// The connection lost its path, and may get it back; or has it back.
+  mutating func suspend(_ id: ConnectionID, _ isSuspended: Bool) -> [Action] {
+    guard case .ready(id, _) = self.state, isSuspended != self.isSuspended else { return [] }
+    self.isSuspended = isSuspended
+    return isSuspended || self.waiting.isEmpty ? [] : self.resumeAll(on: id)
   }
 
   /// The attempt failed.
@@ -107,26 +127,36 @@ struct ChannelMachine: Sendable {
     let next = started + self.backoff.next(random: random)
     // Who waits through failures is spared a busy loop.
     self.earliest = atOnce && self.waiting.isEmpty ? nil : next
+    if self.hasNews {
+      self.hasNews = false
+      self.earliest = nil
+      self.backoff.reset()
+    }
     return [.report(.transientFailure), .fail(calls, error)]
       + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
   /// The connection broke under its calls.
-  mutating func lost(_ id: ConnectionID) -> [Action] {
+  mutating func lost(_ id: ConnectionID, now: Instant) -> [Action] {
     guard case .ready(id, let started) = self.state else { return [] }
     self.state = .transientFailure
     // A server that hangs up on everybody is asked once in a while, all others at once.
     self.earliest = started + self.backoff.next(random: 0)
     self.backoff.reset()
     return [.report(.transientFailure)]
+      + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
   /// The connection takes no more calls, in good order: it was idle for long, or the server is going away.
-  mutating func closed(_ id: ConnectionID) -> [Action] {
-    guard case .ready(id, _) = self.state else { return [] }
+  ///
+  /// - Parameter wasUsed: A call went out on it. A server that says farewell right after its welcome is asked again only once
+  ///   in a while.
+  mutating func closed(_ id: ConnectionID, wasUsed: Bool, now: Instant) -> [Action] {
+    guard case .ready(id, let started) = self.state else { return [] }
     self.state = .idle
-    self.earliest = nil
-    return [.report(.idle)]
+    self.earliest = wasUsed ? nil : started + self.backoff.next(random: 0)
+    self.backoff.reset()
+    return [.report(.idle)] + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
   /// The network of the connection, or of the attempt, is gone: the next call makes a new one at once (C3).
@@ -144,12 +174,19 @@ struct ChannelMachine: Sendable {
 
   // MARK: Time and the network
 
-  /// A path became satisfied: whatever failed before may work now (C4).
+  /// A path became satisfied, or another one: whatever failed before may work now (C4).
   mutating func pathSatisfied(now: Instant) -> [Action] {
-    guard case .transientFailure = self.state else { return [] }
-    self.earliest = nil
-    self.backoff.reset()
-    return self.waiting.isEmpty ? [] : self.connectWhenAllowed(now)
+    switch self.state {
+    case .transientFailure:
+      self.earliest = nil
+      self.backoff.reset()
+      return self.waiting.isEmpty ? [] : self.connectWhenAllowed(now)
+    case .connecting:
+      self.hasNews = true
+      return []
+    case .idle, .ready, .shutdown:
+      return []
+    }
   }
 
   /// The time that was asked for has come; too early or too late does no harm.
@@ -178,6 +215,7 @@ struct ChannelMachine: Sendable {
     }
     self.lastConnection += 1
     self.earliest = nil
+    self.hasNews = false
     self.state = .connecting(self.lastConnection, started: now)
     return [
       .report(.connecting),

@@ -16,7 +16,9 @@ final class Connection: Sendable {
     case closed(broken: Bool)
   }
 
+  /// That of the attempt it belongs to, which may make several.
   let id: UInt64
+  let serial: UInt64
   let target: FixedAddress
   let transport: HTTP2ClientTransport.Posix
   private let core: Core
@@ -24,11 +26,12 @@ final class Connection: Sendable {
   /// - Parameter onEvent: Called on the connection's thread.
   /// - Throws: `RuntimeError` where TLS is not configured so that it can work.
   init(
-    id: UInt64, to target: FixedAddress, _ settings: ConnectionSettings,
+    id: UInt64, serial: UInt64, to target: FixedAddress, _ settings: ConnectionSettings,
     onEvent: @escaping @Sendable (Event) -> Void
   ) throws {
     let core = Core(onEvent)
     self.id = id
+    self.serial = serial
     self.target = target
     self.core = core
     self.transport = try settings.makeTransport(to: target) { core.opened($0) }
@@ -37,7 +40,6 @@ final class Connection: Sendable {
   /// Connects, and stays connected until it is destroyed, drained, or closed by the server.
   func run() async {
     defer { self.core.end.finish() }
-    // Cancelled or not, it has been told first to end: else calls would hang that wait in gRPC's queue.
     await withTaskCancellationHandler {
       try? await self.transport.connect()
     } onCancel: {
@@ -109,12 +111,20 @@ final class Connection: Sendable {
   }
 
   /// A call is on it now.
-  func enter() { self.core.state.withLock { $0.calls += 1 } }
+  func enter() {
+    self.core.state.withLock { state in
+      state.calls += 1
+      state.wasUsed = true
+    }
+  }
 
   func leave() { self.core.state.withLock { $0.calls -= 1 } }
 
   /// It takes no new calls.
   var isRetired: Bool { self.core.state.withLock { $0.isRetired } }
+
+  /// A call has been on it.
+  var wasUsed: Bool { self.core.state.withLock { $0.wasUsed } }
 
   /// The server's SETTINGS have come.
   var wasReady: Bool { self.core.state.withLock { $0.wasReady } }
@@ -168,6 +178,7 @@ private final class Core: Sendable {
     var isRetired = false
     var wasReady = false
     var calls = 0
+    var wasUsed = false
     var holds = 0
     var idleSince = ContinuousClock.now
     var invalidation: FlowInvalidation?

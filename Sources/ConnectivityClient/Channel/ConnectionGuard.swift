@@ -1,7 +1,9 @@
 internal import Connectivity
 private import Synchronization
 
-/// Guards one connection's flow, from before it is made: no change can fall between.
+/// Guards one connection's flow, from before it is made: no change can fall between. (But where connd took another source
+/// address for it than it got: the flow is registered anew then, and a change in that moment is known only by the address and
+/// the link.)
 final class ConnectionGuard: Sendable {
   /// What is known before the connection is made.
   enum Answer: Sendable {
@@ -24,19 +26,32 @@ final class ConnectionGuard: Sendable {
     /// The attempt to connect goes on, with an answer or without.
     var isAnswered = false
     var isOver = false
+    /// connd has destroyed the flow, and guards it no longer.
+    var isGone = false
+    /// connd has yet to say something of the flow as it is registered now.
+    var isFresh = true
     /// There is no connection; a flow that connd gives up is begun anew.
     var isFollowing = false
   }
 
   private let hub: GuardHub
   private let state: Mutex<State>
-  private let onEvent: @Sendable (_ event: GuardHub.Event, _ isFirst: Bool) -> Void
+  private let onEvent: @Sendable (GuardHub.Event, Novelty) -> Void
 
-  /// - Parameter onEvent: Told of all that connd says of the flow, on the thread of connections to connd; the first thing
-  ///   is the ``answer()`` as well.
+  /// What an event is to who guards the flow.
+  enum Novelty: Sendable {
+    /// The ``answer(within:)``.
+    case answer
+    /// The answer to another registration of the same flow.
+    case again
+    /// Something has changed.
+    case change
+  }
+
+  /// - Parameter onEvent: Told of all that connd says of the flow, on the thread of connections to connd.
   init(
     _ flow: FlowGuard.Flow, hub: GuardHub,
-    onEvent: @escaping @Sendable (_ event: GuardHub.Event, _ isFirst: Bool) -> Void
+    onEvent: @escaping @Sendable (GuardHub.Event, Novelty) -> Void
   ) {
     self.hub = hub
     self.state = Mutex(State(flow: flow))
@@ -82,9 +97,24 @@ final class ConnectionGuard: Sendable {
     if self.state.withLock({ $0.source }) != local { self.watch(local: local) }
   }
 
-  /// No connection came of it: goes on following what becomes of the path to the address.
+  /// No connection came of it: goes on following what becomes of the path to the address, whether it is allowed or not.
   func follow() {
-    self.state.withLock { $0.isFollowing = true }
+    let isGone = self.state.withLock { state in
+      state.isFollowing = true
+      return state.isGone
+    }
+    if isGone { self.watch(local: nil) }
+  }
+
+  /// connd has given up the flow, and its connection goes on nevertheless: guards it as one that is bound to the link it was
+  /// made on. What else is preferred now does not concern it any more; what becomes of its address and its link does.
+  func goOn(on interface: String) {
+    let local = self.state.withLock { state in
+      state.flow.interface = interface
+      state.flow.allowsAll()
+      return state.flow.local ?? state.source
+    }
+    self.watch(local: local)
   }
 
   /// Guards it no longer.
@@ -100,7 +130,8 @@ final class ConnectionGuard: Sendable {
   private func watch(local: IPAddress?) {
     let flow = self.state.withLock { state in
       state.flow.local = local
-      state.source = nil
+      if state.isFollowing { state.flow.allowsAll() }
+      (state.source, state.isGone, state.isFresh) = (nil, false, true)
       return state.flow
     }
     let guarded = self.hub.watch(flow) { [weak self] in self?.told($0, of: flow) }
@@ -113,20 +144,22 @@ final class ConnectionGuard: Sendable {
   }
 
   private func told(_ event: GuardHub.Event, of flow: FlowGuard.Flow) {
-    let (isFirst, isFollowing) = self.state.withLock { state -> (Bool?, Bool) in
+    let (novelty, mustWatch) = self.state.withLock { state -> (Novelty?, Bool) in
       guard !state.isOver, state.flow == flow else { return (nil, false) }
-      if case .flow(.path(let path)) = event, path.status == .satisfied {
-        state.source = state.source ?? path.source
+      let novelty: Novelty =
+        state.isFresh && !state.isFollowing ? (state.isAnswered ? .again : .answer) : .change
+      if case .flow(let event) = event {
+        state.isFresh = false
+        state.isGone = event.destroys
+        if case .path(let path) = event, path.status == .satisfied {
+          state.source = state.source ?? path.source
+        }
       }
-      return (!state.isAnswered, state.isFollowing)
+      return (novelty, state.isGone && state.isFollowing)
     }
-    guard let isFirst else { return }
-    self.onEvent(event, isFirst)
-    if isFollowing, case .flow(.invalidation(let invalidation)) = event,
-      invalidation.severity == .destroy, invalidation.reason != .policy
-    {
-      self.watch(local: nil)
-    }
+    guard let novelty else { return }
+    self.onEvent(event, novelty)
+    if mustWatch { self.watch(local: nil) }
     switch event {
     case .flow(.path(let path)): self.answered(.path(path))
     case .flow(.invalidation(let invalidation)) where invalidation.severity == .destroy:
@@ -147,5 +180,23 @@ final class ConnectionGuard: Sendable {
       return state.waiters
     }
     for waiter in waiters { waiter.resume(returning: answer) }
+  }
+}
+
+extension FlowGuard.Flow {
+  /// What the path costs is no reason to give it up.
+  fileprivate mutating func allowsAll() {
+    (self.forbidsExpensive, self.forbidsConstrained) = (false, false)
+  }
+}
+
+extension FlowEvent {
+  /// With it connd guards the flow no longer, which it declares dead.
+  var destroys: Bool {
+    if case .invalidation(let invalidation) = self {
+      invalidation.severity == .destroy
+    } else {
+      false
+    }
   }
 }

@@ -4,7 +4,8 @@ internal import Connectivity
 public enum InvalidationHandling: Sendable {
   /// Calls in flight end with `UNAVAILABLE` at once, and the connection is closed (C2). The default.
   case destroy
-  /// Calls in flight go on as long as they can, new calls make a new connection.
+  /// Calls in flight go on as long as they can, new calls make a new connection. Where they certainly cannot, because the
+  /// connection's address, its link or its network is gone, it is destroyed.
   case drain
   /// Asked each time. The closure must not block; it is called on a thread of NIO's.
   case custom(@Sendable (FlowInvalidation) -> Action)
@@ -24,8 +25,19 @@ public enum InvalidationHandling: Sendable {
     switch (self, invalidation.severity) {
     case (.custom(let choose), _): choose(invalidation)
     case (_, .advise): .keep
-    case (_, .drain), (.drain, _): .drain
+    case (_, .drain): .drain
+    case (.drain, .destroy): invalidation.isSurvivable ? .drain : .destroy
     case (.destroy, .destroy): .destroy
+    }
+  }
+}
+
+extension FlowInvalidation {
+  /// Whether the connection may still work: what it was made on is there.
+  var isSurvivable: Bool {
+    switch self.reason {
+    case .betterPath, .categoryChanged, .policy, .resumed: true
+    case .sourceAddressLost, .interfaceLost, .networkChanged: false
     }
   }
 }

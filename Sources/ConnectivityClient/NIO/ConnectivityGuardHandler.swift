@@ -17,7 +17,7 @@ public import NIOCore
 /// 2. The handlers after it are told by ``ConnectivityEvents``, as user inbound events.
 /// 3. When connd says that the connection is no longer viable, it fires the ``FlowInvalidation`` as an error and closes the
 ///    channel at once, without waiting for TLS or anything else to say good-bye. Who prefers otherwise says so
-///    (``InvalidationHandling``); with `drain`, the events are all there is.
+///    (``InvalidationHandling``); with `drain`, the events are all there is as long as the connection may work.
 /// 4. Without connd it does nothing, and finds connd when it comes (C7). Unix sockets and connections to this machine itself
 ///    are not guarded: they need it not.
 ///
@@ -48,6 +48,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   private var flow: ConnectionGuard?
   /// That of the first path.
   private var link: UInt32?
+  /// The last that was told.
+  private var path: Path?
   private var isViable = true
   private var hasBetterPath = false
 
@@ -98,12 +100,12 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
     let eventLoop = context.eventLoop
     let hub = GuardHub.shared(socket: self.configuration.socket)
-    self.flow = ConnectionGuard(flow, hub: hub) { event, _ in
+    self.flow = ConnectionGuard(flow, hub: hub) { event, novelty in
       guard case .flow(let event) = event else { return }
       eventLoop.execute {
         let (handler, context) = bound.value
         // It may be too late.
-        if handler.flow != nil { handler.handle(event, context) }
+        if handler.flow != nil { handler.handle(event, novelty, context) }
       }
     }
   }
@@ -117,8 +119,11 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     self.flow = nil
   }
 
-  private func handle(_ event: FlowEvent, _ context: ChannelHandlerContext) {
+  private func handle(
+    _ event: FlowEvent, _ novelty: ConnectionGuard.Novelty, _ context: ChannelHandlerContext
+  ) {
     if case .path(let path) = event {
+      self.path = path
       if context.remoteAddress?.ip?.isLoopback == false {
         self.link = self.link ?? path.chain.first?.index
       }
@@ -144,6 +149,10 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       let cutter = ConnectionCutter(context.channel)
       try? context.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
       cutter.cut(link: self.link)
+    } else if invalidation.severity == .destroy, invalidation.isSurvivable, novelty == .change,
+      let interface = self.path?.interface
+    {
+      self.flow?.goOn(on: interface)
     }
   }
 

@@ -4,6 +4,9 @@ import Synchronization
 /// Keeps what is logged, a line for each message: its level, its text and its metadata.
 final class LogRecorder: Sendable {
   private let state = Mutex<[String]>([])
+  private let onLine: @Sendable (String) -> Void
+
+  init(onLine: @escaping @Sendable (String) -> Void = { _ in }) { self.onLine = onLine }
 
   var lines: [String] { self.state.withLock { $0 } }
 
@@ -22,9 +25,9 @@ final class LogRecorder: Sendable {
     func log(event: LogEvent) {
       let all = self.metadata.merging(event.metadata ?? [:]) { $1 }
       let words = all.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
-      self.recorder.state.withLock {
-        $0.append(([event.level.rawValue, "\(event.message)"] + words).joined(separator: " "))
-      }
+      let line = ([event.level.rawValue, "\(event.message)"] + words).joined(separator: " ")
+      self.recorder.state.withLock { $0.append(line) }
+      self.recorder.onLine(line)
     }
   }
 }

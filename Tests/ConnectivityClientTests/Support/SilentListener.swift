@@ -7,7 +7,8 @@ final class SilentListener: Sendable {
   let port: Int
   private let socket: CInt
 
-  init() throws {
+  /// - Parameter backlog: How many connections wait to be accepted, before the kernel drops what comes.
+  init(backlog: CInt = 8) throws {
     let socket = Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
@@ -15,7 +16,7 @@ final class SilentListener: Sendable {
     var length = socklen_t(MemoryLayout<sockaddr_in>.size)
     let bound = withUnsafeMutablePointer(to: &address) { address in
       address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-        bind(socket, address, length) == 0 && listen(socket, 8) == 0
+        bind(socket, address, length) == 0 && listen(socket, backlog) == 0
           && getsockname(socket, address, &length) == 0
       }
     }
@@ -25,6 +26,29 @@ final class SilentListener: Sendable {
   }
 
   deinit { close(self.socket) }
+
+  /// A connection to a port of 127.0.0.1, held for as long as what is returned.
+  static func connection(to port: Int) throws -> some Sendable {
+    let socket = Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+    let connection = Connection(socket: socket)
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    address.sin_port = in_port_t(port).bigEndian
+    let result = withUnsafePointer(to: &address) { address in
+      address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+        connect(socket, address, socklen_t(MemoryLayout<sockaddr_in>.size))
+      }
+    }
+    guard result == 0 else { throw IOError(errnoCode: errno, reason: "no connection") }
+    return connection
+  }
+
+  private final class Connection: Sendable {
+    let socket: CInt
+    init(socket: CInt) { self.socket = socket }
+    deinit { close(self.socket) }
+  }
 
   /// Returns when somebody has connected.
   func accepted() async throws {

@@ -1,0 +1,91 @@
+internal import GRPCCore
+internal import GRPCNIOTransportHTTP2Posix
+private import Synchronization
+
+/// The addresses of a channel's target, asked for anew by each attempt to connect (C2); or, of a resolver that tells them by
+/// itself, the last ones that it told.
+final class Resolution: Sendable {
+  typealias Addresses = [GRPCNIOTransportHTTP2Posix.SocketAddress]
+  private typealias Answer = Result<Addresses, any Error>
+
+  private struct State {
+    /// What was told last by itself.
+    var told: Answer?
+    var waiters: [AsyncStream<Answer>.Continuation] = []
+  }
+
+  private let resolver: NameResolver
+  private let state = Mutex(State())
+
+  init(_ resolver: NameResolver) { self.resolver = resolver }
+
+  private var tells: Bool {
+    self.resolver.updateMode == .push
+  }
+
+  /// Listens to a resolver that tells addresses by itself, until the task is cancelled; returns at once for any other.
+  func run() async {
+    guard self.tells else { return }
+    do {
+      for try await result in self.resolver.names { self.told(.success(result.addresses)) }
+    } catch {
+      self.told(.failure(error))
+    }
+  }
+
+  private func told(_ answer: Answer) {
+    let waiters = self.state.withLock { state in
+      state.told = answer
+      defer { state.waiters = [] }
+      return state.waiters
+    }
+    for waiter in waiters { waiter.yield(answer) }
+  }
+
+  /// The addresses, of all endpoints one after the other.
+  ///
+  /// - Throws: `RPCError` UNAVAILABLE with the resolver's words (C5), or where it does not answer in time.
+  func addresses(within duration: Duration) async throws(RPCError) -> Addresses {
+    // A resolver may not listen to cancellation: what it says later, nobody hears.
+    let (answers, answer) = AsyncStream.makeStream(of: Answer.self)
+    let timer = Task {
+      try await Task.sleep(for: duration)
+      answer.yield(
+        .failure(RPCError(code: .unavailable, message: "The name was not resolved in time.")))
+    }
+    let lookup = self.tells ? self.listen(answer) : Task { answer.yield(await self.lookUp()) }
+    defer {
+      timer.cancel()
+      lookup?.cancel()
+    }
+    do {
+      for await answer in answers { return try answer.get() }
+    } catch {
+      let why = (error as? RPCError).map { error in
+        error.cause.map { "\(error.message): \($0)" } ?? error.message
+      }
+      throw RPCError(code: .unavailable, message: why ?? "\(error)", cause: error)
+    }
+    throw ChannelMachine.shutdownError
+  }
+
+  private func listen(_ answer: AsyncStream<Answer>.Continuation) -> Task<Void, Never>? {
+    self.state.withLock { state in
+      if let told = state.told { answer.yield(told) } else { state.waiters.append(answer) }
+    }
+    return nil
+  }
+
+  private func lookUp() async -> Answer {
+    do {
+      var names = self.resolver.names.makeAsyncIterator()
+      return .success(try await names.next()?.addresses ?? [])
+    } catch {
+      return .failure(error)
+    }
+  }
+}
+
+extension NameResolutionResult {
+  fileprivate var addresses: Resolution.Addresses { self.endpoints.flatMap(\.addresses) }
+}

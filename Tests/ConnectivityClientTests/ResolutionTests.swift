@@ -1,0 +1,144 @@
+import ConnectivityTestKit
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import Synchronization
+import Testing
+
+@testable import ConnectivityClient
+
+/// Where a channel's server is.
+@Suite("Resolution", .timeLimit(.minutes(5)))
+struct ResolutionTests {
+  private typealias Address = GRPCNIOTransportHTTP2Posix.SocketAddress
+
+  private static func result(_ addresses: Address...) -> NameResolutionResult {
+    NameResolutionResult(endpoints: [Endpoint(addresses: addresses)], serviceConfig: nil)
+  }
+
+  @Test("C5 a resolver that does not answer in time fails the call")
+  func silent() async throws {
+    let (names, _) = AsyncStream.makeStream(of: NameResolutionResult.self)
+    for mode in [NameResolver.UpdateMode.pull, .push] {
+      let resolution = Resolution(
+        NameResolver(names: RPCAsyncSequence(wrapping: Throwing(names)), updateMode: mode))
+      let error = await #expect(throws: RPCError.self) {
+        try await resolution.addresses(within: .milliseconds(20))
+      }
+      #expect(error?.code == .unavailable)
+    }
+  }
+
+  @Test("C3 what a resolver told by itself holds until it tells something else")
+  func push() async throws {
+    let (names, name) = AsyncStream.makeStream(of: NameResolutionResult.self)
+    let resolution = Resolution(
+      NameResolver(names: RPCAsyncSequence(wrapping: Throwing(names)), updateMode: .push))
+    let first = Address.ipv4(host: "192.0.2.1", port: 1)
+    async let running: Void = resolution.run()
+    async let early = resolution.addresses(within: .seconds(20))
+    name.yield(Self.result(first))
+    #expect(try await early == [first])
+    for _ in 0..<2 {
+      let addresses = try await resolution.addresses(within: .zero)
+      #expect(addresses == [first])
+    }
+    name.finish()
+    await running
+  }
+
+  @Test("C4 an address that does not answer leaves its time to the next")
+  func blackHole() async throws {
+    let silent = try SilentListener(backlog: 0)
+    // The kernel keeps one connection beyond the backlog, and drops what comes then.
+    let filler = try SilentListener.connection(to: silent.port)
+    try await EchoServer.serving { port, _ in
+      let target = ResolvableTargets.IPv4.ipv4(
+        pairs: [("127.0.0.1", silent.port), ("127.0.0.1", port)])
+      try await withChannel(to: target) { client, _ in
+        let answer = try await client.echo()
+        #expect(answer == "hello")
+      }
+    }
+    withExtendedLifetime(filler) {}
+  }
+
+  @Test("C4 a name that could not be resolved is resolved again when there is a path")
+  func wayOut() async throws {
+    try await withSimulatedNetwork(.none) { network in
+      try await EchoServer.serving { port, _ in
+        var config = NetworkAwareTransport.Config.defaults
+        config.socket = network.socket
+        // Nobody waits for that.
+        config.backoff.initial = .seconds(3600)
+        config.backoff.max = .seconds(3600)
+        let names = FlakyName(.ipv4(host: "127.0.0.1", port: port))
+        var registry = NameResolverRegistry()
+        registry.registerFactory(names)
+        let transport = try NetworkAwareTransport(
+          target: names, transportSecurity: .plaintext, config: config, resolverRegistry: registry)
+        try await withGRPCClient(transport: transport) { client in
+          let call = Task { try await client.echo(options: .waiting) }
+          // For both families.
+          try await network.waitForFlows(atLeast: 2)
+          names.isKnown.store(true, ordering: .relaxed)
+          network.become(.wifi)
+          let answer = try await call.value
+          #expect(answer == "hello")
+        }
+      }
+    }
+  }
+}
+
+/// A sequence whose type says that it may throw.
+private struct Throwing<Base: AsyncSequence & Sendable>: AsyncSequence, Sendable
+where Base.Element: Sendable {
+  let base: Base
+
+  init(_ base: Base) { self.base = base }
+
+  func makeAsyncIterator() -> AsyncThrowingStream<Base.Element, any Error>.AsyncIterator {
+    let (stream, continuation) = AsyncThrowingStream.makeStream(of: Base.Element.self)
+    let task = Task {
+      do {
+        for try await element in self.base { continuation.yield(element) }
+        continuation.finish()
+      } catch {
+        continuation.finish(throwing: error)
+      }
+    }
+    continuation.onTermination = { _ in task.cancel() }
+    return stream.makeAsyncIterator()
+  }
+}
+
+/// A name that is known only sometimes, and who resolves it.
+private final class FlakyName: ResolvableTarget, NameResolverFactory, Sendable {
+  typealias Target = FlakyName
+  let isKnown = Atomic(false)
+  private let address: GRPCNIOTransportHTTP2Posix.SocketAddress
+
+  init(_ address: GRPCNIOTransportHTTP2Posix.SocketAddress) { self.address = address }
+
+  func resolver(for target: FlakyName) -> NameResolver {
+    NameResolver(names: RPCAsyncSequence(wrapping: Names(name: self)), updateMode: .pull)
+  }
+
+  private struct Names: AsyncSequence, AsyncIteratorProtocol, Sendable {
+    let name: FlakyName
+
+    func makeAsyncIterator() -> Names { self }
+
+    func next() async throws -> NameResolutionResult? {
+      guard self.name.isKnown.load(ordering: .relaxed) else {
+        throw RPCError(code: .unavailable, message: "no such name")
+      }
+      return NameResolutionResult(
+        endpoints: [Endpoint(addresses: [self.name.address])], serviceConfig: nil)
+    }
+
+    func next(isolation: isolated (any Actor)?) async throws -> NameResolutionResult? {
+      try await self.next()
+    }
+  }
+}
