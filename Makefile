@@ -98,6 +98,10 @@ check-run: ## check what make run shows, and that Ctrl-C ends it
 check-demo: deps ## check what make demo says at its end, and that it leaves nothing
 	@dev/check-demo
 
+.PHONY: test-examples
+test-examples: deps ## test the examples in Swift that need packages of their own
+	@swift test --package-path Examples --scratch-path .build/examples
+
 .PHONY: test-systemd
 test-systemd: deps deps-vm ## run connd under a real systemd, in a VM
 	@$(sudo) Tests/vm/build "$(VM_IMAGE)"

@@ -1,9 +1,11 @@
 // The examples of the article GuardAnyChannel: what stands between the comments, stands there.
 
+// snippet: imports
 import Connectivity
 import ConnectivityClient
 import NIOCore
 import NIOPosix
+// end
 
 private func show(_ text: String) {}
 
