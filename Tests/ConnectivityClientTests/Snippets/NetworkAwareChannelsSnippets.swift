@@ -1,9 +1,11 @@
 // The examples of the article NetworkAwareChannels: what stands between the comments, stands there.
 
+// snippet: imports
 import Connectivity
 import ConnectivityClient
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
+// end
 import Logging
 import ServiceLifecycle
 import UnixSignals
@@ -84,7 +86,7 @@ func networkAwareChannelsSettings() async throws {
   // end
 }
 
-func networkAwareChannelsConfig() {
+func networkAwareChannelsConfig() throws {
   // snippet: config
   let config = NetworkAwareTransport.Config.defaults {
     $0.calls = CallSettings(logger: logger, timeLimit: .timeout(.seconds(30)))
@@ -94,8 +96,10 @@ func networkAwareChannelsConfig() {
     $0.compression = .init(algorithm: .gzip, enabledAlgorithms: [.gzip])
     $0.decompressionLimit = .ratio(20)
   }
+  let transport = try NetworkAwareTransport(
+    target: .dns(host: "telemetry.example.com"), transportSecurity: .tls, config: config)
   // end
-  show("\(config)")
+  show("\(transport)")
 }
 
 func networkAwareChannelsService(_ transport: NetworkAwareTransport) async throws {
