@@ -74,12 +74,13 @@ struct OutputError: Error, CustomStringConvertible {
 }
 
 extension Console {
-  /// The process's own. Colour and width as the terminal has them; 80 columns and none where it is not one.
+  /// The process's own. Colour and width as the terminal has them; neither where it is none, so that each line is whole
+  /// for grep(1) and its like.
   static let standard = Console(
     write: { try Console.writeAll($0, to: STDOUT_FILENO) },
     complain: { try? Console.writeAll($0, to: STDERR_FILENO) },
     style: Style(
-      width: Console.terminalWidth(STDOUT_FILENO),
+      width: Console.terminalWidth(STDOUT_FILENO) ?? .max,
       color: Console.allowsColor(
         isTerminal: isatty(STDOUT_FILENO) == 1,
         environment: { name in getenv(name).map { String(cString: $0) } }),
@@ -88,17 +89,36 @@ extension Console {
       var time = timespec()
       clock_gettime(CLOCK_REALTIME, &time)
       return Timestamp(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000)
-    }, errorWidth: isatty(STDERR_FILENO) == 1 ? Console.terminalWidth(STDERR_FILENO) : nil)
+    }, errorWidth: Console.terminalWidth(STDERR_FILENO))
 
   /// See no-color.org; `TERM=dumb` is what editors and build tools set.
   static func allowsColor(isTerminal: Bool, environment: (String) -> String?) -> Bool {
     isTerminal && environment("NO_COLOR") ?? "" == "" && environment("TERM") != "dumb"
   }
 
-  private static func terminalWidth(_ descriptor: CInt) -> Int {
+  /// Less than this is taken for no width to write for.
+  private static let leastWidth = 40
+
+  /// Characters in a line of the terminal that a descriptor is; `nil` where it is none.
+  static func terminalWidth(_ descriptor: CInt) -> Int? {
+    guard isatty(descriptor) == 1 else { return nil }
+    return max(self.leastWidth, self.reportedWidth(descriptor) ?? 80)
+  }
+
+  private static func reportedWidth(_ descriptor: CInt) -> Int? {
     var size = winsize()
-    guard ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
-    return max(40, Int(size.ws_col))
+    guard ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return nil }
+    return Int(size.ws_col)
+  }
+
+  /// The parser breaks help into lines as wide as COLUMNS or the terminal says, and traps where they are narrower than
+  /// its indent. To be called while there is one thread.
+  static func widenHelp() {
+    let named = getenv("COLUMNS").flatMap { Int(String(cString: $0)) }
+    guard let width = named ?? self.reportedWidth(STDOUT_FILENO), width < self.leastWidth else {
+      return
+    }
+    setenv("COLUMNS", String(self.leastWidth), 1)
   }
 
   private static func writeAll(_ text: String, to descriptor: CInt) throws {

@@ -39,11 +39,11 @@ extension ConndError {
     case .notThere(let why):
       switch socket {
       case let socket? where Self.isOtherThanSocket(socket):
-        "connd is not there: \(socket) is not a socket (name connd's with --socket)"
+        "connd is not there: \(socket) is not a socket (name connd's with --socket or CONND_SOCKET)"
       case let socket? where Self.isDefault(socket):
-        "connd is not there: \(why) (start it with “systemctl start connd.socket”, or name its socket with --socket)"
+        "connd is not there: \(why) (start it with “systemctl start connd.socket”, or name its socket with --socket or CONND_SOCKET)"
       default:
-        "connd is not there: \(why) (start connd there, or name its socket with --socket)"
+        "connd is not there: \(why) (start connd there, or name its socket with --socket or CONND_SOCKET)"
       }
     case .refused(let why):
       "connd refuses this user: \(why) (join the socket's group, or ask as root)"

@@ -15,6 +15,7 @@ public enum Program {
     var none = sigset_t()
     sigemptyset(&none)
     pthread_sigmask(SIG_SETMASK, &none, nil)
+    Console.widenHelp()
     // One thread does it all: what a message wakes, also prints it.
     NIOSingletons.groupLoopCountSuggestion = 1
     let arguments = Array(CommandLine.arguments.dropFirst())

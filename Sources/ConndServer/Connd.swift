@@ -35,6 +35,7 @@ struct Connd {
     // A taken descriptor is there: either systemd's, or that of a socket just opened.
     let descriptor = self.passed.unixListener?.descriptor ?? socket?.takeDescriptor() ?? -1
 
+    let place = self.passed.unixListener.map(Self.words) ?? self.socketPath
     let historyPath = Self.historyPath(besides: self.socketPath)
     let past = HistoryFile(path: historyPath, logger: self.logger).load()
     let store = Store(past)
@@ -61,7 +62,10 @@ struct Connd {
         .init(
           service: Announcer(
             store: store, monitor: monitor, notifier: self.notifier, reloading: reloadState,
-            listening: { _ = await transport.listeningAddress })),
+            listening: { [logger] in
+              guard await transport.listeningAddress != nil else { return }
+              logger.info("listens on \(place)")
+            })),
       ],
       gracefulShutdownSignals: [.sigterm, .sigint],
       logger: Logger(label: "connd.lifecycle") { _ in SwiftLogNoOpLogHandler() })
@@ -92,6 +96,11 @@ struct Connd {
         try NetlinkKernel(watching: destinations, adopting: netlink.take(), sysfs: sysfs)
       }
     }
+  }
+
+  private static func words(_ socket: PassedSockets.Socket) -> String {
+    guard case .unixListener(let path?) = socket.kind else { return "what systemd passed" }
+    return path
   }
 
   /// In the runtime directory that systemd made, else beside the socket.

@@ -45,6 +45,10 @@ public struct ConndCommand: ParsableCommand {
 
   public init() {}
 
+  public func validate() throws {
+    guard self.socket != "" else { throw ValidationError("--socket needs a path") }
+  }
+
   public mutating func run() throws {
     let file = self.config ?? Configuration.defaultFile
     let isOptional = self.config == nil
@@ -109,6 +113,18 @@ extension ConndCommand {
     }
     let hasDirectory = variable("RUNTIME_DIRECTORY") != nil
     return DefaultSocket.path(environment: variable, uid: getuid()) { _ in hasDirectory }
+  }
+}
+
+extension ConndCommand {
+  /// The parser breaks help into lines as wide as COLUMNS or the terminal says, and traps where they are narrower than
+  /// its indent. To be called while there is one thread.
+  public static func widenHelp() {
+    var size = winsize()
+    let isTerminal = ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0
+    let named = getenv("COLUMNS").flatMap { Int(String(cString: $0)) }
+    guard let width = named ?? (isTerminal ? Int(size.ws_col) : nil), width < 40 else { return }
+    setenv("COLUMNS", "40", 1)
   }
 }
 

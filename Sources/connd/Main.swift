@@ -4,6 +4,7 @@ import ConndServer
 @main
 enum Main {
   static func main() {
+    ConndCommand.widenHelp()
     ConndCommand.main()
   }
 }

@@ -112,6 +112,13 @@ final class Screen: Sendable {
   var errors: String { self.state.withLock { $0.errors } }
   var outputLines: [String] { self.output.split(separator: "\n").map(String.init) }
 
+  /// - Parameter width: As where standard output is a terminal of so many columns; `.max` as where it is none.
+  func console(width: Int) -> Console {
+    var console = self.console
+    console.style.width = width
+    return console
+  }
+
   /// - Parameter errorWidth: As where standard error is a terminal of so many columns.
   func console(errorWidth: Int) -> Console {
     var console = self.console
@@ -119,6 +126,7 @@ final class Screen: Sendable {
     return console
   }
 
+  /// As where standard output is a terminal of 80 columns, and standard error none.
   var console: Console {
     Console(
       write: { text in
@@ -128,7 +136,7 @@ final class Screen: Sendable {
         }
       },
       complain: { text in self.state.withLock { $0.errors += text } },
-      style: .plain(), now: { Timestamp.sample.adding(seconds: 185) })
+      style: .plain(width: 80), now: { Timestamp.sample.adding(seconds: 185) })
   }
 }
 

@@ -87,6 +87,33 @@ struct GuardTests {
     }
   }
 
+  @Test("a flow that is dead at once says what is in its way; its JSON says what connd says")
+  func obstacle() async throws {
+    let dead = FlowInvalidation(
+      reason: .sourceAddressLost, severity: .destroy,
+      cause: Cause(.registration, "diedBefore", interface: "wlan0", learntLate: true), path: .wlan)
+    let stub = StubConnd(onGuard: { requests, writer in
+      for try await _ in requests {
+        try await writer.write(.flow(generation: 17, .invalidation(dead)))
+      }
+    })
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      try await stub.serving(socket) {
+        let arguments = ["guard", self.remote, "--local", "192.0.2.99", "--socket", socket]
+        let text = Screen()
+        #expect(await Program.run(arguments, on: text.console(width: .max)) == 0)
+        #expect(
+          text.output.contains("source address lost: 192.0.2.99 is no address of this machine; now")
+        )
+        #expect(text.outputLines.count == 1)
+        let json = Screen()
+        #expect(await Program.run(arguments + ["--json"], on: json.console) == 0)
+        #expect(json.output.contains(#""change": "diedBefore""#))
+      }
+    }
+  }
+
   @Test("of several addresses the first, of the family of the local address")
   func choice() {
     let addresses = ["2001:db8::80", "192.0.2.80", "192.0.2.81"].compactMap { IPAddress($0) }

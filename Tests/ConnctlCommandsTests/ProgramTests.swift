@@ -113,7 +113,7 @@ struct ProgramTests {
       #expect(
         screen.errors == """
           connctl: connd is not there: there is no \(socket) \
-          (start connd there, or name its socket with --socket)
+          (start connd there, or name its socket with --socket or CONND_SOCKET)
 
           """)
       #expect(screen.output == "")

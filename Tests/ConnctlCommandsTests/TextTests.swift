@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityClient
 import ConnectivityProtocol
+import Glibc
 import Testing
 
 @testable import ConnctlCommands
@@ -238,6 +239,90 @@ struct TextTests {
       + self.style.flow(.path(path), destination: remote, now: .sample)
       + self.style.flow(.invalidation(flow), destination: remote, now: .sample)
     for line in lines { #expect(line.count <= 80, "\(line)") }
+  }
+
+  @Test("where standard output is no terminal a change is one line, however long")
+  func unbroken() throws {
+    let style = Style.plain(width: .max)
+    let remote = try #require(IPAddress("192.0.2.80"))
+    expectLines(
+      style.event(.change(.path(.sample)), now: .sample)
+        + style.history([.invalidation(.sample)])
+        + style.flow(.invalidation(.sample), destination: remote, now: .sample)
+        + style.status(
+          .sample(1, Status(ipv4: .unsatisfied(.noRoute), ipv6: .stack, preferred: .ipv4)),
+          now: .sample
+        ).suffix(1) + style.links([.wlan]).suffix(1),
+      """
+      01:25:00.123  path              ipv4 wlan0 from 192.0.2.7, ipv6 unsatisfied: address added on wlan0 (RTM_NEWADDR)
+      2026-11-21 01:25:00.123  destroy           channels on wlan0 (ipv4): interface lost; carrier lost on wlan0 (RTM_NEWLINK)
+      01:25:00.123  destroy           interface lost: carrier lost on wlan0 (RTM_NEWLINK); now unsatisfied: no route
+        ipv6  satisfied    vlan10  over bond0 over eth0 from 2001:db8:1111:2222:3333:4444:5555:6666 via fe80::1234:5678:9abc:def0
+      wlan0  wifi    up     ipv4 ipv6  192.0.2.7/24 2001:db8:1111:2222:3333:4444:5555:6666/64 expensive
+      """)
+  }
+
+  @Test(
+    "lines are as wide as the terminal, at least 40 columns; 80 where it does not say",
+    arguments: [(100, 100), (20, 40), (0, 80)] as [(UInt16, Int)])
+  func terminalWidth(columns: UInt16, expected: Int) throws {
+    let terminal = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
+    try #require(terminal >= 0)
+    defer { close(terminal) }
+    var size = winsize()
+    size.ws_col = columns
+    try #require(ioctl(terminal, UInt(TIOCSWINSZ), &size) == 0)
+    #expect(Console.terminalWidth(terminal) == expected)
+  }
+
+  @Test("what is no terminal has no width")
+  func noTerminal() throws {
+    let file = open("/dev/null", O_WRONLY | O_CLOEXEC)
+    try #require(file >= 0)
+    defer { close(file) }
+    #expect(Console.terminalWidth(file) == nil)
+  }
+
+  @Test("a new flow that cannot be viable is not said to have died before")
+  func obstacles() throws {
+    let remote = try #require(IPAddress("192.0.2.80"))
+    let local = try #require(IPAddress("198.51.100.7"))
+    func line(
+      _ reason: Invalidation.Reason, _ path: Path, isNew: Bool = true, change: String = "diedBefore"
+    ) -> String? {
+      let invalidation = FlowInvalidation(
+        reason: reason, severity: .destroy,
+        cause: Cause(.registration, change, interface: "wlan0", learntLate: true), path: path)
+      let lines = Style.plain(width: .max).flow(
+        .invalidation(invalidation), destination: remote, isNew: isNew, local: local, now: .sample)
+      return lines.first?.dropFirst(32).description
+    }
+    var costly = Path.wlan
+    costly.gateway = nil
+    costly.expensive = true
+    #expect(
+      line(.policy, costly)
+        == "policy: the path is expensive; now satisfied, wlan0 from 192.0.2.7, expensive")
+    costly.constrained = true
+    #expect(
+      line(.policy, costly)?.hasPrefix("policy: the path is expensive and constrained;") == true)
+    costly.expensive = false
+    #expect(line(.policy, costly)?.hasPrefix("policy: the path is constrained;") == true)
+    let off = Path.unsatisfied(.noRoute)
+    #expect(
+      line(.sourceAddressLost, off)
+        == "source address lost: 198.51.100.7 is no address of this machine; now unsatisfied: no route"
+    )
+    #expect(
+      line(.betterPath, off)
+        == "better path: 198.51.100.7 is no address of wlan0; now unsatisfied: no route")
+    // One that was told of has lived, and what connd has another cause for has happened.
+    let died = "died before on wlan0, learnt late; now unsatisfied: no route"
+    #expect(line(.sourceAddressLost, off, isNew: false) == "source address lost: \(died)")
+    #expect(line(.interfaceLost, off) == "interface lost: \(died)")
+    #expect(
+      line(.sourceAddressLost, off, change: "resumed")
+        == "source address lost: resumed on wlan0, learnt late; now unsatisfied: no route")
   }
 
   @Test("a link's name cannot move the cursor")

@@ -12,6 +12,9 @@ struct UsageTests {
     #expect(!error.advice(socket: "/tmp/x/connd.sock").contains("systemctl"))
     #expect(error.advice(socket: "/dev/null").contains("/dev/null is not a socket"))
     #expect(error.advice(socket: "/").contains("/ is not a socket"))
+    for socket in ["/run/connd/connd.sock", "/tmp/x/connd.sock", "/dev/null"] {
+      #expect(error.advice(socket: socket).hasSuffix("with --socket or CONND_SOCKET)"))
+    }
   }
 
   @Test("at a terminal an error is broken into lines, elsewhere it is one")

@@ -199,6 +199,71 @@ struct LifecycleScenario {
     #expect(refused.standardError.contains(lab.socket))
   }
 
+  @Test("an empty path for the socket is wrong usage, for both programs")
+  func emptySocket() throws {
+    for arguments in [[Programs.connd], [Programs.connctl, "status"]] {
+      let outcome = try Command.outcome(of: arguments + ["--socket", ""])
+      #expect(outcome.status == 64)
+      #expect(outcome.standardError.contains("--socket needs a path"))
+    }
+  }
+
+  @Test("help is shown however narrow COLUMNS is", arguments: ["-3", "0", "10", "39", "50"])
+  func narrowHelp(columns: String) throws {
+    for arguments in [
+      [Programs.connd, "--help"], [Programs.connctl, "--help"],
+      [Programs.connctl, "help", "guard"],
+    ] {
+      let help = try RunningCommand(arguments, environment: ["COLUMNS": columns])
+      let output = try help.remainingOutput()
+      #expect(try help.wait() == 0, "\(help.standardError)")
+      #expect(output.contains("--socket <path>"))
+    }
+  }
+
+  @Test("connd says in its log where it listens")
+  func listens() throws {
+    let lab = try self.online()
+    #expect(try lab.startConnd().standardError.contains("listens on \(lab.socket)"))
+  }
+
+  @Test("what connd cannot guard or look up is named, and why")
+  func refusals() throws {
+    let lab = try self.online()
+    try lab.startConnd()
+    for command in ["guard", "path", "explain"] {
+      for address in ["0.0.0.0", "::"] {
+        let outcome = try lab.connctl(command, address)
+        #expect(outcome.status == 64)
+        #expect(outcome.standardError.contains("'\(address)' is no host's address"))
+      }
+    }
+    let name = "a-link-with-a-name-that-no-link-can-have"
+    let outcome = try lab.connctl("guard", "203.0.113.9", "--interface", name)
+    #expect(outcome.status == 64)
+    #expect(outcome.standardError.contains("there is no link '\(name)'"))
+  }
+
+  @Test("a flow that was never viable is said to be none, and not to have died")
+  func neverViable() throws {
+    let lab = try self.online(configuration: "links: [{match: eth0, expensive: true}]")
+    try lab.addLink("wlan0", "10.1.0.2")
+    try lab.startConnd()
+    for (arguments, words) in [
+      (["--forbid-expensive"], "policy: the path is expensive"),
+      (["--local", "198.51.100.7"], "198.51.100.7 is no address of this machine"),
+      (["--local", "10.1.0.2"], "10.1.0.2 is no address of eth0"),
+    ] {
+      let outcome = try Command.outcome(
+        of: [Programs.connctl, "--socket", lab.socket, "guard", "203.0.113.9"] + arguments)
+      #expect(outcome.status == 0)
+      // One line: standard output is no terminal.
+      let lines = outcome.output.split(separator: "\n")
+      #expect(lines.count == 1)
+      #expect(lines.last?.contains(words) == true, "\(outcome.output)")
+    }
+  }
+
   @Test("wait returns when the condition comes true")
   func wait() throws {
     let lab = try Laboratory()

@@ -77,7 +77,7 @@ struct GuardCommand: ConnctlCommand {
         throw ConndError.invalid(why)
       case .flow(_, let generation, let event):
         if case .path(let path) = event, path.status == .satisfied { local = local ?? path.source }
-        try self.show(event, generation, remote, local)
+        try self.show(event, generation, remote, local, isNew: isFirst)
         if case .invalidation(let invalidation) = event, invalidation.severity == .destroy {
           return
         }
@@ -101,11 +101,13 @@ struct GuardCommand: ConnctlCommand {
   }
 
   private func show(
-    _ event: FlowEvent, _ generation: UInt64, _ remote: IPAddress, _ local: IPAddress?
+    _ event: FlowEvent, _ generation: UInt64, _ remote: IPAddress, _ local: IPAddress?,
+    isNew: Bool
   ) throws {
     if !self.json {
       try self.console.print(
-        self.console.style.flow(event, destination: remote, now: self.console.now()))
+        self.console.style.flow(
+          event, destination: remote, isNew: isNew, local: local, now: self.console.now()))
     } else if let object = JSON.flow(
       event, generation: generation, destination: remote, local: local)
     {

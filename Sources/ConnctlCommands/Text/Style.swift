@@ -2,7 +2,7 @@ import Connectivity
 
 /// What the reader's screen can show, and where the reader lives.
 struct Style: Sendable {
-  /// Characters in a line.
+  /// Characters in a line; `.max` where no line is broken.
   var width = 80
   var color = false
   var localTime: @Sendable (Timestamp) -> LocalTime

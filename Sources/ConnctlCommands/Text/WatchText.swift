@@ -38,12 +38,20 @@ extension Style {
   }
 
   /// A line of `connctl guard` for people, for a flow to `destination`.
-  func flow(_ event: FlowEvent, destination: IPAddress, now: Timestamp) -> [String] {
+  ///
+  /// - Parameter isNew: Nothing has been said of the flow before.
+  /// - Parameter local: The flow's own address, where it is known.
+  func flow(
+    _ event: FlowEvent, destination: IPAddress, isNew: Bool = false, local: IPAddress? = nil,
+    now: Timestamp
+  ) -> [String] {
     switch event {
     case .path(let path):
       self.row(now, "path", "\(destination): \(path.words)")
     case .invalidation(let invalidation):
-      self.row(now, invalidation.headline, invalidation.details)
+      self.row(
+        now, invalidation.headline,
+        invalidation.details(obstacle: isNew ? invalidation.obstacle(local) : nil))
     case .refused:
       []
     }
@@ -86,9 +94,31 @@ extension Invalidation {
 extension FlowInvalidation {
   fileprivate var headline: Text { Text(self.severity.rawValue, self.severity.ink) }
 
-  fileprivate var details: String {
+  /// - Parameter obstacle: What is said in place of the cause.
+  fileprivate func details(obstacle: String?) -> String {
     let now = self.path.map { "; now \($0.words)" } ?? ""
-    return "\(self.reason.words): \(self.cause.words)\(now)"
+    return "\(self.reason.words): \(obstacle ?? self.cause.words)\(now)"
+  }
+
+  /// What keeps a flow that is new to connd from being viable: connd takes it for one that died before, but whoever asks
+  /// may have asked for what never was.
+  fileprivate func obstacle(_ local: IPAddress?) -> String? {
+    guard self.cause.trigger == .registration, self.cause.change == "diedBefore" else { return nil }
+    switch self.reason {
+    case .policy:
+      let costs = [
+        self.path?.expensive == true ? "expensive" : nil,
+        self.path?.constrained == true ? "constrained" : nil,
+      ].compactMap { $0 }
+      return costs.isEmpty ? nil : "the path is \(costs.joined(separator: " and "))"
+    case .sourceAddressLost:
+      return local.map { "\($0) is no address of this machine" }
+    case .betterPath:
+      guard let local, let interface = self.cause.interface else { return nil }
+      return "\(local) is no address of \(interface)"
+    case .interfaceLost, .networkChanged, .categoryChanged, .resumed:
+      return nil
+    }
   }
 }
 

@@ -81,7 +81,8 @@ struct GuardService {
     if flow.hasInterface {
       guard let index = linkIndex(flow.interface) else {
         throw Guardian.Refusal.invalid(
-          "add.interface: there is no link '\(flow.interface.prefix(16))'")
+          // Longer than any name, so that what was meant is seen whole.
+          "add.interface: there is no link '\(flow.interface.prefix(256))'")
       }
       destination.outLink = index
     }
@@ -103,11 +104,11 @@ struct GuardService {
 }
 
 private func address(_ text: String, _ field: String) throws(Guardian.Refusal) -> IPAddress {
-  guard let address = IPAddress(text), !address.isUnspecified else {
-    throw Guardian.Refusal.invalid(
-      "\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
+  do throws(HostAddressError) {
+    return try IPAddress(ofHost: text, field: field)
+  } catch {
+    throw Guardian.Refusal.invalid(error.message)
   }
-  return address
 }
 
 /// The index of the link of that name in connd's namespace.

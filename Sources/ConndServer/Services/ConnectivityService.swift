@@ -179,13 +179,13 @@ private struct EventKinds {
 }
 
 extension Destination {
-  /// - Throws: INVALID_ARGUMENT for what is no address.
+  /// - Throws: INVALID_ARGUMENT for what is no address of a host.
   fileprivate init(_ text: String, uid: UInt32?, mark: UInt32) throws {
-    guard let address = IPAddress(text) else {
-      throw RPCError(
-        code: .invalidArgument,
-        message: "destination: '\(text)' is neither an IPv4 nor an IPv6 address")
+    do throws(HostAddressError) {
+      let address = try IPAddress(ofHost: text, field: "destination")
+      self.init(address, uid: uid ?? 0, mark: mark)
+    } catch {
+      throw RPCError(code: .invalidArgument, message: error.message)
     }
-    self.init(address, uid: uid ?? 0, mark: mark)
   }
 }

@@ -144,8 +144,11 @@ extension FlowTable.Registration {
     linkIndex: (_ name: String) -> UInt32?
   ) throws(FlowTable.Refusal) {
     func address(_ text: String, _ field: String) throws(FlowTable.Refusal) -> IPAddress {
-      guard let address = IPAddress(text), !address.isUnspecified else {
+      guard let address = IPAddress(text) else {
         throw .invalid("\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
+      }
+      if address.isUnspecified {
+        throw .invalid("\(field): '\(text.prefix(64))' is no host's address")
       }
       return address
     }

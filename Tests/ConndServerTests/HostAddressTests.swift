@@ -1,0 +1,27 @@
+import Connectivity
+import Testing
+
+@testable import ConndServer
+
+@Suite("Addresses in requests")
+struct HostAddressTests {
+  @Test("what is a host's", arguments: ["192.0.2.1", "127.0.0.1", "::1", "2001:db8::1"])
+  func accepted(text: String) throws {
+    #expect(try IPAddress(ofHost: text, field: "add.remote") == IPAddress(text))
+  }
+
+  @Test(
+    "what is none names the field, and says whether it is an address at all",
+    arguments: [
+      ("0.0.0.0", "add.remote: '0.0.0.0' is no host's address"),
+      ("::", "add.remote: '::' is no host's address"),
+      ("here", "add.remote: 'here' is neither an IPv4 nor an IPv6 address"),
+      ("", "add.remote: '' is neither an IPv4 nor an IPv6 address"),
+    ])
+  func refused(text: String, message: String) {
+    let error = #expect(throws: HostAddressError.self) {
+      try IPAddress(ofHost: text, field: "add.remote")
+    }
+    #expect(error?.message == message)
+  }
+}
