@@ -102,6 +102,10 @@ check-demo: deps ## check what make demo says at its end, and that it leaves not
 test-examples: deps ## test the examples in Swift that need packages of their own
 	@swift test --package-path Examples --scratch-path .build/examples
 
+.PHONY: test-sanitized
+test-sanitized: deps ## run the client library's tests under the thread sanitizer (a build of its own)
+	@Tests/sanitizers/run
+
 .PHONY: test-systemd
 test-systemd: deps deps-vm ## run connd under a real systemd, in a VM
 	@$(sudo) Tests/vm/build "$(VM_IMAGE)"

@@ -44,7 +44,7 @@ struct GuardHandlerTests {
     }
   }
 
-  /// Runs `body` with a connection to a server that echoes, on a network that begins as Wi-Fi.
+  /// Runs `body` with a connection to a server that echoes, on a network that begins as Wi-Fi, and whose time stands still.
   private func connected(
     _ change: (inout ConnectivityGuardHandler.Configuration) -> Void = { _ in },
     _ body:
@@ -52,7 +52,7 @@ struct GuardHandlerTests {
   ) async throws {
     var configuration = ConnectivityGuardHandler.Configuration()
     configuration.guardsLoopback = true
-    try await withSimulatedNetwork(.wifi) { network in
+    try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       configuration.socket = network.socket
       change(&configuration)
       let group = MultiThreadedEventLoopGroup.singleton

@@ -278,7 +278,7 @@ extension CallOptions {
   static var waiting: CallOptions {
     var options = CallOptions.defaults
     options.waitForReady = true
-    options.timeout = .seconds(20)
+    options.timeout = .seconds(120)
     return options
   }
 }

@@ -3,7 +3,8 @@ import ConnectivityTestKit
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 
-/// Runs `body` with a client of a server, on a network that begins as Wi-Fi.
+/// Runs `body` with a client of a server, on a network that begins as Wi-Fi, and whose time stands
+/// still.
 func playingNetwork(
   _ change: (inout NetworkAwareTransport.Config) -> Void = { _ in },
   _ body:
@@ -15,7 +16,7 @@ func playingNetwork(
   var config = NetworkAwareTransport.Config.defaults
   config.guardsLoopback = true
   change(&config)
-  try await withSimulatedNetwork(.wifi) { [config] network in
+  try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { [config] network in
     try await EchoServer.serving { port, record in
       var config = config
       config.socket = network.socket
