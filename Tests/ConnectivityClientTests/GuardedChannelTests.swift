@@ -127,6 +127,7 @@ struct GuardedChannelTests {
       $0.onInvalidation = .custom { $0.reason == .interfaceLost ? .destroy : action }
     } _: { network, client, _, record in
       let call = await hangingCall(client, record)
+      try await network.waitForFlows(atLeast: 1)
       network.become(.wired, .wifi)
       // It is guarded anew, bound to its link.
       try await network.waitForFlows(atLeast: 1)
