@@ -15,9 +15,9 @@ struct Announcer: Service {
   func run() async throws {
     try await self.listening()
     await self.monitor.firstReading()
+    let news = self.store.observe()
     var told = self.status
     self.notifier.ready(status: told)
-    let news = self.store.observe()
     await withGracefulShutdownHandler {
       for await _ in news.stream {
         let status = self.status

@@ -20,6 +20,24 @@ package final class EventLoopTaskExecutor: TaskExecutor {
   }
 }
 
+extension EventLoop {
+  /// Returns after the time, in the machine's uptime. Unlike `Task.sleep` it needs no thread but the loop's.
+  ///
+  /// - Throws: `CancellationError`.
+  package func sleep(for duration: Duration) async throws(CancellationError) {
+    let alarm = self.scheduleTask(in: TimeAmount(duration)) {}
+    do {
+      try await withTaskCancellationHandler {
+        try await alarm.futureResult.get()
+      } onCancel: {
+        alarm.cancel()
+      }
+    } catch {
+      throw CancellationError()
+    }
+  }
+}
+
 /// Does something asynchronous on the event loop's thread, all tasks that it starts included, and blocks the caller's
 /// until it is done: what the main function of a program needs.
 package func runBlocking<Result: Sendable>(

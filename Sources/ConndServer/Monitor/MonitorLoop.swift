@@ -31,6 +31,8 @@ struct MonitorLoop {
   private var sleep = SleepWatch()
   private var reopening = Reopening()
   private var watchdogDue: Instant?
+  /// Something was published that those who observe the store have not heard of.
+  private var hasNews = false
 
   init(
     _ configuration: Configuration, store: Store, history: HistoryFile, notifier: Notifier,
@@ -59,6 +61,11 @@ struct MonitorLoop {
   mutating func turn(_ wakeUp: WakeUp) {
     self.takeRequests()
     self.narrowFilter()
+    if self.hasNews {
+      // Only now that the flows of clients were looked at.
+      self.hasNews = false
+      self.store.touch()
+    }
     var descriptors = [
       pollfd(fd: wakeUp.fileDescriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: self.kernel?.fileDescriptor ?? -1, events: Int16(POLLIN), revents: 0),
@@ -144,6 +151,7 @@ struct MonitorLoop {
       let published = try changes.map { try Published($0) }
       self.history.append(published, past: { self.store.past })
       self.store.publish(published)
+      self.hasNews = true
     } catch {
       self.logger.critical("a change cannot be serialised", metadata: ["error": "\(error)"])
     }

@@ -47,19 +47,18 @@ final class Store: Sendable {
   /// What the history holds, the oldest first.
   var past: [Published] { self.state.withLock { Array($0.history) } }
 
-  /// Makes changes known to everybody, in their order.
+  /// Makes changes known to all subscribers, in their order. Who observes is told by ``touch()``.
   func publish(_ changes: [Published]) {
-    let (waiting, observers) = self.state.withLock { state in
+    let waiting = self.state.withLock { state in
       for published in changes {
         state.snapshot.apply(published.change)
         if state.history.count == Self.capacity { state.history.removeFirst() }
         state.history.append(published)
       }
       defer { state.waiting.removeAll(keepingCapacity: true) }
-      return (state.waiting, state.observers)
+      return state.waiting
     }
     for continuation in waiting.values { continuation.resume() }
-    for observer in observers.values { observer.yield() }
   }
 
   /// Ends every subscription: connd is stopping.
@@ -73,7 +72,7 @@ final class Store: Sendable {
     for observer in observers.values { observer.finish() }
   }
 
-  /// Has those who observe look again, for something else that they tell beside the present.
+  /// Has those who observe look again: something was published, or what they tell beside it is another.
   func touch() {
     let observers = self.state.withLock { $0.observers }
     for observer in observers.values { observer.yield() }

@@ -1,4 +1,5 @@
 internal import Connectivity
+private import EventLoopExecutor
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 private import Logging
@@ -172,9 +173,8 @@ extension Channel {
   private func drain(_ connection: Connection, whenIdleFor time: Duration) async {
     while true {
       // While a call has it, that is asked once in a time.
-      do { try await Task.sleep(for: max(time - connection.idleTime, .milliseconds(1))) } catch {
-        return
-      }
+      let rest = max(time - connection.idleTime, .milliseconds(1))
+      do { try await self.settings.eventLoop.sleep(for: rest) } catch { return }
       let isOver = self.update { state in
         // In the channel's lock, in which calls are given it.
         let isOver = connection.idleTime >= time
@@ -227,6 +227,8 @@ extension Channel.State {
   /// The connection takes no more calls, in good order.
   mutating func closed(_ connection: Connection) -> [ChannelMachine.Action] {
     guard self.connections[connection.id] === connection else { return [] }
+    // What this end gave up leaves no pause, whether the channel hears of that first or of the end.
+    if connection.invalidation != nil { return self.machine.invalidated(connection.id, now: .now) }
     return self.machine.closed(connection.id, wasUsed: connection.wasUsed, now: .now)
   }
 }

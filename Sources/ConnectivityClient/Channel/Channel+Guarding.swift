@@ -93,13 +93,15 @@ extension Channel {
         "severity": "\(invalidation.severity.rawValue)",
         "cause": "\(invalidation.cause.change)", "action": "\(action)",
       ]) { $1 })
-    if action != .keep {
+    switch action {
+    case .destroy:
+      // First of all: there are calls that wait to hear of it.
+      connection.destroy(invalidation)
+      return self.update { $0.machine.invalidated(connection.id, now: .now) }
+    case .drain:
       // Before the connection says itself that it is closed: this end leaves no backoff.
       self.update { $0.machine.invalidated(connection.id, now: .now) }
-    }
-    switch action {
-    case .destroy: return connection.destroy(invalidation)
-    case .drain: connection.drain()
+      connection.drain()
     case .keep: break
     }
     // Those that would be given up at once again are left alone.

@@ -1,4 +1,5 @@
 internal import Connectivity
+private import EventLoopExecutor
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 internal import Logging
@@ -97,6 +98,13 @@ final class Channel: Sendable {
   /// Keeps connections until ``shutdown()``, and until the last call has ended.
   func run() async {
     let hub = GuardHub.shared(socket: self.settings.config.socket)
+    await withTaskExecutorPreference(EventLoopTaskExecutor(self.settings.eventLoop)) {
+      await self.keepConnections(hub)
+    }
+    withExtendedLifetime(hub) {}
+  }
+
+  private func keepConnections(_ hub: GuardHub) async {
     var last = ConnectivityState.idle
     await withTaskCancellationHandler {
       await withDiscardingTaskGroup { connections in
@@ -126,7 +134,6 @@ final class Channel: Sendable {
     self.shutdown()
     // A task that is cancelled hears no more commands.
     if last != .shutdown { self.report(.shutdown) }
-    withExtendedLifetime(hub) {}
   }
 
   private func report(_ state: ConnectivityState) {

@@ -1,4 +1,5 @@
 internal import Connectivity
+private import EventLoopExecutor
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 internal import NIOCore
@@ -21,6 +22,7 @@ final class Connection: Sendable {
   let serial: UInt64
   let target: FixedAddress
   let transport: HTTP2ClientTransport.Posix
+  private let eventLoop: any EventLoop
   private let core: Core
 
   /// - Parameter onEvent: Called on the connection's thread.
@@ -34,6 +36,7 @@ final class Connection: Sendable {
     self.serial = serial
     self.target = target
     self.core = core
+    self.eventLoop = settings.eventLoop
     self.transport = try settings.makeTransport(to: target) { core.opened($0) }
   }
 
@@ -62,7 +65,7 @@ final class Connection: Sendable {
         defer { group.cancelAll() }
         group.addTask { try await self.ready() }
         group.addTask {
-          try await Task.sleep(until: deadline, clock: .continuous)
+          try await self.eventLoop.sleep(for: ContinuousClock.now.duration(to: deadline))
           throw RPCError(code: .unavailable, message: "The server did not answer in time.")
         }
         try await group.next()
@@ -85,7 +88,7 @@ final class Connection: Sendable {
     self.transport.beginGracefulShutdown()
     await withTaskGroup(of: Void.self) { group in
       group.addTask { for await _ in self.core.ended {} }
-      group.addTask { try? await Task.sleep(for: .seconds(1)) }
+      group.addTask { try? await self.eventLoop.sleep(for: .seconds(1)) }
       await group.next()
       group.cancelAll()
     }
@@ -166,8 +169,9 @@ final class Connection: Sendable {
       state.invalidation = state.invalidation ?? invalidation
       return (state.cutter, state.link)
     }
-    cutter?.cut(link: link)
-    self.transport.beginGracefulShutdown()
+    guard let cutter else { return self.transport.beginGracefulShutdown() }
+    // gRPC's transport hears of both at once. If it heard first that the connection is closed, it would begin another one.
+    cutter.cut(link: link) { self.transport.beginGracefulShutdown() }
   }
 }
 

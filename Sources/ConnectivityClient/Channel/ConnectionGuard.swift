@@ -1,4 +1,5 @@
 internal import Connectivity
+private import EventLoopExecutor
 private import Synchronization
 
 /// Guards one connection's flow, from before it is made: no change can fall between. (But where connd took another source
@@ -68,7 +69,7 @@ final class ConnectionGuard: Sendable {
     }
     return await withTaskGroup(of: Void.self) { group in
       group.addTask {
-        try? await Task.sleep(for: patience)
+        try? await ClientThread.eventLoop.sleep(for: patience)
         self.answered(.silence)
       }
       let answer = await withCheckedContinuation { waiter in

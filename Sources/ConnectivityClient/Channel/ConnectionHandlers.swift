@@ -24,9 +24,14 @@ struct ConnectionCutter: Sendable {
 
   /// Closes the connection without waiting for anything. The kernel forgets it at once, with what it has yet to send.
   ///
-  /// - Parameter link: The index of the link that the connection was made on; `nil` where it is not known.
-  func cut(link: UInt32? = nil) {
-    self.channel.eventLoop.execute { self.bound.value.cut(link) }
+  /// - Parameters:
+  ///   - link: The index of the link that the connection was made on; `nil` where it is not known.
+  ///   - announce: Called right before, on the channel's thread.
+  func cut(link: UInt32? = nil, _ announce: @escaping @Sendable () -> Void = {}) {
+    self.channel.eventLoop.execute {
+      announce()
+      self.bound.value.cut(link)
+    }
   }
 
   private struct NoLink: Error {}

@@ -7,7 +7,8 @@ struct ConnectionSettings: Sendable {
   var config: NetworkAwareTransport.Config
   var security: HTTP2ClientTransport.Posix.TransportSecurity
   var limit: DecompressionGuard?
-  var eventLoopGroup: any EventLoopGroup
+  /// Of all its connections, and of what becomes of them: an event wakes one thread.
+  var eventLoop: any EventLoop
 
   private static func registry() -> NameResolverRegistry {
     var registry = NameResolverRegistry()
@@ -41,6 +42,6 @@ struct ConnectionSettings: Sendable {
     return try HTTP2ClientTransport.Posix(
       target: target, transportSecurity: self.security,
       config: .init(self.config, callbacks: callbacks), resolverRegistry: Self.registry(),
-      serviceConfig: serviceConfig, eventLoopGroup: self.eventLoopGroup)
+      serviceConfig: serviceConfig, eventLoopGroup: self.eventLoop)
   }
 }

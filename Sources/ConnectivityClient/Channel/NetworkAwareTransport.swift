@@ -40,7 +40,8 @@ public final class NetworkAwareTransport: ClientTransport {
   ///   - config: How the channel behaves.
   ///   - resolverRegistry: Who resolves which kind of target.
   ///   - serviceConfig: Time limits, retries and sizes by method. Load balancing policies are ignored.
-  ///   - eventLoopGroup: A `MultiThreadedEventLoopGroup`, or one of its loops, for the connections.
+  ///   - eventLoopGroup: A `MultiThreadedEventLoopGroup`, or one of its loops. The channel takes one, on which it makes and
+  ///     keeps its connections.
   /// - Throws: `RuntimeError` where nobody resolves the target, or TLS is not configured so that it can work.
   public init(
     target: any ResolvableTarget,
@@ -57,7 +58,7 @@ public final class NetworkAwareTransport: ClientTransport {
     self.limit = config.decompressionLimit.map { DecompressionGuard(limit: $0) }
     let settings = ConnectionSettings(
       config: config, security: transportSecurity, limit: self.limit,
-      eventLoopGroup: eventLoopGroup)
+      eventLoop: eventLoopGroup.next())
     let nowhere = FixedAddress(address: .unixDomainSocket(path: ""), authority: nil)
     self.methods = try settings.makeTransport(to: nowhere, serviceConfig: serviceConfig) {
       $0.eventLoop.makeSucceededVoidFuture()

@@ -1,7 +1,4 @@
-internal import ConnectivityProtocol
 private import EventLoopExecutor
-internal import GRPCCore
-private import Synchronization
 
 /// Has connd watch connections: one stream for many flows, kept up across restarts of connd.
 ///
@@ -16,18 +13,18 @@ private import Synchronization
 ///
 /// It ends with its last reference.
 package final class FlowGuard: Sendable {
-  private let keeper: Keeper
+  private let keeper: GuardKeeper
   private let events: Handoff<GuardEvent>
   private let task: Task<Void, Never>
 
   /// - Parameter socket: The path of connd's socket.
   package init(socket: String = SocketPath.default) {
-    let keeper = Keeper(socket: socket)
+    let keeper = GuardKeeper(socket: socket)
     let events = Handoff<GuardEvent>()
     self.keeper = keeper
     self.events = events
     self.task = Task(executorPreference: EventLoopTaskExecutor(ClientThread.eventLoop)) {
-      try? await keeper.run(events)
+      try? await keeper.run { try await events.send($0) }
       events.finish()
     }
   }
@@ -53,86 +50,5 @@ package final class FlowGuard: Sendable {
   /// The next event; `nil` when the task was cancelled, which ends the guard. At most one task may wait.
   package func next() async -> GuardEvent? {
     await self.events.next()
-  }
-}
-
-/// Connects, tells and reads, and connects again.
-private final class Keeper: Sendable {
-  private struct State {
-    var flows = GuardedFlows()
-    /// Wakes who tells connd, in the stream that there is; or who waits for a flow.
-    var wake: AsyncStream<Void>.Continuation?
-  }
-
-  private let socket: String
-  private let state = Mutex(State())
-
-  init(socket: String) { self.socket = socket }
-
-  func change(_ body: (inout GuardedFlows) -> Void) {
-    let wake = self.state.withLock { state in
-      body(&state.flows)
-      return state.wake
-    }
-    wake?.yield()
-  }
-
-  /// - Throws: `CancellationError`, nothing else.
-  func run(_ events: Handoff<GuardEvent>) async throws {
-    while true {
-      try await self.waitForFlow()
-      let error = await self.connection(events)
-      let (event, pause) = self.state.withLock { $0.flows.lost(error) }
-      if let event { try await events.send(event) }
-      try await Task.sleep(for: pause)
-      if let event = self.state.withLock({ $0.flows.rested() }) { try await events.send(event) }
-    }
-  }
-
-  /// Returns when there is a flow. Nothing but a change of the flows wakes it.
-  private func waitForFlow() async throws {
-    let (changes, wake) = AsyncStream.makeStream(
-      of: Void.self, bufferingPolicy: .bufferingNewest(1))
-    defer { wake.finish() }
-    self.state.withLock { $0.wake = wake }
-    wake.yield()
-    for await _ in changes where self.state.withLock({ !$0.flows.isEmpty }) { return }
-    throw CancellationError()
-  }
-
-  /// Keeps up one connection to its end, and returns why it ended.
-  private func connection(_ events: Handoff<GuardEvent>) async -> any Error {
-    // One waiting wake-up stands for all changes until then.
-    let (changes, wake) = AsyncStream.makeStream(
-      of: Void.self, bufferingPolicy: .bufferingNewest(1))
-    defer { wake.finish() }
-    do {
-      try SocketProbe.connect(to: self.socket)
-      self.state.withLock { state in
-        state.flows.connecting()
-        state.wake = wake
-      }
-      wake.yield()
-      try await withConnection(to: self.socket) { connd in
-        try await connd.guard { writer in
-          for await _ in changes {
-            try await writer.write(contentsOf: self.state.withLock { $0.flows.requests() })
-          }
-        } onResponse: { response in
-          _ = try response.accepted.get()
-          if let event = self.state.withLock({ $0.flows.accepted() }) {
-            try await events.send(event)
-          }
-          for try await message in response.messages {
-            if let event = try self.state.withLock({ try $0.flows.received(message) }) {
-              try await events.send(event)
-            }
-          }
-        }
-      }
-      return ConndError.notThere("connd ended the stream")
-    } catch {
-      return ConndError.reading(error)
-    }
   }
 }

@@ -2,7 +2,7 @@ private import Connectivity
 private import EventLoopExecutor
 private import Synchronization
 
-/// One ``FlowGuard`` for all channels of a process that guard their flows with the connd of one socket.
+/// One guard, as ``FlowGuard`` is, for all channels of a process that guard their flows with the connd of one socket.
 ///
 /// Who guards flows holds the hub meanwhile; with its last holder the stream to connd ends. Its events are told on
 /// ``ClientThread``.
@@ -30,16 +30,16 @@ final class GuardHub: Sendable {
     }
   }
 
-  private let flows: FlowGuard
+  private let keeper: GuardKeeper
   private let watchers = Watchers()
   private let task: Task<Void, Never>
 
   init(socket: String) {
-    let flows = FlowGuard(socket: socket)
+    let keeper = GuardKeeper(socket: socket)
     let watchers = self.watchers
-    self.flows = flows
+    self.keeper = keeper
     self.task = Task(executorPreference: EventLoopTaskExecutor(ClientThread.eventLoop)) {
-      while let event = await flows.next() { watchers.tell(event) }
+      try? await keeper.run { watchers.tell($0) }
     }
   }
 
@@ -52,13 +52,13 @@ final class GuardHub: Sendable {
   func watch(_ flow: FlowGuard.Flow, _ watcher: @escaping Watcher) -> GuardedFlow {
     let (id, outage) = self.watchers.add(watcher)
     if let outage { watcher(.disconnected(outage)) }
-    self.flows.add(flow, id: id)
+    self.keeper.change { $0.add(flow, id: id) }
     return GuardedFlow(hub: self, id: id)
   }
 
   fileprivate func remove(_ id: UInt64) {
     self.watchers.remove(id)
-    self.flows.remove(id)
+    self.keeper.change { $0.remove(id) }
   }
 }
 

@@ -1,0 +1,89 @@
+internal import ConnectivityProtocol
+internal import GRPCCore
+private import Synchronization
+
+/// Keeps up the stream to connd of a ``FlowGuard``, whose rules it follows: connects, tells and reads, and connects again.
+final class GuardKeeper: Sendable {
+  private struct State {
+    var flows = GuardedFlows()
+    /// Wakes who tells connd, in the stream that there is; or who waits for a flow.
+    var wake: AsyncStream<Void>.Continuation?
+  }
+
+  private let socket: String
+  private let state = Mutex(State())
+
+  init(socket: String) { self.socket = socket }
+
+  func change(_ body: (inout GuardedFlows) -> Void) {
+    let wake = self.state.withLock { state in
+      body(&state.flows)
+      return state.wake
+    }
+    wake?.yield()
+  }
+
+  /// Who hears of an event; the next one is not read before it returns. Where it throws, the guard ends.
+  typealias Receiver = @Sendable (GuardEvent) async throws -> Void
+
+  /// Returns only when it is cancelled.
+  ///
+  /// - Throws: `CancellationError`, or what the receiver throws.
+  func run(_ tell: @escaping Receiver) async throws {
+    while true {
+      try await self.waitForFlow()
+      let error = await self.connection(tell)
+      let (event, pause) = self.state.withLock { $0.flows.lost(error) }
+      if let event { try await tell(event) }
+      try await Task.sleep(for: pause)
+      if let event = self.state.withLock({ $0.flows.rested() }) { try await tell(event) }
+    }
+  }
+
+  /// Returns when there is a flow. Nothing but a change of the flows wakes it.
+  private func waitForFlow() async throws {
+    let (changes, wake) = AsyncStream.makeStream(
+      of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    defer { wake.finish() }
+    self.state.withLock { $0.wake = wake }
+    wake.yield()
+    for await _ in changes where self.state.withLock({ !$0.flows.isEmpty }) { return }
+    throw CancellationError()
+  }
+
+  /// Keeps up one connection to its end, and returns why it ended.
+  private func connection(_ tell: @escaping Receiver) async -> any Error {
+    // One waiting wake-up stands for all changes until then.
+    let (changes, wake) = AsyncStream.makeStream(
+      of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    defer { wake.finish() }
+    do {
+      try SocketProbe.connect(to: self.socket)
+      self.state.withLock { state in
+        state.flows.connecting()
+        state.wake = wake
+      }
+      wake.yield()
+      try await withConnection(to: self.socket) { connd in
+        try await connd.guard { writer in
+          for await _ in changes {
+            try await writer.write(contentsOf: self.state.withLock { $0.flows.requests() })
+          }
+        } onResponse: { response in
+          _ = try response.accepted.get()
+          if let event = self.state.withLock({ $0.flows.accepted() }) {
+            try await tell(event)
+          }
+          for try await message in response.messages {
+            if let event = try self.state.withLock({ try $0.flows.received(message) }) {
+              try await tell(event)
+            }
+          }
+        }
+      }
+      return ConndError.notThere("connd ended the stream")
+    } catch {
+      return ConndError.reading(error)
+    }
+  }
+}
