@@ -24,7 +24,7 @@ struct Console: Sendable {
   }
 
   func print(_ json: JSON) throws {
-    try self.write("\(json)\n")
+    try self.write(json.line(terminator: "\n"))
   }
 
   /// A remark about the connection: one line on standard error.
@@ -122,15 +122,18 @@ extension Console {
   }
 
   private static func writeAll(_ text: String, to descriptor: CInt) throws {
-    var bytes = Array(text.utf8)[...]
-    while !bytes.isEmpty {
-      let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-      if count >= 0 {
-        bytes = bytes.dropFirst(count)
-      } else if errno == EPIPE {
-        throw OutputClosed()
-      } else if errno != EINTR {
-        throw OutputError(description: "cannot write: \(String(cString: strerror(errno)))")
+    var text = text
+    try text.withUTF8 { bytes in
+      var rest = UnsafeRawBufferPointer(bytes)
+      while !rest.isEmpty {
+        let count = Glibc.write(descriptor, rest.baseAddress, rest.count)
+        if count >= 0 {
+          rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(count))
+        } else if errno == EPIPE {
+          throw OutputClosed()
+        } else if errno != EINTR {
+          throw OutputError(description: "cannot write: \(String(cString: strerror(errno)))")
+        }
       }
     }
   }

@@ -41,71 +41,101 @@ extension JSON: ExpressibleByDictionaryLiteral, ExpressibleByArrayLiteral,
 
 extension JSON: CustomStringConvertible {
   /// One line, without a newline at its end.
-  var description: String {
-    var text: [UInt8] = []
-    text.reserveCapacity(1024)
-    self.write(to: &text)
-    return String(decoding: text, as: UTF8.self)
+  var description: String { self.line(terminator: "") }
+
+  /// One line. Written into memory of the size that it can have at most: `connctl watch` does little else for an event.
+  func line(terminator: StaticString) -> String {
+    let most = self.most + terminator.utf8CodeUnitCount
+    return String(unsafeUninitializedCapacity: most) { buffer in
+      var output = Output(buffer)
+      self.write(to: &output)
+      output.append(terminator)
+      return output.count
+    }
   }
 
-  // Bytes, not a String: appending to one scalar by scalar costs more than all the rest that `connctl watch` does for
-  // an event.
-  private func write(to text: inout [UInt8]) {
+  /// How many bytes it has at most: `\u0000` is the longest that a byte becomes.
+  private var most: Int {
     switch self {
-    case .null: text += "null".utf8
-    case .bool(let value): text += (value ? "true" : "false").utf8
-    case .number(let number): text += String(number).utf8
-    case .string(let string): Self.write(string, to: &text)
-    case .array(let elements):
-      text.append(UInt8(ascii: "["))
-      for (position, element) in elements.enumerated() {
-        if position > 0 { text += ", ".utf8 }
-        element.write(to: &text)
-      }
-      text.append(UInt8(ascii: "]"))
-    case .object(let pairs):
-      text.append(UInt8(ascii: "{"))
-      for (position, pair) in pairs.enumerated() {
-        if position > 0 { text += ", ".utf8 }
-        Self.write(pair.key, to: &text)
-        text += ": ".utf8
-        pair.value.write(to: &text)
-      }
-      text.append(UInt8(ascii: "}"))
+    case .null, .bool: 5
+    case .number: 20
+    case .string(let string): 6 * string.utf8.count + 2
+    case .array(let elements): elements.reduce(2) { $0 + $1.most + 2 }
+    case .object(let pairs): pairs.reduce(2) { $0 + 6 * $1.key.utf8.count + 6 + $1.value.most }
     }
+  }
+
+  private func write(to output: inout Output) {
+    switch self {
+    case .null: output.append("null")
+    case .bool(let value): output.append(value ? "true" : "false")
+    case .number(let number): output.append(plain: String(number))
+    case .string(let string): output.append(quoted: string)
+    case .array(let elements):
+      output.append("[")
+      for (position, element) in elements.enumerated() {
+        if position > 0 { output.append(", ") }
+        element.write(to: &output)
+      }
+      output.append("]")
+    case .object(let pairs):
+      output.append("{")
+      for (position, pair) in pairs.enumerated() {
+        if position > 0 { output.append(", ") }
+        output.append(quoted: pair.key)
+        output.append(": ")
+        pair.value.write(to: &output)
+      }
+      output.append("}")
+    }
+  }
+}
+
+/// Bytes in memory that has room for all of them.
+private struct Output {
+  private let buffer: UnsafeMutableBufferPointer<UInt8>
+  private(set) var count = 0
+
+  init(_ buffer: UnsafeMutableBufferPointer<UInt8>) { self.buffer = buffer }
+
+  private mutating func append(_ byte: UInt8) {
+    self.buffer[self.count] = byte
+    self.count += 1
+  }
+
+  mutating func append(_ text: StaticString) {
+    text.withUTF8Buffer { for byte in $0 { self.append(byte) } }
+  }
+
+  mutating func append(plain text: String) {
+    for byte in text.utf8 { self.append(byte) }
   }
 
   /// What must be escaped is ASCII, and no byte of a longer scalar is.
-  private static func write(_ string: String, to text: inout [UInt8]) {
-    var string = string
-    text.append(UInt8(ascii: "\""))
-    string.withUTF8 { bytes in
-      var plain = 0
-      for (position, byte) in bytes.enumerated() where Self.needsEscape(byte) {
-        text += bytes[plain..<position]
-        Self.escape(byte, to: &text)
-        plain = position + 1
-      }
-      text += bytes[plain...]
+  mutating func append(quoted text: String) {
+    self.append(UInt8(ascii: "\""))
+    for byte in text.utf8 {
+      if Self.needsEscape(byte) { self.append(escaped: byte) } else { self.append(byte) }
     }
-    text.append(UInt8(ascii: "\""))
+    self.append(UInt8(ascii: "\""))
   }
 
-  @inline(__always)
   private static func needsEscape(_ byte: UInt8) -> Bool {
     byte < 0x20 || byte == 0x7F || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
   }
 
-  private static func escape(_ byte: UInt8, to text: inout [UInt8]) {
+  private mutating func append(escaped byte: UInt8) {
     switch byte {
-    case UInt8(ascii: "\""): text += "\\\"".utf8
-    case UInt8(ascii: "\\"): text += "\\\\".utf8
-    case UInt8(ascii: "\n"): text += "\\n".utf8
-    case UInt8(ascii: "\r"): text += "\\r".utf8
-    case UInt8(ascii: "\t"): text += "\\t".utf8
+    case UInt8(ascii: "\""): self.append("\\\"")
+    case UInt8(ascii: "\\"): self.append("\\\\")
+    case UInt8(ascii: "\n"): self.append("\\n")
+    case UInt8(ascii: "\r"): self.append("\\r")
+    case UInt8(ascii: "\t"): self.append("\\t")
     default:
-      let digits = String(byte, radix: 16)
-      text += "\\u\(String(repeating: "0", count: 4 - digits.count))\(digits)".utf8
+      self.append("\\u00")
+      for digit in [byte >> 4, byte & 0xF] {
+        self.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
+      }
     }
   }
 }

@@ -31,8 +31,8 @@ struct MonitorLoop {
   private var sleep = SleepWatch()
   private var reopening = Reopening()
   private var watchdogDue: Instant?
-  /// Something was published that those who observe the store have not heard of.
-  private var hasNews = false
+  /// What was published, of which those who observe the store and the log have not heard.
+  private var news: [(change: Change, status: Status)] = []
 
   init(
     _ configuration: Configuration, store: Store, history: HistoryFile, notifier: Notifier,
@@ -61,11 +61,7 @@ struct MonitorLoop {
   mutating func turn(_ wakeUp: WakeUp) {
     self.takeRequests()
     self.narrowFilter()
-    if self.hasNews {
-      // Only now that the flows of clients were looked at.
-      self.hasNews = false
-      self.store.touch()
-    }
+    self.tellOfNews()
     var descriptors = [
       pollfd(fd: wakeUp.fileDescriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: self.kernel?.fileDescriptor ?? -1, events: Int16(POLLIN), revents: 0),
@@ -151,11 +147,19 @@ struct MonitorLoop {
       let published = try changes.map { try Published($0) }
       self.history.append(published, past: { self.store.past })
       self.store.publish(published)
-      self.hasNews = true
     } catch {
       self.logger.critical("a change cannot be serialised", metadata: ["error": "\(error)"])
     }
-    for change in changes { self.log(change) }
+    let status = self.engine.snapshot.status
+    self.news += changes.map { ($0, $0.snapshot?.status ?? status) }
+  }
+
+  /// Tells those who can wait until the flows of clients were looked at.
+  mutating func tellOfNews() {
+    guard !self.news.isEmpty else { return }
+    for (change, status) in self.news { self.log(change, status) }
+    self.news.removeAll(keepingCapacity: true)
+    self.store.touch()
   }
 
   private func publish(_ paths: [(destination: Destination, path: Path)]) {
@@ -164,8 +168,8 @@ struct MonitorLoop {
     }
   }
 
-  private func log(_ change: Change) {
-    let status = self.engine.snapshot.status
+  private func log(_ change: Change, _ status: Status) {
+    guard self.logger.logLevel <= .notice else { return }
     var metadata: Logger.Metadata = [
       "generation": "\(change.generation)", "category": "\(status.category.rawValue)",
     ]
