@@ -1,6 +1,6 @@
 #!/bin/bash
-# connd as a service: activation, notifications, sandbox, journal, reload, watchdog, stop.
-# Expects in root/ what `make install PREFIX=/usr` installs.
+# connd as a service: boot, activation, notifications, sandbox, journal, room, reload, restarts, watchdog, stop.
+# Expects what `make install PREFIX=/usr` installs, and connd.service enabled.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 
@@ -9,10 +9,32 @@ main() { property connd.service MainPID; }
 in_status() { grep "^$1:" "/proc/$(main)/status" | cut -f2; }
 generation() { connctl status --json | sed -n 's/.*"generation": *\([0-9]*\).*/\1/p'; }
 configure() { cat >/etc/connd/connd.yaml; }
+# drop_in NAME: a file of the service's configuration, from standard input.
+drop_in() {
+    mkdir -p /etc/systemd/system/connd.service.d
+    cat >"/etc/systemd/system/connd.service.d/$1.conf"
+    systemctl daemon-reload
+}
 
-cp -a root/. /
-chown -R root:root /etc/connd
-systemctl daemon-reload
+cgroup=/sys/fs/cgroup/system.slice/connd.service
+# half FILE PROPERTY: whether the figure in the control group's FILE is below half of the unit's limit.
+half() { [ $(($(<"$cgroup/$1") * 2)) -lt "$(property connd.service "$2")" ]; }
+show_room() {
+    echo "# $1: memory $(<$cgroup/memory.current), of it anonymous $(sed -n 's/^anon //p' $cgroup/memory.stat)," \
+        "at most $(<$cgroup/memory.peak) of $(property connd.service MemoryMax);" \
+        "tasks $(<$cgroup/pids.current) of $(property connd.service TasksMax)"
+}
+
+echo "# boot"
+check "the boot comes to its end" within 120 is active systemctl is-active online-user.service
+check "D1 who waited for network-online.target found connd running" is active cat /run/connd-was
+check "D1 and was answered" grep '"category"' /run/status-was
+check "D1 for connd comes before that target" bash -c "systemctl show connd.service --property=Before | grep -w network-online.target"
+check "connd started once" is 0 property connd.service NRestarts
+# The first to run the program also pays for its file in memory.
+show_room boot
+check "MemoryMax has room for the start" half memory.peak MemoryMax
+systemctl disable --quiet --now connd.service connd.socket
 
 echo "# installed"
 check "the units have no errors" systemd-analyze verify --man=no connd.service connd.socket
@@ -34,6 +56,21 @@ check "D3 a dynamic user" is '[1-9][0-9]+ .*' bash -c "grep ^Uid: /proc/$(main)/
 check "D3 no capabilities" is '0+ 0+ 0+ 0+ 0+' echo "$(in_status CapInh)" "$(in_status CapPrm)" "$(in_status CapEff)" "$(in_status CapBnd)" "$(in_status CapAmb)"
 check "D3 system calls are filtered" is 2 in_status Seccomp
 check "D3 no new privileges" is 1 in_status NoNewPrivs
+for directory in /etc/connd /usr/bin /var/lib; do
+    check "D3 not even root could write to $directory" \
+        bash -c "nsenter --target=$(main) --mount touch $directory/file 2>&1 | grep 'Read-only file system'"
+done
+# The same sandbox with another program in it.
+drop_in sandbox <<'D'
+[Service]
+ExecStartPre=bash -c 'exec 2>&1; : <>/dev/udp/127.0.0.1/9; cat /proc/1/status; ls /home /root; true'
+D
+systemctl restart connd.service
+check "D3 sockets of the internet are refused" within 10 bash -c "journalctl --unit=connd --output=cat | grep 'Address family not supported'"
+check "D3 other processes are not seen" within 10 bash -c "journalctl --unit=connd --output=cat | grep '/proc/1/status: No such file'"
+check "D3 nor anybody's home" within 10 bash -c "journalctl --unit=connd --output=cat | grep \"'/root': Permission denied\""
+rm /etc/systemd/system/connd.service.d/sandbox.conf
+systemctl daemon-reload
 
 echo "# notifications"
 check "Type" is notify property connd.service Type
@@ -65,6 +102,49 @@ echo "# journal"
 check "a transition is in the journal by its fields" within 10 bash -c 'journalctl --unit=connd --output=json CATEGORY=wired INTERFACE=up0 | grep -q SYSLOG_IDENTIFIER.*connd'
 check "a message tells it all without the fields" bash -c 'journalctl --unit=connd --output=cat CATEGORY=wired | grep -w wired | grep -w up0'
 check "connd complained of nothing" is '' journalctl --quiet --unit=connd --priority=warning --output=cat _COMM=connd
+
+echo "# conditions of other units"
+cat >/run/systemd/system/backup.service <<'U'
+[Service]
+Type=oneshot
+ExecCondition=connctl is online
+ExecStart=touch /run/backup
+U
+systemctl daemon-reload
+check "online: the unit runs" systemctl start backup.service
+check "it has done its work" rm /run/backup
+ip route del default
+check "offline" connctl wait none --timeout 1m
+systemctl start backup.service
+check "offline: the unit is skipped" within 10 bash -c "journalctl --unit=backup --output=cat | grep \"Skipped due to 'exec-condition'\""
+check "which is no failure" exits 1 systemctl is-failed backup.service
+check "it did nothing" test ! -e /run/backup
+ip route add default via 192.0.2.1
+check "online again" connctl wait online --timeout 1m
+check "online again: the unit runs" systemctl start backup.service
+check "it has done its work again" rm /run/backup
+
+echo "# statistics"
+check "connctl stats" is '.*"published": *\{.*"transition": *[1-9].*' connctl stats --json
+check "a signal asks for them" systemctl kill --signal=USR1 --kill-who=main connd.service
+check "they are in the journal" within 10 bash -c 'journalctl --unit=connd --output=cat _COMM=connd | grep "statistics since" | grep published_transition'
+
+echo "# room"
+subscribed() { connctl stats --json | grep -E "\"subscribers\": ?$1\b"; }
+check "with one subscriber" within 10 subscribed 1
+show_room "one subscriber"
+check "MemoryMax has room" half memory.peak MemoryMax
+check "TasksMax has room" half pids.current TasksMax
+for ((i = 0; i < 29; i++)); do
+    connctl watch >/dev/null 2>&1 &
+    subscribers+=($!)
+done
+check "with thirty" within 120 subscribed 30
+show_room "thirty subscribers"
+check "MemoryMax has room for them" half memory.peak MemoryMax
+check "TasksMax has room for them" half pids.current TasksMax
+kill "${subscribers[@]}"
+check "they leave" within 60 subscribed 1
 
 echo "# clock"
 check "the clock is set" date --set='+1 hour'
@@ -102,10 +182,55 @@ check "the generation goes on where it was" test "$(generation)" -ge "${before:?
 check "the history is kept" is '.*transition.*|.*"to".*' bash -c 'connctl history --json | head -n 1'
 check "watch outlived it" kill -0 $watch
 
+echo "# crash"
+# Starts are limited, and a test has many.
+systemctl reset-failed connd.service
+# What was published, in the order in which it was; paths are not in the history.
+changes() { grep -E '"event": ?"(transition|invalidation)"' | sed 's/.*"generation": *\([0-9]*\).*/\1/'; }
+before=$(generation)
+crashes=$(property connd.service NRestarts)
+oldest=$(connctl history --json | head -n 1)
+connctl watch --json >/run/watch-crash 2>/run/watch-crash.log &
+crash_watch=$!
+check "a subscriber" within 10 grep snapshot /run/watch-crash
+systemctl kill --signal=KILL --kill-who=main connd.service
+ip route del default
+check "I7 connd is killed and started again" within 60 is $((crashes + 1)) property connd.service NRestarts
+check "what changed meanwhile is told" connctl wait none --timeout 1m
+check "as learnt late" within 10 grep '"learntLate": *true' /run/watch-crash
+ip route add default via 192.0.2.1
+check "what changes then is told" connctl wait wired --timeout 1m
+check "the generation went on" test "$(generation)" -gt "${before:?}"
+check "the history went on" test "$(connctl history --json | head -n 1)" = "${oldest:?}"
+check "D5 the subscriber missed nothing" within 10 bash -c "$(declare -f changes)"'
+    diff <(connctl history --json | changes | awk "\$1 > '"$before"'") <(changes </run/watch-crash)'
+check "D5 and was told of no gap" bash -c '! grep "\"gap\"" /run/watch-crash'
+kill $crash_watch
+
+echo "# a connection while connd is not there"
+drop_in hold <<'D'
+[Service]
+TimeoutStartSec=5min
+ExecStartPre=sh -c 'until [ -e /run/go ]; do sleep 0.1; done'
+D
+check "the service stops" systemctl stop connd.service
+check "the socket stays" is active systemctl is-active connd.socket
+connctl watch --json >/run/watch-early 2>&1 &
+early=$!
+check "D2 a connection starts connd" within 30 is activating systemctl is-active connd.service
+check "D2 it waits" kill -0 $early
+check "D2 nothing is told yet" is '' cat /run/watch-early
+touch /run/go
+check "D2 then it is served" within 60 grep '"snapshot"' /run/watch-early
+kill $early
+rm /etc/systemd/system/connd.service.d/hold.conf
+
 echo "# watchdog"
-mkdir -p /etc/systemd/system/connd.service.d
-printf '[Service]\nWatchdogSec=2\n' >/etc/systemd/system/connd.service.d/watchdog.conf
-systemctl daemon-reload
+systemctl reset-failed connd.service
+drop_in watchdog <<'D'
+[Service]
+WatchdogSec=2
+D
 systemctl restart connd.service
 started=$(property connd.service ExecMainStartTimestampMonotonic)
 answered_since() { [ $(($(property connd.service WatchdogTimestampMonotonic) - started)) -ge "$1" ]; }

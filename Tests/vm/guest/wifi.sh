@@ -1,0 +1,167 @@
+#!/bin/bash
+# connd and Wi-Fi: the kernel's mac80211, wpa_supplicant and hostapd as everywhere; only the radios are software (mac80211_hwsim).
+# wlan0 is the station. In namespaces of their own, wlan1 and wlan2 are two access points of the network "home" (10.0.1.0/24), and
+# wlan3 is that of the network "cafe" (10.0.2.0/24), which like many a hotspot answers for 10.0.1.1 as well.
+# Behind both is a server, 198.51.100.9.
+cd "$(dirname "$(readlink -f "$0")")" || exit
+. ./tap.sh
+
+server=198.51.100.9
+phy() { cat "/sys/class/net/$1/phy80211/name"; }
+bssid() { ip -n "$1" -o link show "$2" | sed 's/.*ether \([^ ]*\).*/\1/'; }
+supplicant() { wpa_cli -i wlan0 "$@"; }
+# station WORD...: whether the supplicant's status has the lines.
+station() {
+    local status word
+    status=$(supplicant status) || return
+    for word; do grep -qxF "$word" <<<"$status" || { echo "$status"; return 1; }; done
+}
+# lease NETWORK: what a DHCP client does when it got an address.
+lease() {
+    ip address flush dev wlan0 scope global
+    ip address add "$1.2/24" dev wlan0
+    ip route replace default via "$1.1" dev wlan0
+}
+access_point() { systemd-run --quiet --unit="$2" ip netns exec "$1" hostapd "/run/$2.conf"; }
+
+configure() {
+    cat >/etc/connd/connd.yaml
+    systemctl reload connd.service
+}
+# told FILE REGEX: whether connctl, whose output is FILE, told what matches.
+told() { grep -E "$2" "$1" || { cat "$1"; return 1; }; }
+untold() { ! grep -E "$2" "$1"; }
+
+# call: opens a connection to the server, which connd guards.
+call() {
+    exec {socket}<>"/dev/tcp/$server/7"
+    connctl guard $server --json >/run/guard 2>&1 &
+    guard=$!
+    check "a connection to the server, from ${1:?}" within 30 told /run/guard '"satisfied".*"source": ?"'"$1"'"'
+    check "the server answers" echoes
+}
+echoes() {
+    local line
+    echo "hello $SECONDS" >&$socket && read -r -t 120 -u $socket line && [[ $line == hello* ]]
+}
+over() { ! kill -0 $guard 2>/dev/null; }
+
+echo "# radios"
+check "connd runs since the boot" within 120 is active systemctl is-active connd.service
+check "four radios" modprobe mac80211_hwsim radios=4
+check "four interfaces" within 30 test -e /sys/class/net/wlan3
+for where in home:wlan1 home:wlan2 cafe:wlan3; do
+    network=${where%:*} radio=${where#*:}
+    [ -e "/run/netns/$network" ] || { ip netns add "$network"; ip -n "$network" link set lo up; }
+    iw phy "$(phy "$radio")" set netns name "$network"
+done
+common="driver=nl80211 hw_mode=g"
+home="$common ssid=home bridge=br0 wpa=2 wpa_key_mgmt=WPA-PSK rsn_pairwise=CCMP wpa_passphrase=correct-horse"
+printf '%s\n' interface=wlan1 channel=1 $home >/run/wlan1.conf
+printf '%s\n' interface=wlan2 channel=6 $home >/run/wlan2.conf
+printf '%s\n' interface=wlan3 channel=11 ssid=cafe $common >/run/wlan3.conf
+ip -n home link add br0 type bridge
+ip -n home link set br0 up
+access_point home wlan1
+access_point home wlan2
+access_point cafe wlan3
+ip -n home address add 10.0.1.1/24 dev br0
+ip -n cafe address add 10.0.2.1/24 dev wlan3
+ip -n cafe address add 10.0.1.1/24 dev wlan3
+for network in home cafe; do
+    ip -n $network address add $server/32 dev lo
+    systemd-run --quiet --unit=server-$network ip netns exec $network busybox nc -ll -p 7 -e cat
+done
+
+echo "# association"
+# An emulated machine is slow: a roam may take it longer than the second of the default.
+check "reload" configure <<<'grace: {wifi: 2m}'
+connctl watch --json >>/run/watch 2>&1 &
+cat >/run/station.conf <<'C'
+ctrl_interface=/run/wpa_supplicant
+network={
+ ssid="home"
+ psk="wrong-horse"
+}
+network={
+ ssid="cafe"
+ key_mgmt=NONE
+ disabled=1
+}
+C
+systemd-run --quiet --unit=station wpa_supplicant -Dnl80211 -i wlan0 -c /run/station.conf
+check "the supplicant runs" within 60 station
+ip link set wlan0 up
+lease 10.0.1
+# With a wrong passphrase the association succeeds, and the handshake that follows does not.
+check "K3 associated without keys: dormant" within 120 told /run/watch '"reason": ?"dormant"'
+check "K3 with address, route and carrier, dormant is not reachable" connctl is none
+check "K3 nothing else was told so far" untold /run/watch '"to": ?"wifi"'
+supplicant set_network 0 psk '"correct-horse"' >/dev/null
+supplicant select_network 0 >/dev/null
+check "K3 after the handshake it is reachable" connctl wait wifi --timeout 2m
+check "the supplicant agrees" within 60 station wpa_state=COMPLETED ssid=home
+check "K5 sysfs is the evidence" told <(connctl links --json | grep '"name": *"wlan0"') '"source": ?"(deviceType|phy80211)"'
+call 10.0.1.2
+
+echo "# roam"
+for target in $(bssid home wlan1) $(bssid home wlan2); do station "bssid=$target" >/dev/null || break; done
+supplicant scan >/dev/null
+check "the other access point is found" within 60 bash -c "wpa_cli -i wlan0 bss $target | grep ssid=home"
+: >/run/watch
+check "the station roams" within 60 bash -c "wpa_cli -i wlan0 roam $target | grep OK"
+check "to the other access point" within 60 station "bssid=$target" wpa_state=COMPLETED
+check "T2 the roam is told" within 60 told /run/watch '"to": ?"wifi"'
+check "the network is there" connctl wait wifi --timeout 2m
+check "I10 the connection goes on" echoes
+check "I10 and connd says so: nothing is destroyed" untold /run/guard destroy
+check "I10 for nobody" untold /run/watch '"severity": ?"destroy"'
+check "I10 the guard goes on" kill -0 $guard
+
+echo "# another network with the same addresses"
+supplicant select_network 1 >/dev/null
+check "the station switches to the other network" within 120 station ssid=cafe wpa_state=COMPLETED
+check "to connd the path is back: the kernel kept address and route" connctl wait wifi --timeout 2m
+echo "is anybody there?" >&$socket
+check "I4 another gateway answers: the network is another" within 120 told /run/guard '"reason": ?"networkChanged".*"destroy"'
+check "I4 the guard is over" within 60 over
+exec {socket}>&-
+
+echo "# another network with other addresses"
+call 10.0.1.2
+lease 10.0.2
+check "I1 the address is gone: the connection is destroyed" within 60 told /run/guard '"reason": ?"sourceAddressLost".*"destroy"'
+check "I1 the guard is over" within 60 over
+exec {socket}>&-
+check "the new network serves" connctl wait wifi --timeout 2m
+call 10.0.2.2
+
+echo "# the access point vanishes"
+check "the default grace" configure </dev/null
+systemctl kill --signal=KILL wlan3.service
+ip -n cafe link set wlan3 down
+check "T1 the loss is told" connctl wait none --timeout 2m
+check "I10 after the grace the connection is destroyed" within 60 told /run/guard '"reason": ?"interfaceLost".*"destroy"'
+check "I10 the guard is over" within 60 over
+check "I10 in the grace it was advice" is '"advise" "destroy"' bash -c "grep -oE '\"(advise|drain|destroy)\"' /run/guard | xargs -n 1 printf '\"%s\" ' | sed 's/ $//'"
+exec {socket}>&-
+
+echo "# rfkill"
+supplicant select_network 0 >/dev/null
+check "home again" within 120 station ssid=home wpa_state=COMPLETED
+lease 10.0.1
+check "the network is there again" connctl wait wifi --timeout 2m
+call 10.0.1.2
+rfkill=$(echo /sys/class/net/wlan0/phy80211/rfkill*/soft)
+echo 1 >"$rfkill"
+check "K3 a blocked radio has no path" connctl wait none --timeout 2m
+check "I2 its connections are destroyed" within 60 told /run/guard '"reason": ?"interfaceLost".*"destroy"'
+check "I2 the guard is over" within 60 over
+exec {socket}>&-
+echo 0 >"$rfkill"
+ip link set wlan0 up
+check "the station comes back by itself" within 120 station ssid=home wpa_state=COMPLETED
+lease 10.0.1
+check "and the network with it" connctl wait wifi --timeout 2m
+check "connd complained of nothing" is '' journalctl --quiet --unit=connd --priority=warning --output=cat _COMM=connd
+finish connd.service station.service wlan1.service wlan2.service wlan3.service
