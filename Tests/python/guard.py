@@ -40,11 +40,11 @@ class Ip:
 class Stream:
     """One Guard stream. `told` holds what came, by flow."""
 
-    def __init__(self, socket):
+    def __init__(self, socket, deadline=DEADLINE):
         self.channel = grpc.insecure_channel(f"unix:{socket}")
         self.requests = queue.SimpleQueue()
         self.call = rpc.ConnectivityStub(self.channel).Guard(
-            iter(self.requests.get, None), timeout=DEADLINE, wait_for_ready=True)
+            iter(self.requests.get, None), timeout=deadline, wait_for_ready=True)
 
     def add(self, id, remote, **fields):
         self.requests.put(pb.GuardRequest(add=pb.Flow(id=id, remote=remote, **fields)))
@@ -201,7 +201,19 @@ def blind(socket):
     stream.cut()
 
 
-CHECKS = {check.__name__: check for check in [races, cut, restart, limits, blind]}
+def watching(socket):
+    """Guards a hundred flows, and prints which of them are destroyed. Whoever runs this ends it."""
+    stream = Stream(socket, deadline=None)
+    for id in range(100):
+        stream.add(id, f"198.18.{id}.1", local="10.0.0.2")
+    for _ in range(100):
+        assert next(stream.call).WhichOneof("event") == "path"
+    print("guarding", flush=True)
+    for message in stream.call:
+        print(message.id, message.WhichOneof("event"), flush=True)
+
+
+CHECKS = {check.__name__: check for check in [races, cut, restart, limits, blind, watching]}
 
 if __name__ == "__main__":
     CHECKS[sys.argv[2]](sys.argv[1])

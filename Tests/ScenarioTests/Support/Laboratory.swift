@@ -64,8 +64,8 @@ final class Laboratory {
   ///
   /// - Returns: The snapshot that the watcher got.
   @discardableResult
-  func start() throws -> StatusReport {
-    try self.startConnd()
+  func start(prefix: [String] = []) throws -> StatusReport {
+    try self.startConnd(prefix: prefix)
     let watcher = try Watcher(socket: self.socket)
     self.watcher = watcher
     let first = try watcher.next()
@@ -147,6 +147,8 @@ final class Laboratory {
   }
 
   private var fences = 0
+  /// How often a test has changed the default route.
+  var changes = 0
 
   // MARK: Links
 

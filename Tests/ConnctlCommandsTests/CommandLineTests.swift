@@ -1,0 +1,52 @@
+import ArgumentParser
+import Testing
+
+@testable import ConnctlCommands
+
+/// Command lines that nobody would write. (What connctl reads of single arguments is fuzzed too, in Tests/fuzz.)
+@Suite("Absurd command lines")
+struct CommandLineTests {
+  private static let words = [
+    "status", "watch", "path", "explain", "links", "history", "guard", "is", "wait", "help",
+    "--json", "--socket", "--socket=", "--help", "--version", "--timeout", "--timeout=5s", "--mark",
+    "--local", "--interface", "--since", "--forbid-expensive", "-h", "--", "-", "", "online",
+    "not-wifi", "not-", "500ms", "1e3", "-1", "0x10", "0x", "18446744073709551616", "192.0.2.7",
+    "fe80::1%eth0", "::", "::ffff:1.2.3.4", "=", "--=", "é", "\u{0}", "\u{1F600}", "a b",
+  ]
+
+  @Test("every one is either understood or refused with words", arguments: 0..<4 as Range<UInt64>)
+  func mutations(seed: UInt64) {
+    var generator = Numbers(state: seed)
+    for _ in 0..<60 {
+      let arguments = (0..<Int.random(in: 0...5, using: &generator)).map { _ in
+        var word = Self.words.randomElement(using: &generator) ?? ""
+        // A slip of the keyboard, or of the memory.
+        switch Int.random(in: 0..<6, using: &generator) {
+        case 0: word += Self.words.randomElement(using: &generator) ?? ""
+        case 1: word = String(word.dropLast())
+        case 2: word = String(word.reversed())
+        default: break
+        }
+        return word
+      }
+      do {
+        try Connctl.checkCommandName(in: arguments)
+        _ = try Connctl.parseAsRoot(arguments)
+      } catch {
+        let status = Connctl.exitCode(for: error)
+        #expect(status == .success || status.rawValue == 64, "\(arguments): \(error)")
+        #expect(!Connctl.fullMessage(for: error).isEmpty, "\(arguments)")
+      }
+    }
+  }
+
+  /// The same numbers in every run (Knuth's MMIX).
+  private struct Numbers: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+      self.state = self.state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+      return self.state ^ (self.state >> 33)
+    }
+  }
+}

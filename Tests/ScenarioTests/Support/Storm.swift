@@ -1,0 +1,55 @@
+import Glibc
+import TestKit
+
+/// How large storms are: `make storms` sets CONND_STORMS=full, and the ordinary tests run smaller ones of the same kind.
+enum Storm {
+  static let isFull = getenv("CONND_STORMS").map { String(cString: $0) } == "full"
+
+  static func size(_ ordinary: Int, full: Int) -> Int { self.isFull ? full : ordinary }
+
+  /// Prints what a full storm has shown; nothing of it is a test.
+  static func note(_ text: @autoclosure () -> String) {
+    if self.isFull { print("storm: \(text())") }
+  }
+}
+
+/// What proc(5) tells of a running connd.
+struct ProcessFigures {
+  private let directory: String
+  private let reader: String
+
+  init(_ connd: RunningCommand) throws {
+    self.directory = "/proc/\(connd.processIdentifier)"
+    let names = try Command.run(
+      ["grep", "-lx", "connd-monitor", "-r", "--include=comm"] + [
+        "\(self.directory)/task"
+      ])
+    guard let name = names.split(separator: "\n").first else {
+      throw CommandError("connd has no thread that reads netlink")
+    }
+    self.reader = String(name.dropLast("/comm".count))
+  }
+
+  /// How often the thread that reads netlink has gone to sleep: once more than it has woken up.
+  var sleeps: Int {
+    get throws { try self.number("voluntary_ctxt_switches", in: "\(self.reader)/status") }
+  }
+
+  /// The memory that no file stands for, in kilobytes.
+  var memory: Int { get throws { try self.number("RssAnon", in: "\(self.directory)/status") } }
+
+  private func number(_ key: String, in file: String) throws -> Int {
+    let line = try Command.run(["grep", "^\(key):", file])
+    guard let number = Int(line.filter(\.isNumber)) else {
+      throw CommandError("\(file): \(line)")
+    }
+    return number
+  }
+}
+
+extension RunningCommand {
+  /// How often connd has said that messages came faster than it read them.
+  var overruns: Int {
+    self.standardError.split(separator: "\n").count { $0.contains("faster than they were read") }
+  }
+}

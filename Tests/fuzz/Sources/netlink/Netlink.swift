@@ -1,0 +1,91 @@
+import Connectivity
+
+@testable import Netlink
+
+/// Called by libFuzzer with ever new bytes.
+@_cdecl("LLVMFuzzerTestOneInput")
+public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
+  let datagram = UnsafeRawBufferPointer(start: bytes, count: size)
+  Readers.hear(datagram)
+  Readers.read(datagram, isDump: false)
+  Readers.read(datagram, isDump: true)
+  return 0
+}
+
+/// Everything that reads what the kernel sends: the notifications, and the answer to each kind of request. The address
+/// sanitizer sees a byte read too many; what makes no sense stops here.
+private enum Readers {
+  /// What a listener makes of a datagram.
+  static func hear(_ datagram: UnsafeRawBufferPointer) {
+    let events = MessageParser.parse(datagram)
+    expect(events.count <= datagram.count / 16 + 1, "\(events)")
+    for event in events {
+      expect(event.isPlausible, "\(event)")
+      // It is logged, and it may become the cause of a change.
+      _ = "\(event)".utf8.count
+    }
+  }
+
+  /// What a requester makes of it, whatever it has asked for.
+  static func read(_ datagram: UnsafeRawBufferPointer, isDump: Bool) {
+    var messages = MessageReader(datagram)
+    var exchange = Exchange(isDump: isDump)
+    var batch = Batch<RouteMessage>("RTM_GETROUTE", first: .max, count: 3)
+    var count = 0
+    while let message = messages.next() {
+      count += 1
+      expect(message.payload.count <= datagram.count - 16 * count)
+      batch.receive(message) { RouteMessage(message: $0) }
+      switch exchange.receive(message) {
+      case .object(let message): self.read(message)
+      case .failed(let code, let words):
+        expect(code > 0, "\(code)")
+        let error = NetlinkError(operation: "RTM_GETLINK", code: code, message: words)
+        _ = (error.description.utf8.count, Path.Reason(lookup: error))
+      case .nothing, .complete, .interrupted: break
+      }
+    }
+    expect(batch.isComplete == batch.answers.allSatisfy { $0 != nil })
+  }
+
+  /// As the answer to each request for one object.
+  private static func read(_ message: Message) {
+    if let link = Link(message: message) {
+      expect(KernelEvent.link(link).isPlausible, "\(link)")
+    }
+    if let address = Address(message: message) {
+      expect(KernelEvent.address(address).isPlausible, "\(address)")
+    }
+    if let neighbour = Neighbour(message: message) {
+      expect(KernelEvent.neighbour(neighbour).isPlausible, "\(neighbour)")
+    }
+    if let rule = Rule(message: message) { expect(rule.description.utf8.count < 1000) }
+    if let route = RouteMessage(message: message) {
+      expect((RouteAnswer(route) == nil) == (route.reason == nil && route.outLink == nil))
+      let change = RouteChange(route)
+      expect(KernelEvent.routeRemoved(change).isPlausible, "\(change)")
+    }
+  }
+}
+
+extension KernelEvent {
+  /// Whether this could be said of a real system.
+  fileprivate var isPlausible: Bool {
+    switch self {
+    case .link(let link), .linkRemoved(let link):
+      !link.name.isEmpty && (1...UInt32(Int32.max)).contains(link.index) && link.lower != link.index
+    case .address(let address), .addressRemoved(let address):
+      (0...address.address.family.bitWidth).contains(address.prefixLength)
+    case .route(let change, _), .routeRemoved(let change):
+      (0...change.route.prefix.address.family.bitWidth).contains(change.route.prefix.length)
+    case .neighbour(let neighbour):
+      (1...UInt32(Int32.max)).contains(neighbour.link) && neighbour.hardwareAddress != []
+    case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .overrun, .malformed: true
+    }
+  }
+}
+
+/// As `precondition`, which in an optimised build does not say what it has seen.
+private func expect(_ condition: Bool, _ words: @autoclosure () -> String = "") {
+  guard condition else { fatalError("this cannot be: \(words())") }
+}

@@ -1,0 +1,51 @@
+import Connectivity
+
+@testable import ConnctlCommands
+@testable import ConndServer
+
+/// Called by libFuzzer with ever new bytes.
+@_cdecl("LLVMFuzzerTestOneInput")
+public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
+  let text = String(decoding: UnsafeRawBufferPointer(start: bytes, count: size), as: UTF8.self)
+  readConfiguration(text)
+  readArgument(text)
+  return 0
+}
+
+/// A text is a configuration whose values are in bounds, or an error that says in which of its lines it is wrong.
+private func readConfiguration(_ text: String) {
+  do throws(ConfigurationError) {
+    let configuration = try Configuration.parse(text, file: "connd.yaml")
+    expect(configuration.socket?.hasPrefix("/") ?? true)
+    let grace = [configuration.invalidations.wifiGrace, configuration.invalidations.routeGrace]
+    expect(grace.allSatisfy { (.zero ... .seconds(86_400)).contains($0) }, "\(grace)")
+    let probes = [configuration.destinations.ipv4, configuration.destinations.ipv6]
+    expect(probes.allSatisfy { (1...16).contains($0.count) }, "\(probes)")
+  } catch {
+    // YAML has more ends of lines than one. A mark may stand behind the last, where something is missing.
+    let ends = text.unicodeScalars.count {
+      "\n\r\u{85}\u{2028}\u{2029}".unicodeScalars.contains($0)
+    }
+    expect(error.line.map { (1...ends + 2).contains($0) } ?? false, "\(error)")
+    expect(!error.message.isEmpty)
+  }
+}
+
+/// What connctl reads of its arguments by itself.
+private func readArgument(_ text: String) {
+  if let timeout = Timeout(argument: text) {
+    expect(timeout.duration >= .zero && timeout.duration <= .seconds(3_600_000_000_001))
+    expect(Timeout(argument: timeout.words)?.duration == timeout.duration)
+  }
+  if let condition = Condition(argument: text) { expect(condition.description == text) }
+  if let address = IPAddress(text) {
+    expect(IPAddress(address.description) == address, "\(address)")
+    expect(IPAddress(bytes: address.bytes) == address)
+  }
+  _ = Resolver.isMoreThanHost(text)
+}
+
+/// As `precondition`, which in an optimised build does not say what it has seen.
+private func expect(_ condition: Bool, _ words: @autoclosure () -> String = "") {
+  guard condition else { fatalError("this cannot be: \(words())") }
+}
