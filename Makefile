@@ -106,10 +106,27 @@ test-examples: deps ## test the examples in Swift that need packages of their ow
 test-sanitized: deps ## run the client library's tests under the thread sanitizer (a build of its own)
 	@Tests/sanitizers/run
 
-.PHONY: test-systemd
-test-systemd: deps deps-vm ## run connd under a real systemd, in a VM
+.PHONY: simulate
+simulate: deps ## run connd on a simulated kernel (SEEDS=160 STEPS=150; or one SEED=)
+	@SEEDS="$(SEEDS)" STEPS="$(STEPS)" SEED="$(SEED)" Tests/SimulationTests/run
+
+.PHONY: test-vm test-systemd
+test-vm: ## run connd under a real systemd and with real Wi-Fi, in a VM
+test-vm: scenarios := systemd wifi
+test-systemd: ## run the first half of test-vm
+test-systemd: scenarios := systemd
+test-vm test-systemd: deps deps-vm
 	@$(sudo) Tests/vm/build "$(VM_IMAGE)"
-	Tests/vm/test-systemd "$(VM_IMAGE)"
+	Tests/vm/test "$(VM_IMAGE)" $(scenarios)
+
+.PHONY: fuzz
+fuzz: deps ## give hostile bytes to what reads netlink and settings (SECONDS=600)
+	@Tests/fuzz/run "$(or $(SECONDS),600)"
+
+.PHONY: storms
+storms: release deps-test deps-bench ## run the kernel's storms at full size, and measure what they cost
+	@CONND_STORMS=full dev/test --filter 'OverrunScenario|StormsScenario|ChurnScenario.containers'
+	$(sudo) Tests/storms/run "$$($(release) --show-bin-path)"
 
 .PHONY: bench
 bench: release deps-test deps-bench ## measure speed and memory (BENCH=--quick: three minutes)

@@ -91,6 +91,7 @@ let daemon: [Target] = [
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "Yams", package: "Yams"),
+        .product(name: "CoreMetrics", package: "swift-metrics"),
       ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
     swiftSettings: Array(settingsBesideFoundation)),
   .executableTarget(
@@ -147,7 +148,12 @@ let tests: [Target] = [
   .testTarget(
     name: "ConndServerTests",
     dependencies: all(
-      ["ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink", "TestKit", logging], grpc),
+      ["ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink", "TestKit", logging], grpc,
+      nio("NIOCore")),
+    swiftSettings: swiftSettings),
+  .testTarget(
+    name: "SimulationTests",
+    dependencies: ["ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink"],
     swiftSettings: swiftSettings),
   .testTarget(
     name: "ConnectivityClientTests",
@@ -197,6 +203,7 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
     .package(url: "https://github.com/apple/swift-nio-http2", from: "1.46.0"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),

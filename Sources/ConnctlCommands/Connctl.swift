@@ -18,6 +18,7 @@ struct Connctl: AsyncParsableCommand {
     subcommands: [
       StatusCommand.self, WatchCommand.self, PathCommand.self, ExplainCommand.self,
       LinksCommand.self, HistoryCommand.self, GuardCommand.self, IsCommand.self, WaitCommand.self,
+      StatsCommand.self,
     ])
 
   @OptionGroup var options: Options

@@ -39,14 +39,21 @@ struct Connd {
     let historyPath = Self.historyPath(besides: self.socketPath)
     let past = HistoryFile(path: historyPath, logger: self.logger).load()
     let store = Store(past)
-    let monitor = try self.makeMonitor(store, historyPath: historyPath)
+    let statistics = Statistics()
+    let monitor = try self.makeMonitor(store, statistics, historyPath: historyPath)
+    let reporter = StatisticsReporter(
+      statistics: statistics, store: store, monitor: monitor, logger: self.logger)
 
+    let doorkeeper = Doorkeeper(
+      self.configuration.limits, statistics: statistics, logger: self.logger)
     let transport = HTTP2ServerTransport.Custom(
-      listeningOn: descriptor, eventLoopGroup: eventLoop)
+      listeningOn: descriptor, eventLoopGroup: eventLoop, limits: self.configuration.limits,
+      doorkeeper: doorkeeper)
     let server = GRPCServer(
       transport: transport,
       services: [
-        ConnectivityService(store: store, monitor: monitor),
+        ConnectivityService(
+          store: store, monitor: monitor, statistics: statistics, reporter: reporter),
         HealthService(monitor: monitor, store: store), try ReflectionService(),
       ])
 
@@ -54,11 +61,12 @@ struct Connd {
     var group = ServiceGroupConfiguration(
       services: [
         .init(service: monitor),
+        .init(service: reporter),
         .init(service: ServerService(server: server, store: store)),
         .init(
           service: Reloader(
-            read: self.readConfiguration, monitor: monitor, store: store, notifier: self.notifier,
-            state: reloadState, logger: self.logger)),
+            read: self.readConfiguration, monitor: monitor, doorkeeper: doorkeeper, store: store,
+            notifier: self.notifier, state: reloadState, logger: self.logger)),
         .init(
           service: Announcer(
             store: store, monitor: monitor, notifier: self.notifier, reloading: reloadState,
@@ -82,7 +90,9 @@ struct Connd {
     withExtendedLifetime(socket) {}
   }
 
-  private func makeMonitor(_ store: Store, historyPath: String) throws -> Monitor {
+  private func makeMonitor(
+    _ store: Store, _ statistics: Statistics, historyPath: String
+  ) throws -> Monitor {
     let (configuration, notifier, logger, sysfs) = (
       self.configuration, self.notifier, self.logger, self.sysfs
     )
@@ -90,8 +100,8 @@ struct Connd {
     let netlink = PassedDescriptor(self.passed.netlinkRoute?.descriptor)
     return try Monitor {
       MonitorLoop(
-        configuration, store: store, history: HistoryFile(path: historyPath, logger: logger),
-        notifier: notifier, logger: logger
+        configuration, store: store, statistics: statistics,
+        history: HistoryFile(path: historyPath, logger: logger), notifier: notifier, logger: logger
       ) { (destinations) throws(KernelUnavailable) in
         try NetlinkKernel(watching: destinations, adopting: netlink.take(), sysfs: sysfs)
       }

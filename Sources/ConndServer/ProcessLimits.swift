@@ -14,4 +14,12 @@ enum ProcessLimits {
     // Few threads allocate much: an arena for each would only spread their memory.
     mallopt(M_ARENA_MAX, 1)
   }
+
+  /// How many descriptors clients may have: the rest is what connd needs for itself.
+  static var descriptorsForClients: Int {
+    var limit = rlimit()
+    guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return .max }
+    let descriptors = Int(clamping: limit.rlim_cur)
+    return max(1, descriptors - min(64, descriptors / 2))
+  }
 }

@@ -9,6 +9,7 @@ import UnixSignals
 struct Reloader: Service {
   let read: @Sendable () throws(ConfigurationError) -> Configuration
   let monitor: Monitor
+  let doorkeeper: Doorkeeper
   let store: Store
   let notifier: Notifier
   let state: ReloadState
@@ -27,6 +28,7 @@ struct Reloader: Service {
     self.notifier.reloading(status: "reading the configuration")
     do throws(ConfigurationError) {
       let configuration = try self.read()
+      self.doorkeeper.configure(configuration.limits)
       _ = await self.monitor.ask { $0.configure(configuration) }
       self.state.set(nil)
       self.logger.notice("the configuration was read again")

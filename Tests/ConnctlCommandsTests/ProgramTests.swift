@@ -85,6 +85,27 @@ struct ProgramTests {
     #expect(text.screen.outputLines.count == 5)
   }
 
+  @Test("stats: what there is now, and what was counted")
+  func stats() async throws {
+    let stats = try await connctl("stats")
+    #expect(stats.status == 0)
+    let lines = stats.screen.outputLines
+    #expect(lines.first == "now")
+    #expect(lines.dropFirst().first == "  subscribers                   2")
+    #expect(
+      Array(lines.suffix(4)) == [
+        "  kernel losses                   0", "  overruns                       12",
+        "  published: path                 3", "  published: transition         104",
+      ])
+    let json = try await connctl("stats", "--json")
+    #expect(
+      json.screen.outputLines == [
+        #"{"since": "2026-11-21T01:25:00.123456Z", "kernelLosses": 0, "overruns": 12, "#
+          + #""subscribers": 2, "flowInvalidations": {}, "invalidations": {}, "limitsHit": {}, "#
+          + #""published": {"path": 3, "transition": 104}}"#
+      ])
+  }
+
   @Test("is: 0 if the condition holds, 1 if not, silent but for --json")
   func conditions() async throws {
     let holds = try await connctl("is", "wifi")
@@ -101,7 +122,7 @@ struct ProgramTests {
     "without connd: 69, and one line that says what to do",
     arguments: [
       ["status"], ["watch"], ["path", "192.0.2.1"], ["explain"], ["links"], ["history"],
-      ["guard", "192.0.2.80"], ["is", "online"], ["wait", "online"],
+      ["stats"], ["guard", "192.0.2.80"], ["is", "online"], ["wait", "online"],
       ["wait", "online", "--timeout", "10ms"],
       ["wait", "online", "--timeout", "0"],
     ])

@@ -88,6 +88,25 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     return response
   }
 
+  func getStatistics(
+    request: Connectivity_V1_GetStatisticsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_GetStatisticsResponse {
+    let figures: [(name: String, kind: String, value: UInt64, present: Bool)] = [
+      ("kernel_losses", "", 0, false), ("overruns", "", 12, false),
+      ("published", "path", 3, false), ("published", "transition", 104, false),
+      ("subscribers", "", 2, true),
+    ]
+    var response = Connectivity_V1_GetStatisticsResponse()
+    response.started = .init(Transition.sample.snapshot.since)
+    response.statistics = figures.map { figure in
+      var statistic = Connectivity_V1_Statistic()
+      (statistic.name, statistic.kind) = (figure.name, figure.kind)
+      (statistic.value, statistic.present) = (figure.value, figure.present)
+      return statistic
+    }
+    return response
+  }
+
   func listTransitions(
     request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListTransitionsResponse {

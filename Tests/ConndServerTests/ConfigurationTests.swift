@@ -25,6 +25,8 @@ struct ConfigurationTests {
         - {match: wlp3s0, constrained: true}
       grace: {wifi: 500ms, route: 2}
       invalidations: {betterPath: drain}
+      limits: {connections: 7, connectionsPerUser: 6, streams: 5, streamsPerUser: 4, streamsPerConnection: 3,
+        flows: 30, flowsPerUser: 20, flowsPerStream: 10, messageSize: 2KiB}
       """
     ).get()
     #expect(configuration.socket == "/tmp/x.sock")
@@ -40,6 +42,11 @@ struct ConfigurationTests {
     #expect(configuration.invalidations.routeGrace == .seconds(2))
     #expect(configuration.invalidations.betterPath == .drain)
     #expect(configuration.invalidations.categoryChanged == .destroy)
+    let limits = configuration.limits
+    #expect(limits.connections == 7 && limits.connectionsPerUser == 6)
+    #expect(limits.streams == 5 && limits.streamsPerUser == 4 && limits.streamsPerConnection == 3)
+    #expect(limits.flows == 30 && limits.flowsPerUser == 20 && limits.flowsPerStream == 10)
+    #expect(limits.messageSize == 2048)
   }
 
   @Test("what is left out has its default", arguments: ["", "# nothing\n", "links:\n", "{}"])
@@ -74,9 +81,22 @@ struct ConfigurationTests {
         "connd.yaml:1: invalidations.betterPath: is destroy or drain"
       ),
       ("grace: {wifi: -1s}", "connd.yaml:1: grace.wifi: '-1s' is no duration"),
+      ("limits: {streems: 1}", "connd.yaml:1: limits.streems: is no key"),
+      ("limits:\n  streams: 0", "connd.yaml:2: limits.streams: must be a whole number from 1 to"),
+      ("limits: {flows: 1.5}", "connd.yaml:1: limits.flows: must be a whole number"),
+      ("limits: {flows: 0x10}", "connd.yaml:1: limits.flows: must be a whole number"),
+      ("limits: {messageSize: 4kB}", "connd.yaml:1: limits.messageSize: '4kB' is no size"),
+      ("limits: {messageSize: 1GiB}", "connd.yaml:1: limits.messageSize: '1GiB' is no size"),
+      (
+        "limits: {messageSize: 9223372036854775807KiB}",
+        "connd.yaml:1: limits.messageSize: '9223372036854775807KiB' is no size"
+      ),
+      ("limits: {messageSize: -1}", "connd.yaml:1: limits.messageSize: '-1' is no size"),
       ("- a\n- b", "connd.yaml:1: must be a mapping"),
       ("prefer: ipv4\nprefer: ipv6", "prefer: is there twice"),
       ("a: b\n  c: [", "connd.yaml:2:"),
+      ("fe80:\n\0:..:8011%0", "connd.yaml:2: control characters are not allowed"),
+      ("prefer: ipv4\nsocket: /\u{600}\u{FFFF}", "connd.yaml:2: control characters"),
       ("links:\n  - {match: *ppp}", "connd.yaml:2: quote patterns that begin with *"),
       ("links:\n  - match: *", "connd.yaml:2: quote patterns that begin with *"),
       ("links:\n  - match: *ppp*", "connd.yaml:2: quote patterns that begin with *"),
@@ -110,6 +130,16 @@ struct ConfigurationTests {
     let root = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
     let file = "/\(root)/config/connd.yaml"
     #expect(try Configuration.read(file: file, isOptional: false) == Configuration())
+  }
+
+  @Test("the default limits admit a thousand subscribers of one user")
+  func defaultLimits() {
+    let limits = Limits()
+    #expect(limits.connectionsPerUser > 1000 && limits.streamsPerConnection > 1000)
+    // Another user still finds room.
+    #expect(limits.connections > limits.connectionsPerUser)
+    #expect(limits.streams > limits.streamsPerUser && limits.streamsPerUser > 1000)
+    #expect(limits.flows > limits.flowsPerUser && limits.flowsPerUser > limits.flowsPerStream)
   }
 
   @Test("the default probes are several of each family, and each is global")

@@ -172,6 +172,56 @@ struct EngineTests {
     #expect(paths.first?.path.gateway == IPAddress("192.0.2.99"))
   }
 
+  @Test(
+    "K6 D6 routes to the other end of a tunnel are let through, and the path is read again when they are"
+  )
+  func tunnelEnd() throws {
+    let remote = try #require(IPAddress("198.51.100.1"))
+    self.kernel.linkTable = [
+      2: self.eth0,
+      5: LinkFacts(
+        Link(
+          index: 5, name: "gre1", kind: "gre", hardwareType: 778, flags: [.up, .lowerUp],
+          remote: remote)),
+    ]
+    self.kernel.routes = [
+      (try self.prefix("0.0.0.0", 0), self.route("10.0.0.1", link: 5)),
+      (try self.prefix("198.51.100.1", 32), self.route("192.0.2.1")),
+    ]
+    var engine = Engine(Configuration(), restored: nil)
+    _ = try self.step(&engine, .start, 0)
+    #expect(engine.hasNewGateways)
+    #expect(engine.watchedByKernel.destinations.contains(remote))
+    #expect(try engine.filterIsSet(self.kernel) == [])
+    _ = try self.step(&engine, .events([]), 1)
+    #expect(!engine.hasNewGateways)
+  }
+
+  @Test(
+    "I4 K8 a router that was exchanged while the kernel could not be asked is noticed afterwards")
+  func routerExchangedMeanwhile() throws {
+    let gateway = try #require(IPAddress("192.0.2.1"))
+    func neighbour(_ last: UInt8) -> Neighbour {
+      Neighbour(gateway, link: 2, hardwareAddress: [2, 0, 0, 0, 0, last])
+    }
+    var eth0 = self.eth0
+    eth0.link.hardwareAddress = [2, 0, 0, 0, 1, 1]
+    self.kernel.linkTable[2] = eth0
+    self.kernel.neighbours[gateway] = neighbour(1)
+    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    var engine = Engine(Configuration(), restored: nil)
+    _ = try self.step(&engine, .start, 0)
+    _ = engine.lostKernel(
+      KernelUnavailable(description: "gone"), at: Instant(sinceStart: .seconds(1)),
+      time: Timestamp(microseconds: 1))
+    self.kernel.neighbours[gateway] = neighbour(2)
+    let back = try self.step(&engine, .kernelBack, 2)
+    let reasons = back.changes.compactMap { change -> Invalidation.Reason? in
+      if case .invalidation(let told) = change { told.reason } else { nil }
+    }
+    #expect(reasons == [.networkChanged])
+  }
+
   @Test("another configuration is looked through at once")
   func configure() throws {
     self.kernel.linkTable[2] = self.eth0

@@ -225,6 +225,44 @@ struct FlowTableTests {
     #expect(try self.evaluate(&table) == ["1 path eth0", "2 destroy betterPath"])
   }
 
+  @Test("I5 a flow that begins is not concerned by looks that were due before it began")
+  func begunMeanwhile() throws {
+    try self.lead(to: nil)
+    var table = FlowTable()
+    _ = try self.add(self.registration(1), to: &table)
+    // The kernel's messages are ahead of the looks: the first sees what the second is about.
+    table.lookAtAll(.timer, .init())
+    table.lookAtAll(.timer, .init(categoryChange: .changed(.destroy)))
+    try self.lead(to: 2)
+    #expect(try self.evaluate(&table) == ["1 path eth0"])
+    table.lookAtAll(.timer, .init(categoryChange: .changed(.destroy)))
+    #expect(try self.evaluate(&table) == ["1 destroy categoryChanged"])
+  }
+
+  @Test(
+    "I1 a flow that begins on another link than it would have been sent by has its address there")
+  func begunElsewhere() throws {
+    let other = try #require(IPAddress("198.51.100.7"))
+    let all = try #require(IPPrefix(.unspecified(.ipv4), length: 0))
+    self.kernel.linkTable[3]?.link.carrier = false
+    self.kernel.routes = [(all, .route(Route(outLink: 3, source: other)))]
+    var table = FlowTable()
+    #expect(self.words(try self.add(self.registration(1), to: &table)) == "1 path eth1")
+    try self.lead(to: 2)
+    table.lookAtAll(.timer, .init())
+    #expect(try self.evaluate(&table) == ["1 path eth0"])
+    // Another address of the subnet is preferred, and this one stays; that of the other link goes.
+    self.kernel.routes = [
+      (
+        all,
+        .route(Route(outLink: 2, gateway: IPAddress("192.0.2.1"), source: IPAddress("192.0.2.8")))
+      )
+    ]
+    self.kernel.absent[3] = [self.local]
+    table.lookAtAll(.timer, .init())
+    #expect(try self.evaluate(&table) == ["1 path eth0"])
+  }
+
   @Test("I10 many whose grace is over are looked at once")
   func manyOverdue() throws {
     var table = FlowTable()

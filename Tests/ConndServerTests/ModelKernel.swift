@@ -11,6 +11,8 @@ final class ModelKernel: Kernel {
   var linkTable: [UInt32: LinkFacts] = [:]
   /// Addresses that no link has.
   var missing: Set<IPAddress> = []
+  /// Addresses that a link does not have.
+  var absent: [UInt32: Set<IPAddress>] = [:]
   /// Addresses that links have no longer, of which the kernel has not told yet.
   var leaving: Set<IPAddress> = []
   /// What `addresses` lists.
@@ -55,7 +57,7 @@ final class ModelKernel: Kernel {
 
   func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
     try self.ask()
-    if self.missing.contains(address) { return nil }
+    if self.missing.contains(address) || self.absent[link]?.contains(address) == true { return nil }
     return Address(address, prefixLength: 24, link: link)
   }
 

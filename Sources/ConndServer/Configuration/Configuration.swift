@@ -12,6 +12,8 @@ package struct Configuration: Hashable, Sendable {
   package var links = LinkPolicy()
   /// How long a lost path may take to come back (`grace`), and what is done to connections otherwise (`invalidations`).
   package var invalidations = InvalidationPolicy()
+  /// How much clients may take.
+  package var limits = Limits()
 
   package init() {}
 }

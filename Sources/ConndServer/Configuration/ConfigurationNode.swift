@@ -56,6 +56,29 @@ struct ConfigurationNode {
     return flag
   }
 
+  func number(in range: ClosedRange<Int>) throws(ConfigurationError) -> Int {
+    // Only what looks like one: to YAML, 0x10 and 1_0 are numbers, too.
+    guard let number = Int(try self.text()), range.contains(number) else {
+      throw self.error("must be a whole number from \(range.lowerBound) to \(range.upperBound)")
+    }
+    return number
+  }
+
+  /// A number of bytes: `4096`, `4KiB` or `1MiB`.
+  func size(in range: ClosedRange<Int>) throws(ConfigurationError) -> Int {
+    let text = try self.text()
+    let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("", 1)]
+    guard let (suffix, scale) = units.first(where: { text.hasSuffix($0.0) }),
+      let number = Int(text.dropLast(suffix.count)), number <= Int.max / scale,
+      range.contains(number * scale)
+    else {
+      throw self.error(
+        "'\(text)' is no size from \(range.lowerBound) to \(range.upperBound) bytes: write 4096, 4KiB or 1MiB"
+      )
+    }
+    return number * scale
+  }
+
   func oneOf<Value>(_ type: Value.Type) throws(ConfigurationError) -> Value
   where Value: CaseIterable & RawRepresentable<String> {
     let text = try self.text()

@@ -49,9 +49,11 @@ extension Configuration {
         try self.invalidations.readGrace(entry.value)
       case "invalidations":
         try self.invalidations.readSeverities(entry.value)
+      case "limits":
+        try self.limits.read(entry.value)
       default:
         throw entry.unknown([
-          "socket", "destinations", "prefer", "links", "grace", "invalidations",
+          "socket", "destinations", "prefer", "links", "grace", "invalidations", "limits",
         ])
       }
     }
@@ -133,9 +135,23 @@ extension ConfigurationError {
     case .duplicatedKeysInMapping(let keys, let context):
       let name = keys.first ?? ""
       self.init(file: file, line: context.mark.line, key: name, message: "is there twice")
+    case .reader(let problem, _, let value, let text):
+      self.init(file: file, line: text.line(ofFirst: value), message: problem)
     default:
       self.init(file: file, message: "is not YAML: \(error)")
     }
+  }
+}
+
+extension String {
+  /// The line of a character that YAML's reader stopped at, which names no line (and no place, where the character is one
+  /// with its neighbour to Swift).
+  fileprivate func line(ofFirst scalar: Int32) -> Int? {
+    let scalars = self.unicodeScalars
+    guard let place = scalars.firstIndex(where: { $0.value == UInt32(bitPattern: scalar) }) else {
+      return nil
+    }
+    return 1 + self[..<place].count { $0.isNewline }
   }
 }
 

@@ -28,12 +28,12 @@ struct FlowTable {
     var depth: Int
     /// The link that has the flow's own address.
     var sourceLink: UInt32?
-    /// The number of the last pass that was due when the flow was added: what happened by then does not concern it.
+    /// The number of the last pass that was due when the flow was added, or began: what happened by then does not concern it.
     var lastPass: UInt64
 
-    mutating func settle(on way: Way) {
+    mutating func settle(on way: Way, isNew: Bool) {
       if self.tracker.path.chain == way.judged.chain { self.depth = way.depth }
-      self.told = way.shown
+      if isNew { self.told = way.shown }
     }
 
     var baseline: FlowReader.Baseline {
@@ -55,6 +55,7 @@ struct FlowTable {
 
   private var entries: [Key: Entry] = [:]
   private var counts: [UInt64: Int] = [:]
+  private var userCounts: [UInt32: Int] = [:]
   private var keys: [Destination: Set<Key>] = [:]
   private var inDoubt: Set<Key> = []
   private var passes: Deque<Pass> = []
@@ -69,6 +70,7 @@ struct FlowTable {
   var isEmpty: Bool { self.entries.isEmpty }
   var count: Int { self.entries.count }
   func count(of guardian: UInt64) -> Int { self.counts[guardian] ?? 0 }
+  func count(ofUser uid: UInt32) -> Int { self.userCounts[uid] ?? 0 }
   func contains(_ key: Key) -> Bool { self.entries[key] != nil }
 
   /// The addresses whose routes matter.
@@ -136,12 +138,14 @@ struct FlowTable {
     let look = Look(reader, gateways, kernel)
     // All is read before anything is concluded: a kernel that fails in between must not swallow what was to be told.
     var readings: [(key: Key, way: Way, reading: FlowReading)] = []
+    readings.reserveCapacity(slice.count)
     for (destination, answer) in zip(slice, try kernel.routes(to: slice)) {
       guard let keys = self.keys[destination] else { continue }
       let way = try look.way(to: destination, answer)
       for key in keys {
-        guard let entry = self.entries[key] else { continue }
-        readings.append((key, way, try look.reading(of: entry.baseline, way, to: destination)))
+        guard let place = self.entries.index(forKey: key) else { continue }
+        let baseline = self.entries.values[place].baseline
+        readings.append((key, way, try look.reading(of: baseline, way, to: destination)))
       }
     }
     var told: [Told] = []
@@ -160,6 +164,7 @@ struct FlowTable {
     guard let place = self.entries.index(forKey: key) else { return nil }
     let old = self.entries.values[place].tracker.path
     let isEarlier = self.entries.values[place].lastPass < pass.number
+    let hadBegun = self.entries.values[place].tracker.hasBegun
     // In place: an entry is large, and mostly nothing of it changes.
     let verdict = self.entries.values[place].tracker.update(
       to: reading, isEarlier ? pass.circumstances : .init(), policy: policy, at: now)
@@ -169,7 +174,15 @@ struct FlowTable {
       let entry = self.entries.remove(at: place).value
       self.forget(key, entry.tracker.flow.destination)
     } else {
-      self.entries.values[place].settle(on: way)
+      self.entries.values[place].settle(on: way, isNew: isNew)
+      // The reading is of now: looks that wait for their turn are about what happened before it.
+      if !hadBegun, self.entries.values[place].tracker.hasBegun {
+        self.entries.values[place].lastPass = self.lastPass
+        // Before that it would have been sent from another address, on another link.
+        if self.entries.values[place].tracker.flow.local == nil {
+          self.entries.values[place].sourceLink = nil
+        }
+      }
       if self.entries.values[place].tracker.deadline != nil {
         self.inDoubt.insert(key)
       } else if !self.inDoubt.isEmpty {
@@ -186,6 +199,8 @@ struct FlowTable {
   private mutating func forget(_ key: Key, _ destination: Destination) {
     self.counts[key.guardian]? -= 1
     if self.counts[key.guardian] == 0 { self.counts[key.guardian] = nil }
+    self.userCounts[destination.uid]? -= 1
+    if self.userCounts[destination.uid] == 0 { self.userCounts[destination.uid] = nil }
     self.inDoubt.remove(key)
     self.keys[destination]?.remove(key)
     if self.keys[destination]?.isEmpty == true { self.keys[destination] = nil }
@@ -255,6 +270,7 @@ extension FlowTable {
   private mutating func insert(_ entry: Entry, _ key: Key) {
     self.entries[key] = entry
     self.counts[key.guardian, default: 0] += 1
+    self.userCounts[entry.tracker.flow.destination.uid, default: 0] += 1
     self.keys[entry.tracker.flow.destination, default: []].insert(key)
     if entry.tracker.deadline != nil { self.inDoubt.insert(key) }
   }

@@ -7,7 +7,8 @@ import Synchronization
 /// The monitor's thread posts and never waits. A client that does not read costs a bounded amount of memory: of each flow
 /// there is at most the last path and what ended it. Safe to use from any thread.
 final class Guardian: Sendable {
-  enum Event: Sendable {
+  /// Indirect: a refusal, which anybody can provoke at will, takes a tenth of what a path does.
+  indirect enum Event: Sendable {
     case flow(FlowTable.Event)
     case refused(Refusal)
   }
@@ -53,7 +54,7 @@ final class Guardian: Sendable {
   }
 
   /// What is posted and not taken grows to this many messages, and then each flow's are joined.
-  private static let most = 1024
+  private static let most = 256
 
   func post(_ messages: [Message]) {
     let waiting = self.state.withLock { state in

@@ -1,16 +1,24 @@
 import Connectivity
 import Netlink
 
-/// The way to a destination, shared by all that the kernel sends alike.
-struct Way {
-  var facts: PathFacts
+/// The way to a destination, shared by all that the kernel sends alike: one object, for ten thousand flows hold it at once.
+final class Way: Sendable {
+  let facts: PathFacts
   /// What a client is told.
-  var shown: Path
+  let shown: Path
   /// What its flows are judged by.
-  var judged: Path
+  let judged: Path
   /// How many links of the chain its flows depend on.
-  var depth: Int
-  var network: NetworkIdentity
+  let depth: Int
+  let network: NetworkIdentity
+
+  init(facts: PathFacts, shown: Path, judged: Path, depth: Int, network: NetworkIdentity) {
+    self.facts = facts
+    self.shown = shown
+    self.judged = judged
+    self.depth = depth
+    self.network = network
+  }
 }
 
 /// One look at the kernel for many flows: what is the same for all of them is asked and judged once.
@@ -36,6 +44,7 @@ final class Look {
     let key = WayKey(answer: answer, isLinkLocal: destination.address.isLinkLocal)
     if let way = self.ways[key] { return way }
     let facts = try self.reader.facts(about: destination, answer: answer, from: self.kernel)
+    self.flows.gateways.use(facts)
     let judged = self.flows.path(facts)
     let way = Way(
       facts: facts, shown: self.reader.classifier.path(facts), judged: judged,

@@ -4,10 +4,6 @@ import Glibc
 import Logging
 
 extension MonitorLoop {
-  /// The flows of a client's stream, and of all of them: what is more is refused. All of them have room in the memory that
-  /// the unit allows.
-  static let mostFlows = (ofOneStream: 16_384, inAll: 32_768)
-
   /// How many requests are dealt with before the kernel's messages are read again.
   private static let slice = 256
 
@@ -34,16 +30,13 @@ extension MonitorLoop {
     self.drain()
     let requests = Array(self.requests.prefix(Self.slice))
     self.requests.removeFirst(requests.count)
-    var registrar: FlowTable.Registrar?
-    do throws(KernelUnavailable) {
+    let destinations = requests.compactMap(\.registration?.flow.destination)
+    var registrar = Result { () throws(KernelUnavailable) in
       guard let kernel = self.kernel else { throw KernelUnavailable.notOpen }
-      let destinations = requests.compactMap(\.registration?.flow.destination)
       // First the filter, then the reading: what changes in between is told.
       try self.widenFilter(to: destinations.map(\.address), kernel)
-      registrar = try self.engine.registrar(
+      return try self.engine.registrar(
         for: destinations, past: destinations.isEmpty ? [] : self.store.past, from: kernel)
-    } catch {
-      if self.kernel != nil { self.lose(error) }
     }
     for request in requests {
       switch request {
@@ -52,25 +45,28 @@ extension MonitorLoop {
       case .remove(let key): self.remove(key)
       }
     }
-    if let kernel = self.kernel, self.engine.hasNewGateways {
-      do throws(KernelUnavailable) {
-        try self.watchGateways(kernel)
-      } catch {
-        self.lose(error)
-      }
+    guard let kernel = self.kernel else { return }
+    do throws(KernelUnavailable) {
+      // Whoever could not be told of a flow is told when the kernel was opened anew: nothing else might make connd look.
+      _ = try registrar.get()
+      if self.engine.hasNewGateways { try self.watchGateways(kernel) }
+    } catch {
+      self.lose(error)
     }
   }
 
   private mutating func add(
-    _ registration: FlowTable.Registration, _ registrar: inout FlowTable.Registrar?
+    _ registration: FlowTable.Registration,
+    _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
   ) {
     let key = registration.key
     guard let guardian = self.guardians[key.guardian] else { return }
     if self.engine.isGuarded(key) {
       self.answer(
         guardian, key.id, .refused(.invalid("add.id: flow \(key.id) is guarded already")))
-    } else if let limit = self.exceededLimit(key.guardian) {
-      self.answer(guardian, key.id, .refused(.exhausted(limit)))
+    } else if let (limit, message) = self.exceededLimit(registration) {
+      self.turnedAway(limit, uid: registration.flow.destination.uid)
+      self.answer(guardian, key.id, .refused(.exhausted(message)))
     } else {
       let event = self.engine.guardFlow(registration, &registrar, at: .now())
       self.answer(guardian, key.id, .flow(event))
@@ -89,14 +85,31 @@ extension MonitorLoop {
     guardian.answered()
   }
 
-  private func exceededLimit(_ guardian: UInt64) -> String? {
-    if self.engine.guardedFlows(of: guardian) >= Self.mostFlows.ofOneStream {
-      return "add: a stream guards at most \(Self.mostFlows.ofOneStream) flows"
+  /// The key of the limit that one more flow would exceed, and the words for the client.
+  private func exceededLimit(
+    _ registration: FlowTable.Registration
+  ) -> (limit: String, message: String)? {
+    let (engine, limits) = (self.engine, self.limits)
+    if engine.guardedFlows(of: registration.key.guardian) >= limits.flowsPerStream {
+      return ("flowsPerStream", "add: a stream guards at most \(limits.flowsPerStream) flows")
     }
-    if self.engine.guardedFlows >= Self.mostFlows.inAll {
-      return "add: connd guards at most \(Self.mostFlows.inAll) flows"
+    if engine.guardedFlows(ofUser: registration.flow.destination.uid) >= limits.flowsPerUser {
+      return (
+        "flowsPerUser", "add: the streams of a user guard at most \(limits.flowsPerUser) flows"
+      )
+    }
+    if engine.guardedFlows >= limits.flows {
+      return ("flows", "add: connd guards at most \(limits.flows) flows")
     }
     return nil
+  }
+
+  private mutating func turnedAway(_ limit: String, uid: UInt32) {
+    self.statistics.hit(limit)
+    guard let suppressed = self.refusals.next(at: .now()) else { return }
+    var metadata: Logger.Metadata = ["uid": "\(uid)"]
+    if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
+    self.logger.warning("a client has exceeded limits.\(limit)", metadata: metadata)
   }
 
   private func answer(_ guardian: Guardian, _ id: UInt64, _ event: Guardian.Event) {
@@ -112,6 +125,7 @@ extension MonitorLoop {
       let before = self.engine.guardedFlows
       let told = try self.engine.evaluateFlows(from: kernel, at: .now())
       self.unneeded += before - self.engine.guardedFlows
+      for told in told { self.statistics.count(told.event) }
       let generation = self.engine.snapshot.generation
       for (number, told) in Dictionary(grouping: told, by: \.key.guardian) {
         self.guardians[number]?.post(

@@ -44,6 +44,7 @@ struct Engine {
   /// What the kernel is to tell about, beside links, addresses and default routes.
   var watchedByKernel: Watched {
     let single = Set(self.watched.keys.map(\.address)).union(self.flows.addresses)
+      .union(self.gateways.tunnelEnds)
     return Watched(
       destinations: self.reader.destinations.all + single.sorted(), gateways: self.gateways.all)
   }
@@ -53,6 +54,8 @@ struct Engine {
     _ occasion: Occasion, kernel: some Kernel, at now: Instant, time: Timestamp
   ) throws(KernelUnavailable) -> Step {
     if case .events(let events) = occasion { self.gateways.note(events) }
+    // What the kernel told meanwhile is lost, as in an overrun.
+    if self.isKernelLost { self.gateways.note([.overrun]) }
     let reading = try self.reading(from: kernel)
     let occasion = self.isKernelLost ? .kernelBack : occasion
     self.isKernelLost = false
@@ -69,6 +72,7 @@ struct Engine {
     for family in AddressFamily.allCases {
       let (observed, facts) = try self.reader.defaultPath(family, from: kernel)
       reading.observation[family] = observed
+      self.gateways.use(facts)
       if let link = observed.path.chain.first?.index {
         self.gateways.use(observed.path.gateway, on: link, family)
       }
@@ -108,7 +112,9 @@ struct Engine {
       step.occasion, .init(categoryChange: step.categoryChange, slept: slept))
     var paths: [(Destination, Path)] = []
     for destination in self.watched.keys {
-      let path = try self.reader.path(to: destination, from: kernel)
+      let facts = try self.reader.facts(about: destination, from: kernel)
+      self.gateways.use(facts)
+      let path = self.reader.classifier.path(facts)
       if self.watched.updateValue(path, forKey: destination) != path {
         paths.append((destination, path))
       }
@@ -160,6 +166,7 @@ extension Engine {
 
   var guardedFlows: Int { self.flows.count }
   func guardedFlows(of guardian: UInt64) -> Int { self.flows.count(of: guardian) }
+  func guardedFlows(ofUser uid: UInt32) -> Int { self.flows.count(ofUser: uid) }
 
   func isGuarded(_ key: FlowTable.Key) -> Bool { self.flows.contains(key) }
 
@@ -182,21 +189,19 @@ extension Engine {
       destinations, Look(self.reader, self.gateways, kernel), kernel, past: past)
   }
 
-  /// Guards a flow from now on, unless it is dead already. Without a registrar the kernel cannot be asked, and the flow
-  /// begins when it can be.
+  /// Guards a flow from now on, unless it is dead already. Where the kernel cannot be asked the registrar becomes the
+  /// reason, and the flow begins when it can be.
   mutating func guardFlow(
-    _ registration: FlowTable.Registration, _ registrar: inout FlowTable.Registrar?,
-    at now: Instant
+    _ registration: FlowTable.Registration,
+    _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>, at now: Instant
   ) -> FlowTable.Event {
-    if let present = registrar {
-      do throws(KernelUnavailable) {
-        return try self.flows.add(registration, present, policy: self.changes.policy, at: now)
-      } catch {
-        // The next reading will find out.
-        registrar = nil
-      }
+    do throws(KernelUnavailable) {
+      let present = try registrar.get()
+      return try self.flows.add(registration, present, policy: self.changes.policy, at: now)
+    } catch {
+      registrar = .failure(error)
+      return self.flows.addBlindly(registration)
     }
-    return self.flows.addBlindly(registration)
   }
 
   mutating func removeFlow(_ key: FlowTable.Key) { self.flows.remove(key) }
@@ -207,8 +212,8 @@ extension Engine {
 
   /// The kernel's filter knows of all gateways.
   ///
-  /// - Returns: what may have been missed before it did.
-  func filterIsSet(_ kernel: some Kernel) throws(KernelUnavailable) -> [KernelEvent] {
+  /// - Returns: what was missed before it did; `nil` where nothing can have been.
+  func filterIsSet(_ kernel: some Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
     try self.gateways.filterIsSet(kernel)
   }
 }

@@ -1,7 +1,8 @@
 import Connectivity
 
-/// The hardware addresses of the gateways in use, as the kernel last knew them: by these one network is told from another
-/// (I4).
+/// What the kernel is to tell of because of where paths lead: the hardware addresses of the gateways in use, as it last knew
+/// them, by which one network is told from another (I4); and the other ends of tunnels, the routes to which decide what is
+/// below them (K6).
 ///
 /// The kernel forgets a neighbour when its link loses the carrier, and has to ask again; what it finds then is compared with
 /// what it had found before. Owned by the monitor's thread.
@@ -14,6 +15,10 @@ final class Gateways {
   private var known: [Key: [UInt8]?] = [:]
   /// The gateway of each link's default path, for what is known of the link as a whole.
   private var ofLinks: [UInt32: [AddressFamily: IPAddress]] = [:]
+  /// The other ends of the tunnels that paths lead into.
+  private(set) var tunnelEnds: Set<IPAddress> = []
+  /// Those of them that the kernel's filter does not know of.
+  private var newTunnelEnds: Set<IPAddress> = []
   /// Whether the kernel's filter does not know of all that is here.
   private(set) var isNew = false
 
@@ -34,6 +39,17 @@ final class Gateways {
   /// The default path of a family has this gateway.
   func use(_ gateway: IPAddress?, on link: UInt32, _ family: AddressFamily) {
     self.ofLinks[link, default: [:]][family] = gateway
+  }
+
+  /// A path is made of these.
+  func use(_ facts: PathFacts) {
+    for case .destination(let end) in facts.links.map(\.below) where !self.tunnelEnds.contains(end)
+    {
+      if self.tunnelEnds.count >= Self.most { self.tunnelEnds = [] }
+      self.tunnelEnds.insert(end)
+      self.newTunnelEnds.insert(end)
+      self.isNew = true
+    }
   }
 
   /// What the kernel knows of a gateway, or knew last.
@@ -73,17 +89,21 @@ final class Gateways {
 
   /// The kernel's filter knows of all; what it let pass before is read again.
   ///
-  /// - Returns: the messages that would have told so, if the kernel knows another hardware address by now.
-  func filterIsSet(_ kernel: some Kernel) throws(KernelUnavailable) -> [KernelEvent] {
+  /// - Returns: the messages that would have told so, if the kernel knows another hardware address by now; `nil` where
+  ///   nothing can have been missed. Of the routes to a tunnel's other end there is nothing to compare: the paths are to be
+  ///   read again.
+  func filterIsSet(_ kernel: some Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
     self.isNew = false
     var events: [KernelEvent] = []
+    let mustRead = !self.newTunnelEnds.isEmpty
+    self.newTunnelEnds = []
     for (key, known) in self.known {
       guard let neighbour = try kernel.neighbour(key.address, on: key.link),
         let address = neighbour.hardwareAddress, address != known
       else { continue }
       events.append(.neighbour(neighbour))
     }
-    return events
+    return events.isEmpty && !mustRead ? nil : events
   }
 
   private func forget(where isForgotten: (Key) -> Bool) {

@@ -5,6 +5,7 @@ extension MonitorLoop {
   /// Takes another configuration and looks at everything with its eyes.
   mutating func configure(_ configuration: Configuration) {
     self.engine.configure(configuration)
+    self.limits = configuration.limits
     self.updateFilter()
     self.step(.configuration)
   }
@@ -103,7 +104,6 @@ extension MonitorLoop {
   /// Has the filter let pass what concerns the gateways in use, and looks at what may have come before it did.
   mutating func watchGateways(_ kernel: NetlinkKernel) throws(KernelUnavailable) {
     try self.setFilter(kernel)
-    let missed = try self.engine.filterIsSet(kernel)
-    if !missed.isEmpty { self.step(.events(missed)) }
+    if let missed = try self.engine.filterIsSet(kernel) { self.step(.events(missed)) }
   }
 }

@@ -12,11 +12,16 @@ import Systemd
 /// graces, systemd's watchdog where there is one, and the next attempt while the kernel cannot be asked.
 struct MonitorLoop {
   let store: Store
+  let statistics: Statistics
   let logger: Logger
   private let notifier: Notifier
   private let openKernel: (_ watching: Watched) throws(KernelUnavailable) -> NetlinkKernel
 
   var engine: Engine
+  /// How many flows clients may have.
+  var limits: Limits
+  var refusals = LogThrottle()
+  private var overruns = LogThrottle()
   private(set) var kernel: NetlinkKernel?
   private let history: HistoryFile
   var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
@@ -35,15 +40,17 @@ struct MonitorLoop {
   private var news: [(change: Change, status: Status)] = []
 
   init(
-    _ configuration: Configuration, store: Store, history: HistoryFile, notifier: Notifier,
-    logger: Logger,
+    _ configuration: Configuration, store: Store, statistics: Statistics, history: HistoryFile,
+    notifier: Notifier, logger: Logger,
     openKernel: @escaping (_ watching: Watched) throws(KernelUnavailable) -> NetlinkKernel
   ) {
     self.store = store
+    self.statistics = statistics
     self.history = history
     self.notifier = notifier
     self.logger = logger
     self.openKernel = openKernel
+    self.limits = configuration.limits
     let snapshot = store.snapshot
     self.engine = Engine(configuration, restored: snapshot.generation > 0 ? snapshot : nil)
   }
@@ -107,6 +114,7 @@ struct MonitorLoop {
       while mayHaveMore {
         events.removeAll(keepingCapacity: true)
         mayHaveMore = try kernel.drain(into: &events)
+        self.statistics.count(events)
         self.log(events)
         if !events.isEmpty { self.step(.events(events)) }
       }
@@ -115,11 +123,15 @@ struct MonitorLoop {
     }
   }
 
-  private func log(_ events: [KernelEvent]) {
+  private mutating func log(_ events: [KernelEvent]) {
     for event in events {
       switch event {
       case .overrun:
-        self.logger.notice("the kernel's messages came faster than they were read; reading anew")
+        // With a small buffer and much going on, the next one is there when this line is written.
+        guard let suppressed = self.overruns.next(at: .now()) else { continue }
+        self.logger.notice(
+          "the kernel's messages came faster than they were read; reading anew",
+          metadata: suppressed > 0 ? ["suppressed": "\(suppressed)"] : nil)
       case .malformed(let text):
         self.logger.warning("a netlink message cannot be read", metadata: ["message": "\(text)"])
       default:
@@ -134,6 +146,7 @@ struct MonitorLoop {
     do throws(KernelUnavailable) {
       let step = try self.engine.step(occasion, kernel: kernel, at: .now(), time: .now())
       self.publish(step.changes)
+      self.statistics.count(step.occasion, published: step.changes.count)
       self.publish(try self.engine.follow(step, kernel: kernel))
       if self.engine.hasNewGateways { try self.watchGateways(kernel) }
     } catch {
@@ -157,7 +170,10 @@ struct MonitorLoop {
   /// Tells those who can wait until the flows of clients were looked at.
   mutating func tellOfNews() {
     guard !self.news.isEmpty else { return }
-    for (change, status) in self.news { self.log(change, status) }
+    for (change, status) in self.news {
+      self.statistics.count(change)
+      self.log(change, status)
+    }
     self.news.removeAll(keepingCapacity: true)
     self.store.touch()
   }
@@ -231,6 +247,7 @@ extension MonitorLoop {
 
   mutating func lose(_ error: KernelUnavailable) {
     self.kernel = nil
+    self.statistics.kernelLosses.increment()
     self.reopening.failed(at: .now())
     self.logger.error(
       "the kernel cannot be asked: the category is unknown, applications should assume that they are online",

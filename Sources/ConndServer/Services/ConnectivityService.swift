@@ -10,6 +10,8 @@ import SwiftProtobuf
 struct ConnectivityService: RegistrableRPCService {
   let store: Store
   let monitor: Monitor
+  let statistics: Statistics
+  let reporter: StatisticsReporter
 
   private typealias Method = Connectivity_V1_Connectivity.Method
 
@@ -44,6 +46,11 @@ struct ConnectivityService: RegistrableRPCService {
     ) { (request: Connectivity_V1_ListTransitionsRequest, _) in
       self.listTransitions(request)
     }
+    router.unary(
+      Method.GetStatistics.descriptor
+    ) { (_: Connectivity_V1_GetStatisticsRequest, _) in
+      await self.reporter.report()
+    }
   }
 
   private func watch(
@@ -52,6 +59,7 @@ struct ConnectivityService: RegistrableRPCService {
     let kinds = try EventKinds(request.events)
     let since = request.hasSinceGeneration ? request.sinceGeneration : nil
     var subscriber = self.store.admit(since: since)
+    self.statistics.subscriptions.increment()
     defer { self.store.leave(subscriber) }
     try await withRPCCancellationHandler {
       while true {
@@ -59,6 +67,7 @@ struct ConnectivityService: RegistrableRPCService {
         case .snapshot(let snapshot):
           try await writer.write(EncodedMessage(Connectivity_V1_WatchResponse.snapshot(snapshot)))
         case .gap(let snapshot):
+          self.statistics.gaps.increment()
           try await writer.write(EncodedMessage(Connectivity_V1_WatchResponse.gap(snapshot)))
         case .changes(let changes):
           for published in changes where kinds.contain(published.change) {

@@ -15,6 +15,8 @@ final class HistoryFile {
   private let path: String
   private var descriptor: CInt = -1
   private var records = 0
+  /// It was said that the history cannot be kept.
+  private var hasComplained = false
   private let logger: Logger
 
   /// - Parameter path: where the file is; its directory must be there.
@@ -66,11 +68,16 @@ final class HistoryFile {
     else {
       self.complain(SystemError())
       if descriptor >= 0 { close(descriptor) }
+      // What is half written would only fill a full disk further.
+      unlink(temporary)
       return
     }
     if self.descriptor >= 0 { close(self.descriptor) }
     self.descriptor = descriptor
     self.records = past.count
+    guard self.hasComplained else { return }
+    self.hasComplained = false
+    self.logger.notice("the history is kept again", metadata: ["path": "\(self.path)"])
   }
 
   /// Appends records; `past` is what the file is to hold before them if it must be rewritten.
@@ -89,7 +96,10 @@ final class HistoryFile {
     }
   }
 
+  /// Says it once, and not again at each change until it was kept again.
   private func complain(_ error: SystemError) {
+    guard !self.hasComplained else { return }
+    self.hasComplained = true
     self.logger.error(
       "the history cannot be kept, clients will not resume across a restart",
       metadata: ["path": "\(self.path)", "error": "\(error)"])

@@ -102,7 +102,7 @@ public struct FlowTracker: Hashable, Sendable {
   }
 
   /// Whether there is anything to lose yet: a path that carries traffic, or a connection, which has its own address.
-  private var hasBegun: Bool {
+  public var hasBegun: Bool {
     self.path.status == .satisfied || self.flow.local != nil && self.path.status != .unknown
   }
 

@@ -225,8 +225,14 @@ public struct InvalidationMaker: Hashable, Sendable {
       self.familyInDoubt = followed
       return .inDoubt
     }
-    let isReturn = from == .none || transition.bounced && from == transition.to
-    return isReturn && self.isIntact[transition.snapshot.status.family] == true
+    let isBounce = transition.bounced && from == transition.to
+    let status = transition.snapshot.status
+    var families = [status.family]
+    // What bounced may be the family that was followed until the other one joined it.
+    if isBounce, let followed = self.followed, status[followed].status == .satisfied {
+      families.append(followed)
+    }
+    return (from == .none || isBounce) && families.contains { self.isIntact[$0] == true }
       ? .returned : .changed(self.policy.categoryChanged)
   }
 

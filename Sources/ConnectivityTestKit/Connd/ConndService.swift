@@ -112,6 +112,14 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     return response
   }
 
+  /// A played connd counts nothing.
+  func getStatistics(
+    request: Connectivity_V1_GetStatisticsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_GetStatisticsResponse {
+    try self.requireConnd()
+    return Connectivity_V1_GetStatisticsResponse()
+  }
+
   func listTransitions(
     request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListTransitionsResponse {

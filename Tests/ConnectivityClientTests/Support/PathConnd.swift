@@ -87,6 +87,10 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     request: Connectivity_V1_ListLinksRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListLinksResponse { throw Self.unimplemented }
 
+  func getStatistics(
+    request: Connectivity_V1_GetStatisticsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_GetStatisticsResponse { throw Self.unimplemented }
+
   func listTransitions(
     request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListTransitionsResponse { throw Self.unimplemented }

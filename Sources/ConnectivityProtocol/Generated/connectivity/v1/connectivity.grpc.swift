@@ -128,6 +128,19 @@ public enum Connectivity_V1_Connectivity: Sendable {
                 type: .unary
             )
         }
+        /// Namespace for "GetStatistics" metadata.
+        public enum GetStatistics: Sendable {
+            /// Request type for "GetStatistics".
+            public typealias Input = Connectivity_V1_GetStatisticsRequest
+            /// Response type for "GetStatistics".
+            public typealias Output = Connectivity_V1_GetStatisticsResponse
+            /// Descriptor for "GetStatistics".
+            public static let descriptor = GRPCCore.MethodDescriptor(
+                service: GRPCCore.ServiceDescriptor(fullyQualifiedService: "connectivity.v1.Connectivity"),
+                method: "GetStatistics",
+                type: .unary
+            )
+        }
         /// Descriptors for all methods in the "connectivity.v1.Connectivity" service.
         public static let descriptors: [GRPCCore.MethodDescriptor] = [
             GetStatus.descriptor,
@@ -136,7 +149,8 @@ public enum Connectivity_V1_Connectivity: Sendable {
             Guard.descriptor,
             Explain.descriptor,
             ListLinks.descriptor,
-            ListTransitions.descriptor
+            ListTransitions.descriptor,
+            GetStatistics.descriptor
         ]
     }
 }
@@ -313,6 +327,25 @@ extension Connectivity_V1_Connectivity {
             request: GRPCCore.StreamingServerRequest<Connectivity_V1_ListTransitionsRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListTransitionsResponse>
+
+        /// Handle the "GetStatistics" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
+        /// > collectors of metrics.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request of `Connectivity_V1_GetStatisticsRequest` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A streaming response of `Connectivity_V1_GetStatisticsResponse` messages.
+        func getStatistics(
+            request: GRPCCore.StreamingServerRequest<Connectivity_V1_GetStatisticsRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_GetStatisticsResponse>
     }
 
     /// Service protocol for the "connectivity.v1.Connectivity" service.
@@ -473,6 +506,25 @@ extension Connectivity_V1_Connectivity {
             request: GRPCCore.ServerRequest<Connectivity_V1_ListTransitionsRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListTransitionsResponse>
+
+        /// Handle the "GetStatistics" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
+        /// > collectors of metrics.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_GetStatisticsRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A response containing a single `Connectivity_V1_GetStatisticsResponse` message.
+        func getStatistics(
+            request: GRPCCore.ServerRequest<Connectivity_V1_GetStatisticsRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_GetStatisticsResponse>
     }
 
     /// Simple service protocol for the "connectivity.v1.Connectivity" service.
@@ -634,6 +686,25 @@ extension Connectivity_V1_Connectivity {
             request: Connectivity_V1_ListTransitionsRequest,
             context: GRPCCore.ServerContext
         ) async throws -> Connectivity_V1_ListTransitionsResponse
+
+        /// Handle the "GetStatistics" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
+        /// > collectors of metrics.
+        ///
+        /// - Parameters:
+        ///   - request: A `Connectivity_V1_GetStatisticsRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A `Connectivity_V1_GetStatisticsResponse` to respond with.
+        func getStatistics(
+            request: Connectivity_V1_GetStatisticsRequest,
+            context: GRPCCore.ServerContext
+        ) async throws -> Connectivity_V1_GetStatisticsResponse
     }
 }
 
@@ -718,6 +789,17 @@ extension Connectivity_V1_Connectivity.StreamingServiceProtocol {
                 )
             }
         )
+        router.registerHandler(
+            forMethod: Connectivity_V1_Connectivity.Method.GetStatistics.descriptor,
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetStatisticsRequest>(),
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetStatisticsResponse>(),
+            handler: { request, context in
+                try await self.getStatistics(
+                    request: request,
+                    context: context
+                )
+            }
+        )
     }
 }
 
@@ -784,6 +866,17 @@ extension Connectivity_V1_Connectivity.ServiceProtocol {
         context: GRPCCore.ServerContext
     ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListTransitionsResponse> {
         let response = try await self.listTransitions(
+            request: GRPCCore.ServerRequest(stream: request),
+            context: context
+        )
+        return GRPCCore.StreamingServerResponse(single: response)
+    }
+
+    public func getStatistics(
+        request: GRPCCore.StreamingServerRequest<Connectivity_V1_GetStatisticsRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_GetStatisticsResponse> {
+        let response = try await self.getStatistics(
             request: GRPCCore.ServerRequest(stream: request),
             context: context
         )
@@ -890,6 +983,19 @@ extension Connectivity_V1_Connectivity.SimpleServiceProtocol {
     ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListTransitionsResponse> {
         return GRPCCore.ServerResponse<Connectivity_V1_ListTransitionsResponse>(
             message: try await self.listTransitions(
+                request: request.message,
+                context: context
+            ),
+            metadata: [:]
+        )
+    }
+
+    public func getStatistics(
+        request: GRPCCore.ServerRequest<Connectivity_V1_GetStatisticsRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_GetStatisticsResponse> {
+        return GRPCCore.ServerResponse<Connectivity_V1_GetStatisticsResponse>(
+            message: try await self.getStatistics(
                 request: request.message,
                 context: context
             ),
@@ -1091,6 +1197,30 @@ extension Connectivity_V1_Connectivity {
             deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ListTransitionsResponse>,
             options: GRPCCore.CallOptions,
             onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListTransitionsResponse>) async throws -> Result
+        ) async throws -> Result where Result: Sendable
+
+        /// Call the "GetStatistics" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
+        /// > collectors of metrics.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_GetStatisticsRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_GetStatisticsRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_GetStatisticsResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        func getStatistics<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_GetStatisticsRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_GetStatisticsRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_GetStatisticsResponse>,
+            options: GRPCCore.CallOptions,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetStatisticsResponse>) async throws -> Result
         ) async throws -> Result where Result: Sendable
     }
 
@@ -1366,6 +1496,41 @@ extension Connectivity_V1_Connectivity {
                 onResponse: handleResponse
             )
         }
+
+        /// Call the "GetStatistics" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
+        /// > collectors of metrics.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_GetStatisticsRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_GetStatisticsRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_GetStatisticsResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        public func getStatistics<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_GetStatisticsRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_GetStatisticsRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_GetStatisticsResponse>,
+            options: GRPCCore.CallOptions = .defaults,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetStatisticsResponse>) async throws -> Result = { response in
+                try response.message
+            }
+        ) async throws -> Result where Result: Sendable {
+            try await self.client.unary(
+                request: request,
+                descriptor: Connectivity_V1_Connectivity.Method.GetStatistics.descriptor,
+                serializer: serializer,
+                deserializer: deserializer,
+                options: options,
+                onResponse: handleResponse
+            )
+        }
     }
 }
 
@@ -1589,6 +1754,36 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
             request: request,
             serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListTransitionsRequest>(),
             deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListTransitionsResponse>(),
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "GetStatistics" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
+    /// > collectors of metrics.
+    ///
+    /// - Parameters:
+    ///   - request: A request containing a single `Connectivity_V1_GetStatisticsRequest` message.
+    ///   - options: Options to apply to this RPC.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func getStatistics<Result>(
+        request: GRPCCore.ClientRequest<Connectivity_V1_GetStatisticsRequest>,
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetStatisticsResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        try await self.getStatistics(
+            request: request,
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetStatisticsRequest>(),
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetStatisticsResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1843,6 +2038,40 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
             metadata: metadata
         )
         return try await self.listTransitions(
+            request: request,
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "GetStatistics" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
+    /// > collectors of metrics.
+    ///
+    /// - Parameters:
+    ///   - message: request message to send.
+    ///   - metadata: Additional metadata to send, defaults to empty.
+    ///   - options: Options to apply to this RPC, defaults to `.defaults`.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func getStatistics<Result>(
+        _ message: Connectivity_V1_GetStatisticsRequest,
+        metadata: GRPCCore.Metadata = [:],
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetStatisticsResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        let request = GRPCCore.ClientRequest<Connectivity_V1_GetStatisticsRequest>(
+            message: message,
+            metadata: metadata
+        )
+        return try await self.getStatistics(
             request: request,
             options: options,
             onResponse: handleResponse

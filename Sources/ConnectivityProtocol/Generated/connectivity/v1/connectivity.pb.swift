@@ -2054,6 +2054,87 @@ public nonisolated struct Connectivity_V1_ListTransitionsResponse: Sendable {
   public init() {}
 }
 
+public nonisolated struct Connectivity_V1_GetStatisticsRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+public nonisolated struct Connectivity_V1_GetStatisticsResponse: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// When connd started; what is counted begins at zero then.
+  public var started: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_started ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_started = newValue}
+  }
+  /// Returns true if `started` has been explicitly set.
+  public var hasStarted: Bool {self._started != nil}
+  /// Clears the value of `started`. Subsequent reads from it will return its default value.
+  public mutating func clearStarted() {self._started = nil}
+
+  /// By name, and within a name by kind. One that is zero is there, too; of those with kinds, the kinds that were seen.
+  public var statistics: [Connectivity_V1_Statistic] = []
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _started: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+}
+
+/// One figure. New ones may come with any version, and a client shows those that it does not know.
+public nonisolated struct Connectivity_V1_Statistic: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Of what, in lower case with underscores.
+  ///
+  ///   counted since the start
+  ///     batches             times that messages of the kernel were waiting, and were read in one go
+  ///     events              messages of the kernel that passed its filter
+  ///     overruns            times that the kernel had to drop messages, because they came faster than they were read
+  ///     malformed           messages of the kernel that could not be read
+  ///     readings            times that the kernel was asked for the default paths
+  ///     resynchronisations  those of them that came of an overrun, of a start, or of a kernel that could not be asked before
+  ///     suppressed          readings after which there was nothing to publish
+  ///     kernel_losses       times that the kernel could not be asked
+  ///     published           changes that were published; by kind: transition, path, invalidation
+  ///     invalidations       invalidations of channels that were published; by reason
+  ///     flow_invalidations  invalidations of single guarded flows; by reason
+  ///     flow_paths          new paths of single guarded flows that were told
+  ///     gaps                times that a subscriber missed changes
+  ///     subscriptions       subscribers of Watch that there were
+  ///     limits_hit          clients and requests that were turned away; by limit
+  ///   there now
+  ///     subscribers         of Watch
+  ///     guarding_clients    streams of Guard
+  ///     guarded_flows       flows that they guard
+  ///     watched_paths       destinations that somebody follows (WatchPath)
+  ///     history             changes that a subscriber may resume over
+  public var name: String = String()
+
+  /// Which ones of that name, in the words of the JSON of connctl: an event, a reason, a limit. Empty where there is one
+  /// figure of that name.
+  public var kind: String = String()
+
+  public var value: UInt64 = 0
+
+  /// How many there are now. Otherwise: how many there were since connd started.
+  public var present: Bool = false
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
 
 fileprivate nonisolated let _protobuf_package = "connectivity.v1"
@@ -4093,6 +4174,109 @@ nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Mes
   public static func ==(lhs: Connectivity_V1_ListTransitionsResponse, rhs: Connectivity_V1_ListTransitionsResponse) -> Bool {
     if lhs.transitions != rhs.transitions {return false}
     if lhs.invalidations != rhs.invalidations {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_GetStatisticsRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".GetStatisticsRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_GetStatisticsRequest, rhs: Connectivity_V1_GetStatisticsRequest) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_GetStatisticsResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".GetStatisticsResponse"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}started\0\u{1}statistics\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._started) }()
+      case 2: try { try decoder.decodeRepeatedMessageField(value: &self.statistics) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._started {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    } }()
+    if !self.statistics.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.statistics, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_GetStatisticsResponse, rhs: Connectivity_V1_GetStatisticsResponse) -> Bool {
+    if lhs._started != rhs._started {return false}
+    if lhs.statistics != rhs.statistics {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_Statistic: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Statistic"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}kind\0\u{1}value\0\u{1}present\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.kind) }()
+      case 3: try { try decoder.decodeSingularUInt64Field(value: &self.value) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.present) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.name.isEmpty {
+      try visitor.visitSingularStringField(value: self.name, fieldNumber: 1)
+    }
+    if !self.kind.isEmpty {
+      try visitor.visitSingularStringField(value: self.kind, fieldNumber: 2)
+    }
+    if self.value != 0 {
+      try visitor.visitSingularUInt64Field(value: self.value, fieldNumber: 3)
+    }
+    if self.present != false {
+      try visitor.visitSingularBoolField(value: self.present, fieldNumber: 4)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_Statistic, rhs: Connectivity_V1_Statistic) -> Bool {
+    if lhs.name != rhs.name {return false}
+    if lhs.kind != rhs.kind {return false}
+    if lhs.value != rhs.value {return false}
+    if lhs.present != rhs.present {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -1,0 +1,27 @@
+import ArgumentParser
+import Connectivity
+import ConnectivityClient
+import ConnectivityProtocol
+
+struct StatsCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "stats",
+    abstract: "Show what connd has counted since it started, and what it holds now.")
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  func run() async throws {
+    let statistics = try await withConnd(at: self.socket) { connd in
+      try await connd.getStatistics(Connectivity_V1_GetStatisticsRequest(), options: .prompt)
+    }
+    let started = try Timestamp(statistics.started)
+    if self.json {
+      try self.console.print(.statistics(statistics.statistics, since: started))
+    } else {
+      try self.console.print(
+        self.console.style.statistics(
+          statistics.statistics, since: started, now: self.console.now()))
+    }
+  }
+}

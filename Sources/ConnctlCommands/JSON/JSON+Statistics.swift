@@ -1,0 +1,33 @@
+import Connectivity
+import ConnectivityProtocol
+
+extension JSON {
+  /// The object of `connctl stats --json`.
+  static func statistics(_ statistics: [Connectivity_V1_Statistic], since: Timestamp) -> JSON {
+    var pairs = [Pair(key: "since", value: .string(since.description))]
+    // Scripts find these also before the first of a kind was seen.
+    var kinds: [String: [Pair]] = [
+      "published": [], "invalidations": [], "flowInvalidations": [], "limitsHit": [],
+    ]
+    for statistic in statistics {
+      let name = statistic.name.inCamelCase
+      if statistic.kind.isEmpty {
+        pairs.append(Pair(key: name, value: .number(statistic.value)))
+      } else {
+        kinds[name, default: []].append(
+          Pair(key: statistic.kind, value: .number(statistic.value)))
+      }
+    }
+    return .object(
+      pairs + kinds.sorted { $0.key < $1.key }.map { Pair(key: $0.key, value: .object($0.value)) })
+  }
+}
+
+extension String {
+  /// `kernel_losses` is `kernelLosses`.
+  fileprivate var inCamelCase: String {
+    let words = self.split(separator: "_")
+    return words.prefix(1).joined()
+      + words.dropFirst().map { $0.prefix(1).uppercased() + $0.dropFirst() }.joined()
+  }
+}

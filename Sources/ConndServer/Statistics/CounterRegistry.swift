@@ -1,0 +1,58 @@
+import CoreMetrics
+import Synchronization
+
+/// Where counters of swift-metrics are kept, in this process: connd tells their values itself, to whoever asks.
+///
+/// Counters only: it has no use for timers and recorders, and what is made of those counts nothing. Safe to use from any
+/// thread.
+final class CounterRegistry: Sendable {
+  /// One counter: its label, and its one dimension where it has any.
+  struct Key: Hashable, Sendable {
+    var name: String
+    var kind: String
+  }
+
+  private final class Value: CounterHandler {
+    private let count = Atomic<Int64>(0)
+
+    var value: Int64 { self.count.load(ordering: .relaxed) }
+
+    func increment(by amount: Int64) { self.count.wrappingAdd(amount, ordering: .relaxed) }
+
+    func reset() { self.count.store(0, ordering: .relaxed) }
+  }
+
+  private let counters = Mutex<[Key: Value]>([:])
+
+  /// What was counted.
+  var values: [Key: UInt64] {
+    self.counters.withLock { $0.mapValues { UInt64(max(0, $0.value)) } }
+  }
+}
+
+extension CounterRegistry: MetricsFactory {
+  func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
+    let key = Key(name: label, kind: dimensions.first?.1 ?? "")
+    return self.counters.withLock { counters in
+      if let counter = counters[key] { return counter }
+      let counter = Value()
+      counters[key] = counter
+      return counter
+    }
+  }
+
+  func makeRecorder(
+    label: String, dimensions: [(String, String)], aggregate: Bool
+  ) -> any RecorderHandler {
+    NOOPMetricsHandler.instance
+  }
+
+  func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
+    NOOPMetricsHandler.instance
+  }
+
+  // What was counted stays, as long as the process does.
+  func destroyCounter(_ handler: any CounterHandler) {}
+  func destroyRecorder(_ handler: any RecorderHandler) {}
+  func destroyTimer(_ handler: any TimerHandler) {}
+}

@@ -1,0 +1,120 @@
+import Connectivity
+import CoreMetrics
+
+/// What connd counts, from its start on; the .proto says of each figure what it means. Safe to use from any thread.
+struct Statistics: Sendable {
+  let batches: Counter
+  let events: Counter
+  let overruns: Counter
+  let malformed: Counter
+  let readings: Counter
+  let resynchronisations: Counter
+  let suppressed: Counter
+  let kernelLosses: Counter
+  let flowPaths: Counter
+  let gaps: Counter
+  let subscriptions: Counter
+
+  private let registry = CounterRegistry()
+  private let transitions: Counter
+  private let paths: Counter
+  private let publishedInvalidations: Counter
+
+  init() {
+    let registry = self.registry
+    func counter(_ name: String, _ kind: String? = nil) -> Counter {
+      Counter(label: name, dimensions: kind.map { [("kind", $0)] } ?? [], factory: registry)
+    }
+    self.batches = counter("batches")
+    self.events = counter("events")
+    self.overruns = counter("overruns")
+    self.malformed = counter("malformed")
+    self.readings = counter("readings")
+    self.resynchronisations = counter("resynchronisations")
+    self.suppressed = counter("suppressed")
+    self.kernelLosses = counter("kernel_losses")
+    self.flowPaths = counter("flow_paths")
+    self.gaps = counter("gaps")
+    self.subscriptions = counter("subscriptions")
+    self.transitions = counter("published", "transition")
+    self.paths = counter("published", "path")
+    self.publishedInvalidations = counter("published", "invalidation")
+  }
+
+  /// The kernel told something.
+  func count(_ events: [KernelEvent]) {
+    guard !events.isEmpty else { return }
+    self.batches.increment()
+    self.events.increment(by: events.count)
+    for event in events {
+      switch event {
+      case .overrun: self.overruns.increment()
+      case .malformed: self.malformed.increment()
+      default: break
+      }
+    }
+  }
+
+  /// The kernel was read, and changes were published because of it.
+  func count(_ occasion: Occasion, published changes: Int) {
+    self.readings.increment()
+    if occasion.isResynchronisation { self.resynchronisations.increment() }
+    if changes == 0 { self.suppressed.increment() }
+  }
+
+  func count(_ change: Change) {
+    switch change {
+    case .transition: self.transitions.increment()
+    case .path: self.paths.increment()
+    case .invalidation(let invalidation):
+      self.publishedInvalidations.increment()
+      self.increment("invalidations", invalidation.reason.rawValue)
+    }
+  }
+
+  /// A client was told of one of its flows.
+  func count(_ event: FlowTable.Event) {
+    switch event {
+    case .path: self.flowPaths.increment()
+    case .invalidation(let verdict, _, _):
+      self.increment("flow_invalidations", verdict.reason.rawValue)
+    }
+  }
+
+  /// Somebody was turned away.
+  ///
+  /// - Parameter limit: The key of the configuration, where it is one.
+  func hit(_ limit: String) { self.increment("limits_hit", limit) }
+
+  private func increment(_ name: String, _ kind: String) {
+    Counter(label: name, dimensions: [("kind", kind)], factory: self.registry).increment()
+  }
+
+  /// One figure.
+  struct Figure: Sendable, Hashable {
+    var name: String
+    /// Empty where there is one figure of that name.
+    var kind = ""
+    var value: UInt64
+    /// How many there are now, not since the start.
+    var isPresent = false
+  }
+
+  /// What was counted, by name and kind.
+  var counted: [Figure] {
+    self.registry.values
+      .map { Figure(name: $0.name, kind: $0.kind, value: $1) }
+      .sorted { ($0.name, $0.kind) < ($1.name, $1.kind) }
+  }
+}
+
+extension Occasion {
+  /// Everything is read as if nothing were known.
+  fileprivate var isResynchronisation: Bool {
+    switch self {
+    case .start, .kernelBack: true
+    case .events(let events): events.contains(.overrun)
+    default: false
+    }
+  }
+}

@@ -1,0 +1,74 @@
+import Connectivity
+import ConnectivityProtocol
+import Logging
+import ServiceLifecycle
+import SwiftProtobuf
+import UnixSignals
+
+/// Tells the statistics: to those who ask for them, and to the log on SIGUSR1.
+struct StatisticsReporter: Service {
+  let statistics: Statistics
+  let store: Store
+  let monitor: Monitor
+  let logger: Logger
+  private let started = Timestamp.now()
+
+  init(statistics: Statistics, store: Store, monitor: Monitor, logger: Logger) {
+    self.statistics = statistics
+    self.store = store
+    self.monitor = monitor
+    self.logger = logger
+  }
+
+  func run() async throws {
+    let signals = await UnixSignalsSequence(trapping: .sigusr1)
+    await withTaskGroup(of: Void.self) { group in
+      group.addTask { for await _ in signals { await self.log() } }
+      try? await gracefulShutdown()
+      group.cancelAll()
+    }
+  }
+
+  /// What was counted since the start, and what there is now.
+  private func figures() async -> [Statistics.Figure] {
+    @Sendable func present(_ name: String, _ value: Int) -> Statistics.Figure {
+      Statistics.Figure(name: name, value: UInt64(value), isPresent: true)
+    }
+    var figures = self.statistics.counted
+    figures.append(present("subscribers", self.store.subscribers))
+    figures.append(present("history", self.store.past.count))
+    // Nothing of it where connd is stopping.
+    figures +=
+      await self.monitor.ask { loop in
+        [
+          present("guarding_clients", loop.guardians.count),
+          present("guarded_flows", loop.engine.guardedFlows),
+          present("watched_paths", loop.watchers.count),
+        ]
+      } ?? []
+    return figures
+  }
+
+  func report() async -> Connectivity_V1_GetStatisticsResponse {
+    var response = Connectivity_V1_GetStatisticsResponse()
+    response.started = Google_Protobuf_Timestamp(self.started)
+    response.statistics = await self.figures().map { figure in
+      .with {
+        $0.name = figure.name
+        $0.kind = figure.kind
+        $0.value = figure.value
+        $0.present = figure.isPresent
+      }
+    }
+    return response
+  }
+
+  private func log() async {
+    var metadata: Logger.Metadata = [:]
+    for figure in await self.figures() where figure.value > 0 {
+      let name = figure.kind.isEmpty ? figure.name : "\(figure.name)_\(figure.kind)"
+      metadata[name] = "\(figure.value)"
+    }
+    self.logger.notice("statistics since \(self.started)", metadata: metadata)
+  }
+}

@@ -1,0 +1,94 @@
+import Connectivity
+import NIOCore
+import Testing
+
+@testable import ConndServer
+
+@Suite("Limits")
+struct QuotaTests {
+  @Test("a user gets so many and no more, and others still get theirs")
+  func perUser() throws {
+    var quota = Quota(inAll: 3, ofOneUser: 2)
+    try quota.admit(1000)
+    try quota.admit(1000)
+    #expect(throws: Quota.Refusal.ofOneUser(2)) { try quota.admit(1000) }
+    try quota.admit(1001)
+    #expect(throws: Quota.Refusal.inAll(3)) { try quota.admit(1001) }
+    #expect(throws: Quota.Refusal.inAll(3)) { try quota.admit(0) }
+    quota.release(1000)
+    try quota.admit(0)
+    #expect(quota.count == 3)
+    #expect([0, 1000, 1001].map { quota.count(of: $0) } == [1, 1, 1])
+  }
+
+  @Test("a limit that is lowered sends nobody away, and admits nobody")
+  func lowered() throws {
+    var quota = Quota(inAll: 10, ofOneUser: 10)
+    for _ in 1...5 { try quota.admit(0) }
+    (quota.inAll, quota.ofOneUser) = (3, 3)
+    #expect(quota.count == 5)
+    #expect(throws: Quota.Refusal.self) { try quota.admit(0) }
+    for _ in 1...3 { quota.release(0) }
+    try quota.admit(0)
+    #expect(quota.count == 3)
+  }
+
+  @Test("after any coming and going the counts are what a list of those present says")
+  func random() {
+    var generator = SystemRandomNumberGenerator()
+    let seed = UInt64.random(in: 0...UInt64.max, using: &generator)
+    var state = seed
+    func next(_ bound: UInt64) -> UInt64 {
+      state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+      return (state >> 33) % bound
+    }
+    var quota = Quota(inAll: 20, ofOneUser: 8)
+    var present: [UInt32] = []
+    for _ in 0..<10_000 {
+      let user = UInt32(next(5))
+      if next(2) == 0 {
+        let mayCome = present.count < 20 && present.count { $0 == user } < 8
+        do throws(Quota.Refusal) {
+          try quota.admit(user)
+          #expect(mayCome, "seed \(seed)")
+          present.append(user)
+        } catch {
+          #expect(!mayCome, "seed \(seed)")
+        }
+      } else if let index = present.firstIndex(of: user) {
+        present.remove(at: index)
+        quota.release(user)
+      }
+      #expect(quota.count == present.count, "seed \(seed)")
+    }
+  }
+
+  @Test("one line in ten seconds, and the next one counts what was kept back")
+  func throttle() {
+    var throttle = LogThrottle()
+    func at(_ seconds: Int) -> Instant { Instant(sinceStart: .seconds(seconds)) }
+    #expect(throttle.next(at: at(100)) == 0)
+    #expect(throttle.next(at: at(101)) == nil)
+    #expect(throttle.next(at: at(109)) == nil)
+    #expect(throttle.next(at: at(110)) == 2)
+    #expect(throttle.next(at: at(111)) == nil)
+    #expect(throttle.next(at: at(500)) == 1)
+    #expect(throttle.next(at: at(600)) == 0)
+  }
+
+  @Test("the length of each message is known however its bytes are cut", arguments: 1...23)
+  func meter(size: Int) {
+    let bytes: [UInt8] =
+      [0, 0, 0, 0, 3, 7, 7, 7] + [0, 0, 0, 0, 0] + [1, 0, 0, 0, 4, 9, 9, 9, 9]
+      + [0, 1, 0, 0, 0]
+    var meter = MessageMeter(most: 4)
+    var admitted = 0
+    for start in stride(from: 0, to: bytes.count, by: size) {
+      let part = bytes[start..<min(start + size, bytes.count)]
+      guard meter.admits(ByteBuffer(bytes: part)) else { break }
+      admitted += part.count
+    }
+    // The last header is that of a message of 16 MiB, and only its last byte tells.
+    #expect(admitted == (bytes.count - 1) / size * size)
+  }
+}

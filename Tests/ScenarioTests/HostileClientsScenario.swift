@@ -1,0 +1,189 @@
+import Glibc
+import TestKit
+import Testing
+
+/// Clients that mean harm, or whose luck has left them, beside one that is well-behaved: connd stays, its memory is
+/// bounded, and the other one gets every event in order (`Watcher` checks that).
+@Suite("Hostile clients", .needsNamespaces, .laboratory)
+struct HostileClientsScenario {
+  private func online(configuration: String = "", prefix: [String] = []) throws -> Laboratory {
+    let lab = try Laboratory(configuration: configuration)
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try lab.start(prefix: prefix)
+    return lab
+  }
+
+  @Test(
+    "D4 a hostile client is told or dropped, and nobody else notices", arguments: HostileClient.all)
+  func attack(_ attack: HostileClient) throws {
+    let lab = try self.online()
+    let connd = try #require(lab.connd)
+    let vitals = try Vitals(of: connd.processIdentifier)
+    let descriptors = try vitals.descriptors
+    let client = try lab.python("hostile.py", attack.name)
+    // While it is at it, and afterwards.
+    try lab.change(30)
+    let fate = try client.nextLine(within: .seconds(60))
+    try lab.change(15)
+
+    #expect(attack.fates.contains(fate ?? ""), "\(fate ?? "nothing"); \(client.standardError)")
+    let growth = try vitals.growth
+    print("\(attack.name): \(fate ?? ""), at most \(growth) KiB more")
+    #expect(growth < attack.bound * 1024, "bounded by \(attack.mechanism)")
+    // Whoever comes now is served, and what the client had is let go when it has gone.
+    try waitUntil("a newcomer is served", within: .seconds(60)) {
+      try lab.connctl("status").status == 0
+    }
+    client.signal(SIGKILL)
+    try waitUntil("the client's descriptors are closed") { try vitals.descriptors <= descriptors }
+  }
+
+  @Test("D4 a subscriber that was stopped finds the end of the story when it goes on")
+  func stopped() throws {
+    let lab = try self.online()
+    let vitals = try Vitals(of: try #require(lab.connd).processIdentifier)
+    let client = try lab.python("hostile.py", "is_stopped")
+    try client.line { $0 == "held" }
+    client.signal(SIGSTOP)
+    try client.waitUntilStopped()
+    try lab.change(600)
+    print("is_stopped: at most \(try vitals.growth) KiB more")
+    #expect(try vitals.growth < 8 * 1024, "bounded by a place in the history")
+    client.signal(SIGCONT)
+    let last = try lab.status().generation
+    try client.line { $0 == "generation \(last)" }
+  }
+
+  @Test("subscribers that vanish without a word leave nothing behind")
+  func vanished() throws {
+    let lab = try self.online()
+    let vitals = try Vitals(of: try #require(lab.connd).processIdentifier)
+    let descriptors = try vitals.descriptors
+    let client = try lab.python("hostile.py", "vanishes")
+    try client.line { $0 == "held" }
+    #expect(try vitals.descriptors >= descriptors + 200)
+    client.signal(SIGKILL)
+    try waitUntil("the descriptors are closed") { try vitals.descriptors <= descriptors }
+    try waitUntil("the watcher is the only subscriber") {
+      try lab.connctl("stats", "--json").output.contains(#""subscribers": 1,"#)
+    }
+  }
+
+  @Test(
+    "more connections than the limit are told so and closed, which is logged once; others are served"
+  )
+  func connections() throws {
+    let lab = try self.online(configuration: "limits: {connectionsPerUser: 20}")
+    let connd = try #require(lab.connd)
+    let client = try lab.python("hostile.py", "many_connections")
+    // One is the watcher's.
+    #expect(try client.nextLine() == "admitted 19")
+    #expect(try client.nextLine() == "goaway 11")
+    try lab.change(20)
+    #expect(connd.standardError.count(of: "limits.connectionsPerUser") == 1)
+    let refused = try lab.connctl("status")
+    #expect(refused.status == 69, "\(refused)")
+    if Users.areMany {
+      lab.directory.open()
+      let other = Programs.asNobody([Programs.connctl, "--socket", lab.socket, "status"])
+      #expect(try Command.outcome(of: other).status == 0)
+    }
+    client.signal(SIGKILL)
+    try waitUntil("there is room again") { try lab.connctl("status").status == 0 }
+  }
+
+  @Test("more streams than the limit are RESOURCE_EXHAUSTED; a reload changes the limit")
+  func streams() throws {
+    let lab = try self.online(configuration: "limits: {streamsPerUser: 10}")
+    let connd = try #require(lab.connd)
+    let client = try lab.python("hostile.py", "many_streams")
+    #expect(try client.nextLine() == "admitted 9")
+    #expect(try client.nextLine() == "RESOURCE_EXHAUSTED")
+    #expect(try client.nextLine() == "again", "\(client.standardError)")
+    try lab.change(20)
+    #expect(connd.standardError.count(of: "limits.streamsPerUser") == 1)
+    try lab.configure("limits: {streamsPerUser: 100}")
+    connd.signal(SIGHUP)
+    try waitUntil("the configuration was read") {
+      connd.standardError.contains("the configuration was read again")
+    }
+    #expect(try lab.connctl("status").status == 0)
+  }
+
+  @Test("with few descriptors at the start, connd keeps some for itself and turns clients away")
+  func fewDescriptors() throws {
+    let lab = try self.online(prefix: ["sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"])
+    let connd = try #require(lab.connd)
+    #expect(connd.standardError.contains("RLIMIT_NOFILE"))
+    let client = try lab.python("hostile.py", "many_connections")
+    // Half of them, and one is the watcher's.
+    #expect(try client.nextLine() == "admitted 49")
+    #expect(try client.nextLine() == "goaway 11")
+    try lab.change(20)
+  }
+
+  @Test(
+    "when descriptors have run out clients wait, connd does not spin, and goes on when there are some"
+  )
+  func noDescriptors() throws {
+    let lab = try self.online()
+    let connd = try #require(lab.connd)
+    let process = connd.processIdentifier
+    let descriptors = try Vitals(of: process).descriptors
+    try Command.run(["prlimit", "--pid", "\(process)", "--nofile=\(descriptors + 10):"])
+    let beginning = ContinuousClock.now
+    let client = try lab.python("hostile.py", "holds_connections")
+    try client.line { $0 == "held" }
+    try waitUntil("connd says so") { connd.standardError.contains("no connection can be accepted") }
+    try lab.change(100)
+    #expect(connd.standardError.count(of: "no connection can be accepted") == 1)
+    client.signal(SIGUSR1)
+    try client.line { $0 == "gone" }
+    try waitUntil("clients are served again") { try lab.connctl("status").status == 0 }
+    #expect(connd.standardError.contains("connections are accepted again"))
+    // One attempt a second; a loop would make thousands.
+    let seconds = Int(beginning.duration(to: .now).components.seconds) + 1
+    let stats = try lab.connctl("stats", "--json").output
+    let attempts = stats.firstMatch(of: #/"descriptors": (\d+)/#).flatMap { Int($0.1) }
+    print("noDescriptors: \(attempts ?? -1) attempts in \(seconds) s")
+    #expect(try #require(attempts, "\(stats)") <= 5 * seconds)
+  }
+
+  @Test("a full disk costs the history and nothing else, is said once, and passes")
+  func fullDisk() throws {
+    let mount = "mount -t tmpfs -o size=64k tmpfs \"$RUNTIME_DIRECTORY\" && exec \"$@\""
+    let state = "/run/lock"
+    let lab = try self.online(prefix: [
+      "env", "RUNTIME_DIRECTORY=\(state)", "unshare", "--mount", "sh", "-c", mount, "sh",
+    ])
+    let connd = try #require(lab.connd)
+    let inside = "/proc/\(connd.processIdentifier)/root\(state)"
+    #expect(access("\(inside)/connd.history", F_OK) == 0)
+    try Command.run(["sh", "-c", "dd if=/dev/zero of=\(inside)/fill bs=1k || true"])
+    try lab.change(100)
+    #expect(connd.standardError.count(of: "the history cannot be kept") == 1)
+    #expect(access("\(inside)/connd.history.new", F_OK) != 0)
+    try Command.run(["rm", "\(inside)/fill"])
+    try lab.change(1)
+    #expect(connd.standardError.count(of: "the history is kept again") == 1)
+    try lab.change(20)
+    #expect(connd.standardError.count(of: "the history cannot be kept") == 1)
+  }
+}
+
+extension Laboratory {
+  /// Changes the default route so many times, and reads what the watcher is told of it, up to the last.
+  fileprivate func change(_ count: Int) throws {
+    let gateways = (0..<count).map { "192.0.2.\(10 + ($0 + self.changes) % 200)" }
+    self.changes += count
+    // Each by a process of its own: of what comes at once, connd reads the end alone.
+    for gateway in gateways { try self.namespace.ip("route replace default via \(gateway)") }
+    let events = try self.events { $0.status.ipv4.gateway == gateways.last }
+    #expect(events.allSatisfy { $0.event != "gap" })
+  }
+}
+
+extension String {
+  fileprivate func count(of part: String) -> Int { self.ranges(of: part).count }
+}

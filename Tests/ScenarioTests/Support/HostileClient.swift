@@ -1,0 +1,38 @@
+import Testing
+
+/// A client that connd has to survive, see Tests/python/hostile.py; and what it gets.
+struct HostileClient: CustomTestStringConvertible, Sendable {
+  let name: String
+  /// What it may be told: one of these.
+  let fates: Set<String>
+  /// How many MiB connd's memory may grow by, far above what was measured; what bounds it says why it does not grow with
+  /// what the client sends.
+  let bound: Int
+  let mechanism: String
+
+  var testDescription: String { "\(self.name), bounded by \(self.mechanism)" }
+
+  init(_ name: String, _ fates: String..., below bound: Int = 8, by mechanism: String) {
+    (self.name, self.fates, self.bound, self.mechanism) = (name, Set(fates), bound, mechanism)
+  }
+
+  /// In a debug build; a hundred streams take 2 to 4 MiB.
+  static let all: [HostileClient] = [
+    .init("never_reads", "held", below: 24, by: "places in one history, 8 KiB a stream"),
+    .init("reads_byte_by_byte", "held", below: 24, by: "places in one history, 8 KiB a stream"),
+    .init("opens_and_closes", "held", by: "nothing is kept of a connection"),
+    .init("cancels", "goaway 11", "closed", below: 24, by: "200 resets in half a minute"),
+    .init("garbage", "goaway 1", "goaway 6", "closed", by: "the preface, frames of 16 KiB"),
+    .init("half_frames", "held", below: 128, by: "limits.connectionsPerUser, frames of 16 KiB"),
+    .init("half_messages", "held", below: 96, by: "limits.streamsPerUser, limits.messageSize"),
+    .init("refuses_answers", "held", below: 48, by: "256 answers a stream, the stream's window"),
+    .init("header_bomb", "goaway 9", "goaway 11", "closed", by: "16 KiB of headers, decompressed"),
+    .init("continuations", "goaway 1", "goaway 11", "closed", by: "five CONTINUATION frames"),
+    .init("pings", "goaway 11", "closed", by: "two strikes, 200 frames in half a minute"),
+    .init("settings", "goaway 11", "closed", by: "200 frames in half a minute"),
+    .init("empty_data", "goaway 11", "closed", by: "one empty frame after another"),
+    .init("declares_100_megabytes", "trailers", by: "limits.messageSize"),
+    .init("sends_100_megabytes", "RESOURCE_EXHAUSTED", by: "limits.messageSize"),
+    .init("too_many_streams", "goaway 1", "closed", below: 64, by: "limits.streamsPerConnection"),
+  ]
+}

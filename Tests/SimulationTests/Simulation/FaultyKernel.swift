@@ -1,0 +1,180 @@
+import Connectivity
+import Netlink
+
+@testable import ConndServer
+
+/// The model kernel behind the seam, with all that can go wrong there: messages late, doubled or lost, answers that are
+/// stale because something happens between two questions, and no answers at all.
+final class FaultyKernel: Kernel {
+  private(set) var network = ModelNetwork()
+  /// All that the network was since somebody looked.
+  private var versions: [ModelNetwork] = []
+
+  var now = Instant(sinceStart: .zero)
+  /// How many messages one reading gets at most.
+  var batch = Int.max
+  /// Fails from this question on; `nil`: never.
+  var failsAfter: Int?
+  /// What happens before the question of that number.
+  var interference: (question: Int, happen: () -> Void)?
+  /// Whether the seed decides the order of the questions: that of a set's elements it does not.
+  var isOrdered = true
+  private var questions = 0
+
+  private var messages: [(due: Instant, event: KernelEvent)] = []
+  private(set) var watched = Watched()
+  /// As the real one remembers addresses, until it hears of a link's.
+  private var knownAddresses: [UInt32: [IPAddress: Address]] = [:]
+
+  var isQuiet: Bool { self.messages.isEmpty }
+  var nextMessage: Instant? { self.messages.first?.due }
+
+  /// Does something to the network, of which the messages come later.
+  func change(
+    delay: Duration = .zero, isDoubled: Bool = false,
+    _ body: (inout ModelNetwork) -> [KernelEvent]
+  ) {
+    let events = body(&self.network)
+    self.versions.append(self.network)
+    self.send(events.flatMap { isDoubled ? [$0, $0] : [$0] }, delay)
+  }
+
+  func takeVersions() -> [ModelNetwork] {
+    defer { self.versions = [] }
+    return self.versions
+  }
+
+  private func send(_ events: [KernelEvent], _ delay: Duration) {
+    // Messages never overtake each other.
+    let due = max(self.messages.last?.due ?? self.now, self.now.advanced(by: delay))
+    for event in events where self.passes(event) { self.messages.append((due, event)) }
+  }
+
+  /// What the filter of the listening socket lets pass.
+  private func passes(_ event: KernelEvent) -> Bool {
+    switch event {
+    case .route(let change, _), .routeRemoved(let change):
+      let prefix = change.route.prefix
+      return prefix.length <= 1 || self.watched.destinations.contains(where: prefix.contains)
+    case .neighbour(let neighbour):
+      return self.watched.gateways.contains { gateway in
+        gateway.link == neighbour.link && gateway.address == neighbour.address
+          && gateway.hardwareAddress != neighbour.hardwareAddress
+      }
+    default: return true
+    }
+  }
+
+  /// The buffer is full: some of what waits is lost, and the next reading begins by saying so.
+  func overrun(keeping count: Int) {
+    self.messages = [(self.now, .overrun)] + self.messages.prefix(count)
+  }
+
+  /// Sockets that were opened anew: what waited is gone with the old ones.
+  func reopen(_ watched: Watched) {
+    self.messages = []
+    self.knownAddresses = [:]
+    self.failsAfter = nil
+    self.watched = watched
+  }
+
+  func expectQuestions() { self.questions = 0 }
+
+  private func ask() throws(KernelUnavailable) {
+    if self.isOrdered { self.questions += 1 }
+    if self.isOrdered, let interference = self.interference, self.questions >= interference.question
+    {
+      self.interference = nil
+      interference.happen()
+    }
+    if let limit = self.failsAfter, self.questions > limit {
+      throw KernelUnavailable(description: "gone")
+    }
+  }
+
+  // MARK: - Kernel
+
+  func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
+    if self.failsAfter == 0 { throw KernelUnavailable(description: "gone") }
+    let due = self.messages.prefix { $0.due <= self.now }.prefix(self.batch)
+    self.messages.removeFirst(due.count)
+    for message in due {
+      events.append(message.event)
+      switch message.event {
+      case .linkRemoved(let link): self.knownAddresses[link.index] = nil
+      case .address(let address), .addressRemoved(let address):
+        self.knownAddresses[address.link] = nil
+      case .overrun: self.knownAddresses = [:]
+      default: break
+      }
+    }
+    return self.messages.first.map { $0.due <= self.now } ?? false
+  }
+
+  func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
+    try self.ask()
+    return self.network.route(to: destination)
+  }
+
+  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
+    try self.ask()
+    let answers = destinations.map { self.network.route(to: $0) }
+    // What the answers lead to is asked for later, when it may have gone.
+    if !self.isOrdered, let interference = self.interference {
+      self.interference = nil
+      interference.happen()
+    }
+    return answers
+  }
+
+  func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute? {
+    try self.ask()
+    return self.network.entry(for: destination)?.matched
+  }
+
+  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
+    try self.ask()
+    return self.network.link(index).map { LinkFacts($0, device: self.network.device(index)) }
+  }
+
+  func hasAddress(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Bool {
+    self.knownAddresses[link]?[address] = nil
+    return try self.address(address, on: link) != nil
+  }
+
+  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
+    if let known = self.knownAddresses[link]?[address] { return known }
+    try self.ask()
+    let found = self.network[link]?.addresses.first { $0.address == address }
+    if let found { self.knownAddresses[link, default: [:]][address] = found }
+    return found
+  }
+
+  func neighbour(
+    _ address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> Neighbour? {
+    try self.ask()
+    return self.network[link]?.neighbours[address].map {
+      Neighbour(address, link: link, hardwareAddress: $0)
+    }
+  }
+
+  func links() throws(KernelUnavailable) -> [LinkFacts] {
+    try self.ask()
+    return self.network.links.compactMap { link in
+      self.network.link(link.index).map { LinkFacts($0, device: self.network.device(link.index)) }
+    }
+  }
+
+  func addresses() throws(KernelUnavailable) -> [Address] {
+    try self.ask()
+    return self.network.links.flatMap(\.addresses)
+  }
+
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] { [] }
+
+  func watch(_ watched: Watched) throws(KernelUnavailable) {
+    try self.ask()
+    self.watched = watched
+  }
+}

@@ -1,0 +1,46 @@
+import Connectivity
+
+@testable import ConndServer
+
+/// A client of `Guard`: it registers flows, reads of them when it likes, and registers them again when connd has restarted.
+struct GuardClient {
+  let number: UInt64
+  let laziness: Int
+  var guardian: Guardian
+  /// What it has been told of each flow: the path, `nil` when it was destroyed.
+  private(set) var told: [UInt64: Path?] = [:]
+  private var lastID: UInt64 = 0
+
+  init(number: UInt64, laziness: Int) {
+    self.number = number
+    self.laziness = laziness
+    self.guardian = Guardian(number)
+  }
+
+  mutating func nextKey() -> FlowTable.Key {
+    self.lastID += 1
+    self.told[self.lastID] = .some(.unknown)
+    return FlowTable.Key(guardian: self.number, id: self.lastID)
+  }
+
+  mutating func forget(_ id: UInt64) { self.told[id] = nil }
+
+  /// Takes what waits for it; it must not be called with nothing there.
+  mutating func take() async -> String? {
+    guard let messages = await self.guardian.next() else { return "the stream of flows ended" }
+    // What is not taken is joined from 256 messages on (D4); a few flows are told of at a time.
+    if messages.count > 256 + 64 { return "D4: \(messages.count) messages wait" }
+    for message in messages {
+      // What was on its way when the client let the flow go.
+      guard let known = self.told[message.id] else { continue }
+      guard case .flow(let event) = message.event else { return "a flow was refused" }
+      if known == nil { return "told of flow \(message.id) after its end" }
+      switch event {
+      case .path(let path): self.told[message.id] = .some(path)
+      case .invalidation(let verdict, _, let path):
+        self.told[message.id] = verdict.severity == .destroy ? .some(nil) : .some(path)
+      }
+    }
+    return nil
+  }
+}

@@ -1,0 +1,169 @@
+import Connectivity
+
+/// What can be done to links, addresses and routes, and what the kernel says of it.
+extension ModelNetwork {
+  mutating func change(_ index: UInt32?, _ body: (inout ModelLink) -> Void) -> [KernelEvent] {
+    guard let place = self.place(index) else { return [] }
+    let before = self.told
+    body(&self.links[place])
+    if self.link(index)?.flags.contains(.lowerUp) != true { self.links[place].neighbours = [:] }
+    return self.messages(since: before)
+  }
+
+  /// What the kernel would say of each link.
+  private var told: [UInt32: Link] {
+    var told: [UInt32: Link] = [:]
+    for link in self.links { told[link.index] = self.link(link.index) }
+    return told
+  }
+
+  /// Also of the vlan, whose carrier is that of the link below it.
+  private func messages(since before: [UInt32: Link]) -> [KernelEvent] {
+    self.links.compactMap { link in
+      guard let now = self.link(link.index), now != before[link.index] else { return nil }
+      return .link(now)
+    }
+  }
+
+  /// Set down: IPv4's routes go silently, IPv6's addresses and routes with messages.
+  mutating func setDown(_ index: UInt32) -> [KernelEvent] {
+    var events = self.change(index) { $0.isUp = false }
+    events += self.dropRoutes { $0.link == index }
+    for address in self[index]?.addresses ?? [] where address.address.family == .ipv6 {
+      events += self.removeAddress(address)
+    }
+    return events
+  }
+
+  mutating func addAddress(_ address: Address) -> [KernelEvent] {
+    guard let place = self.place(address.link) else { return [] }
+    guard self.links[place].isUp || address.address.family == .ipv4 else { return [] }
+    self.links[place].addresses.removeAll { $0.address == address.address }
+    self.links[place].addresses.append(address)
+    return [.address(address)]
+  }
+
+  /// With the last IPv4 address of a link all its IPv4 routes go, silently.
+  mutating func removeAddress(_ address: Address) -> [KernelEvent] {
+    guard let place = self.place(address.link), self.has(address.address, on: address.link) else {
+      return []
+    }
+    self.links[place].addresses.removeAll { $0.address == address.address }
+    let family = address.address.family
+    if family == .ipv4,
+      !self.links[place].addresses.contains(where: { $0.address.family == family })
+    {
+      _ = self.dropRoutes { $0.link == address.link && $0.prefix.address.family == family }
+    }
+    return [.addressRemoved(address)]
+  }
+
+  mutating func addRoute(_ route: ModelRoute) -> [KernelEvent] {
+    if let link = route.link {
+      guard let link = self[link], link.isUp else { return [] }
+      let hasAddress = link.addresses.contains { $0.address.family == route.prefix.address.family }
+      guard hasAddress || link.sort == .tunnel || route.prefix.address.family == .ipv6 else {
+        return []
+      }
+    }
+    let isReplaced = self.routes.contains { $0.matched == route.matched }
+    self.routes.removeAll { $0.matched == route.matched }
+    self.routes.append(route)
+    return [.route(route.change, replaced: isReplaced)]
+  }
+
+  mutating func removeRoute(_ route: ModelRoute) -> [KernelEvent] {
+    guard self.routes.contains(route) else { return [] }
+    self.routes.removeAll { $0 == route }
+    return [.routeRemoved(route.change)]
+  }
+
+  /// - Returns: what the kernel says, which is nothing of IPv4's.
+  private mutating func dropRoutes(where isDropped: (ModelRoute) -> Bool) -> [KernelEvent] {
+    let dropped = self.routes.filter(isDropped)
+    self.routes.removeAll(where: isDropped)
+    return dropped.filter { $0.prefix.address.family == .ipv6 }.map { .routeRemoved($0.change) }
+  }
+
+  mutating func removeLink(_ index: UInt32) -> [KernelEvent] {
+    var events: [KernelEvent] = []
+    for upper in self.links where upper.lower == index { events += self.removeLink(upper.index) }
+    events += self.dropRoutes { $0.link == index }
+    for address in self[index]?.addresses ?? [] { events += self.removeAddress(address) }
+    let removed = self.link(index)
+    self.links.removeAll { $0.index == index }
+    return events + (removed.map { [.linkRemoved($0)] } ?? [])
+  }
+
+  mutating func addLink(
+    _ name: String, _ sort: ModelLink.Sort, _ fill: (inout ModelLink) -> Void = { _ in }
+  ) -> [KernelEvent] {
+    self.lastIndex += 1
+    var link = ModelLink(index: self.lastIndex, name: name, sort: sort)
+    fill(&link)
+    self.links.append(link)
+    return self.link(link.index).map { [.link($0)] } ?? []
+  }
+
+  mutating func addDefault(
+    _ index: UInt32, _ family: AddressFamily, router: UInt8 = 1
+  ) -> [KernelEvent] {
+    guard let link = self[index] else { return [] }
+    let gateway = link.sort == .tunnel ? nil : link.router(family, router)
+    return self.addRoute(
+      ModelRoute(
+        prefix: .all(family), metric: link.metric, target: .by(index, gateway: gateway)))
+  }
+
+  /// The kernel asks who has the routers' addresses, and is answered.
+  mutating func learnRouters(_ index: UInt32) -> [KernelEvent] {
+    guard let place = self.place(index), self.links[place].hasNeighbours,
+      self.link(index)?.flags.contains(.lowerUp) == true
+    else { return [] }
+    var events: [KernelEvent] = []
+    for route in self.routes where route.link == index {
+      guard let router = route.gateway else { continue }
+      let found = self.links[place].hardwareAddress(of: router)
+      guard self.links[place].neighbours[router] != found else { continue }
+      self.links[place].neighbours[router] = found
+      events.append(.neighbour(Neighbour(router, link: index, hardwareAddress: found)))
+    }
+    return events
+  }
+
+  /// What a network manager does to have a link work.
+  mutating func repair(_ name: String) -> [KernelEvent] {
+    guard let index = self.named(name)?.index else { return [] }
+    let events = self.change(index) { link in
+      link.isUp = true
+      link.hasCarrier = true
+      link.isDormant = false
+    }
+    return events + self.configure(index)
+  }
+
+  /// What DHCP and router advertisements bring.
+  mutating func configure(_ index: UInt32) -> [KernelEvent] {
+    guard let link = self[index], link.isUp else { return [] }
+    var events: [KernelEvent] = []
+    for family in AddressFamily.allCases {
+      let wanted = link.host(family, 7)
+      let subnet = IPPrefix.block(wanted.address, wanted.prefixLength)
+      let present = link.addresses.filter { $0.address.family == family }
+      for old in present where !subnet.contains(old.address) || old.flags.contains(.tentative) {
+        events += self.removeAddress(old)
+      }
+      if !present.contains(where: { subnet.contains($0.address) && !$0.flags.contains(.tentative) })
+      {
+        events += self.addAddress(wanted)
+      }
+      if !self.routes.contains(where: { route in
+        route.link == index && route.prefix == .all(family)
+          && (route.gateway.map { family == .ipv6 || subnet.contains($0) } ?? true)
+      }) {
+        events += self.addDefault(index, family)
+      }
+    }
+    return events + self.learnRouters(index)
+  }
+}

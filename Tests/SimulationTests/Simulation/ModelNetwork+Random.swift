@@ -1,0 +1,219 @@
+import Connectivity
+
+extension ModelNetwork {
+  static let tunnelRemote = IPAddress.bytes([198, 51, 100, 200])
+  /// Where flows lead beside the default route.
+  static let elsewhere = IPAddress.bytes([198, 51, 100, 9])
+
+  /// Something that happens to a network, and may change what everybody knows.
+  mutating func happen(using random: inout Random) -> [KernelEvent] {
+    let link = random.pick(self.links.filter { $0.sort != .loopback && $0.sort != .container })
+    let family = random.pick(AddressFamily.allCases)
+    switch random.number(0...27) {
+    case 0...4: return self.repair(random.pick(["eth0", "wlan0", "wwan0", "wlan0"]))
+    case 5, 6:
+      return self.change(link.index) { $0.hasCarrier.toggle() } + self.learn(link.index, &random)
+    case 7: return self.change(link.index) { $0.isDormant.toggle() }
+    case 8: return self.setDown(link.index)
+    case 9: return self.change(link.index) { $0.isUp = true } + self.configure(link.index)
+    case 10: return self.rotate(link, family, &random)
+    case 11, 12:
+      guard let address = link.addresses.randomElement(using: &random) else { return [] }
+      return self.removeAddress(address)
+    case 13:
+      var address = link.host(family, random.pick([7, 8, 9]))
+      if random.oneIn(4) { address.flags.insert(.tentative) }
+      return self.addAddress(address)
+    case 14, 15, 16:
+      guard let route = self.defaults.randomElement(using: &random) else { return [] }
+      return self.removeRoute(route)
+    case 17, 18:
+      return self.addDefault(link.index, family, router: random.pick([1, 1, 1, 2]))
+        + self.learn(link.index, &random)
+    case 19: return self.join(link, &random)
+    case 20: return self.roam()
+    case 21: return self.enumerateAnew(link)
+    case 22: return self.toggleTunnel(&random)
+    case 23: return self.toggleVlan()
+    case 24: return self.toggleRule(&random)
+    case 25: return self.toggleHostRoute(&random)
+    case 26: return self.toggleRefusal(family, &random)
+    default: return self.learnRouters(link.index)
+    }
+  }
+
+  private func learnable(_ index: UInt32) -> Bool { self[index]?.hasNeighbours ?? false }
+
+  private mutating func learn(_ index: UInt32, _ random: inout Random) -> [KernelEvent] {
+    random.oneIn(3) ? [] : self.learnRouters(index)
+  }
+
+  private var defaults: [ModelRoute] { self.routes.filter { $0.prefix.length <= 1 } }
+
+  /// New connections get another address of the same subnet (RFC 8981).
+  private mutating func rotate(
+    _ link: ModelLink, _ family: AddressFamily, _ random: inout Random
+  ) -> [KernelEvent] {
+    var events: [KernelEvent] = []
+    for var old in link.addresses where old.address.family == family && random.oneIn(2) {
+      old.flags.insert(.deprecated)
+      events += self.addAddress(old)
+    }
+    return events + self.addAddress(link.host(family, random.pick([7, 8, 9])))
+  }
+
+  /// Another network: Wi-Fi at another place, the cable in another socket, a modem that dials again.
+  private mutating func join(_ link: ModelLink, _ random: inout Random) -> [KernelEvent] {
+    let networks: [ModelLink.Sort: [UInt8]] = [
+      .wifi: [2, 3, 4], .wired: [6, 7], .cellular: [20, 21], .vlan: [6, 7],
+    ]
+    guard let network = networks[link.sort].map({ random.pick($0) }) else { return [] }
+    var events = self.change(link.index) { $0.hasCarrier = false }
+    events += self.change(link.index) { link in
+      link.network = network
+      link.hasCarrier = true
+      link.isDormant = false
+    }
+    // The vlan comes out of the same cable.
+    if let place = self.links.firstIndex(where: { $0.lower == link.index }) {
+      self.links[place].network = network
+      self.links[place].neighbours = [:]
+    }
+    return events + (random.oneIn(4) ? [] : self.configure(link.index))
+  }
+
+  /// From one access point to another of the same network.
+  private mutating func roam() -> [KernelEvent] {
+    guard let wifi = self.named("wlan0"), wifi.isUp, wifi.hasCarrier else { return [] }
+    let down = self.change(wifi.index) { $0.hasCarrier = false }
+    return down + self.change(wifi.index) { $0.hasCarrier = true } + self.learnRouters(wifi.index)
+  }
+
+  /// A modem that was pulled out and put in again has another number.
+  private mutating func enumerateAnew(_ link: ModelLink) -> [KernelEvent] {
+    guard link.sort == .cellular || link.sort == .wired else { return [] }
+    let events = self.removeLink(link.index)
+    return events + self.addLink(link.name, link.sort) { $0.network = link.network }
+      + self.repair(link.name)
+  }
+
+  /// A VPN as OpenVPN makes it: two halves that hide the default route, and a host route to its other end.
+  private mutating func toggleTunnel(_ random: inout Random) -> [KernelEvent] {
+    if let tunnel = self.named("gre1") {
+      guard random.oneIn(3) else { return self.reroute(random.pick(self.links.map(\.index))) }
+      let host = self.routes.filter { $0.prefix == .block(Self.tunnelRemote, 32) }
+      return host.flatMap { self.removeRoute($0) } + self.removeLink(tunnel.index)
+    }
+    var events = self.addLink("gre1", .tunnel) { $0.remote = Self.tunnelRemote }
+    guard let tunnel = self.named("gre1") else { return events }
+    events += self.addAddress(tunnel.host(.ipv4, 7))
+    if let way = self.defaults.first(where: { $0.prefix == .all(.ipv4) })?.link {
+      events += self.reroute(way)
+    }
+    for half: UInt8 in [0, 128] {
+      let prefix = IPPrefix.block(.bytes([half, 0, 0, 0]), 1)
+      events += self.addRoute(
+        ModelRoute(prefix: prefix, metric: 50, target: .by(tunnel.index, gateway: nil)))
+    }
+    return events
+  }
+
+  /// The tunnel's packets go by another link.
+  private mutating func reroute(_ index: UInt32) -> [KernelEvent] {
+    guard let link = self[index], link.sort != .tunnel, link.sort != .loopback,
+      link.sort != .container
+    else { return [] }
+    return self.addRoute(
+      ModelRoute(
+        prefix: .block(Self.tunnelRemote, 32), metric: 50,
+        target: .by(index, gateway: link.router(.ipv4, 1))))
+  }
+
+  private mutating func toggleVlan() -> [KernelEvent] {
+    if let vlan = self.named("vlan5") { return self.removeLink(vlan.index) }
+    guard let below = self.named("eth0") else { return [] }
+    let events = self.addLink("vlan5", .vlan) { vlan in
+      vlan.lower = below.index
+      vlan.network = below.network
+    }
+    return events + self.repair("vlan5")
+  }
+
+  /// What comes from an address of a link stays on that link, whatever else there is.
+  private mutating func toggleRule(_ random: inout Random) -> [KernelEvent] {
+    if let rule = self.rules.first {
+      self.rules.removeFirst()
+      return [.ruleRemoved(rule.source.family)]
+    }
+    let candidates = self.links.filter { $0.sort == .wifi || $0.sort == .cellular }
+    guard let link = candidates.randomElement(using: &random), link.isUp,
+      let source = link.addresses.first
+    else { return [] }
+    let family = source.address.family
+    let rule = ModelRule(source: source.address, table: 100)
+    let gateway = link.router(family, 1)
+    self.rules.append(rule)
+    // The route first: it does nothing before its rule is there.
+    return self.addRoute(
+      ModelRoute(
+        prefix: .all(family), table: 100, metric: 0, target: .by(link.index, gateway: gateway)))
+      + [.rule(family)]
+  }
+
+  private mutating func toggleHostRoute(_ random: inout Random) -> [KernelEvent] {
+    let prefix = IPPrefix.block(Self.elsewhere, 32)
+    if let route = self.routes.first(where: { $0.prefix == prefix }) {
+      return self.removeRoute(route)
+    }
+    guard let link = self.links.filter(\.hasNeighbours).randomElement(using: &random) else {
+      return []
+    }
+    return self.addRoute(
+      ModelRoute(
+        prefix: prefix, metric: 1, target: .by(link.index, gateway: link.router(.ipv4, 1))))
+      + self.learn(link.index, &random)
+  }
+
+  private mutating func toggleRefusal(
+    _ family: AddressFamily, _ random: inout Random
+  ) -> [KernelEvent] {
+    let prefix = IPPrefix.all(family)
+    if let route = self.routes.first(where: { $0.prefix == prefix && $0.link == nil }) {
+      return self.removeRoute(route)
+    }
+    return self.addRoute(
+      ModelRoute(
+        prefix: prefix, metric: random.pick([30, 9999]),
+        target: .refusal(random.pick([.unreachable, .prohibited, .blackhole]))))
+  }
+
+  /// Something that leaves every path alone (T3).
+  mutating func noise(_ probe: IPAddress, using random: inout Random) -> [KernelEvent] {
+    let link = random.pick(self.links.filter { $0.sort != .container })
+    switch random.number(0...6) {
+    case 0:
+      let events = self.addLink("veth\(self.lastIndex)", .container) { $0.hasCarrier = true }
+      let containers = self.links.filter { $0.sort == .container }
+      return containers.count < 4 ? events : events + self.removeLink(containers[0].index)
+    case 1:
+      // Wireless drivers say so while they scan: a name, and flags that are not to be believed.
+      guard let wifi = self.named("wlan0"), wifi.isUp else { return [] }
+      return [.link(Link(index: wifi.index, name: wifi.name, flags: [.up]))]
+    case 2: return link.addresses.map { .address($0) }
+    case 3: return self.link(link.index).map { $0.state == .up ? [.link($0)] : [] } ?? []
+    case 4:
+      let prefix = IPPrefix.block(.bytes([172, 16, UInt8(random.number(0...9)), 0]), 24)
+      let route = ModelRoute(prefix: prefix, metric: 0, target: .refusal(.unreachable))
+      return self.addRoute(route) + self.removeRoute(route)
+    case 5: return [.rule(.ipv4), .ruleRemoved(.ipv4)]
+    default:
+      // A host route that captures one probe of several.
+      let prefix = IPPrefix.block(probe, probe.family.bitWidth)
+      if let route = self.routes.first(where: { $0.prefix == prefix }) {
+        return self.removeRoute(route)
+      }
+      return self.addRoute(
+        ModelRoute(prefix: prefix, metric: 0, target: .refusal(.unreachable)))
+    }
+  }
+}

@@ -1,0 +1,154 @@
+import Connectivity
+
+/// The lookup, as the kernel does it.
+extension ModelNetwork {
+  func route(to destination: Destination) -> RouteAnswer {
+    let address = destination.address
+    if address.isLoopback || self.owner(of: address) != nil {
+      return .route(Route(kind: .local, outLink: 1, source: address, table: 255))
+    }
+    if let source = destination.source, self.owner(of: source) == nil {
+      return .noRoute(.noRoute)
+    }
+    guard let route = self.entry(for: destination) else { return .noRoute(.noRoute) }
+    switch route.target {
+    case .refusal(let reason): return .noRoute(reason)
+    case .by(let link, let gateway):
+      let source =
+        destination.source ?? self.source(on: link, for: gateway ?? address, address.family)
+      return .route(Route(outLink: link, gateway: gateway, source: source, table: route.table))
+    }
+  }
+
+  /// The entry that decides: rules in their order, in a table the longest prefix and then the least metric.
+  func entry(for destination: Destination) -> ModelRoute? {
+    let tables =
+      self.rules.filter { $0.source == destination.source }.map(\.table) + [254]
+    for table in tables {
+      let candidates =
+        self.routes.filter { $0.table == table } + (table == 254 ? self.connected : [])
+      let matching = candidates.filter { route in
+        route.prefix.contains(destination.address)
+          && (destination.outLink == nil || destination.outLink == route.link)
+      }
+      if let best = matching.min(by: { first, second in
+        (-first.prefix.length, first.metric, first.link ?? 0)
+          < (-second.prefix.length, second.metric, second.link ?? 0)
+      }) {
+        return best
+      }
+    }
+    return nil
+  }
+
+  /// The routes of the subnets that the links are in.
+  private var connected: [ModelRoute] {
+    self.links.filter { $0.isUp && $0.sort != .loopback }.flatMap { link in
+      link.addresses.filter { !$0.flags.contains(.tentative) }.map { address in
+        ModelRoute(
+          prefix: .block(address.address, address.prefixLength), metric: link.metric,
+          target: .by(link.index, gateway: nil))
+      }
+    }
+  }
+
+  func owner(of address: IPAddress) -> UInt32? {
+    self.links.first { self.has(address, on: $0.index) }?.index
+  }
+
+  /// The source address: one in the subnet of the next hop before others, one that is preferred before a deprecated one, the
+  /// latest of them.
+  private func source(
+    on link: UInt32, for nextHop: IPAddress, _ family: AddressFamily
+  ) -> IPAddress? {
+    let usable = (self[link]?.addresses ?? []).filter { address in
+      address.address.family == family && !address.flags.contains(.tentative)
+    }
+    func rank(_ address: Address) -> (Int, Int) {
+      let isNear = IPPrefix.block(address.address, address.prefixLength).contains(nextHop)
+      return (isNear ? 0 : 1, address.flags.contains(.deprecated) ? 1 : 0)
+    }
+    return usable.reversed().min { rank($0) < rank($1) }?.address
+  }
+}
+
+/// What must be known, by the rules' words and not by the code's.
+extension ModelNetwork {
+  /// The path to a destination (K2 to K6).
+  ///
+  /// - Parameter upToTunnel: whether what is below a tunnel counts.
+  func path(to destination: Destination, upToTunnel: Bool = false) -> Path {
+    let route: Route
+    switch self.route(to: destination) {
+    case .noRoute(let reason): return .unsatisfied(reason)
+    case .route(let found): route = found
+    }
+    let (chain, isBroken) = self.chain(below: route.outLink, upToTunnel: upToTunnel)
+    let source = self[route.outLink]?.addresses.first { $0.address == route.source }
+    var path = Path(
+      status: .requiresConnection,
+      chain: chain.map { PathLink(index: $0.index, name: $0.name) },
+      medium: self.medium(chain.last), source: route.source,
+      sourcePrefixLength: source?.prefixLength, gateway: route.gateway, table: route.table,
+      expensive: self.medium(chain.last) == .cellular)
+    let failed = chain.reversed().compactMap { self.whatFails(on: $0) }.first
+    if let failed {
+      path.reason = failed
+    } else if let isBroken {
+      path.reason = isBroken
+    } else if route.kind == .unicast, route.source == nil {
+      path.reason = .noSourceAddress
+    } else {
+      path.status = .satisfied
+    }
+    return path
+  }
+
+  private func whatFails(on link: ModelLink) -> Path.Reason? {
+    if !link.isUp { return .linkDown }
+    if self.link(link.index)?.flags.contains(.lowerUp) != true { return .noCarrier }
+    return link.isDormant ? .dormant : nil
+  }
+
+  private func medium(_ bottom: ModelLink?) -> Medium {
+    switch bottom?.sort {
+    case .wired: .wired
+    case .wifi: .wifi
+    case .cellular: .cellular
+    case .loopback: .loopback
+    case .tunnel: .tunnel
+    case .container, .vlan, nil: .unknown
+    }
+  }
+
+  private func chain(
+    below outLink: UInt32, upToTunnel: Bool
+  ) -> (links: [ModelLink], isBroken: Path.Reason?) {
+    var chain: [ModelLink] = []
+    var next = self[outLink]
+    while let link = next, !chain.contains(where: { $0.index == link.index }) {
+      chain.append(link)
+      next = nil
+      if let lower = link.lower { next = self[lower] }
+      guard let remote = link.remote, !upToTunnel else { continue }
+      switch self.route(to: Destination(remote)) {
+      case .route(let route): next = self[route.outLink]
+      case .noRoute(let reason): return (chain, reason)
+      }
+    }
+    return (chain, nil)
+  }
+
+  /// The default path of a family: that of most probes.
+  func defaultPath(_ family: AddressFamily, _ probes: DefaultDestination) -> Path {
+    let paths = probes[family].map { self.path(to: Destination($0)) }
+    func votes(_ path: Path) -> Int {
+      paths.count {
+        $0.chain.first == path.chain.first && $0.gateway == path.gateway && $0.table == path.table
+          && (path.status != .unsatisfied || $0.reason == path.reason)
+      }
+    }
+    let most = paths.map(votes).max()
+    return paths.first { votes($0) == most } ?? .unsatisfied(.noRoute)
+  }
+}

@@ -1,0 +1,196 @@
+import Connectivity
+
+/// A link of the model kernel, what is on it, and what is at its other end.
+struct ModelLink: Hashable {
+  enum Sort: Hashable {
+    case loopback, wired, wifi, cellular, vlan, tunnel, container
+  }
+
+  var index: UInt32
+  var name: String
+  var sort: Sort
+  var isUp = true
+  var hasCarrier = true
+  var isDormant = false
+  /// Below a vlan.
+  var lower: UInt32?
+  /// The other end of a tunnel.
+  var remote: IPAddress?
+  var addresses: [Address] = []
+  /// Which network the link is plugged into, or has joined.
+  var network: UInt8 = 0
+  /// What the kernel knows of the routers there.
+  var neighbours: [IPAddress: [UInt8]] = [:]
+
+  /// Modems have none, nor have tunnels.
+  var hasNeighbours: Bool { self.sort == .wired || self.sort == .wifi || self.sort == .vlan }
+
+  /// That of the link's default routes: the lowest wins.
+  var metric: UInt32 {
+    switch self.sort {
+    case .vlan: 90
+    case .wired: 100
+    case .wifi: 600
+    case .cellular: 700
+    case .loopback, .tunnel, .container: 50
+    }
+  }
+}
+
+/// An entry of a routing table.
+struct ModelRoute: Hashable {
+  enum Target: Hashable {
+    case by(UInt32, gateway: IPAddress?)
+    case refusal(Path.Reason)
+  }
+
+  var prefix: IPPrefix
+  var table: UInt32 = 254
+  var metric: UInt32
+  var target: Target
+
+  var link: UInt32? { if case .by(let link, _) = self.target { link } else { nil } }
+  var gateway: IPAddress? { if case .by(_, let gateway) = self.target { gateway } else { nil } }
+
+  var matched: MatchedRoute {
+    MatchedRoute(prefix: self.prefix, table: self.table, priority: self.metric)
+  }
+  var change: RouteChange {
+    RouteChange(self.matched, outLink: self.link, gateway: self.gateway)
+  }
+}
+
+/// `ip rule from ADDRESS lookup TABLE`.
+struct ModelRule: Hashable {
+  var source: IPAddress
+  var table: UInt32
+}
+
+/// All that the model kernel holds at one moment. Whatever changes it says which messages the kernel sends of that, which
+/// is not all that happened: IPv4's routes go silently with their link or their last address.
+struct ModelNetwork: Hashable {
+  var links: [ModelLink] = []
+  var routes: [ModelRoute] = []
+  var rules: [ModelRule] = []
+  var lastIndex: UInt32 = 9
+
+  /// A laptop with a cable, Wi-Fi and a modem, all of them working.
+  init() {
+    self.links = [
+      ModelLink(
+        index: 1, name: "lo", sort: .loopback,
+        addresses: [Address(.bytes([127, 0, 0, 1]), prefixLength: 8, link: 1)]),
+      ModelLink(index: 2, name: "eth0", sort: .wired, network: 6),
+      ModelLink(index: 3, name: "wlan0", sort: .wifi, network: 2),
+      ModelLink(index: 4, name: "wwan0", sort: .cellular, network: 20),
+    ]
+    for name in ["eth0", "wlan0", "wwan0"] { _ = self.repair(name) }
+  }
+
+  func place(_ index: UInt32?) -> Int? { self.links.firstIndex { $0.index == index } }
+  subscript(index: UInt32?) -> ModelLink? { self.place(index).map { self.links[$0] } }
+  func named(_ name: String) -> ModelLink? { self.links.first { $0.name == name } }
+
+  /// What the kernel says of a link.
+  func link(_ index: UInt32?) -> Link? {
+    guard let link = self[index] else { return nil }
+    let carrier = link.isUp && self.carries(link)
+    var flags: LinkFlags = link.isUp ? [.up] : []
+    if carrier { flags.formUnion(link.isDormant ? [.lowerUp, .dormant] : [.lowerUp, .running]) }
+    let state: OperationalState =
+      !carrier ? (link.hasCarrier ? .lowerLayerDown : .down) : link.isDormant ? .dormant : .up
+    var told = Link(
+      index: link.index, name: link.name, flags: flags,
+      operationalState: link.sort == .tunnel && carrier ? .unknown : state, carrier: carrier,
+      lower: link.lower, remote: link.remote)
+    if link.hasNeighbours {
+      told.hardwareAddress = [2, 0, 0, 1, 0, UInt8(truncatingIfNeeded: index ?? 0)]
+    }
+    switch link.sort {
+    case .loopback:
+      told.flags.insert(.loopback)
+      told.hardwareType = 772
+    case .cellular:
+      told.flags.insert(.pointToPoint)
+      told.hardwareType = 65534
+    case .vlan: told.kind = "vlan"
+    case .tunnel:
+      told.kind = "gre"
+      told.hardwareType = 778
+    case .container: told.kind = "veth"
+    case .wired, .wifi: break
+    }
+    return told
+  }
+
+  func device(_ index: UInt32) -> Device {
+    switch self[index]?.sort {
+    case .wifi: Device(type: "wlan")
+    case .cellular: Device(type: "wwan")
+    default: .unknown
+    }
+  }
+
+  func has(_ address: IPAddress, on link: UInt32?) -> Bool {
+    self[link]?.addresses.contains { $0.address == address } ?? false
+  }
+
+  private func carries(_ link: ModelLink) -> Bool {
+    guard link.hasCarrier else { return false }
+    guard let lower = self[link.lower] else { return link.sort != .vlan }
+    return lower.isUp && lower.hasCarrier
+  }
+}
+
+// MARK: - Numbers
+
+extension IPAddress {
+  static func bytes(_ bytes: [UInt8]) -> IPAddress {
+    IPAddress(bytes: bytes) ?? .unspecified(.ipv4)
+  }
+}
+
+extension IPPrefix {
+  static func block(_ address: IPAddress, _ length: Int) -> IPPrefix {
+    guard let prefix = IPPrefix(address, length: length) else {
+      preconditionFailure("\(address) has no prefix of \(length) bits")
+    }
+    return prefix
+  }
+
+  static func all(_ family: AddressFamily) -> IPPrefix { .block(.unspecified(family), 0) }
+}
+
+extension ModelLink {
+  /// What tells the subnet of a network. Two networks of a kind have the same one, as many homes do; modems are given
+  /// another one by each.
+  private var subnet: UInt8 {
+    switch self.sort {
+    case .cellular: self.network
+    case .vlan: (self.network & ~1) + 100
+    case .tunnel: 200
+    default: self.network & ~1
+    }
+  }
+
+  func host(_ family: AddressFamily, _ host: UInt8) -> Address {
+    let zeros = [UInt8](repeating: 0, count: 9)
+    let bytes =
+      family == .ipv4
+      ? [10, self.subnet, 0, host] : [0x20, 0x01, 0x0d, 0xb8, 0, self.subnet] + zeros + [host]
+    return Address(
+      .bytes(bytes), prefixLength: family == .ipv4 ? 24 : 64, link: self.index)
+  }
+
+  /// A router's address: in IPv6 it is good for this link only.
+  func router(_ family: AddressFamily, _ number: UInt8) -> IPAddress {
+    family == .ipv4
+      ? self.host(.ipv4, number).address
+      : .bytes([0xfe, 0x80] + [UInt8](repeating: 0, count: 13) + [number])
+  }
+
+  /// What answers there: another box in each network.
+  func hardwareAddress(of router: IPAddress) -> [UInt8] {
+    [2, 0, 0, 0, self.network, router.bytes.last ?? 0]
+  }
+}

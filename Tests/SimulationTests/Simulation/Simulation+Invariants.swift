@@ -1,0 +1,313 @@
+import Connectivity
+import Netlink
+
+@testable import ConndServer
+
+/// What the invariants need to remember.
+struct Record {
+  /// connd has restarted, and not all flows are registered again.
+  var isRegistering = false
+  /// Since connd last read all that there is, nothing happened but noise.
+  var isCalm = false
+  /// The clients of `Guard` for whom messages wait.
+  var waiting: Set<UInt64> = []
+  /// The generation of what was published last.
+  var lastGeneration: UInt64 = 0
+  /// When the path of a family over a link was lost, as it was published.
+  var losses: [String: [Instant]] = [:]
+  /// What the trace said of the network.
+  var words: [String] = []
+  /// Since when a gain is held back.
+  var heldSince: [AddressFamily: Instant] = [:]
+
+  mutating func restarted() {
+    self.isCalm = false
+    self.waiting = []
+    self.losses = [:]
+    self.heldSince = [:]
+  }
+}
+
+extension Simulation {
+  /// What the network became, as far as it was not looked at.
+  func observe() {
+    for network in self.kernel.takeVersions() {
+      let before = self.truth.paths
+      self.truth.follow(network, self.configuration.destinations)
+      // Where the probes disagree already, one that is captured decides.
+      if self.truth.paths != before { self.record.isCalm = false }
+      self.record.heldSince = [:]
+      for index in self.flows.indices {
+        self.flows[index].observe(network, self.truth, at: self.now)
+      }
+      if self.trace != nil { self.noteNetwork(network) }
+    }
+  }
+
+  /// Looks at what connd has done.
+  func look() {
+    self.observe()
+    for publication in self.daemon.published { self.look(at: publication) }
+    self.lookAtTransitions(self.daemon.published.map(\.change))
+    self.daemon.published = []
+    for (key, event) in self.daemon.told { self.look(at: event, of: key) }
+    self.daemon.told = []
+    for batch in self.daemon.batches { self.look(at: batch) }
+    self.daemon.batches = []
+  }
+
+  // MARK: - What was published
+
+  private func look(at publication: Daemon.Publication) {
+    let (change, before) = (publication.change, publication.before)
+    self.note("published \(change.generation): \(change.summary)")
+    if change.generation != before.generation + 1 || change.generation <= self.record.lastGeneration
+    {
+      self.fail("I9: generation \(change.generation) after \(before.generation)")
+    }
+    self.record.lastGeneration = change.generation
+    if self.record.isCalm { self.fail("T3: noise publishes \(change.summary)") }
+    guard let after = change.snapshot?.status else { return }
+    for family in AddressFamily.allCases {
+      self.lookForFlapping(family, before.status[family], after[family], at: publication.at)
+    }
+  }
+
+  /// From the third loss of a link within ten seconds on a gain is held back by half a second at least (T1).
+  private func lookForFlapping(
+    _ family: AddressFamily, _ before: Path, _ after: Path, at now: Instant
+  ) {
+    let isLost = after.status != .satisfied && after.status != .unknown
+    if before.status == .satisfied, isLost, let link = before.interface {
+      self.record.losses["\(link) \(family)", default: []].append(now)
+    }
+    let wasLost = before.status != .satisfied && before.status != .unknown
+    guard wasLost, after.status == .satisfied, let link = after.interface else { return }
+    let recent = (self.record.losses["\(link) \(family)"] ?? []).filter {
+      $0.duration(to: now) < .seconds(10)
+    }
+    self.record.losses["\(link) \(family)"] = recent
+    if recent.count >= 3, let last = recent.last, last.duration(to: now) < .milliseconds(500) {
+      self.fail("T1: the gain of a flapping link is not held back")
+    }
+  }
+
+  private func lookAtTransitions(_ changes: [Change]) {
+    for (index, change) in changes.enumerated() {
+      guard case .transition(let transition) = change, transition.from != transition.to,
+        ![transition.from, transition.to].contains(where: { $0 == .none || $0 == .unknown })
+      else { continue }
+      let next = changes[(index + 1)...].prefix { $0.snapshot == nil }
+      let isTold = next.contains { change in
+        guard case .invalidation(let told) = change else { return false }
+        return told.reason == .categoryChanged && told.scope == .everything
+          && told.severity == .destroy
+      }
+      if !isTold {
+        self.fail("I5: \(transition.from) became \(transition.to), and nothing is invalid")
+      }
+    }
+  }
+
+  /// What the messages say went of the path that was published is never swallowed (T2).
+  private func look(at batch: Daemon.Batch) {
+    guard batch.after.generation == batch.before.generation else { return }
+    for family in AddressFamily.allCases {
+      let path = batch.before.status[family]
+      guard path.status == .satisfied else { continue }
+      let telling = batch.events.first { event in
+        switch event {
+        case .link(let link):
+          link.carrier != nil && link.state != .up && path.chain.contains { $0.index == link.index }
+        case .linkRemoved(let link): path.chain.contains { $0.index == link.index }
+        case .addressRemoved(let address):
+          address.address == path.source && address.link == path.chain.first?.index
+        default: false
+        }
+      }
+      if let telling { self.fail("T2: swallowed \(telling)") }
+    }
+  }
+
+  // MARK: - What was told of flows
+
+  private func look(at event: FlowTable.Event, of key: FlowTable.Key) {
+    self.record.waiting.insert(key.guardian)
+    self.note("flow \(key.guardian)/\(key.id): \(event.summary)")
+    guard let index = self.flows.firstIndex(where: { $0.key == key }) else { return }
+    if self.flows[index].isOver { self.fail("I9: flow \(key) is told of after its end") }
+    switch event {
+    case .path(let path): self.flows[index].told = path
+    case .invalidation(let verdict, _, let path):
+      self.flows[index].told = path
+      guard verdict.severity == .destroy else { break }
+      self.flows[index].isOver = true
+      self.flows[index].passTime(to: self.now)
+      let flow = self.flows[index]
+      let mayBe = flow.disturbance != nil || flow.isForbidden(path) || flow.made == nil
+      if flow.isLocal || !mayBe {
+        self.fail("\(verdict.reason): flow \(key) is destroyed, and nothing that it is on changed")
+      }
+    }
+    let told = self.flows[index].told
+    guard self.flows[index].made == nil, told.status == .satisfied else { return }
+    let network = self.kernel.network
+    self.flows[index].begin(on: told, in: network, self.truth)
+    // It may have read what connd has not heard of yet; then what connd hears concerns it.
+    let flow = self.flows[index].flow
+    let isPresent = told.agrees(with: network.path(to: flow.destination))
+    // A connection that was made on another path, when nobody could tell, is dead already.
+    let isElsewhere =
+      flow.local.map { !network.has($0, on: told.chain.first?.index) && !self.flows[index].isLocal }
+      ?? false
+    // The category is the one that was published (T4): what is made while a gain is held back is older than it (I5).
+    let isHeld = self.daemon.store.snapshot.status.category != self.truth.category
+    if isHeld || isElsewhere || !isPresent || !self.kernel.isQuiet || !self.daemon.isOpen {
+      self.flows[index].excuse("it began on what connd had not heard of")
+    }
+  }
+
+  // MARK: - What is
+
+  /// What must be so now.
+  func check() {
+    guard self.broken == nil else { return }
+    self.checkMemory()
+    guard self.daemon.isOpen else {
+      for index in self.flows.indices { self.flows[index].isUnread() }
+      if self.daemon.store.snapshot.status.category != .unknown { self.fail("K8: not unknown") }
+      if self.daemon.reopenAt == nil { self.fail("D8: the kernel is given up for good") }
+      return
+    }
+    guard self.kernel.isQuiet, !self.daemon.engine.isBusy else { return }
+    self.checkPublished()
+    self.checkFlows()
+    if self.daemon.deadline == nil, self.kernel.failsAfter == nil {
+      self.record.isCalm = true
+    }
+  }
+
+  /// All hints were delivered: what is published is what is so, but for a gain that is held back (T1).
+  private func checkPublished() {
+    let status = self.daemon.store.snapshot.status
+    for family in AddressFamily.allCases {
+      guard let truth = self.truth.paths[family] else { continue }
+      let published = status[family]
+      if published.agrees(with: truth) {
+        self.record.heldSince[family] = nil
+      } else if truth.status == .satisfied, published.status != .satisfied,
+        published.status != .unknown, self.daemon.engine.deadline != nil
+      {
+        let since = self.record.heldSince[family] ?? self.now
+        self.record.heldSince[family] = since
+        if since.duration(to: self.now) > .seconds(5) { self.fail("T1: held back for too long") }
+      } else {
+        self.fail("T1 T4: \(family) is published as \(published.summary), and is \(truth.summary)")
+      }
+    }
+    if self.record.heldSince.isEmpty, status.category != self.truth.category {
+      self.fail("K1 K7: \(status.category) is published for \(self.truth.category)")
+    }
+    if let deadline = self.daemon.deadline, deadline <= self.now {
+      self.fail("D7: a stale deadline")
+    }
+  }
+
+  private func checkFlows() {
+    guard !self.record.isRegistering else { return }
+    for index in self.flows.indices where !self.flows[index].isOver {
+      self.flows[index].isRead(in: self.kernel.network, self.truth, at: self.now)
+      let flow = self.flows[index]
+      if let why = flow.whyDead(in: self.kernel.network, at: self.now) {
+        self.fail("\(why): flow \(flow.key)")
+      }
+      let truth = self.kernel.network.path(to: flow.flow.destination)
+      if !flow.told.agrees(with: truth) {
+        self.fail("D5: flow \(flow.key) was told \(flow.told.summary), and has \(truth.summary)")
+      }
+    }
+  }
+
+  private func checkMemory() {
+    if self.daemon.store.past.count > Store.capacity { self.fail("D4: the history grows") }
+    let living = self.flows.count { !$0.isOver }
+    if !self.record.isRegistering, self.daemon.engine.guardedFlows != living {
+      self.fail("D4: \(self.daemon.engine.guardedFlows) flows are guarded, \(living) are there")
+    }
+    let watched = self.daemon.engine.watchedByKernel
+    if watched.gateways.count > 64 || watched.destinations.count > 32 {
+      self.fail("D4: what the kernel is to tell of grows")
+    }
+  }
+}
+
+// MARK: - Words
+
+extension Path {
+  var summary: String {
+    let chain = self.chain.map { "\($0.name)#\($0.index)" }.joined(separator: ">")
+    let source = self.source.map { " from \($0)" } ?? ""
+    let gateway = self.gateway.map { " via \($0)" } ?? ""
+    return "\(self.status)\(self.reason.map { " (\($0))" } ?? "") \(chain)\(source)\(gateway)"
+  }
+}
+
+extension Change {
+  fileprivate var summary: String {
+    switch self {
+    case .transition(let transition):
+      "\(transition.from)>\(transition.to)\(transition.bounced ? " bounced" : "")"
+        + ", \(transition.cause.change); \(transition.snapshot.status.summary)"
+    case .path(let path):
+      "path, \(path.cause.change); ipv4 \(path.snapshot.status.ipv4.summary); ipv6 \(path.snapshot.status.ipv6.summary)"
+    case .invalidation(let told): "\(told.severity) \(told.reason) \(told.scope)"
+    }
+  }
+}
+
+extension Status {
+  fileprivate var summary: String { "ipv4 \(self.ipv4.summary); ipv6 \(self.ipv6.summary)" }
+}
+
+extension FlowTable.Event {
+  fileprivate var summary: String {
+    switch self {
+    case .path(let path): path.summary
+    case .invalidation(let verdict, let cause, let path):
+      "\(verdict.severity) \(verdict.reason) (\(cause.change)), \(path.summary)"
+    }
+  }
+}
+
+extension Simulation {
+  /// Only what is another than it was.
+  private func noteNetwork(_ network: ModelNetwork) {
+    let words = network.words
+    let gone = self.record.words.filter { !words.contains($0) }.map { "-[\($0)]" }
+    let new = words.filter { !self.record.words.contains($0) }.map { "+[\($0)]" }
+    self.note("network \((gone + new).joined(separator: " ")): \(self.truth.category)")
+    self.record.words = words
+  }
+}
+
+extension ModelNetwork {
+  fileprivate var words: [String] {
+    let links = self.links.filter { $0.sort != .container }.map { link in
+      let state = self.link(link.index).map { "\($0.state)" } ?? "?"
+      return "\(link.name)#\(link.index) \(state) net\(link.network)"
+    }
+    let addresses = self.links.flatMap { link in
+      link.addresses.map { "\($0.address) #\(link.index) flags \($0.flags.rawValue)" }
+    }
+    let neighbours = self.links.flatMap { link in
+      link.neighbours.map { "\($0.key) is \($0.value) #\(link.index)" }.sorted()
+    }
+    let routes = self.routes.map { route in
+      let way = route.link.map { "#\($0)" } ?? "refused"
+      let gateway = route.gateway.map { " via \($0)" } ?? ""
+      return "\(route.prefix) table \(route.table) metric \(route.metric) \(way)\(gateway)"
+    }
+    return links + addresses + neighbours + routes
+      + self.rules.map { "from \($0.source) table \($0.table)" }
+  }
+}

@@ -1,0 +1,407 @@
+#!/usr/bin/env python3
+"""Clients that connd has to survive.
+
+    hostile.py SOCKET ATTACK
+
+does to the connd on the Unix socket what one of the functions below says. What becomes of the connections is printed, one
+word or two a line, as soon as it is known: "goaway 11" (the error code, RFC 9113, 7), "reset 8", "closed", or of calls the
+name of their status; "held" where nothing will be said and all is as bad as it gets. Then the client waits to be killed,
+with everything open.
+
+HTTP/2 is spoken by hand, because no library lets one misbehave so; calls that a well-behaved library can make are made by
+grpcio.
+"""
+
+import random
+import signal
+import socket as sockets
+import struct
+import sys
+
+import grpc
+from connectivity.v1 import connectivity_pb2 as pb
+from connectivity.v1 import connectivity_pb2_grpc as rpc
+
+DEADLINE = 30  # seconds: a guard against hanging, nothing is measured
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
+END_STREAM, END_HEADERS = 1, 4
+WATCH = "/connectivity.v1.Connectivity/Watch"
+GUARD = "/connectivity.v1.Connectivity/Guard"
+
+
+def frame(kind, flags, stream, payload=b""):
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def literal(name, value):
+    """A header without compression (RFC 7541, 6.2.2)."""
+    return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+
+
+def headers(path):
+    return b"".join(
+        literal(name, value)
+        for name, value in [
+            (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost"),
+            ("content-type", "application/grpc"), ("te", "trailers"),
+        ]
+    )
+
+
+def message(payload=b"", length=None):
+    return struct.pack(">BI", 0, len(payload) if length is None else length) + payload
+
+
+class Connection:
+    def __init__(self, path, settings=b"", greet=True):
+        self.socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+        self.socket.connect(path)
+        self.socket.settimeout(DEADLINE)
+        self.next = 1
+        if greet:
+            # With the acknowledgement of connd's own: from then on its limits hold.
+            self.send(PREFACE + frame(SETTINGS, 0, 0, settings) + frame(SETTINGS, 1, 0))
+
+    def send(self, data):
+        """Returns whether somebody takes it."""
+        try:
+            self.socket.sendall(data)
+            return True
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+
+    def call(self, path, payload=b""):
+        """What begins a call, and its stream."""
+        stream, self.next = self.next, self.next + 2
+        return frame(HEADERS, END_HEADERS, stream, headers(path)) + payload, stream
+
+    def watch(self):
+        begin, stream = self.call(WATCH)
+        self.send(begin + frame(DATA, END_STREAM, stream, message()))
+        return stream
+
+    def receive(self, count):
+        data = b""
+        while len(data) < count:
+            part = self.socket.recv(count - len(data))
+            if not part:
+                raise ConnectionResetError
+            data += part
+        return data
+
+    def frames(self):
+        """What comes, to the end of the connection."""
+        try:
+            while True:
+                head = self.receive(9)
+                length = int.from_bytes(head[:3], "big")
+                yield head[3], head[4], int.from_bytes(head[5:], "big"), self.receive(length)
+        except ConnectionResetError:
+            return
+
+    def fate(self):
+        """How the connection, or a stream of it, ends."""
+        for kind, _, _, payload in self.frames():
+            if kind == GOAWAY:
+                return f"goaway {int.from_bytes(payload[4:8], 'big')}"
+            if kind == RESET:
+                return f"reset {int.from_bytes(payload, 'big')}"
+        return "closed"
+
+    def await_frame(self, wanted):
+        """Whether such a frame comes before the end."""
+        return any(kind == wanted for kind, *_ in self.frames())
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def stay(*_):
+    """With everything open."""
+    signal.pause()
+
+
+def subscribers(path, count):
+    """Connections that subscribe and have got their first message."""
+    made = [Connection(path) for _ in range(count)]
+    for connection in made:
+        connection.watch()
+    for connection in made:
+        assert connection.await_frame(DATA)
+    return made
+
+
+# Subscribers that do not read
+
+
+def never_reads(path):
+    connection = Connection(path, struct.pack(">HI", 4, 0x7FFFFFFF))  # SETTINGS_INITIAL_WINDOW_SIZE
+    connection.send(frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 0x7FFF0000)))
+    for _ in range(100):
+        connection.watch()
+    say("held")
+    stay(connection)
+
+
+def reads_byte_by_byte(path):
+    """A byte for each change that it hears of on another connection."""
+    slow = Connection(path, struct.pack(">HI", 4, 0x7FFFFFFF))
+    for _ in range(100):
+        slow.watch()
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        changes = rpc.ConnectivityStub(channel).Watch(pb.WatchRequest())
+        next(changes)
+        say("held")
+        for _ in changes:
+            slow.receive(1)
+
+
+def is_stopped(path):
+    """Is to be stopped once it holds; when it goes on, it is to find the end of the story: in order, or with a gap."""
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        changes = rpc.ConnectivityStub(channel).Watch(pb.WatchRequest())
+        last = next(changes).generation
+        say("held")
+        for change in changes:
+            assert change.WhichOneof("event") == "gap" or change.generation == last + 1, change
+            last = change.generation
+            say(f"generation {last}")
+
+
+def vanishes(path):
+    """Is to be killed."""
+    made = subscribers(path, 200)
+    say("held")
+    stay(made)
+
+
+# Clients that come and go
+
+
+def opens_and_closes(path):
+    for number in range(10_000):
+        connection = Connection(path, greet=number % 2 == 1)
+        if number % 4 == 3:
+            connection.watch()
+        connection.socket.close()
+    say("held")
+
+
+def cancels(path):
+    """Rapid reset (CVE-2023-44487), again and again."""
+    for _ in range(20):
+        connection = Connection(path)
+        for _ in range(1000):
+            begin, stream = connection.call(WATCH)
+            request = frame(DATA, END_STREAM, stream, message())
+            if not connection.send(begin + request + frame(RESET, 0, stream, struct.pack(">I", 8))):
+                break
+        fate = connection.fate()
+    say(fate)
+    stay()
+
+
+# Clients that do not speak the protocol
+
+
+def garbage(path):
+    """Before the preface, and after it."""
+    noise = random.Random(42)
+    for number in range(200):
+        connection = Connection(path, greet=number % 2 == 1)
+        connection.send(noise.randbytes(1 << 16))
+        connection.socket.shutdown(sockets.SHUT_WR)
+        fate = connection.fate()
+    say(fate)
+    stay()
+
+
+def half_frames(path):
+    """The first bytes of a header that is as long as a frame may be."""
+    made = [Connection(path) for _ in range(1000)]
+    for connection in made:
+        connection.send(frame(HEADERS, END_HEADERS, 1, headers(WATCH) + bytes(16000))[:-1])
+    # Read together with the settings that are acknowledged.
+    for connection in made:
+        assert connection.await_frame(SETTINGS) and connection.await_frame(SETTINGS)
+    say("held")
+    stay(made)
+
+
+def fill_calls(path, settings, payload, connections):
+    """Begins calls that never end, as many as the windows of the connections let through at once."""
+    made = [Connection(path, settings) for _ in range(connections)]
+    for connection in made:
+        for _ in range(65535 // len(payload)):
+            begin, stream = connection.call(GUARD)
+            assert connection.send(begin + frame(DATA, 0, stream, payload))
+    # Answered after all of that.
+    for connection in made:
+        connection.send(frame(PING, 0, 0, bytes(8)))
+        assert connection.await_frame(PING)
+    say("held")
+    stay(made)
+
+
+def half_messages(path):
+    """Each message lacks its last bytes."""
+    fill_calls(path, b"", message(bytes(4000), length=4096), 50)
+
+
+def refuses_answers(path):
+    """Requests by the hundred, and no window for the answers."""
+    fill_calls(path, struct.pack(">HI", 4, 0), message() * 800, 5)
+
+
+def header_bomb(path):
+    """One long header, and thousands of references of a byte each to it (CVE-2016-6581)."""
+    connection = Connection(path)
+    bomb = b"\x40\x01x\x7f" + bytes([0x80 | (3000 - 127) & 0x7F, (3000 - 127) >> 7]) + b"y" * 3000
+    connection.send(frame(HEADERS, END_HEADERS, 1, headers(WATCH) + bomb + b"\xbe" * 12_000))
+    say(connection.fate())
+    stay(connection)
+
+
+def continuations(path):
+    """Headers that never end (CVE-2024-27316)."""
+    connection = Connection(path)
+    part = literal("x", "y" * 100) * 100
+    sent = connection.send(frame(HEADERS, 0, 1, headers(WATCH)))
+    for _ in range(10_000):
+        sent = sent and connection.send(frame(CONTINUATION, 0, 1, part))
+    assert not sent
+    say(connection.fate())
+    stay(connection)
+
+
+def flood(path, attack, count=100_000):
+    """Of frames that cost the sender little: ends when connd has had enough."""
+    connection = Connection(path)
+    connection.watch()
+    for _ in range(count // 100):
+        if not connection.send(attack * 100):
+            break
+    else:
+        say("held")
+    say(connection.fate())
+    stay(connection)
+
+
+def pings(path):
+    flood(path, frame(PING, 0, 0, bytes(8)))
+
+
+def settings(path):
+    flood(path, frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 65535)))
+
+
+def empty_data(path):
+    """On a call that may go on."""
+    connection = Connection(path)
+    begin, stream = connection.call(GUARD)
+    connection.send(begin + frame(DATA, 0, stream) * 10_000)
+    say(connection.fate())
+    stay(connection)
+
+
+# More than there may be
+
+
+def declares_100_megabytes(path):
+    connection = Connection(path)
+    begin, stream = connection.call(GUARD)
+    connection.send(begin + frame(DATA, 0, stream, message(bytes(1000), length=100 << 20)))
+    # The call ends with trailers, and no other frame has that flag.
+    assert any(flags & END_STREAM and kind == HEADERS for kind, flags, *_ in connection.frames())
+    say("trailers")
+    stay(connection)
+
+
+def sends_100_megabytes(path):
+    options = [("grpc.max_send_message_length", -1)]
+    with grpc.insecure_channel(f"unix:{path}", options=options) as channel:
+        call = channel.unary_unary("/connectivity.v1.Connectivity/Explain")
+        try:
+            call(bytes(100 << 20), timeout=DEADLINE)
+        except grpc.RpcError as error:
+            say(error.code().name)
+        stay()
+
+
+def many_connections(path, count=100):
+    """With a limit of fewer: how many are admitted, and what becomes of the others."""
+    made = [Connection(path) for _ in range(count)]
+    fates = []
+    for connection in made:
+        connection.watch()
+        kinds = connection.frames()
+        last = next((frame for frame in kinds if frame[0] in (DATA, GOAWAY)), None)
+        if last is None or last[0] == GOAWAY:
+            fates.append("closed" if last is None else f"goaway {last[3][7]}")
+    say(f"admitted {count - len(fates)}")
+    say(" ".join(sorted(set(fates))))
+    stay(made)
+
+
+def many_streams(path, count=40):
+    """With a limit of fewer for the user: those above it are told, the others live."""
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        stub = rpc.ConnectivityStub(channel)
+        codes = []
+        calls = [stub.Watch(pb.WatchRequest()) for _ in range(count)]
+        for call in calls:
+            try:
+                next(call)
+            except grpc.RpcError as error:
+                assert "limits.streamsPerUser" in error.details(), error
+                codes.append(error.code().name)
+        say(f"admitted {count - len(codes)}")
+        say(" ".join(sorted(set(codes))))
+        # A call that ends makes room.
+        next(call for call in calls if call.is_active()).cancel()
+        while True:
+            try:
+                next(stub.Watch(pb.WatchRequest()))
+                break
+            except grpc.RpcError as error:
+                assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED, error
+        say("again")
+        stay()
+
+
+def too_many_streams(path):
+    """On one connection, whose SETTINGS say how many there may be."""
+    connection = Connection(path)
+    for _ in range(2000):
+        begin, _ = connection.call(GUARD)
+        if not connection.send(begin):
+            break
+    say(connection.fate())
+    stay(connection)
+
+
+def holds_connections(path):
+    """More than connd has descriptors for; closes them when it gets SIGUSR1."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    made = [Connection(path) for _ in range(100)]
+    say("held")
+    signal.sigwait({signal.SIGUSR1})
+    for connection in made:
+        connection.socket.close()
+    say("gone")
+    stay()
+
+
+ATTACKS = {
+    attack.__name__: attack
+    for attack in [
+        never_reads, reads_byte_by_byte, is_stopped, vanishes, opens_and_closes, cancels, garbage, half_frames,
+        half_messages, refuses_answers, header_bomb, continuations, pings, settings, empty_data, declares_100_megabytes,
+        sends_100_megabytes, many_connections, many_streams, too_many_streams, holds_connections,
+    ]
+}
+
+if __name__ == "__main__":
+    ATTACKS[sys.argv[2]](sys.argv[1])
