@@ -24,6 +24,10 @@ int clinux_unshare_network_namespace(void) { return unshare(CLONE_NEWNET); }
 
 int clinux_pipe(int descriptors[2]) { return pipe2(descriptors, O_CLOEXEC); }
 
+int clinux_close_from(posix_spawn_file_actions_t *actions, int descriptor) {
+  return posix_spawn_file_actions_addclosefrom_np(actions, descriptor);
+}
+
 int clinux_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
 
 int clinux_process_descriptor(pid_t process) { return (int)syscall(SYS_pidfd_open, process, 0); }

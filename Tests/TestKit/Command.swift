@@ -80,6 +80,8 @@ public final class RunningCommand: Sendable {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
     posix_spawn_file_actions_adddup2(&actions, ends[1], 1)
     posix_spawn_file_actions_adddup2(&actions, self.errorFile, 2)
+    // What other tests have open at this moment is no business of the command's.
+    clinux_close_from(&actions, 3)
 
     var variables = Self.environment
     variables.merge(environment) { $1 }

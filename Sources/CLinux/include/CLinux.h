@@ -5,6 +5,7 @@
 
 #include <malloc.h>
 #include <poll.h>
+#include <spawn.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -45,6 +46,9 @@ int clinux_unshare_network_namespace(void);
 
 /// pipe2(2) with O_CLOEXEC.
 int clinux_pipe(int descriptors[2]);
+
+/// posix_spawn_file_actions_addclosefrom_np(3): the new process has no descriptors but those below.
+int clinux_close_from(posix_spawn_file_actions_t *actions, int descriptor);
 
 /// memfd_create(2) with MFD_CLOEXEC.
 int clinux_memory_file(const char *name);
