@@ -154,7 +154,7 @@ let tests: [Target] = [
   .testTarget(
     name: "SimulationTests",
     dependencies: ["ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink"],
-    swiftSettings: swiftSettings),
+    exclude: ["run"], swiftSettings: swiftSettings),
   .testTarget(
     name: "ConnectivityClientTests",
     dependencies: all(

@@ -274,7 +274,6 @@ final class Daemon {
       return
     }
     self.told.append((key, event))
-    let isAnswer = isAnswer || self.mutation == .keepsAllMessages
     self.guardians[key.guardian]?.post([
       Guardian.Message(
         id: key.id, event: .flow(event), generation: self.engine.snapshot.generation,

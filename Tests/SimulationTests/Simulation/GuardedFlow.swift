@@ -139,7 +139,7 @@ struct GuardedFlow {
 
   /// connd has read what there is.
   mutating func isRead(in network: ModelNetwork, _ truth: Truth, at now: Instant) {
-    guard let made = self.made else { return }
+    guard self.made != nil else { return }
     // What it was spared is over; what comes later, when its path may be away, is not.
     if self.isExempt {
       self.made?.category = truth.category

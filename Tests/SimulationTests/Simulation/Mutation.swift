@@ -62,21 +62,12 @@ enum Mutation: String, CaseIterable, Sendable {
   case hasNoGrace
   /// I10: no grace ends.
   case hasEndlessGrace
-  /// D4: what was missed is passed over.
-  case hidesGap
-  /// D4: what a client does not read is kept for it, all of it.
-  case keepsAllMessages
   /// D5: a change is lost on its way to the history.
   case dropsChange
   /// D6: the filter does not follow what is guarded.
   case filtersTooMuch
   /// D8: the kernel is read no more after a failure.
   case staysBlind
-}
-
-extension Mutation {
-  /// Whether a client must have been lazy for long before anybody can notice.
-  var needsTime: Bool { self == .hidesGap || self == .keepsAllMessages }
 }
 
 extension Mutation? {

@@ -290,7 +290,7 @@ extension Simulation {
 
   fileprivate func readClients() async {
     for index in self.streams.indices where self.steps % self.streams[index].laziness == 0 {
-      if let wrong = await self.streams[index].read(from: self.daemon.store, self.mutation) {
+      if let wrong = await self.streams[index].read(from: self.daemon.store) {
         self.fail(wrong)
       }
     }

@@ -29,7 +29,7 @@ struct StreamClient {
   /// Reads all that there is.
   ///
   /// - Returns: what is wrong with it, if anything.
-  mutating func read(from store: Store, _ mutation: Mutation?) async -> String? {
+  mutating func read(from store: Store) async -> String? {
     guard var subscriber = self.subscriber else { return nil }
     defer { self.subscriber = subscriber }
     while self.known?.generation != store.snapshot.generation {
@@ -44,11 +44,7 @@ struct StreamClient {
         {
           return "D5: a gap where the history reaches"
         }
-        if mutation == .hidesGap {
-          self.known?.generation = snapshot.generation
-        } else {
-          self.known = snapshot
-        }
+        self.known = snapshot
       case .changes(let changes):
         for published in changes {
           if let wrong = self.apply(published.change) { return wrong }
