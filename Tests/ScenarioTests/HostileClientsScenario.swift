@@ -55,6 +55,14 @@ struct HostileClientsScenario {
     try client.line { $0 == "generation \(last)" }
   }
 
+  @Test("a call that begins before the client has read SETTINGS may ask as much as any other")
+  func early() throws {
+    let lab = try self.online()
+    let client = try lab.python("hostile.py", "asks_early")
+    #expect(try client.nextLine() == "asked", "\(client.standardError)")
+    try lab.change(5)
+  }
+
   @Test("subscribers that vanish without a word leave nothing behind")
   func vanished() throws {
     let lab = try self.online()

@@ -255,6 +255,34 @@ def refuses_answers(path):
     fill_calls(path, struct.pack(">HI", 4, 0), message() * 800, 5)
 
 
+def asks_early(path, count=20):
+    """No harm meant: a call that begins before connd's SETTINGS were read, and asks more than its first windows hold."""
+    connection = Connection(path, greet=False)
+    begin, stream = connection.call(GUARD)
+    connection.send(PREFACE + frame(SETTINGS, 0, 0) + begin)
+    request = pb.GuardRequest()
+    request.add.remote = "x" * 8000
+    body = message(request.SerializeToString())
+    windows, initial = {0: 65_535, stream: 65_535}, 65_535
+    frames = connection.frames()
+    for _ in range(count):
+        while min(windows.values()) < len(body):
+            kind, flags, on, payload = next(frames)
+            if kind == WINDOW_UPDATE:
+                windows[on] += int.from_bytes(payload, "big")
+            elif kind == SETTINGS and not flags:
+                connection.send(frame(SETTINGS, 1, 0))
+                for key, value in struct.iter_unpack(">HI", payload):
+                    if key == 4:
+                        windows[stream] += value - initial
+                        initial = value
+        connection.send(frame(DATA, 0, stream, body))
+        for on in windows:
+            windows[on] -= len(body)
+    say("asked")
+    stay()
+
+
 def header_bomb(path):
     """One long header, and thousands of references of a byte each to it (CVE-2016-6581)."""
     connection = Connection(path)
@@ -398,7 +426,7 @@ ATTACKS = {
     attack.__name__: attack
     for attack in [
         never_reads, reads_byte_by_byte, is_stopped, vanishes, opens_and_closes, cancels, garbage, half_frames,
-        half_messages, refuses_answers, header_bomb, continuations, pings, settings, empty_data, declares_100_megabytes,
+        half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings, empty_data, declares_100_megabytes,
         sends_100_megabytes, many_connections, many_streams, too_many_streams, holds_connections,
     ]
 }
