@@ -137,10 +137,11 @@ let tests: [Target] = [
     name: "NetlinkTests", dependencies: ["Netlink", "Connectivity", "CLinux", "TestKit"],
     swiftSettings: swiftSettings),
   .testTarget(
-    name: "ConnectivityTests", dependencies: ["Connectivity"], swiftSettings: swiftSettings),
+    name: "ConnectivityTests", dependencies: ["Connectivity", "TestKit"],
+    swiftSettings: swiftSettings),
   .testTarget(
     name: "ConnectivityProtocolTests",
-    dependencies: all(["ConnectivityProtocol", "Connectivity"], core, grpcProtobuf),
+    dependencies: all(["ConnectivityProtocol", "Connectivity", "TestKit"], core, grpcProtobuf),
     swiftSettings: swiftSettings),
   .testTarget(
     name: "SystemdTests", dependencies: ["Systemd", "TestKit", logging],
@@ -153,7 +154,7 @@ let tests: [Target] = [
     swiftSettings: swiftSettings),
   .testTarget(
     name: "SimulationTests",
-    dependencies: ["ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink"],
+    dependencies: ["ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink", "TestKit"],
     exclude: ["run"], swiftSettings: swiftSettings),
   .testTarget(
     name: "ConnectivityClientTests",

@@ -3,7 +3,6 @@ import Logging
 import ServiceLifecycle
 import Synchronization
 import Systemd
-import UnixSignals
 
 /// Reads the configuration again on SIGHUP; one that is wrong changes nothing but what is said about it.
 struct Reloader: Service {
@@ -16,12 +15,7 @@ struct Reloader: Service {
   let logger: Logger
 
   func run() async throws {
-    let signals = await UnixSignalsSequence(trapping: .sighup)
-    await withTaskGroup(of: Void.self) { group in
-      group.addTask { for await _ in signals { await self.reload() } }
-      try? await gracefulShutdown()
-      group.cancelAll()
-    }
+    await atEach(.sighup) { await self.reload() }
   }
 
   private func reload() async {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import TestKit
 import Testing
 
 @testable import ConnctlCommands
@@ -16,7 +17,7 @@ struct CommandLineTests {
 
   @Test("every one is either understood or refused with words", arguments: 0..<4 as Range<UInt64>)
   func mutations(seed: UInt64) {
-    var generator = Numbers(state: seed)
+    var generator = SeededGenerator(seed: seed)
     for _ in 0..<60 {
       let arguments = (0..<Int.random(in: 0...5, using: &generator)).map { _ in
         var word = Self.words.randomElement(using: &generator) ?? ""
@@ -37,16 +38,6 @@ struct CommandLineTests {
         #expect(status == .success || status.rawValue == 64, "\(arguments): \(error)")
         #expect(!Connctl.fullMessage(for: error).isEmpty, "\(arguments)")
       }
-    }
-  }
-
-  /// The same numbers in every run (Knuth's MMIX).
-  private struct Numbers: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-      self.state = self.state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-      return self.state ^ (self.state >> 33)
     }
   }
 }

@@ -1,19 +1,5 @@
 import Connectivity
-
-/// SplitMix64: the same values in every run, so that a failure can be looked at again.
-struct SeededGenerator: RandomNumberGenerator {
-  private var state: UInt64
-
-  init(seed: UInt64) { self.state = seed }
-
-  mutating func next() -> UInt64 {
-    self.state &+= 0x9E37_79B9_7F4A_7C15
-    var bits = self.state
-    bits = (bits ^ (bits >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    bits = (bits ^ (bits >> 27)) &* 0x94D0_49BB_1331_11EB
-    return bits ^ (bits >> 31)
-  }
-}
+import TestKit
 
 /// Makes model values of every shape: whatever is optional is there and is not.
 struct RandomModel {

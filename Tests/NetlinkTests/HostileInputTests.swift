@@ -3,6 +3,7 @@ import Glibc
 import Testing
 
 @testable import Netlink
+import TestKit
 
 /// D8: any bytes are normal input. What is parsed here ends where a page without access begins, so that one byte
 /// read too many ends the test run.

@@ -3,6 +3,7 @@ import Connectivity
 import Testing
 
 @testable import Netlink
+import TestKit
 
 @Suite("D6 the filter in the kernel: neighbours")
 struct NeighbourFilterTests {

@@ -4,6 +4,7 @@ import Glibc
 import Testing
 
 @testable import Netlink
+import TestKit
 
 @Suite("D6 the filter in the kernel: routes")
 struct RouteFilterTests {

@@ -161,7 +161,8 @@ struct HostileClientsScenario {
   @Test("a full disk costs the history and nothing else, is said once, and passes")
   func fullDisk() throws {
     let mount = "mount -t tmpfs -o size=64k tmpfs \"$RUNTIME_DIRECTORY\" && exec \"$@\""
-    let state = "/run/lock"
+    let directory = try TemporaryDirectory()
+    let state = directory.path
     let lab = try self.online(prefix: [
       "env", "RUNTIME_DIRECTORY=\(state)", "unshare", "--mount", "sh", "-c", mount, "sh",
     ])

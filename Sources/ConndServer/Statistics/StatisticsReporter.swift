@@ -3,7 +3,6 @@ import ConnectivityProtocol
 import Logging
 import ServiceLifecycle
 import SwiftProtobuf
-import UnixSignals
 
 /// Tells the statistics: to those who ask for them, and to the log on SIGUSR1.
 struct StatisticsReporter: Service {
@@ -21,12 +20,7 @@ struct StatisticsReporter: Service {
   }
 
   func run() async throws {
-    let signals = await UnixSignalsSequence(trapping: .sigusr1)
-    await withTaskGroup(of: Void.self) { group in
-      group.addTask { for await _ in signals { await self.log() } }
-      try? await gracefulShutdown()
-      group.cancelAll()
-    }
+    await atEach(.sigusr1) { await self.log() }
   }
 
   /// What was counted since the start, and what there is now.

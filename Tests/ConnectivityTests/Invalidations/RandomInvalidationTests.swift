@@ -1,6 +1,7 @@
 import Testing
 
 @testable import Connectivity
+import TestKit
 
 /// What holds of every history, whatever happens: a failure names the seed that repeats it.
 @Suite("Invalidations of random histories")
@@ -25,7 +26,7 @@ private struct InvalidationHistory {
   let seed: UInt64
   private(set) var now = Instant(milliseconds: 0)
   private(set) var broken: String?
-  private var random: SplitMix64
+  private var random: SeededGenerator
   private var scene = Scene.anything
   private var maker: ChangeMaker
   private var flows: [WatchedFlow] = []
@@ -34,7 +35,7 @@ private struct InvalidationHistory {
 
   init(seed: UInt64) {
     self.seed = seed
-    self.random = SplitMix64(seed: seed)
+    self.random = SeededGenerator(seed: seed)
     let soft = InvalidationPolicy(betterPath: .drain, categoryChanged: .drain)
     self.maker = ChangeMaker(
       preferred: seed % 3 == 0 ? .ipv6 : .ipv4, policy: seed % 5 == 0 ? soft : InvalidationPolicy())

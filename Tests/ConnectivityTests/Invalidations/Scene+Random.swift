@@ -1,10 +1,11 @@
 @testable import Connectivity
+import TestKit
 
 extension Scene {
   static let anything = Scene(links: [Place(.wired), Place(.wifi), Place(.cellular)])
 
   /// Something that happens to a link, an address, a route or a router.
-  mutating func happen(using random: inout SplitMix64) {
+  mutating func happen(using random: inout SeededGenerator) {
     let number = Int.random(in: 0..<self.links.count, using: &random)
     let family = random.pick(AddressFamily.allCases)
     var place = self.links[number]
@@ -31,7 +32,7 @@ extension Scene {
   }
 
   /// Something that went and came back, and leaves no other trace.
-  func bounce(using random: inout SplitMix64) -> [KernelEvent] {
+  func bounce(using random: inout SeededGenerator) -> [KernelEvent] {
     let link = random.pick(self.links).link
     let family = random.pick(AddressFamily.allCases)
     return switch Int.random(in: 0..<3, using: &random) {

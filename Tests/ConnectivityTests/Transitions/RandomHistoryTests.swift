@@ -1,6 +1,7 @@
 import Testing
 
 @testable import Connectivity
+import TestKit
 
 /// What holds of every history, whatever happens: a failure names the seed that repeats it.
 @Suite("Random histories")
@@ -23,7 +24,7 @@ struct RandomHistoryTests {
 private struct History {
   let seed: UInt64
   private(set) var now = Instant(milliseconds: 0)
-  private var random: SplitMix64
+  private var random: SeededGenerator
   private var kernel = RandomKernel()
   private var maker: TransitionMaker
   private var deadline: Instant?
@@ -31,7 +32,7 @@ private struct History {
 
   init(seed: UInt64) {
     self.seed = seed
-    self.random = SplitMix64(seed: seed)
+    self.random = SeededGenerator(seed: seed)
     self.maker = TransitionMaker(preferred: seed % 3 == 0 ? .ipv6 : .ipv4)
     self.subscriber = self.maker.snapshot
     _ = self.read(.start)

@@ -1,4 +1,5 @@
 @testable import Connectivity
+import TestKit
 
 /// A kernel to which anything happens: it says what happened, and shows what is now true.
 struct RandomKernel {
@@ -10,7 +11,7 @@ struct RandomKernel {
   var observation: Observation { Observation(self.links) }
 
   /// Something that happens to a link, an address or a route of a path.
-  mutating func happen(using random: inout SplitMix64) -> [KernelEvent] {
+  mutating func happen(using random: inout SeededGenerator) -> [KernelEvent] {
     let place = Int.random(in: 0..<self.links.count, using: &random)
     let family = random.pick(AddressFamily.allCases)
     let before = self.links[place]
@@ -53,7 +54,7 @@ struct RandomKernel {
   }
 
   /// Something that went and came back, and leaves no other trace.
-  mutating func bounce(using random: inout SplitMix64) -> [KernelEvent] {
+  mutating func bounce(using random: inout SeededGenerator) -> [KernelEvent] {
     let link = random.pick(self.links)
     let family = random.pick(AddressFamily.allCases)
     switch Int.random(in: 0..<3, using: &random) {
@@ -64,7 +65,7 @@ struct RandomKernel {
   }
 
   /// Something that leaves every path alone (T3).
-  func noise(using random: inout SplitMix64) -> [KernelEvent] {
+  func noise(using random: inout SeededGenerator) -> [KernelEvent] {
     let noise = TestLink.noise
     let link = random.pick(self.links)
     let family = random.pick(AddressFamily.allCases)

@@ -1,4 +1,5 @@
 import Connectivity
+import TestKit
 
 extension ModelNetwork {
   static let tunnelRemote = IPAddress.bytes([198, 51, 100, 200])
@@ -6,7 +7,7 @@ extension ModelNetwork {
   static let elsewhere = IPAddress.bytes([198, 51, 100, 9])
 
   /// Something that happens to a network, and may change what everybody knows.
-  mutating func happen(using random: inout Random) -> [KernelEvent] {
+  mutating func happen(using random: inout SeededGenerator) -> [KernelEvent] {
     let link = random.pick(self.links.filter { $0.sort != .loopback && $0.sort != .container })
     let family = random.pick(AddressFamily.allCases)
     switch random.number(0...27) {
@@ -44,7 +45,7 @@ extension ModelNetwork {
 
   private func learnable(_ index: UInt32) -> Bool { self[index]?.hasNeighbours ?? false }
 
-  private mutating func learn(_ index: UInt32, _ random: inout Random) -> [KernelEvent] {
+  private mutating func learn(_ index: UInt32, _ random: inout SeededGenerator) -> [KernelEvent] {
     random.oneIn(3) ? [] : self.learnRouters(index)
   }
 
@@ -52,7 +53,7 @@ extension ModelNetwork {
 
   /// New connections get another address of the same subnet (RFC 8981).
   private mutating func rotate(
-    _ link: ModelLink, _ family: AddressFamily, _ random: inout Random
+    _ link: ModelLink, _ family: AddressFamily, _ random: inout SeededGenerator
   ) -> [KernelEvent] {
     var events: [KernelEvent] = []
     for var old in link.addresses where old.address.family == family && random.oneIn(2) {
@@ -63,7 +64,7 @@ extension ModelNetwork {
   }
 
   /// Another network: Wi-Fi at another place, the cable in another socket, a modem that dials again.
-  private mutating func join(_ link: ModelLink, _ random: inout Random) -> [KernelEvent] {
+  private mutating func join(_ link: ModelLink, _ random: inout SeededGenerator) -> [KernelEvent] {
     let networks: [ModelLink.Sort: [UInt8]] = [
       .wifi: [2, 3, 4], .wired: [6, 7], .cellular: [20, 21], .vlan: [6, 7],
     ]
@@ -98,7 +99,7 @@ extension ModelNetwork {
   }
 
   /// A VPN as OpenVPN makes it: two halves that hide the default route, and a host route to its other end.
-  private mutating func toggleTunnel(_ random: inout Random) -> [KernelEvent] {
+  private mutating func toggleTunnel(_ random: inout SeededGenerator) -> [KernelEvent] {
     if let tunnel = self.named("gre1") {
       guard random.oneIn(3) else { return self.reroute(random.pick(self.links.map(\.index))) }
       let host = self.routes.filter { $0.prefix == .block(Self.tunnelRemote, 32) }
@@ -140,7 +141,7 @@ extension ModelNetwork {
   }
 
   /// What comes from an address of a link stays on that link, whatever else there is.
-  private mutating func toggleRule(_ random: inout Random) -> [KernelEvent] {
+  private mutating func toggleRule(_ random: inout SeededGenerator) -> [KernelEvent] {
     if let rule = self.rules.first {
       self.rules.removeFirst()
       return [.ruleRemoved(rule.source.family)]
@@ -160,7 +161,7 @@ extension ModelNetwork {
       + [.rule(family)]
   }
 
-  private mutating func toggleHostRoute(_ random: inout Random) -> [KernelEvent] {
+  private mutating func toggleHostRoute(_ random: inout SeededGenerator) -> [KernelEvent] {
     let prefix = IPPrefix.block(Self.elsewhere, 32)
     if let route = self.routes.first(where: { $0.prefix == prefix }) {
       return self.removeRoute(route)
@@ -175,7 +176,7 @@ extension ModelNetwork {
   }
 
   private mutating func toggleRefusal(
-    _ family: AddressFamily, _ random: inout Random
+    _ family: AddressFamily, _ random: inout SeededGenerator
   ) -> [KernelEvent] {
     let prefix = IPPrefix.all(family)
     if let route = self.routes.first(where: { $0.prefix == prefix && $0.link == nil }) {
@@ -188,7 +189,7 @@ extension ModelNetwork {
   }
 
   /// Something that leaves every path alone (T3).
-  mutating func noise(_ probe: IPAddress, using random: inout Random) -> [KernelEvent] {
+  mutating func noise(_ probe: IPAddress, using random: inout SeededGenerator) -> [KernelEvent] {
     let link = random.pick(self.links.filter { $0.sort != .container })
     switch random.number(0...6) {
     case 0:

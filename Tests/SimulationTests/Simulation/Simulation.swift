@@ -1,6 +1,7 @@
 import Connectivity
 
 @testable import ConndServer
+import TestKit
 
 /// A network to which anything happens, a connd that watches it, and clients that follow connd: one seed decides
 /// everything, and time is virtual.
@@ -12,7 +13,7 @@ final class Simulation {
   let mutation: Mutation?
   let kernel = FaultyKernel()
   let configuration = Configuration()
-  var random: Random
+  var random: SeededGenerator
   var daemon: Daemon
   var truth = Truth()
   var streams: [StreamClient]
@@ -29,7 +30,7 @@ final class Simulation {
   init(seed: UInt64, mutation: Mutation? = nil, isTraced: Bool = false) {
     self.seed = seed
     self.mutation = mutation
-    self.random = Random(seed: seed)
+    self.random = SeededGenerator(seed: seed)
     self.trace = isTraced ? [] : nil
     self.daemon = Daemon(self.configuration, past: [], self.kernel, mutation)
     self.streams = [1, 1, 7, 900].map { StreamClient(laziness: $0) }
@@ -61,7 +62,7 @@ final class Simulation {
     case 60...63: self.overrun()
     case 64, 65: self.failKernel()
     case 66: if self.random.oneIn(3) { await self.restart() }
-    case 67: self.sleep()
+    case 67: self.suspendMachine()
     case 68...84: self.registerFlows()
     case 85...88: self.removeFlow()
     case 89...91: self.reconnect()
@@ -152,7 +153,8 @@ final class Simulation {
     )
   }
 
-  private func sleep() {
+  /// The machine sleeps and wakes (I6), in the simulation's time.
+  private func suspendMachine() {
     self.record.isCalm = false
     let slept = Duration.seconds(self.random.pick([5, 60, 600]))
     self.note("slept \(slept)")

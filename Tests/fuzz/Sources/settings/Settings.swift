@@ -45,7 +45,8 @@ private func readArgument(_ text: String) {
   _ = Resolver.isMoreThanHost(text)
 }
 
-/// As `precondition`, which in an optimised build does not say what it has seen.
+/// Ends the process where something is not so: that is how a fuzz target tells libFuzzer of a finding. As `precondition`, which
+/// in an optimised build does not say what it has seen.
 private func expect(_ condition: Bool, _ words: @autoclosure () -> String = "") {
   guard condition else { fatalError("this cannot be: \(words())") }
 }
