@@ -3,12 +3,31 @@ import Synchronization
 
 /// Keeps what is logged, a line for each message: its level, its text and its metadata.
 final class LogRecorder: Sendable {
-  private let state = Mutex<[String]>([])
-  private let onLine: @Sendable (String) -> Void
+  private struct State {
+    var lines: [String] = []
+    var waiters:
+      [(isOver: @Sendable ([String]) -> Bool, continuation: CheckedContinuation<Void, Never>)] = []
+  }
+  private let state = Mutex(State())
 
-  init(onLine: @escaping @Sendable (String) -> Void = { _ in }) { self.onLine = onLine }
+  var lines: [String] { self.state.withLock { $0.lines } }
 
-  var lines: [String] { self.state.withLock { $0 } }
+  /// Waits until there are as many such lines.
+  func wait(times: Int = 1, for wants: @escaping @Sendable (String) -> Bool) async {
+    await withCheckedContinuation { continuation in
+      self.change { $0.waiters.append(({ $0.count(where: wants) >= times }, continuation)) }
+    }
+  }
+
+  private func change(_ change: (inout State) -> Void) {
+    let over = self.state.withLock { state in
+      change(&state)
+      let lines = state.lines
+      defer { state.waiters.removeAll { $0.isOver(lines) } }
+      return state.waiters.filter { $0.isOver(lines) }
+    }
+    for waiter in over { waiter.continuation.resume() }
+  }
 
   var logger: Logger { Logger(label: "test") { _ in Handler(recorder: self) } }
 
@@ -26,8 +45,7 @@ final class LogRecorder: Sendable {
       let all = self.metadata.merging(event.metadata ?? [:]) { $1 }
       let words = all.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
       let line = ([event.level.rawValue, "\(event.message)"] + words).joined(separator: " ")
-      self.recorder.state.withLock { $0.append(line) }
-      self.recorder.onLine(line)
+      self.recorder.change { $0.lines.append(line) }
     }
   }
 }
