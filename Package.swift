@@ -146,6 +146,9 @@ let tests: [Target] = [
   .testTarget(
     name: "SystemdTests", dependencies: ["Systemd", "TestKit", logging],
     swiftSettings: swiftSettings),
+  .executableTarget(
+    name: "passedsockets", dependencies: ["Systemd"], path: "Tests/PassedSockets",
+    swiftSettings: swiftSettings),
   .testTarget(
     name: "ConndServerTests",
     dependencies: all(

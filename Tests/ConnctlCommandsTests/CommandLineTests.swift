@@ -8,7 +8,8 @@ import Testing
 @Suite("Absurd command lines")
 struct CommandLineTests {
   private static let words = [
-    "status", "watch", "path", "explain", "links", "history", "guard", "is", "wait", "help",
+    "status", "watch", "path", "explain", "links", "history", "stats", "guard", "is", "wait",
+    "help",
     "--json", "--socket", "--socket=", "--help", "--version", "--timeout", "--timeout=5s", "--mark",
     "--local", "--interface", "--since", "--forbid-expensive", "-h", "--", "-", "", "online",
     "not-wifi", "not-", "500ms", "1e3", "-1", "0x10", "0x", "18446744073709551616", "192.0.2.7",

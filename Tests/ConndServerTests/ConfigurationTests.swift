@@ -81,6 +81,7 @@ struct ConfigurationTests {
         "connd.yaml:1: invalidations.betterPath: is destroy or drain"
       ),
       ("grace: {wifi: -1s}", "connd.yaml:1: grace.wifi: '-1s' is no duration"),
+      ("grace: {route: 1441m}", "connd.yaml:1: grace.route: '1441m' is no duration"),
       ("limits: {streems: 1}", "connd.yaml:1: limits.streems: is no key"),
       ("limits:\n  streams: 0", "connd.yaml:2: limits.streams: must be a whole number from 1 to"),
       ("limits: {flows: 1.5}", "connd.yaml:1: limits.flows: must be a whole number"),
@@ -90,6 +91,10 @@ struct ConfigurationTests {
       (
         "limits: {messageSize: 9223372036854775807KiB}",
         "connd.yaml:1: limits.messageSize: '9223372036854775807KiB' is no size"
+      ),
+      (
+        "limits: {messageSize: -9223372036854775808KiB}",
+        "connd.yaml:1: limits.messageSize: '-9223372036854775808KiB' is no size"
       ),
       ("limits: {messageSize: -1}", "connd.yaml:1: limits.messageSize: '-1' is no size"),
       ("- a\n- b", "connd.yaml:1: must be a mapping"),

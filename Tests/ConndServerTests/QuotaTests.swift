@@ -1,5 +1,6 @@
 import Connectivity
 import NIOCore
+import TestKit
 import Testing
 
 @testable import ConndServer
@@ -33,33 +34,29 @@ struct QuotaTests {
     #expect(quota.count == 3)
   }
 
-  @Test("after any coming and going the counts are what a list of those present says")
-  func random() {
-    var generator = SystemRandomNumberGenerator()
-    let seed = UInt64.random(in: 0...UInt64.max, using: &generator)
-    var state = seed
-    func next(_ bound: UInt64) -> UInt64 {
-      state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-      return (state >> 33) % bound
-    }
+  @Test(
+    "after any coming and going the counts are what a list of those present says",
+    arguments: 0..<4 as Range<UInt64>)
+  func random(seed: UInt64) {
+    var generator = SeededGenerator(seed: seed)
     var quota = Quota(inAll: 20, ofOneUser: 8)
     var present: [UInt32] = []
     for _ in 0..<10_000 {
-      let user = UInt32(next(5))
-      if next(2) == 0 {
+      let user = UInt32(generator.number(0...4))
+      if generator.oneIn(2) {
         let mayCome = present.count < 20 && present.count { $0 == user } < 8
         do throws(Quota.Refusal) {
           try quota.admit(user)
-          #expect(mayCome, "seed \(seed)")
+          #expect(mayCome)
           present.append(user)
         } catch {
-          #expect(!mayCome, "seed \(seed)")
+          #expect(!mayCome)
         }
       } else if let index = present.firstIndex(of: user) {
         present.remove(at: index)
         quota.release(user)
       }
-      #expect(quota.count == present.count, "seed \(seed)")
+      #expect(quota.count == present.count)
     }
   }
 

@@ -1,4 +1,5 @@
 import Glibc
+import TestKit
 import Testing
 
 @testable import Systemd
@@ -39,58 +40,29 @@ struct PassedSocketsTests {
     #expect(bound == 0 && Glibc.listen(descriptor, 1) == 0)
   }
 
-  /// What does not hold of `sockets` that are passed as the descriptors 3 and 4, as systemd passes them.
-  private static func faults(_ sockets: [Int32], path: String) -> [String] {
-    // Those numbers may be among the sockets themselves.
-    for (number, source) in sockets.map({ fcntl($0, F_DUPFD_CLOEXEC, 100) }).enumerated() {
-      dup2(source, Int32(number) + 3)
-    }
-    setenv("LISTEN_PID", "\(getpid())", 1)
-    setenv("LISTEN_FDS", "\(sockets.count)", 1)
-    setenv("LISTEN_FDNAMES", "connd.socket:events", 1)
-    let passed = try? PassedSockets.take()
-    let checks: [(String, Bool)] = [
-      (
-        "names and kinds",
-        passed?.sockets == [
-          .init(name: "connd.socket", descriptor: 3, kind: .unixListener(path: path)),
-          .init(name: "events", descriptor: 4, kind: .netlinkRoute),
-        ]
-      ), ("the listener", passed?.unixListener?.descriptor == 3),
-      ("the netlink socket", passed?.netlinkRoute?.descriptor == 4),
-      ("close on exec", [3, 4].allSatisfy { fcntl($0, F_GETFD) == FD_CLOEXEC }),
-      ("a second time", (try? PassedSockets.take()) == PassedSockets.none),
-      (
-        "the environment",
-        ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"].allSatisfy { (name: String) in
-          getenv(name) == nil
-        }
-      ),
-    ]
-    return checks.filter { !$0.1 }.map(\.0)
-  }
-
   @Test("D2 sockets are taken once, by name and kind, and close on exec")
-  func takes() async {
-    await #expect(processExitsWith: .success) {
-      let path = "/tmp/connd-test-\(getpid())"
-      let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
-      PassedSocketsTests.listen(listener, at: path)
-      defer { unlink(path) }
-      let netlink = socket(AF_NETLINK, Int32(SOCK_RAW.rawValue), 0)
-      // libdispatch has an epoll(7) of its own at one of these numbers, and traps where it is taken away. After fork(2), which
-      // Swift hides, this thread is the only one.
-      let fork = try #require(dlsym(nil, "fork"))
-      let child = unsafeBitCast(fork, to: (@convention(c) () -> pid_t).self)()
-      if child == 0 {
-        let faults = PassedSocketsTests.faults([listener, netlink], path: path)
-        for fault in faults { perror(fault) }
-        _exit(faults.isEmpty ? 0 : 1)
-      }
-      var status: Int32 = -1
-      #expect(waitpid(child, &status, 0) == child)
-      #expect(status == 0)
-    }
+  func takes() throws {
+    let directory = try TemporaryDirectory()
+    defer { withExtendedLifetime(directory) {} }
+    let path = "\(directory.path)/socket"
+    let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+    defer { close(listener) }
+    Self.listen(listener, at: path)
+    let netlink = socket(AF_NETLINK, Int32(SOCK_RAW.rawValue | SOCK_CLOEXEC.rawValue), 0)
+    defer { close(netlink) }
+    // The shell's process becomes the program's.
+    let command = try RunningCommand(
+      ["sh", "-c", "export LISTEN_PID=$$; exec \"$0\"", "\(buildDirectory)/passedsockets"],
+      environment: ["LISTEN_FDS": "2", "LISTEN_FDNAMES": "connd.socket:events"],
+      passing: [listener, netlink])
+    let lines = try command.remainingOutput().split(separator: "\n").map(String.init)
+    #expect(
+      lines == [
+        "connd.socket 3 \(PassedSockets.Kind.unixListener(path: path)) closes on exec",
+        "events 4 \(PassedSockets.Kind.netlinkRoute) closes on exec",
+        "listener 3", "netlink 4", "a second time 0", "variables 0",
+      ])
+    #expect(try command.wait() == 0, "\(command.standardError)")
   }
 
   @Test("D2 sockets for another process, or none, are nobody's")

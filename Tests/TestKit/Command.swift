@@ -66,7 +66,11 @@ public final class RunningCommand: Sendable {
 
   /// Starts a program, found in PATH, with this process's environment and `environment` on top. Standard input is
   /// empty.
-  public init(_ arguments: [String], environment: [String: String] = [:]) throws {
+  ///
+  /// - Parameter descriptors: what it has from descriptor 3 on, in this order.
+  public init(
+    _ arguments: [String], environment: [String: String] = [:], passing descriptors: [CInt] = []
+  ) throws {
     self.arguments = arguments
     var ends: [CInt] = [-1, -1]
     guard clinux_pipe(&ends) == 0 else { throw CommandError("pipe: errno \(errno)") }
@@ -80,8 +84,15 @@ public final class RunningCommand: Sendable {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
     posix_spawn_file_actions_adddup2(&actions, ends[1], 1)
     posix_spawn_file_actions_adddup2(&actions, self.errorFile, 2)
+    // Copies out of the way: the numbers that they are to have may be among their own.
+    let end = 3 + CInt(descriptors.count)
+    let copies = descriptors.map { fcntl($0, F_DUPFD_CLOEXEC, end) }
+    defer { copies.forEach { close($0) } }
+    for (number, copy) in zip(3..<end, copies) {
+      posix_spawn_file_actions_adddup2(&actions, copy, number)
+    }
     // What other tests have open at this moment is no business of the command's.
-    clinux_close_from(&actions, 3)
+    clinux_close_from(&actions, end)
 
     var variables = Self.environment
     variables.merge(environment) { $1 }

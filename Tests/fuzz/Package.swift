@@ -33,10 +33,13 @@ let package = Package(
     ours(
       "ConnctlCommands", sources: ["Condition.swift", "Resolver.swift", "Timeout.swift"],
       "Connectivity", .product(name: "ArgumentParser", package: "swift-argument-parser")),
+    .target(name: "Expectation", swiftSettings: swiftSettings),
     .executableTarget(
-      name: "netlink", dependencies: ["Netlink", "Connectivity"], swiftSettings: fuzzerSettings),
+      name: "netlink", dependencies: ["Netlink", "Connectivity", "Expectation"],
+      swiftSettings: fuzzerSettings),
     .executableTarget(
-      name: "settings", dependencies: ["ConndServer", "ConnctlCommands", "Connectivity"],
+      name: "settings",
+      dependencies: ["ConndServer", "ConnctlCommands", "Connectivity", "Expectation"],
       swiftSettings: fuzzerSettings),
   ]
 )

@@ -69,14 +69,15 @@ struct ConfigurationNode {
     let text = try self.text()
     let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("", 1)]
     guard let (suffix, scale) = units.first(where: { text.hasSuffix($0.0) }),
-      let number = Int(text.dropLast(suffix.count)), number <= Int.max / scale,
-      range.contains(number * scale)
+      let number = Int(text.dropLast(suffix.count)),
+      case (let bytes, false) = number.multipliedReportingOverflow(by: scale),
+      range.contains(bytes)
     else {
       throw self.error(
         "'\(text)' is no size from \(range.lowerBound) to \(range.upperBound) bytes: write 4096, 4KiB or 1MiB"
       )
     }
-    return number * scale
+    return bytes
   }
 
   func oneOf<Value>(_ type: Value.Type) throws(ConfigurationError) -> Value
@@ -130,11 +131,11 @@ struct ConfigurationEntry {
 private let maximumProbes = 16
 
 extension Duration {
-  /// Reads `500ms`, `1.5s`, `2m`, or a bare number of seconds.
+  /// Reads `500ms`, `1.5s`, `2m`, or a bare number of seconds; at most a day.
   init?(configuration text: String) {
     let units: [(String, Double)] = [("ms", 0.001), ("s", 1), ("m", 60), ("", 1)]
     guard let (suffix, scale) = units.first(where: { text.hasSuffix($0.0) }),
-      let number = Double(text.dropLast(suffix.count)), (0...86_400).contains(number)
+      let number = Double(text.dropLast(suffix.count)), (0...86_400).contains(number * scale)
     else { return nil }
     self = .milliseconds(Int64(number * scale * 1000))
   }

@@ -43,16 +43,20 @@ struct Statistics: Sendable {
 
   /// The kernel told something.
   func count(_ events: [KernelEvent]) {
-    guard !events.isEmpty else { return }
-    self.batches.increment()
-    self.events.increment(by: events.count)
+    var messages = events.count
     for event in events {
       switch event {
-      case .overrun: self.overruns.increment()
+      case .overrun:
+        // No message, but the want of some.
+        messages -= 1
+        self.overruns.increment()
       case .malformed: self.malformed.increment()
       default: break
       }
     }
+    guard messages > 0 else { return }
+    self.batches.increment()
+    self.events.increment(by: messages)
   }
 
   /// The kernel was read, and changes were published because of it.
@@ -81,7 +85,7 @@ struct Statistics: Sendable {
     }
   }
 
-  /// Somebody was turned away.
+  /// Somebody was turned away, or, for want of descriptors, is made to wait.
   ///
   /// - Parameter limit: The key of the configuration, where it is one.
   func hit(_ limit: String) { self.increment("limits_hit", limit) }

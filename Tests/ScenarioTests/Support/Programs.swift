@@ -1,25 +1,10 @@
-import Glibc
 import TestKit
 
 /// The programs under test, and what lies beside the tests' sources.
 enum Programs {
-  /// Where the running test bundle is, and what was built with it.
-  private static let directory: String = {
-    var buffer = [UInt8](repeating: 0, count: 4096)
-    let count = readlink("/proc/self/exe", &buffer, buffer.count)
-    let executable = String(decoding: buffer.prefix(max(0, count)), as: UTF8.self)
-    // In some layouts the bundle is a directory that holds the executable.
-    var parts = executable.split(separator: "/").dropLast()
-    while let last = parts.last, last.hasSuffix(".xctest") || last == "MacOS" || last == "Contents"
-    {
-      parts.removeLast()
-    }
-    return "/" + parts.joined(separator: "/")
-  }()
-
-  static let connd = "\(directory)/connd"
-  static let connctl = "\(directory)/connctl"
-  static let callprobe = "\(directory)/callprobe"
+  static let connd = "\(buildDirectory)/connd"
+  static let connctl = "\(buildDirectory)/connctl"
+  static let callprobe = "\(buildDirectory)/callprobe"
 
   /// A file in the folder `Tests`.
   static func testFile(_ name: String) -> String {

@@ -1,4 +1,5 @@
 import Connectivity
+import Expectation
 
 @testable import Netlink
 
@@ -83,10 +84,4 @@ extension KernelEvent {
     case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .overrun, .malformed: true
     }
   }
-}
-
-/// Ends the process where something is not so: that is how a fuzz target tells libFuzzer of a finding. As `precondition`, which
-/// in an optimised build does not say what it has seen.
-private func expect(_ condition: Bool, _ words: @autoclosure () -> String = "") {
-  guard condition else { fatalError("this cannot be: \(words())") }
 }

@@ -1,4 +1,5 @@
 import Connectivity
+import Expectation
 
 @testable import ConnctlCommands
 @testable import ConndServer
@@ -21,6 +22,13 @@ private func readConfiguration(_ text: String) {
     expect(grace.allSatisfy { (.zero ... .seconds(86_400)).contains($0) }, "\(grace)")
     let probes = [configuration.destinations.ipv4, configuration.destinations.ipv6]
     expect(probes.allSatisfy { (1...16).contains($0.count) }, "\(probes)")
+    let limits = configuration.limits
+    let counts = [
+      limits.connections, limits.connectionsPerUser, limits.streams, limits.streamsPerUser,
+      limits.streamsPerConnection, limits.flows, limits.flowsPerUser, limits.flowsPerStream,
+    ]
+    expect(counts.allSatisfy { (1...1_000_000).contains($0) }, "\(limits)")
+    expect((1024...1_048_576).contains(limits.messageSize), "\(limits)")
   } catch {
     // YAML has more ends of lines than one. A mark may stand behind the last, where something is missing.
     let ends = text.unicodeScalars.count {
@@ -43,10 +51,4 @@ private func readArgument(_ text: String) {
     expect(IPAddress(bytes: address.bytes) == address)
   }
   _ = Resolver.isMoreThanHost(text)
-}
-
-/// Ends the process where something is not so: that is how a fuzz target tells libFuzzer of a finding. As `precondition`, which
-/// in an optimised build does not say what it has seen.
-private func expect(_ condition: Bool, _ words: @autoclosure () -> String = "") {
-  guard condition else { fatalError("this cannot be: \(words())") }
 }

@@ -2112,7 +2112,9 @@ public nonisolated struct Connectivity_V1_Statistic: Sendable {
   ///     flow_paths          new paths of single guarded flows that were told
   ///     gaps                times that a subscriber missed changes
   ///     subscriptions       subscribers of Watch that there were
-  ///     limits_hit          clients and requests that were turned away; by limit
+  ///     limits_hit          clients and requests that were turned away; by limit. The kind "descriptors" is another matter: how
+  ///                         often, once a second, connd tried in vain to accept connections, because it had no descriptors
+  ///                         or memory left. Those clients were not turned away, but wait; how many they are is not known
   ///   there now
   ///     subscribers         of Watch
   ///     guarding_clients    streams of Guard
