@@ -38,7 +38,7 @@ struct Connd {
     let place = self.passed.unixListener.map(Self.words) ?? self.socketPath
     let historyPath = Self.historyPath(besides: self.socketPath)
     let past = HistoryFile(path: historyPath, logger: self.logger).load()
-    let store = Store(past)
+    let store = Store(past.changes, after: past.generation)
     let statistics = Statistics()
     let monitor = try self.makeMonitor(store, statistics, historyPath: historyPath)
     let reporter = StatisticsReporter(

@@ -17,7 +17,7 @@ struct HistoryFileTests {
   }
 
   private func load() -> [UInt64] {
-    HistoryFile(path: self.path, logger: self.logger).load().map(\.change.generation)
+    HistoryFile(path: self.path, logger: self.logger).load().changes.map(\.change.generation)
   }
 
   private func bytes() throws -> [UInt8] {
@@ -41,8 +41,8 @@ struct HistoryFileTests {
     history.rewrite(Array(changes[..<2]))
     for change in changes[2...] { history.append([change], past: { [] }) }
     let loaded = HistoryFile(path: self.path, logger: self.logger).load()
-    #expect(loaded.map(\.change) == changes.map(\.change))
-    #expect(loaded.map(\.message) == changes.map(\.message))
+    #expect(loaded.changes.map(\.change) == changes.map(\.change))
+    #expect(loaded.changes.map(\.message) == changes.map(\.message))
   }
 
   @Test("every truncation loses the last records and no others")
@@ -50,7 +50,7 @@ struct HistoryFileTests {
     HistoryFile(path: self.path, logger: self.logger).rewrite(try StoreTests.changes(3))
     let whole = try self.bytes()
     var counts: [Int] = []
-    for length in stride(from: whole.count, through: 0, by: -7) {
+    for length in stride(from: whole.count, through: "connd history 1\n".utf8.count, by: -7) {
       try self.write(whole.prefix(length))
       let generations = self.load()
       #expect(generations == Array([1, 2, 3].prefix(generations.count)))
@@ -60,22 +60,37 @@ struct HistoryFileTests {
     #expect(counts == counts.sorted(by: >))
   }
 
-  @Test("a damaged record ends the history before it")
-  func damage() throws {
-    HistoryFile(path: self.path, logger: self.logger).rewrite(try StoreTests.changes(3))
-    var damaged = try self.bytes()
-    damaged[damaged.count - 5] ^= 0xff
-    try self.write(damaged)
-    #expect(self.load() == [1, 2])
-  }
-
-  @Test("a foreign file is put aside, not overwritten")
-  func foreign() throws {
-    let text = Array("somebody's diary\n".utf8)
-    try self.write(text)
-    #expect(self.load() == [])
-    #expect(access(self.path, F_OK) != 0)
-    #expect(access("\(self.path).damaged", F_OK) == 0)
+  @Test(
+    "D5 of a file that is damaged or foreign nothing is used, and generations are none that were",
+    arguments: ["record", "header", "empty", "foreign", "gap", "link", "abandoned"])
+  func damage(_ what: String) throws {
+    let changes = try StoreTests.changes(4)
+    HistoryFile(path: self.path, logger: self.logger).rewrite(Array(changes.prefix(3)))
+    var bytes = try self.bytes()
+    switch what {
+    // A flipped bit in the middle record: what follows it cannot be all.
+    case "record": bytes[bytes.count / 2] ^= 0xff
+    case "header": bytes = Array(bytes.prefix(9))
+    case "empty": bytes = []
+    // The disk was full: there was more.
+    case "abandoned": bytes.replaceSubrange(0..<16, with: "connd history -\n".utf8)
+    case "gap":
+      HistoryFile(path: self.path, logger: self.logger).rewrite([changes[0], changes[3]])
+      bytes = try self.bytes()
+    default: bytes = Array("somebody's diary\n".utf8)
+    }
+    try self.write(bytes)
+    if what == "link" {
+      #expect(rename(self.path, "\(self.path).elsewhere") == 0)
+      #expect(symlink("\(self.path).elsewhere", self.path) == 0)
+    }
+    let past = HistoryFile(path: self.path, logger: self.logger).load()
+    #expect(past.changes.isEmpty)
+    #expect(past.generation > 1 << 50 && past.generation < 1 << 53)
+    // Put aside, not overwritten.
+    var file = stat()
+    #expect(lstat(self.path, &file) != 0)
+    #expect(lstat("\(self.path).damaged", &file) == 0)
   }
 
   @Test("the file does not grow for ever")
@@ -102,7 +117,7 @@ struct HistoryFileTests {
   func unwritable() throws {
     let changes = try StoreTests.changes(2)
     let history = HistoryFile(path: "/nonexistent/connd.history", logger: self.logger)
-    #expect(history.load().isEmpty)
+    #expect(history.load().changes.isEmpty)
     history.rewrite([])
     for change in changes { history.append([change], past: { [] }) }
   }

@@ -173,9 +173,13 @@ struct HostileClientsScenario {
     try lab.change(100)
     #expect(connd.standardError.count(of: "the history cannot be kept") == 1)
     #expect(access("\(inside)/connd.history.new", F_OK) != 0)
+    // Whoever reads it now, is told that there was more.
+    let header = ["head", "-n", "1", "\(inside)/connd.history"]
+    #expect(try Command.run(header) == "connd history -\n")
     try Command.run(["rm", "\(inside)/fill"])
     try lab.change(1)
     #expect(connd.standardError.count(of: "the history is kept again") == 1)
+    #expect(try Command.run(header) == "connd history 1\n")
     try lab.change(20)
     #expect(connd.standardError.count(of: "the history cannot be kept") == 1)
   }

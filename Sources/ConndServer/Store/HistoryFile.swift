@@ -1,4 +1,5 @@
 import CLinux
+import Connectivity
 import Glibc
 import Logging
 
@@ -6,9 +7,12 @@ import Logging
 ///
 /// The file is a log of records, each the length and the checksum of a message and the message itself, behind a line that
 /// names the format. A record is appended before it is published. What a crash leaves half written is cut off at the next
-/// start, and the file is rewritten in one step whenever it has become too long. Not thread-safe.
+/// start, and the file is rewritten in one step whenever it has become too long. Where it may not hold all that was
+/// published, nothing of it is used, for what is missing may be what counts. Not thread-safe.
 final class HistoryFile {
   private static let header = Array("connd history 1\n".utf8)
+  /// Of a file whose end could not be written. As long as the other, which it overwrites: that takes no room on a full disk.
+  private static let abandoned = Array("connd history -\n".utf8)
   /// The file is rewritten when it has so many records more than the store holds.
   private static let slack = Store.capacity
 
@@ -29,32 +33,38 @@ final class HistoryFile {
     if self.descriptor >= 0 { close(self.descriptor) }
   }
 
-  /// What the file holds, the oldest first; nothing if there is none. One that is not ours is put aside.
-  func load() -> [Published] {
-    guard let bytes = Self.contents(of: self.path) else { return [] }
-    guard bytes.starts(with: Self.header) else {
-      self.putAside("is not a history of this version")
-      return []
+  /// What the file holds; nothing if there is none. One that is not ours, or not whole, is put aside.
+  func load() -> Past {
+    var bytes: ArraySlice<UInt8>
+    do {
+      bytes = try Self.contents(of: self.path)[...]
+    } catch {
+      if error.code == ENOENT { return Past() }
+      return self.putAside("cannot be read: \(error)")
     }
+    guard bytes.starts(with: Self.header) else {
+      let isOurs = bytes.starts(with: Self.abandoned)
+      return self.putAside(
+        isOurs ? "could not be written to its end" : "is not a history of this version")
+    }
+    bytes.removeFirst(Self.header.count)
     var past: [Published] = []
-    var reader = bytes[Self.header.count...]
-    while let message = Self.record(&reader) {
-      guard let published = try? Published(decoding: message) else {
-        self.putAside("has a record that cannot be read")
-        break
+    while let record = Self.record(&bytes) {
+      guard let message = record, let published = try? Published(decoding: message) else {
+        return self.putAside("has a record that cannot be read")
       }
-      // Generations grow by one; what does not follow was not written by one connd.
       if let last = past.last, published.change.generation != last.change.generation + 1 {
-        past = []
+        return self.putAside("was not written by one connd")
       }
       past.append(published)
     }
-    if !reader.isEmpty {
+    if !bytes.isEmpty {
+      // It was not published: that comes after it is written.
       self.logger.notice(
-        "the end of the history is damaged and was cut off",
-        metadata: ["path": "\(self.path)", "bytes": "\(reader.count)"])
+        "the history ends with half a record, which is cut off",
+        metadata: ["path": "\(self.path)", "bytes": "\(bytes.count)"])
     }
-    return past.suffix(Store.capacity)
+    return Past(changes: past.suffix(Store.capacity))
   }
 
   /// Replaces the file by one that holds just this.
@@ -70,6 +80,7 @@ final class HistoryFile {
       if descriptor >= 0 { close(descriptor) }
       // What is half written would only fill a full disk further.
       unlink(temporary)
+      self.abandon()
       return
     }
     if self.descriptor >= 0 { close(self.descriptor) }
@@ -93,7 +104,16 @@ final class HistoryFile {
       self.complain(SystemError())
       close(self.descriptor)
       self.descriptor = -1
+      self.abandon()
     }
+  }
+
+  /// What is published from now on is not in the file, and whoever reads it must not take it for the whole.
+  private func abandon() {
+    let descriptor = open(self.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
+    guard descriptor >= 0 else { return }
+    _ = Self.write(Self.abandoned, to: descriptor)
+    close(descriptor)
   }
 
   /// Says it once, and not again at each change until it was kept again.
@@ -105,11 +125,24 @@ final class HistoryFile {
       metadata: ["path": "\(self.path)", "error": "\(error)"])
   }
 
-  private func putAside(_ why: String) {
+  private func putAside(_ why: String) -> Past {
     self.logger.warning(
-      "the file \(why); it is put aside",
+      "the file \(why); it is put aside, and clients will not resume",
       metadata: ["path": "\(self.path)", "kept": "\(self.path).damaged"])
     rename(self.path, "\(self.path).damaged")
+    return .lost
+  }
+
+  /// What earlier runs published.
+  struct Past {
+    /// The oldest first.
+    var changes: [Published] = []
+    /// The generation after which to go on where there are no changes.
+    var generation: UInt64 = 0
+
+    /// Something was published, and nobody knows what: generations go on far beyond what can have been, below 2^53 for
+    /// another 230 years.
+    static var lost: Past { Past(generation: UInt64(clamping: Timestamp.now().microseconds)) }
   }
 }
 
@@ -121,16 +154,15 @@ extension HistoryFile {
     return bytes(UInt32(message.count)) + bytes(checksum(message)) + message
   }
 
-  /// Takes a record off the front; `nil` if there is no whole one.
-  private static func record(_ reader: inout ArraySlice<UInt8>) -> [UInt8]? {
+  /// Takes a record off the front; `nil` if there is no whole one, and `.some(nil)` for one that is damaged.
+  private static func record(_ reader: inout ArraySlice<UInt8>) -> [UInt8]?? {
     guard reader.count >= 8 else { return nil }
     let length = Int(number(reader.prefix(4)))
     let expected = number(reader.dropFirst(4).prefix(4))
     guard length <= reader.count - 8 else { return nil }
     let message = Array(reader.dropFirst(8).prefix(length))
-    guard checksum(message) == expected else { return nil }
     reader = reader.dropFirst(8 + length)
-    return message
+    return .some(checksum(message) == expected ? message : nil)
   }
 
   private static func bytes(_ number: UInt32) -> [UInt8] {
@@ -146,9 +178,9 @@ extension HistoryFile {
     bytes.reduce(2_166_136_261) { ($0 ^ UInt32($1)) &* 16_777_619 }
   }
 
-  private static func contents(of path: String) -> [UInt8]? {
+  private static func contents(of path: String) throws(SystemError) -> [UInt8] {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-    guard descriptor >= 0 else { return nil }
+    guard descriptor >= 0 else { throw SystemError() }
     defer { close(descriptor) }
     var bytes: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 1 << 16)
@@ -156,7 +188,8 @@ extension HistoryFile {
     while bytes.count < 1 << 26 {
       let count = Glibc.read(descriptor, &buffer, buffer.count)
       if count < 0, errno == EINTR { continue }
-      guard count > 0 else { break }
+      if count < 0 { throw SystemError() }
+      if count == 0 { break }
       bytes += buffer[..<count]
     }
     return bytes

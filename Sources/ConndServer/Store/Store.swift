@@ -28,12 +28,15 @@ final class Store: Sendable {
   /// How many changes the history holds.
   static let capacity = 512
 
-  /// - Parameter past: what an earlier run published, the oldest first.
-  init(_ past: [Published] = []) {
+  /// - Parameters:
+  ///   - past: what an earlier run published, the oldest first.
+  ///   - generation: after which to go on where nothing is known of the past.
+  init(_ past: [Published] = [], after generation: UInt64 = 0) {
+    var snapshot = TransitionMaker().snapshot
+    snapshot.generation = generation
+    for published in past { snapshot.apply(published.change) }
     self.state = Mutex(
-      State(
-        snapshot: past.reduce(into: TransitionMaker().snapshot) { $0.apply($1.change) },
-        history: Deque(past.suffix(Self.capacity))))
+      State(snapshot: snapshot, history: Deque(past.suffix(Self.capacity))))
   }
 
   /// What was published last.
