@@ -6,7 +6,7 @@ final class Way: Sendable {
   let facts: PathFacts
   /// What a client is told.
   let shown: Path
-  /// What its flows are judged by.
+  /// What the flows on it are judged by.
   let judged: Path
   /// How many links of the chain its flows depend on.
   let depth: Int
@@ -41,7 +41,7 @@ final class Look {
   }
 
   func way(to destination: Destination, _ answer: RouteAnswer) throws(KernelUnavailable) -> Way {
-    let key = WayKey(answer: answer, isLinkLocal: destination.address.isLinkLocal)
+    var key = WayKey(answer: answer, isLinkLocal: destination.address.isLinkLocal)
     if let way = self.ways[key] { return way }
     let facts = try self.reader.facts(about: destination, answer: answer, from: self.kernel)
     self.flows.gateways.use(facts)
@@ -50,6 +50,8 @@ final class Look {
       facts: facts, shown: self.reader.classifier.path(facts), judged: judged,
       depth: FlowReader.depth(facts),
       network: try self.flows.network(judged, facts, from: self.kernel))
+    // An answer that was no longer true is that of this destination only.
+    key.answer = facts.answer
     self.ways[key] = way
     return way
   }
@@ -57,9 +59,10 @@ final class Look {
   func reading(
     of baseline: FlowReader.Baseline, _ way: Way, to destination: Destination
   ) throws(KernelUnavailable) -> FlowReading {
-    try self.flows.reading(
-      way.facts, of: baseline, to: destination, path: way.judged, network: way.network,
-      from: self.kernel)
+    let isOn = baseline.path.chain.first?.index == way.judged.chain.first?.index
+    return try self.flows.reading(
+      way.facts, of: baseline, to: destination, path: isOn ? way.judged : way.shown,
+      network: way.network, from: self.kernel)
   }
 
   /// The link that has an address; `nil` where none has.
@@ -77,7 +80,7 @@ final class Look {
   func isElsewhere(
     _ flow: Flow, _ sourceLink: UInt32?, _ way: Way
   ) throws(KernelUnavailable) -> Bool {
-    guard let local = flow.local, let sourceLink, way.judged.status == .satisfied,
+    guard let local = flow.local, let sourceLink, way.shown.status == .satisfied,
       way.judged.source != local, let outLink = way.judged.chain.first?.index,
       outLink != sourceLink, case .route(let route) = way.facts.answer, route.kind == .unicast,
       let link = try self.kernel.link(sourceLink), !link.link.flags.contains(.loopback)

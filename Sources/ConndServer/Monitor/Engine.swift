@@ -76,8 +76,8 @@ struct Engine {
       if let link = observed.path.chain.first?.index {
         self.gateways.use(observed.path.gateway, on: link, family)
       }
-      let path = flows.path(facts)
       let old = self.changes.path(family)
+      let path = flows.path(facts, for: old)
       let baseline = FlowReader.Baseline(
         path: old ?? path, depth: self.depth(of: old, family, facts),
         source: old?.source)

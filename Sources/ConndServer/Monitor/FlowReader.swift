@@ -17,7 +17,13 @@ struct FlowReader {
     var sourceLink: UInt32?
   }
 
-  /// The path, of which the status is that of the part that the flow depends on.
+  /// The path for a flow that was made on another. What is not in its tunnel yet gains nothing by one that leads nowhere.
+  func path(_ facts: PathFacts, for made: Path?) -> Path {
+    let isInside = made?.chain.first.map { $0.index == facts.links.first?.link.index } ?? false
+    return isInside ? self.path(facts) : self.classifier.path(facts)
+  }
+
+  /// The path, of which the status is that of the part that a flow on it depends on.
   func path(_ facts: PathFacts) -> Path {
     var path = self.classifier.path(facts)
     guard path.status == .requiresConnection, facts.links.contains(where: \.isTunnel) else {

@@ -67,17 +67,37 @@ struct PathReader {
   func facts(
     about destination: Destination, answer: RouteAnswer? = nil, from kernel: some Kernel
   ) throws(KernelUnavailable) -> PathFacts {
-    let answer = if let answer { answer } else { try kernel.route(to: destination) }
-    guard case .route(let route) = answer else {
-      return PathFacts(destination: destination.address, answer: answer)
-    }
+    var answer = if let answer { answer } else { try kernel.route(to: destination) }
+    answer = try self.current(answer, destination, kernel)
     var facts = PathFacts(destination: destination.address, answer: answer)
+    guard case .route(let route) = answer else { return facts }
     try self.followChain(from: route.outLink, into: &facts, kernel)
     if let source = route.source {
       facts.source = try kernel.address(source, on: route.outLink)
     }
     return facts
   }
+
+  /// What the kernel says of a destination by the time that it is asked for the address that its answer names: between the two
+  /// questions the address may have gone, and others have taken its place. Unnumbered links, which borrow an address, give
+  /// the same answer once more.
+  private func current(
+    _ answer: RouteAnswer, _ destination: Destination, _ kernel: some Kernel
+  ) throws(KernelUnavailable) -> RouteAnswer {
+    var answer = answer
+    for _ in 0..<Self.mostRepetitions {
+      guard case .route(let route) = answer, route.kind == .unicast, let source = route.source,
+        try kernel.address(source, on: route.outLink) == nil
+      else { break }
+      let now = try kernel.route(to: destination)
+      if now == answer { break }
+      answer = now
+    }
+    return answer
+  }
+
+  /// Where addresses change faster than that, the messages of it tell.
+  private static let mostRepetitions = 3
 
   /// Appends the out-link and what is below it.
   private func followChain(

@@ -16,6 +16,8 @@ public struct InvalidationMaker: Hashable, Sendable {
   private var followed: AddressFamily?
   /// The family whose loss changed the category, while its grace runs.
   private var familyInDoubt: AddressFamily?
+  /// What the category was before there was none.
+  private var lostCategory: Category?
 
   private static let mostFormerSources = 32
 
@@ -89,7 +91,8 @@ public struct InvalidationMaker: Hashable, Sendable {
     let told = AddressFamily.allCases.compactMap { family in
       self.update(family, readings[family] ?? FlowReading(.unknown), at: now)
     }
-    let categoryChange = self.categoryChange(change)
+    let after = change?.snapshot?.status ?? before
+    let categoryChange = self.categoryChange(change, after)
     let wide = self.wide(categoryChange, slept)
     for one in told {
       let isShared = self.isShared(one, by: told)
@@ -100,7 +103,6 @@ public struct InvalidationMaker: Hashable, Sendable {
     drafts.sort { $0.scope.width < $1.scope.width }
     if let wide { drafts.append(wide) }
 
-    let after = change?.snapshot?.status ?? before
     for family in AddressFamily.allCases where after[family].status == .satisfied {
       self.isIntact[family] = self.trackers[family] != nil
     }
@@ -214,26 +216,36 @@ public struct InvalidationMaker: Hashable, Sendable {
   // MARK: - Everything
 
   /// What the change, or the end of a grace, means for all channels (I5).
-  private mutating func categoryChange(_ change: Change?) -> FlowTracker.CategoryChange? {
+  private mutating func categoryChange(
+    _ change: Change?, _ status: Status
+  ) -> FlowTracker.CategoryChange? {
+    let inDoubt = self.familyInDoubt.flatMap { self.isIntact[$0] == true ? $0 : nil }
     guard case .transition(let transition) = change, let from = self.origin(of: transition) else {
-      guard let family = self.familyInDoubt, self.isIntact[family] != true else { return nil }
+      guard let family = self.familyInDoubt else { return nil }
+      if inDoubt != nil, status[family].status != .satisfied { return nil }
       self.familyInDoubt = nil
-      return .overdue(self.policy.categoryChanged)
+      return inDoubt == nil ? .overdue(self.policy.categoryChanged) : .returned
     }
     self.familyInDoubt = nil
-    if transition.to == .none, let followed = self.followed, self.isIntact[followed] == true {
+    if transition.to == .none {
+      if from != .none { self.lostCategory = from }
+      guard let followed = self.followed, self.isIntact[followed] == true else {
+        return .changed(self.policy.categoryChanged)
+      }
       self.familyInDoubt = followed
       return .inDoubt
     }
-    let isBounce = transition.bounced && from == transition.to
-    let status = transition.snapshot.status
-    var families = [status.family]
-    // What bounced may be the family that was followed until the other one joined it.
-    if isBounce, let followed = self.followed, status[followed].status == .satisfied {
-      families.append(followed)
+    // With the same category as before nothing is lost but what was on a path that is not there: those of it know, and so
+    // does the system when its grace is over.
+    guard
+      from == transition.to
+        ? transition.bounced : from == .none && self.lostCategory == transition.to
+    else { return .changed(self.policy.categoryChanged) }
+    let isBack = AddressFamily.allCases.contains {
+      status[$0].status == .satisfied && self.isIntact[$0] == true
     }
-    return (from == .none || isBounce) && families.contains { self.isIntact[$0] == true }
-      ? .returned : .changed(self.policy.categoryChanged)
+    if !isBack { self.familyInDoubt = inDoubt }
+    return isBack ? .returned : inDoubt != nil ? .inDoubt : .changed(self.policy.categoryChanged)
   }
 
   /// What the category was before the transition; `nil` where there is nothing to compare: to know nothing for a while

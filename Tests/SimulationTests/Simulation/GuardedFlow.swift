@@ -79,7 +79,7 @@ struct GuardedFlow {
     _ network: ModelNetwork, _ truth: Truth, at now: Instant
   ) {
     guard !self.isLocal, self.disturbance == nil, let made = self.made else { return }
-    let path = network.path(to: self.flow.destination, upToTunnel: true)
+    let path = self.path(in: network)
     if let source = made.source, !network.has(source, on: made.sourceLink) {
       self.disturbance = "its source went"
       return
@@ -147,7 +147,7 @@ struct GuardedFlow {
     }
     // Two losses between which nobody looked are one.
     if !self.isAway { self.lostAt = nil }
-    let path = network.path(to: self.flow.destination, upToTunnel: true)
+    let path = self.path(in: network)
     self.knownLostAt = path.status == .satisfied ? nil : self.knownLostAt ?? now
   }
 
@@ -155,6 +155,13 @@ struct GuardedFlow {
   mutating func isUnread() { self.knownLostAt = nil }
 
   func isForbidden(_ path: Path) -> Bool { self.flow.forbidsExpensive && path.expensive }
+
+  /// The path now. For those who are inside a tunnel it is the way into it that counts; others find the whole or nothing.
+  private func path(in network: ModelNetwork) -> Path {
+    let upper = network.path(to: self.flow.destination, upToTunnel: true)
+    let isInside = upper.chain.first?.index == self.made?.path.chain.first?.index
+    return isInside ? upper : network.path(to: self.flow.destination)
+  }
 
   private static func prefix(_ path: Path) -> IPPrefix? {
     path.source.flatMap { source in
@@ -180,7 +187,7 @@ struct GuardedFlow {
     for link in made.chain where network[link.index]?.isUp != true {
       return "I2: kept although \(link.name) is gone or down"
     }
-    let path = network.path(to: self.flow.destination, upToTunnel: true)
+    let path = self.path(in: network)
     guard path.status == .satisfied else {
       let isOver = self.knownLostAt.map { $0.advanced(by: .seconds(1)) <= now } ?? false
       return isOver ? "I10: kept although its path has been away for a second" : nil
