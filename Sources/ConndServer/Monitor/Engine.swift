@@ -185,7 +185,8 @@ extension Engine {
   func registrar(
     for destinations: [Destination], past: [Published], from kernel: some Kernel
   ) throws(KernelUnavailable) -> FlowTable.Registrar {
-    try FlowTable.Registrar(
+    self.gateways.doubt()
+    return try FlowTable.Registrar(
       destinations, Look(self.reader, self.gateways, kernel), kernel, past: past)
   }
 

@@ -4,30 +4,43 @@ import Connectivity
 /// them, by which one network is told from another (I4); and the other ends of tunnels, the routes to which decide what is
 /// below them (K6).
 ///
-/// The kernel forgets a neighbour when its link loses the carrier, and has to ask again; what it finds then is compared with
-/// what it had found before. Owned by the monitor's thread.
+/// The kernel forgets a neighbour when its link loses the carrier, and has to ask again; flows remember what it had found
+/// before, and those that begin in between know of none. Owned by the monitor's thread.
 final class Gateways {
   private struct Key: Hashable {
     var link: UInt32
     var address: IPAddress
   }
 
-  private var known: [Key: [UInt8]?] = [:]
+  private struct Known {
+    /// As it was last; `nil` if it never was.
+    var hardwareAddress: [UInt8]?
+    /// Something happened that may have made the kernel forget it, of which it does not tell.
+    var isInDoubt = false
+  }
+
+  private var known: [Key: Known] = [:]
   /// The gateway of each link's default path, for what is known of the link as a whole.
   private var ofLinks: [UInt32: [AddressFamily: IPAddress]] = [:]
   /// The other ends of the tunnels that paths lead into.
-  private(set) var tunnelEnds: Set<IPAddress> = []
-  /// Those of them that the kernel's filter does not know of.
-  private var newTunnelEnds: Set<IPAddress> = []
+  var tunnelEnds: Set<IPAddress> { Set(self.endsOfTunnels.map(\.address)) }
+  /// By the tunnel's link.
+  private var endsOfTunnels: Set<Key> = []
+  /// There is one that the kernel's filter does not know of.
+  private var hasNewTunnelEnd = false
   /// Whether the kernel's filter does not know of all that is here.
   private(set) var isNew = false
 
   /// A machine has a handful; whoever has more starts anew.
   private static let most = 64
+  /// A hub of tunnels may have many. What is below one more is read, but not followed.
+  private static let mostTunnels = 1024
 
   /// All of them, as the kernel's filter wants them.
   var all: [Neighbour] {
-    self.known.map { Neighbour($0.key.address, link: $0.key.link, hardwareAddress: $0.value) }
+    self.known.map {
+      Neighbour($0.key.address, link: $0.key.link, hardwareAddress: $0.value.hardwareAddress)
+    }
       .sorted { ($0.link, $0.address) < ($1.link, $1.address) }
   }
 
@@ -43,26 +56,37 @@ final class Gateways {
 
   /// A path is made of these.
   func use(_ facts: PathFacts) {
-    for case .destination(let end) in facts.links.map(\.below) where !self.tunnelEnds.contains(end)
-    {
-      if self.tunnelEnds.count >= Self.most { self.tunnelEnds = [] }
-      self.tunnelEnds.insert(end)
-      self.newTunnelEnds.insert(end)
+    for facts in facts.links {
+      guard case .destination(let end) = facts.below, self.endsOfTunnels.count < Self.mostTunnels,
+        self.endsOfTunnels.insert(Key(link: facts.link.index, address: end)).inserted
+      else { continue }
+      self.hasNewTunnelEnd = true
       self.isNew = true
     }
   }
 
-  /// What the kernel knows of a gateway, or knew last.
+  /// What the kernel knows of a gateway.
   func hardwareAddress(
     of gateway: IPAddress, on link: UInt32, from kernel: some Kernel
   ) throws(KernelUnavailable) -> [UInt8]? {
     let key = Key(link: link, address: gateway)
-    if let known = self.known[key] { return known }
+    let known = self.known[key]
+    if let known, !known.isInDoubt { return known.hardwareAddress }
     let found = try kernel.neighbour(gateway, on: link)?.hardwareAddress
-    if self.known.count >= Self.most { self.known = [:] }
-    self.known[key] = .some(found)
+    // The kernel's filter goes by what was there last.
+    if let known, found == nil || found == known.hardwareAddress {
+      self.known[key]?.isInDoubt = found == nil
+      return found
+    }
+    if known == nil, self.known.count >= Self.most { self.known = [:] }
+    self.known[key] = Known(hardwareAddress: found)
     self.isNew = true
     return found
+  }
+
+  /// Somebody begins now, and must not be compared with what was before.
+  func doubt() {
+    for key in self.known.keys { self.known[key]?.isInDoubt = true }
   }
 
   /// Takes note of what the kernel has told.
@@ -72,13 +96,18 @@ final class Gateways {
       case .neighbour(let neighbour):
         let key = Key(link: neighbour.link, address: neighbour.address)
         guard let known = self.known[key], let address = neighbour.hardwareAddress,
-          known != address
+          known.hardwareAddress != address
         else { continue }
-        self.known[key] = address
+        self.known[key] = Known(hardwareAddress: address)
         self.isNew = true
+      case .link(let link):
+        for key in self.known.keys where key.link == link.index {
+          self.known[key]?.isInDoubt = true
+        }
       case .linkRemoved(let link):
         self.forget { $0.link == link.index }
         self.ofLinks[link.index] = nil
+        self.endsOfTunnels = self.endsOfTunnels.filter { $0.link != link.index }
       case .overrun:
         // What was missed may be a gateway's message: what the kernel says now is compared.
         self.forget { _ in true }
@@ -95,11 +124,11 @@ final class Gateways {
   func filterIsSet(_ kernel: some Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
     self.isNew = false
     var events: [KernelEvent] = []
-    let mustRead = !self.newTunnelEnds.isEmpty
-    self.newTunnelEnds = []
+    let mustRead = self.hasNewTunnelEnd
+    self.hasNewTunnelEnd = false
     for (key, known) in self.known {
       guard let neighbour = try kernel.neighbour(key.address, on: key.link),
-        let address = neighbour.hardwareAddress, address != known
+        let address = neighbour.hardwareAddress, address != known.hardwareAddress
       else { continue }
       events.append(.neighbour(neighbour))
     }

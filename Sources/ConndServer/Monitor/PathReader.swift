@@ -35,6 +35,17 @@ struct PathReader {
   func probe(
     _ family: AddressFamily, all: Bool = false, from kernel: some Kernel
   ) throws(KernelUnavailable) -> (Int?, [RouteAnswer]) {
+    var answers = try self.answers(family, all: all, from: kernel)
+    // Where each says something else, something has changed between two questions, mostly.
+    if !Self.hasMajority(answers, of: self.destinations[family].count) {
+      answers = try self.answers(family, all: all, from: kernel)
+    }
+    return (DefaultDestination.majority(of: answers), answers)
+  }
+
+  private func answers(
+    _ family: AddressFamily, all: Bool, from kernel: some Kernel
+  ) throws(KernelUnavailable) -> [RouteAnswer] {
     let probes = self.destinations[family]
     var answers: [RouteAnswer] = []
     for probe in probes {
@@ -45,15 +56,13 @@ struct PathReader {
       } else {
         answers.append(answer)
       }
-      if !all,
-        answers.contains(where: { answer in
-          2 * answers.count { $0.goesTheWay(of: answer) } > probes.count
-        })
-      {
-        break
-      }
+      if !all, Self.hasMajority(answers, of: probes.count) { break }
     }
-    return (DefaultDestination.majority(of: answers), answers)
+    return answers
+  }
+
+  private static func hasMajority(_ answers: [RouteAnswer], of count: Int) -> Bool {
+    answers.contains { answer in 2 * answers.count { $0.goesTheWay(of: answer) } > count }
   }
 
   /// The path to a destination.

@@ -10,7 +10,9 @@ struct GuardedFlow {
   /// What it was made on, as the client was told; `nil` as long as there was nothing to make it on.
   private(set) var made: Made?
   /// What the client was told last.
-  var told = Path.unknown
+  var told = Path.unknown {
+    didSet { if self.told.status == .satisfied { self.knownLostAt = nil } }
+  }
   /// It was destroyed.
   var isOver = false
   /// What happened to what it was made on, so that it may be destroyed.
@@ -68,6 +70,12 @@ struct GuardedFlow {
     self.made?.router = nil
     self.knownLostAt = nil
     if self.flow.local == nil, self.told.status != .satisfied { self.made = nil }
+  }
+
+  /// Clients were told that the category is another (I5), though it may only be held back (T1).
+  mutating func categoryIsPublished(_ category: Connectivity.Category) {
+    guard !self.isLocal, !self.isExempt, self.made?.category != category else { return }
+    self.excuse("the category was published as \(category)")
   }
 
   mutating func excuse(_ why: String) { self.disturbance = self.disturbance ?? why }

@@ -30,7 +30,7 @@ enum Mutation: String, CaseIterable, Sendable {
   case keepsLostLink
   /// I3
   case keepsOldPath
-  /// I4
+  /// I4: of gateways nothing is heard or asked.
   case ignoresNeighbours
   /// I5: a changed category means nothing.
   case ignoresCategory
@@ -174,7 +174,8 @@ final class MutantKernel: Kernel {
   func neighbour(
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {
-    try self.kernel.neighbour(address, on: link)
+    let neighbour = try self.kernel.neighbour(address, on: link)
+    return self.mutation == .ignoresNeighbours ? nil : neighbour
   }
 
   func links() throws(KernelUnavailable) -> [LinkFacts] { try self.kernel.links() }

@@ -66,6 +66,9 @@ extension Simulation {
       self.fail("I9: generation \(change.generation) after \(before.generation)")
     }
     self.record.lastGeneration = change.generation
+    if case .transition(let transition) = change, transition.to != .none, transition.to != .unknown {
+      for index in self.flows.indices { self.flows[index].categoryIsPublished(transition.to) }
+    }
     if self.record.isCalm { self.fail("T3: noise publishes \(change.summary)") }
     guard let after = change.snapshot?.status else { return }
     for family in AddressFamily.allCases {
