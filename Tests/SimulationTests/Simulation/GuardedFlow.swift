@@ -69,12 +69,18 @@ struct GuardedFlow {
   mutating func isRegisteredAgain() {
     self.made?.router = nil
     self.knownLostAt = nil
+    // Which address it has, nobody knows but by what it was told.
+    if self.flow.local == nil, self.told.status == .satisfied {
+      self.made?.source = self.told.source
+    }
     if self.flow.local == nil, self.told.status != .satisfied { self.made = nil }
   }
 
   /// Clients were told that the category is another (I5), though it may only be held back (T1).
-  mutating func categoryIsPublished(_ category: Connectivity.Category) {
-    guard !self.isLocal, !self.isExempt, self.made?.category != category else { return }
+  mutating func categoryIsPublished(_ category: Connectivity.Category, isAnotherPath: Bool) {
+    guard !self.isLocal, !self.isExempt, self.made?.category != category || isAnotherPath else {
+      return
+    }
     self.excuse("the category was published as \(category)")
   }
 

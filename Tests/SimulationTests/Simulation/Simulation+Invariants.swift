@@ -15,6 +15,8 @@ struct Record {
   var lastGeneration: UInt64 = 0
   /// When the path of a family over a link was lost, as it was published.
   var losses: [String: [Instant]] = [:]
+  /// The path of the summary when it was last published as satisfied.
+  var lastPath: Path?
   /// What the trace said of the network.
   var words: [String] = []
   /// Since when a gain is held back.
@@ -66,13 +68,22 @@ extension Simulation {
       self.fail("I9: generation \(change.generation) after \(before.generation)")
     }
     self.record.lastGeneration = change.generation
-    if case .transition(let transition) = change, transition.to != .none, transition.to != .unknown {
-      for index in self.flows.indices { self.flows[index].categoryIsPublished(transition.to) }
-    }
+    self.noteCategory(change)
     if self.record.isCalm { self.fail("T3: noise publishes \(change.summary)") }
     guard let after = change.snapshot?.status else { return }
     for family in AddressFamily.allCases {
       self.lookForFlapping(family, before.status[family], after[family], at: publication.at)
+    }
+  }
+
+  /// What a published category may end (I5): all that was made on another, and all where it came back on another path.
+  private func noteCategory(_ change: Change) {
+    guard let path = change.snapshot?.status.path, path.status == .satisfied else { return }
+    let isAnother = self.record.lastPath.map { $0.chain.first != path.chain.first } ?? true
+    self.record.lastPath = path
+    guard case .transition(let transition) = change else { return }
+    for index in self.flows.indices {
+      self.flows[index].categoryIsPublished(transition.to, isAnotherPath: isAnother)
     }
   }
 
