@@ -99,9 +99,11 @@ struct Connd {
     // Systemd's socket is good for once: when the kernel is opened anew, connd opens its own.
     let netlink = PassedDescriptor(self.passed.netlinkRoute?.descriptor)
     return try Monitor {
-      MonitorLoop(
-        configuration, store: store, statistics: statistics,
-        history: HistoryFile(path: historyPath, logger: logger), notifier: notifier, logger: logger
+      let history = HistoryFile(path: historyPath, logger: logger)
+      return MonitorLoop(
+        configuration, store: store,
+        publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
+        notifier: notifier, clock: SystemClock(), logger: logger
       ) { (destinations) throws(KernelUnavailable) in
         try NetlinkKernel(watching: destinations, adopting: netlink.take(), sysfs: sysfs)
       }

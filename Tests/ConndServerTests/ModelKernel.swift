@@ -5,6 +5,7 @@ import Netlink
 
 /// A kernel that a test writes down.
 final class ModelKernel: Kernel {
+  var fileDescriptor: CInt { -1 }
   var routes: [(prefix: IPPrefix, route: RouteAnswer)] = []
   /// What is sent from an address goes this way (`ip rule from …`).
   var pinned: [IPAddress: RouteAnswer] = [:]

@@ -58,6 +58,8 @@ struct FlowTable {
   private var userCounts: [UInt32: Int] = [:]
   private var keys: [Destination: Set<Key>] = [:]
   private var inDoubt: Set<Key> = []
+  /// Those that were registered while the kernel could not be asked.
+  private var blind: [Key: Registration] = [:]
   private var passes: Deque<Pass> = []
   private var lastPass: UInt64 = 0
 
@@ -197,6 +199,7 @@ struct FlowTable {
   }
 
   private mutating func forget(_ key: Key, _ destination: Destination) {
+    self.blind[key] = nil
     self.counts[key.guardian]? -= 1
     if self.counts[key.guardian] == 0 { self.counts[key.guardian] = nil }
     self.userCounts[destination.uid]? -= 1
@@ -256,7 +259,7 @@ extension FlowTable {
     return .invalidation(verdict, since?.cause ?? late, way.shown)
   }
 
-  /// Guards a flow while the kernel cannot be asked: it is judged when it can be.
+  /// Guards a flow while the kernel cannot be asked; it is to be registered again when it can be.
   mutating func addBlindly(_ registration: Registration) -> Event {
     let made = registration.knownPath ?? .unknown
     self.insert(
@@ -264,7 +267,18 @@ extension FlowTable {
         tracker: FlowTracker(registration.flow, on: made), told: .unknown,
         depth: made.chain.count, sourceLink: nil, lastPass: self.lastPass),
       registration.key)
+    self.blind[registration.key] = registration
     return .path(.unknown)
+  }
+
+  /// Takes out those that were added blindly, in the order of their keys.
+  mutating func takeBlind() -> [Registration] {
+    if self.blind.isEmpty { return [] }
+    let registrations = self.blind.sorted {
+      ($0.key.guardian, $0.key.id) < ($1.key.guardian, $1.key.id)
+    }
+    for (key, _) in registrations { self.remove(key) }
+    return registrations.map(\.value)
   }
 
   private mutating func insert(_ entry: Entry, _ key: Key) {

@@ -2,11 +2,29 @@ import Connectivity
 import DequeModule
 import Synchronization
 
+/// Where the monitor's loop leaves what a client of `Guard` is to be told. It never waits.
+protocol FlowMailbox: Sendable {
+  /// The client's stream.
+  var number: UInt64 { get }
+  func post(_ messages: [Guardian.Message])
+  /// A request that needs no answer is done.
+  func answered()
+  /// No more comes: the client has gone, or connd stops.
+  func finish()
+}
+
+extension FlowMailbox {
+  /// Answers a request.
+  func answer(_ id: UInt64, _ event: Guardian.Event, generation: UInt64) {
+    self.post([.init(id: id, event: event, generation: generation, isAnswer: true)])
+  }
+}
+
 /// What a client of `Guard` is still to be told.
 ///
 /// The monitor's thread posts and never waits. A client that does not read costs a bounded amount of memory: of each flow
 /// there is at most the last path and what ended it. Safe to use from any thread.
-final class Guardian: Sendable {
+final class Guardian: FlowMailbox {
   /// Indirect: a refusal, which anybody can provoke at will, takes a tenth of what a path does.
   indirect enum Event: Sendable {
     case flow(FlowTable.Event)
@@ -69,12 +87,6 @@ final class Guardian: Sendable {
     waiting?.resume()
   }
 
-  /// Answers a request.
-  func answer(_ id: UInt64, _ event: Event, generation: UInt64) {
-    self.post([Message(id: id, event: event, generation: generation, isAnswer: true)])
-  }
-
-  /// No more comes: the client has gone, or connd stops.
   func finish() {
     let (waiting, asking) = self.state.withLock { state in
       state.isFinished = true
@@ -117,7 +129,6 @@ final class Guardian: Sendable {
     }
   }
 
-  /// A request that needs no answer is done.
   func answered() {
     let asking = self.state.withLock { state in
       state.requests -= 1

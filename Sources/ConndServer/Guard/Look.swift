@@ -105,6 +105,8 @@ final class RememberingKernel: Kernel {
     self.source = source
   }
 
+  var fileDescriptor: CInt { self.source.fileDescriptor }
+
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
     try self.source.drain(into: &events)
   }

@@ -7,16 +7,16 @@ extension MonitorLoop {
   /// How many requests are dealt with before the kernel's messages are read again.
   private static let slice = 256
 
-  mutating func admit(_ guardian: Guardian) {
+  mutating func admit(_ guardian: any FlowMailbox) {
     self.guardians[guardian.number] = guardian
   }
 
-  mutating func dismiss(_ guardian: Guardian) {
-    guard self.guardians.removeValue(forKey: guardian.number) != nil else { return }
+  mutating func dismiss(_ number: UInt64) {
+    guard let guardian = self.guardians.removeValue(forKey: number) else { return }
     guardian.finish()
-    let flows = self.engine.guardedFlows(of: guardian.number)
+    let flows = self.engine.guardedFlows(of: number)
     guard flows > 0 else { return }
-    self.engine.removeFlows(of: guardian.number)
+    self.engine.removeFlows(of: number)
     self.unneeded += flows
     self.logger.debug(
       "a client's flows are let go",
@@ -40,19 +40,40 @@ extension MonitorLoop {
     }
     for request in requests {
       switch request {
-      case .add(let registration):
-        self.add(registration, &registrar)
+      case .add(let registration): self.add(registration, &registrar)
+      case .addAgain(let registration): self.addAgain(registration, &registrar)
       case .remove(let key): self.remove(key)
       }
     }
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
-      // Whoever could not be told of a flow is told when the kernel was opened anew: nothing else might make connd look.
       _ = try registrar.get()
       if self.engine.hasNewGateways { try self.watchGateways(kernel) }
     } catch {
-      self.lose(error)
+      // What kept changing makes connd read again, and ask for these flows once more.
+      if !error.isPassing { self.lose(error) }
     }
+  }
+
+  /// Those who could not be told of a flow, for the kernel could not be asked, are told when it was.
+  mutating func registerBlindFlows() {
+    for registration in self.engine.takeBlindFlows().reversed() {
+      self.requests.prepend(.addAgain(registration))
+    }
+  }
+
+  private mutating func addAgain(
+    _ registration: FlowTable.Registration,
+    _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
+  ) {
+    let key = registration.key
+    guard let guardian = self.guardians[key.guardian] else { return }
+    let event = self.engine.guardFlow(registration, &registrar, at: self.clock.now)
+    // It has its answer already: that nothing is known.
+    if case .path(let path) = event, path.status == .unknown { return }
+    guardian.post([
+      .init(id: key.id, event: .flow(event), generation: self.engine.snapshot.generation)
+    ])
   }
 
   private mutating func add(
@@ -68,7 +89,7 @@ extension MonitorLoop {
       self.turnedAway(limit, uid: registration.flow.destination.uid)
       self.answer(guardian, key.id, .refused(.exhausted(message)))
     } else {
-      let event = self.engine.guardFlow(registration, &registrar, at: .now())
+      let event = self.engine.guardFlow(registration, &registrar, at: self.clock.now)
       self.answer(guardian, key.id, .flow(event))
     }
   }
@@ -106,13 +127,15 @@ extension MonitorLoop {
 
   private mutating func turnedAway(_ limit: String, uid: UInt32) {
     self.statistics.hit(limit)
-    guard let suppressed = self.refusals.next(at: .now()) else { return }
+    guard
+      let suppressed = self.refusals[limit, default: LogThrottle()].next(at: self.clock.now)
+    else { return }
     var metadata: Logger.Metadata = ["uid": "\(uid)"]
     if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
     self.logger.warning("a client has exceeded limits.\(limit)", metadata: metadata)
   }
 
-  private func answer(_ guardian: Guardian, _ id: UInt64, _ event: Guardian.Event) {
+  private func answer(_ guardian: any FlowMailbox, _ id: UInt64, _ event: Guardian.Event) {
     guardian.answer(id, event, generation: self.engine.snapshot.generation)
   }
 
@@ -123,7 +146,7 @@ extension MonitorLoop {
     sched_yield()
     do throws(KernelUnavailable) {
       let before = self.engine.guardedFlows
-      let told = try self.engine.evaluateFlows(from: kernel, at: .now())
+      let told = try self.engine.evaluateFlows(from: kernel, at: self.clock.now)
       self.unneeded += before - self.engine.guardedFlows
       for told in told { self.statistics.count(told.event) }
       let generation = self.engine.snapshot.generation
@@ -143,9 +166,14 @@ extension MonitorLoop {
 /// What a client asks of the flow table.
 enum GuardRequest: Sendable {
   case add(FlowTable.Registration)
+  /// One that was answered when the kernel could not be asked.
+  case addAgain(FlowTable.Registration)
   case remove(FlowTable.Key)
 
   fileprivate var registration: FlowTable.Registration? {
-    if case .add(let registration) = self { registration } else { nil }
+    switch self {
+    case .add(let registration), .addAgain(let registration): registration
+    case .remove: nil
+    }
   }
 }

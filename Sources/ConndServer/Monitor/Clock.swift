@@ -1,6 +1,20 @@
 import Connectivity
 import Glibc
 
+/// What the monitor's loop knows of time.
+protocol MonitorClock {
+  /// The instant now: monotonic, and it goes on while the machine sleeps.
+  var now: Instant { get }
+  /// The same moment by the wall clock.
+  var time: Timestamp { get }
+}
+
+/// The machine's clocks.
+struct SystemClock: MonitorClock {
+  var now: Instant { .now() }
+  var time: Timestamp { .now() }
+}
+
 extension Instant {
   /// The instant now. The clock goes on while the machine sleeps (CLOCK_BOOTTIME), unlike `poll`'s.
   static func now() -> Instant {

@@ -111,15 +111,22 @@ struct Engine {
     self.flows.lookAtAll(
       step.occasion, .init(categoryChange: step.categoryChange, slept: slept))
     var paths: [(Destination, Path)] = []
-    for destination in self.watched.keys {
-      let facts = try self.reader.facts(about: destination, from: kernel)
-      self.gateways.use(facts)
-      let path = self.reader.classifier.path(facts)
-      if self.watched.updateValue(path, forKey: destination) != path {
-        paths.append((destination, path))
-      }
+    for (destination, told) in self.watched {
+      let path = try self.followedPath(to: destination, from: kernel)
+      if path != told { paths.append((destination, path)) }
     }
     return paths
+  }
+
+  /// The path to a destination that somebody follows, of which he is told.
+  mutating func followedPath(
+    to destination: Destination, from kernel: some Kernel
+  ) throws(KernelUnavailable) -> Path {
+    let facts = try self.reader.facts(about: destination, from: kernel)
+    self.gateways.use(facts)
+    let path = self.reader.classifier.path(facts)
+    self.watched[destination] = path
+    return path
   }
 
   /// The kernel cannot be asked: nothing is known any more (K8), and no flow is judged.
@@ -204,6 +211,9 @@ extension Engine {
       return self.flows.addBlindly(registration)
     }
   }
+
+  /// Takes out the flows that were registered while the kernel could not be asked; they are to be registered now.
+  mutating func takeBlindFlows() -> [FlowTable.Registration] { self.flows.takeBlind() }
 
   mutating func removeFlow(_ key: FlowTable.Key) { self.flows.remove(key) }
   mutating func removeFlows(of guardian: UInt64) { self.flows.removeAll(of: guardian) }

@@ -41,7 +41,7 @@ final class Gateways {
     self.known.map {
       Neighbour($0.key.address, link: $0.key.link, hardwareAddress: $0.value.hardwareAddress)
     }
-      .sorted { ($0.link, $0.address) < ($1.link, $1.address) }
+    .sorted { ($0.link, $0.address) < ($1.link, $1.address) }
   }
 
   /// The gateway that default paths take on a link.
@@ -126,8 +126,8 @@ final class Gateways {
     var events: [KernelEvent] = []
     let mustRead = self.hasNewTunnelEnd
     self.hasNewTunnelEnd = false
-    for (key, known) in self.known {
-      guard let neighbour = try kernel.neighbour(key.address, on: key.link),
+    for known in self.all {
+      guard let neighbour = try kernel.neighbour(known.address, on: known.link),
         let address = neighbour.hardwareAddress, address != known.hardwareAddress
       else { continue }
       events.append(.neighbour(neighbour))

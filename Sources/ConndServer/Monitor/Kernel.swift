@@ -6,6 +6,9 @@ import Netlink
 /// The monitor's loop sees the kernel through this and nothing else. The real one is `NetlinkKernel`; in tests a model of a
 /// kernel stands behind the same seam. Every call may throw `KernelUnavailable`, after which the kernel is opened anew.
 protocol Kernel {
+  /// Becomes readable when the kernel has told something; -1 where nobody waits for it.
+  var fileDescriptor: CInt { get }
+
   /// Appends what the kernel has told since the last call.
   ///
   /// - Returns: whether more may be waiting.
@@ -51,6 +54,8 @@ protocol Kernel {
 /// The kernel cannot be asked, and why.
 struct KernelUnavailable: Error, Hashable, CustomStringConvertible {
   var description: String
+  /// Only this question has no answer, because what it lists kept changing: more will be told of that.
+  var isPassing = false
 }
 
 extension KernelUnavailable {

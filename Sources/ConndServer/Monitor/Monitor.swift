@@ -46,11 +46,15 @@ final class Monitor: Service {
 
   private func runLoop() {
     var loop = self.makeLoop()
+    var waiter = Waiter(self.wakeUp)
     loop.start()
     while self.state.withLock({ $0 == .running }) {
       self.doWork(&loop)
-      // What was handed over before this point has set the wake-up, so the turn does not sleep over it.
-      loop.turn(self.wakeUp)
+      loop.beginTurn()
+      // What was handed over before this point has set the wake-up, so the wait does not sleep over it.
+      let kernel = loop.kernel?.fileDescriptor ?? -1
+      loop.deal(with: waiter.wait(for: kernel, until: loop.due))
+      loop.evaluateFlows()
     }
     loop.endStreams()
     self.state.withLock { $0 = .stopped }
@@ -104,7 +108,7 @@ final class Monitor: Service {
 
   /// The client has gone, and its flows are not guarded any more.
   func dismiss(_ guardian: Guardian) {
-    self.submit { $0.dismiss(guardian) }
+    self.submit { $0.dismiss(guardian.number) }
   }
 
   /// Whether nothing new will come.

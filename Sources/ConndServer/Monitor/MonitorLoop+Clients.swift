@@ -29,7 +29,6 @@ extension MonitorLoop {
       }
     }
     let path = self.path(to: destination)
-    self.engine.watch(destination, path: path)
     continuation.yield(path)
     return (stream, self.lastWatcher)
   }
@@ -54,7 +53,13 @@ extension MonitorLoop {
   private mutating func path(to destination: Destination) -> Path {
     guard let kernel = self.kernel else { return .unknown }
     do throws(KernelUnavailable) {
-      return try self.engine.reader.path(to: destination, from: kernel)
+      var path = try self.engine.followedPath(to: destination, from: kernel)
+      // What is below a tunnel that it leads into may have changed before the filter knew of that.
+      if self.engine.hasNewGateways {
+        try self.watchGateways(kernel)
+        path = try self.engine.followedPath(to: destination, from: kernel)
+      }
+      return path
     } catch {
       self.lose(error)
       return .unknown
@@ -63,7 +68,7 @@ extension MonitorLoop {
 
   /// Has the kernel tell of just what somebody needs now, and of `addresses`.
   private mutating func setFilter(
-    beside addresses: [IPAddress] = [], _ kernel: NetlinkKernel
+    beside addresses: [IPAddress] = [], _ kernel: any Kernel
   ) throws(KernelUnavailable) {
     var watched = self.engine.watchedByKernel
     watched.destinations += addresses
@@ -86,7 +91,7 @@ extension MonitorLoop {
 
   /// Lets routes pass for more addresses, if they do not yet.
   mutating func widenFilter(
-    to addresses: [IPAddress], _ kernel: NetlinkKernel
+    to addresses: [IPAddress], _ kernel: any Kernel
   ) throws(KernelUnavailable) {
     guard !addresses.allSatisfy(self.filtered.contains) else { return }
     try self.setFilter(beside: addresses, kernel)
@@ -102,7 +107,7 @@ extension MonitorLoop {
   }
 
   /// Has the filter let pass what concerns the gateways in use, and looks at what may have come before it did.
-  mutating func watchGateways(_ kernel: NetlinkKernel) throws(KernelUnavailable) {
+  mutating func watchGateways(_ kernel: any Kernel) throws(KernelUnavailable) {
     try self.setFilter(kernel)
     if let missed = try self.engine.filterIsSet(kernel) { self.step(.events(missed)) }
   }

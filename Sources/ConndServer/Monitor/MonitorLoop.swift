@@ -1,53 +1,57 @@
-import CLinux
 import Connectivity
 import DequeModule
-import Glibc
 import Logging
 import Netlink
 import Systemd
 
-/// The loop of the one thread that owns the kernel: wait, drain, read, compare, publish.
+/// The loop of the one thread that owns the kernel: wait, drain, read, compare, publish. It is what stands between those:
+/// whoever runs it waits until ``due``, or for what the kernel has told, has it ``deal(with:)`` that, and ``evaluateFlows()``.
 ///
-/// It never waits for a subscriber, and with nothing to do it does not wake: the only timeouts are the ends of holds and of
-/// graces, systemd's watchdog where there is one, and the next attempt while the kernel cannot be asked.
+/// A value without a thread, a clock or a socket of its own; it never waits for a subscriber. With nothing to do nothing is
+/// due: what is, are the ends of holds and of graces, systemd's watchdog where there is one, and the next attempt while the
+/// kernel cannot be asked.
 struct MonitorLoop {
   let store: Store
   let statistics: Statistics
   let logger: Logger
+  let clock: any MonitorClock
+  private let publisher: any Publisher
   private let notifier: Notifier
-  private let openKernel: (_ watching: Watched) throws(KernelUnavailable) -> NetlinkKernel
+  private let openKernel: (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
 
   var engine: Engine
   /// How many flows clients may have.
   var limits: Limits
-  var refusals = LogThrottle()
+  /// Of each limit.
+  var refusals: [String: LogThrottle] = [:]
   private var overruns = LogThrottle()
-  private(set) var kernel: NetlinkKernel?
-  private let history: HistoryFile
+  private(set) var kernel: (any Kernel)?
   var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
   var lastWatcher: UInt64 = 0
 
-  var guardians: [UInt64: Guardian] = [:]
+  var guardians: [UInt64: any FlowMailbox] = [:]
   var requests: Deque<GuardRequest> = []
   /// The addresses that the kernel's filter lets routes pass for.
   var filtered: Set<IPAddress> = []
   /// How many of them nobody needs any more.
   var unneeded = 0
-  private var sleep = SleepWatch()
   private var reopening = Reopening()
   private var watchdogDue: Instant?
   /// What was published, of which those who observe the store and the log have not heard.
   private var news: [(change: Change, status: Status)] = []
+  /// So many are kept for the end of a turn.
+  private static let mostNews = 64
 
   init(
-    _ configuration: Configuration, store: Store, statistics: Statistics, history: HistoryFile,
-    notifier: Notifier, logger: Logger,
-    openKernel: @escaping (_ watching: Watched) throws(KernelUnavailable) -> NetlinkKernel
+    _ configuration: Configuration, store: Store, publisher: any Publisher, statistics: Statistics,
+    notifier: Notifier, clock: any MonitorClock, logger: Logger,
+    openKernel: @escaping (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
   ) {
     self.store = store
+    self.publisher = publisher
     self.statistics = statistics
-    self.history = history
     self.notifier = notifier
+    self.clock = clock
     self.logger = logger
     self.openKernel = openKernel
     self.limits = configuration.limits
@@ -57,31 +61,35 @@ struct MonitorLoop {
 
   /// Opens the kernel and reads it for the first time.
   mutating func start() {
-    self.history.rewrite(self.store.past)
     self.openKernelOrGiveUp(.start)
     self.answerWatchdog()
   }
 
-  /// Waits until something happens, and deals with it: the kernel's messages first.
-  ///
-  /// - Parameter wakeUp: what ends the wait from outside.
-  mutating func turn(_ wakeUp: WakeUp) {
+  /// What is to be done before the next wait.
+  mutating func beginTurn() {
     self.takeRequests()
     self.narrowFilter()
     self.tellOfNews()
-    var descriptors = [
-      pollfd(fd: wakeUp.fileDescriptor, events: Int16(POLLIN), revents: 0),
-      pollfd(fd: self.kernel?.fileDescriptor ?? -1, events: Int16(POLLIN), revents: 0),
-      pollfd(fd: self.sleep.fileDescriptor, events: Int16(POLLIN), revents: 0),
-    ]
-    let count = poll(&descriptors, nfds_t(descriptors.count), self.timeout)
-    let slept = self.sleep.check()
-    if count > 0, descriptors[0].revents != 0 { wakeUp.clear() }
-    if count > 0, descriptors[1].revents != 0 { self.drain() }
-    if count > 0, descriptors[2].revents != 0 { self.sleep.rearm() }
-    if let slept { self.step(.resumed(slept)) }
+  }
 
-    let now = Instant.now()
+  /// Whether there is more to do at once.
+  var isBusy: Bool { !self.requests.isEmpty || self.kernel != nil && self.engine.isBusy }
+
+  /// When to go on although nothing has happened; `nil`: not at all.
+  var due: Instant? {
+    if self.isBusy { return self.clock.now }
+    var due = [self.reopening.due, self.watchdogDue]
+    // Without the kernel nothing can be looked at.
+    if self.kernel != nil { due += [self.engine.deadline, self.engine.flowDeadline] }
+    return due.compactMap { $0 }.min()
+  }
+
+  /// Deals with what ended the wait, the kernel's messages first, and with what is due.
+  mutating func deal(with woken: Waiter.Woken) {
+    if woken.hasMessages { self.drain() }
+    if let slept = woken.slept { self.step(.resumed(slept)) }
+
+    let now = self.clock.now
     if self.kernel != nil, let deadline = self.engine.deadline, deadline <= now {
       self.step(.timer)
     }
@@ -90,33 +98,21 @@ struct MonitorLoop {
     }
     if let due = self.reopening.due, due <= now { self.openKernelOrGiveUp(.kernelBack) }
     if let due = self.watchdogDue, due <= now { self.answerWatchdog() }
-    self.evaluateFlows()
-  }
-
-  /// For poll(2): -1 with nothing to wait for but descriptors.
-  private var timeout: CInt {
-    if !self.requests.isEmpty { return 0 }
-    var due = [self.reopening.due, self.watchdogDue]
-    // Without the kernel nothing can be looked at.
-    if self.kernel != nil {
-      if self.engine.isBusy { return 0 }
-      due += [self.engine.deadline, self.engine.flowDeadline]
-    }
-    let next = due.compactMap { $0 }.min()
-    return next.map { Instant.now().duration(to: $0).pollTimeout } ?? -1
   }
 
   mutating func drain() {
-    guard let kernel = self.kernel else { return }
     var events: [KernelEvent] = []
     do throws(KernelUnavailable) {
       var mayHaveMore = true
-      while mayHaveMore {
+      // A step may find out that the kernel is lost.
+      while mayHaveMore, let kernel = self.kernel {
         events.removeAll(keepingCapacity: true)
         mayHaveMore = try kernel.drain(into: &events)
         self.statistics.count(events)
         self.log(events)
         if !events.isEmpty { self.step(.events(events)) }
+        // A kernel that tells faster than this is read keeps nobody from hearing of it.
+        if self.news.count > Self.mostNews { self.tellOfNews() }
       }
     } catch {
       self.lose(error)
@@ -128,7 +124,7 @@ struct MonitorLoop {
       switch event {
       case .overrun:
         // With a small buffer and much going on, the next one is there when this line is written.
-        guard let suppressed = self.overruns.next(at: .now()) else { continue }
+        guard let suppressed = self.overruns.next(at: self.clock.now) else { continue }
         self.logger.notice(
           "the kernel's messages came faster than they were read; reading anew",
           metadata: suppressed > 0 ? ["suppressed": "\(suppressed)"] : nil)
@@ -144,9 +140,11 @@ struct MonitorLoop {
   mutating func step(_ occasion: Occasion) {
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
-      let step = try self.engine.step(occasion, kernel: kernel, at: .now(), time: .now())
+      let step = try self.engine.step(
+        occasion, kernel: kernel, at: self.clock.now, time: self.clock.time)
       self.publish(step.changes)
       self.statistics.count(step.occasion, published: step.changes.count)
+      self.registerBlindFlows()
       self.publish(try self.engine.follow(step, kernel: kernel))
       if self.engine.hasNewGateways { try self.watchGateways(kernel) }
     } catch {
@@ -156,13 +154,7 @@ struct MonitorLoop {
 
   private mutating func publish(_ changes: [Change]) {
     guard !changes.isEmpty else { return }
-    do {
-      let published = try changes.map { try Published($0) }
-      self.history.append(published, past: { self.store.past })
-      self.store.publish(published)
-    } catch {
-      self.logger.critical("a change cannot be serialised", metadata: ["error": "\(error)"])
-    }
+    self.publisher.publish(changes)
     let status = self.engine.snapshot.status
     self.news += changes.map { ($0, $0.snapshot?.status ?? status) }
   }
@@ -211,7 +203,7 @@ struct MonitorLoop {
   private mutating func answerWatchdog() {
     guard let interval = self.notifier.watchdogInterval else { return }
     self.notifier.watchdog()
-    self.watchdogDue = Instant.now().advanced(by: interval)
+    self.watchdogDue = self.clock.now.advanced(by: interval)
   }
 }
 
@@ -248,11 +240,11 @@ extension MonitorLoop {
   mutating func lose(_ error: KernelUnavailable) {
     self.kernel = nil
     self.statistics.kernelLosses.increment()
-    self.reopening.failed(at: .now())
+    self.reopening.failed(at: self.clock.now)
     self.logger.error(
       "the kernel cannot be asked: the category is unknown, applications should assume that they are online",
       metadata: ["error": "\(error)"])
-    let lost = self.engine.lostKernel(error, at: .now(), time: .now())
+    let lost = self.engine.lostKernel(error, at: self.clock.now, time: self.clock.time)
     self.publish(lost.changes)
     self.publish(lost.paths)
   }

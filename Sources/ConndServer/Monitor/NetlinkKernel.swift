@@ -1,4 +1,5 @@
 import Connectivity
+import Glibc
 import Netlink
 
 /// The kernel behind the two netlink sockets, and the devices in sysfs. Owned by the monitor's thread.
@@ -34,7 +35,6 @@ final class NetlinkKernel: Kernel {
     self.devices = DeviceReader(root: sysfs)
   }
 
-  /// What becomes readable when the kernel has told something.
   var fileDescriptor: CInt { self.listener.fileDescriptor }
 
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
@@ -134,6 +134,6 @@ private func ask<Answer>(
 extension KernelUnavailable {
   fileprivate init(_ error: NetlinkError) {
     let hint = error.isPermission ? "; does a sandbox deny AF_NETLINK?" : ""
-    self.init(description: "\(error)\(hint)")
+    self.init(description: "\(error)\(hint)", isPassing: error.code == EINTR)
   }
 }

@@ -5,7 +5,7 @@ import SwiftProtobuf
 
 extension MonitorLoop {
   /// The kernel, to be asked outside a step.
-  private func presentKernel() throws(KernelUnavailable) -> NetlinkKernel {
+  private func presentKernel() throws(KernelUnavailable) -> any Kernel {
     guard let kernel = self.kernel else {
       throw .notOpen
     }

@@ -1,23 +1,19 @@
 import Connectivity
+import Logging
 import Netlink
+import Systemd
 
 @testable import ConndServer
 
-/// connd in virtual time: the monitor's loop over the model kernel, with the real engine, store and mailboxes.
+/// connd in virtual time: the monitor's own loop, over the model kernel.
 final class Daemon {
-  private(set) var engine: Engine
+  private var loop: MonitorLoop
   let store: Store
-  private(set) var guardians: [UInt64: Guardian] = [:]
-  private(set) var reopenAt: Instant?
-  private(set) var isOpen = false
-
   private let faulty: FaultyKernel
   private let kernel: MutantKernel
+  private let publisher: MutantPublisher
   private let mutation: Mutation?
-  private var filtered: Set<IPAddress> = []
-  private var reopeningPause = Duration.seconds(1)
-  private var late: [Change] = []
-  private var number = 0
+  private var mailboxes: [UInt64: RecordingMailbox] = [:]
 
   /// What happened since somebody looked.
   var published: [Publication] = []
@@ -38,271 +34,171 @@ final class Daemon {
     var after: Snapshot
   }
 
+  /// - Parameters:
+  ///   - past: what the connd before it published, the oldest first.
+  ///   - generation: after which to go on where the past is lost.
   init(
-    _ configuration: Configuration, past: [Published], _ kernel: FaultyKernel, _ mutation: Mutation?
+    _ configuration: Configuration, past: [Published], after generation: UInt64 = 0,
+    _ faulty: FaultyKernel, _ mutation: Mutation?
   ) {
-    self.faulty = kernel
-    self.kernel = MutantKernel(kernel, mutation)
+    self.faulty = faulty
     self.mutation = mutation
-    self.store = Store(past)
-    let snapshot = self.store.snapshot
-    let isRestored = snapshot.generation > 0 && mutation != .forgetsAtRestart
-    self.engine = Engine(
-      mutation.configuration(configuration), restored: isRestored ? snapshot : nil)
+    self.store = Store(mutation.past(past), after: generation)
+    self.publisher = MutantPublisher(self.store, faulty, mutation)
+    self.kernel = MutantKernel(faulty, self.store, mutation)
+    let kernel = self.kernel
+    self.loop = MonitorLoop(
+      mutation.configuration(configuration), store: self.store, publisher: self.publisher,
+      statistics: Statistics(), notifier: .inactive, clock: MutantClock(faulty, mutation),
+      logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
+    ) { (watched) throws(KernelUnavailable) in
+      try kernel.reopen(watched)
+      return kernel
+    }
   }
 
-  private var now: Instant { self.faulty.now }
-  private var time: Timestamp { Timestamp(microseconds: self.now.milliseconds * 1000) }
-  private var clock: Instant { self.mutation.clock(self.now) }
+  var engine: Engine { self.loop.engine }
+  var isOpen: Bool { self.loop.kernel != nil }
 
   /// When there is something to do although the kernel says nothing.
-  var deadline: Instant? {
-    guard self.isOpen else { return self.reopenAt }
-    let deadlines = [self.engine.deadline, self.engine.flowDeadline]
-    return self.mutation.clockBack(deadlines.compactMap { $0 }.min())
-  }
+  var deadline: Instant? { self.loop.due.map(self.mutation.clockBack) }
 
   // MARK: - The loop
 
   func start() {
-    self.open(self.mutation == .startsBlind && self.store.snapshot.generation > 0 ? nil : .start)
+    self.publisher.isMuted = self.mutation == .startsBlind && self.store.snapshot.generation > 0
+    self.loop.start()
+    self.publisher.isMuted = false
+    self.collect()
   }
 
   /// All that is due now.
-  func turn() {
-    if let reopenAt = self.reopenAt, reopenAt <= self.now { self.open(.kernelBack) }
-    self.drain()
-    if self.isOpen, let deadline = self.engine.deadline, deadline <= self.clock {
-      self.step(.timer)
-    }
-    if self.isOpen, let deadline = self.engine.flowDeadline, deadline <= self.clock {
-      self.engine.lookAtOverdueFlows(at: self.clock)
-    }
-    self.evaluateFlows()
-  }
-
-  private func open(_ occasion: Occasion?) {
-    let watched = self.engine.watchedByKernel
-    self.faulty.reopen(self.kernel.watched(watched))
-    self.filtered = Set(watched.destinations)
-    (self.isOpen, self.reopenAt) = (true, nil)
-    if let occasion { self.step(occasion) }
-    if self.isOpen { self.reopeningPause = .seconds(1) }
-  }
-
-  func drain() {
-    guard self.isOpen else { return }
-    var mayHaveMore = true
-    do throws(KernelUnavailable) {
-      while mayHaveMore, self.isOpen {
-        var events: [KernelEvent] = []
-        mayHaveMore = try self.kernel.drain(into: &events)
-        if !events.isEmpty { self.step(.events(events)) }
-      }
-    } catch {
-      self.lose(error)
-    }
-  }
+  func turn() { self.turn(slept: nil) }
 
   /// The machine woke.
   func resume(after slept: Duration) {
-    if self.mutation != .ignoresSleep { self.step(.resumed(slept)) }
+    self.turn(slept: self.mutation == .ignoresSleep ? nil : slept)
   }
 
-  func step(_ occasion: Occasion) {
-    guard self.isOpen else { return }
-    let before = self.engine.snapshot
-    do throws(KernelUnavailable) {
-      let step = try self.engine.step(
-        self.mutation.occasion(occasion), kernel: self.kernel, at: self.clock, time: self.time)
-      self.publish(step.changes, before, occasion)
-      self.destroyTooMany(step, occasion)
-      _ = try self.engine.follow(step, kernel: self.kernel)
-      if self.engine.hasNewGateways { try self.watchGateways() }
-    } catch {
-      self.lose(error)
+  private func turn(slept: Duration?) {
+    var slept = slept
+    repeat {
+      self.loop.beginTurn()
+      self.loop.deal(with: .init(hasMessages: self.faulty.hasMessages, slept: slept))
+      self.faulty.isOrdered = false
+      self.loop.evaluateFlows()
+      self.faulty.isOrdered = true
+      slept = nil
+      self.collect()
+    } while self.loop.isBusy
+  }
+
+  private func collect() {
+    self.kernel.endBatch()
+    let batches = self.kernel.takeBatches()
+    self.published += self.publisher.take()
+    // Which flow is looked at first no seed decides, and nobody cares.
+    self.told += self.mailboxes.values.flatMap { $0.take() }.sorted {
+      ($0.key.guardian, $0.key.id) < ($1.key.guardian, $1.key.id)
     }
-    if case .events(let events) = occasion {
-      self.batches.append(Batch(events: events, before: before, after: self.engine.snapshot))
+    for batch in batches where batch.before.generation == batch.after.generation {
+      self.publisher.tellNoise()
     }
+    self.batches += batches
+    self.destroyTooMany(batches)
   }
 
-  private func setFilter(beside addresses: [IPAddress] = []) throws(KernelUnavailable) {
-    var watched = self.engine.watchedByKernel
-    watched.destinations += addresses
-    try self.kernel.watch(watched)
-    self.filtered = Set(watched.destinations)
+  // MARK: - Clients
+
+  func admit(_ guardian: Guardian) {
+    let mailbox = RecordingMailbox(guardian, self.mutation)
+    self.mailboxes[guardian.number] = mailbox
+    self.loop.admit(mailbox)
   }
 
-  private func watchGateways() throws(KernelUnavailable) {
-    try self.setFilter()
-    self.faulty.isOrdered = false
-    let events = try self.engine.filterIsSet(self.kernel)
-    self.faulty.isOrdered = true
-    guard let events else { return }
-    self.step(.events(self.mutation.events(events)))
-  }
-
-  func evaluateFlows() {
-    do throws(KernelUnavailable) {
-      while self.isOpen, self.engine.isBusy {
-        self.faulty.isOrdered = false
-        defer { self.faulty.isOrdered = true }
-        let told = try self.engine.evaluateFlows(from: self.kernel, at: self.clock)
-        // Which flow is looked at first no seed decides, and nobody cares.
-        for (key, event) in told.sorted(by: {
-          ($0.key.guardian, $0.key.id) < ($1.key.guardian, $1.key.id)
-        }) {
-          self.tell(key, event)
-        }
-        if self.engine.hasNewGateways { try self.watchGateways() }
-      }
-    } catch {
-      self.lose(error)
-    }
-  }
-
-  func lose(_ error: KernelUnavailable) {
-    self.faulty.isOrdered = true
-    guard self.mutation != .staysBlind else {
-      self.isOpen = false
-      return
-    }
-    self.isOpen = false
-    self.reopenAt = self.now.advanced(by: self.reopeningPause)
-    self.reopeningPause = min(self.reopeningPause * 2, .seconds(60))
-    let before = self.engine.snapshot
-    let lost = self.engine.lostKernel(error, at: self.clock, time: self.time)
-    self.publish(lost.changes, before, .kernelLost(""))
-  }
-
-  // MARK: - Publishing
-
-  private func publish(_ changes: [Change], _ before: Snapshot, _ occasion: Occasion) {
-    var changes = self.mutated(changes, before, occasion)
-    if self.mutation == .holdsBackLoss {
-      let isLoss = changes.contains { $0.snapshot?.status.category == Category.none }
-      (changes, self.late) = isLoss ? ([], self.late + changes) : (self.late + changes, [])
-    }
-    guard !changes.isEmpty else { return }
-    var snapshot = self.store.snapshot
-    for change in changes {
-      self.published.append(Publication(change: change, before: snapshot, at: self.now))
-      snapshot.apply(change)
-    }
-    // No change that connd makes fails to be serialised: one that does is missing, and the clients notice.
-    self.store.publish(changes.compactMap { try? Published($0) })
-  }
-
-  private func mutated(
-    _ changes: [Change], _ before: Snapshot, _ occasion: Occasion
-  ) -> [Change] {
-    self.number += changes.count
-    switch self.mutation {
-    case .dropsChange where !changes.isEmpty && self.number % 5 == 0:
-      return Array(changes.dropLast())
-    case .repeatsGeneration where self.number % 5 == 0: return changes + changes.suffix(1)
-    case .invalidatesFirst: return changes.reversed()
-    case .publishesOldStatus:
-      return changes.map { change in
-        guard case .path(var path) = change else { return change }
-        path.snapshot.status = before.status
-        return .path(path)
-      }
-    case .tellsNoise where changes.isEmpty:
-      guard case .events = occasion else { return changes }
-      var snapshot = self.store.snapshot
-      snapshot.generation += 1
-      return [.path(PathChange(cause: Cause(.link, "linkUp"), time: self.time, snapshot: snapshot))]
-    case .knowsNothingSaysNone:
-      return changes.map { change in
-        guard case .transition(var transition) = change, transition.to == .unknown else {
-          return change
-        }
-        transition.to = .none
-        transition.snapshot.status = Status(
-          ipv4: .unsatisfied(.kernelUnavailable), ipv6: .unsatisfied(.kernelUnavailable),
-          preferred: .ipv4)
-        return .transition(transition)
-      }
-    default: return changes
-    }
-  }
-
-  // MARK: - Flows
-
-  func admit(_ guardian: Guardian) { self.guardians[guardian.number] = guardian }
-
-  func dismiss(_ number: UInt64) {
-    self.guardians.removeValue(forKey: number)?.finish()
-    self.engine.removeFlows(of: number)
-  }
-
-  /// Guards flows from now on, as the monitor's loop takes requests.
+  /// Guards flows from now on.
   func register(_ registrations: [FlowTable.Registration]) {
-    self.drain()
-    let destinations = registrations.map(\.flow.destination)
-    var registrar = Result { () throws(KernelUnavailable) in
-      guard self.isOpen else { throw KernelUnavailable.notOpen }
-      if !destinations.allSatisfy({ self.filtered.contains($0.address) }) {
-        try self.setFilter(beside: destinations.map(\.address))
-      }
-      return try self.engine.registrar(
-        for: destinations, past: self.store.past, from: self.kernel)
-    }
-    for registration in registrations {
-      var registration = registration
+    for var registration in registrations {
       if self.mutation == .ignoresPolicy { registration.flow.forbidsExpensive = false }
-      let event = self.engine.guardFlow(registration, &registrar, at: self.clock)
-      self.tell(registration.key, event, isAnswer: true)
+      self.loop.requests.append(.add(registration))
     }
-    guard self.isOpen else { return }
-    do throws(KernelUnavailable) {
-      _ = try registrar.get()
-      if self.engine.hasNewGateways { try self.watchGateways() }
-    } catch {
-      self.lose(error)
-    }
+    self.loop.takeRequests()
+    self.collect()
   }
 
-  func remove(_ key: FlowTable.Key) { self.engine.removeFlow(key) }
-
-  private func tell(_ key: FlowTable.Key, _ event: FlowTable.Event, isAnswer: Bool = false) {
-    if self.mutation == .forgetsDestroyed, case .invalidation(let verdict, _, _) = event,
-      verdict.severity == .destroy
-    {
-      return
-    }
-    self.told.append((key, event))
-    self.guardians[key.guardian]?.post([
-      Guardian.Message(
-        id: key.id, event: .flow(event), generation: self.engine.snapshot.generation,
-        isAnswer: isAnswer)
-    ])
+  func remove(_ key: FlowTable.Key) {
+    self.loop.requests.append(.remove(key))
+    self.loop.takeRequests()
+    self.collect()
   }
+
+  // MARK: - Rules that are broken from outside
 
   /// The flows that the simulation's clients have.
   var keys: [FlowTable.Key] = []
 
-  private func destroyTooMany(_ step: Engine.Step, _ occasion: Occasion) {
-    let isHit: Bool
-    switch (self.mutation, occasion) {
-    case (.overrunDestroys, .events(let events)): isHit = events.contains(.overrun)
-    case (.sparesNobody, _):
-      isHit = if case .changed = step.categoryChange { true } else { false }
-    case (.destroysUnaffected, .events): isHit = self.number % 7 == 3
-    default: isHit = false
-    }
+  private func destroyTooMany(_ batches: [Batch]) {
+    let isHit =
+      switch self.mutation {
+      case .overrunDestroys: batches.contains { $0.events.contains(.overrun) }
+      case .sparesNobody:
+        self.published.contains {
+          guard case .invalidation(let told) = $0.change else { return false }
+          return told.reason == .categoryChanged && told.severity == .destroy
+        }
+      case .destroysUnaffected: !batches.isEmpty && self.publisher.count % 7 == 3
+      default: false
+      }
     if isHit { self.destroyAll() }
   }
 
   func destroyAll() {
     for key in self.keys where self.engine.isGuarded(key) {
-      self.engine.removeFlow(key)
+      self.loop.engine.removeFlow(key)
       let verdict = FlowTracker.Verdict(.categoryChanged, .destroy)
-      self.tell(key, .invalidation(verdict, Cause(.start, "started"), .unknown))
+      let event = FlowTable.Event.invalidation(verdict, Cause(.start, "started"), .unknown)
+      self.mailboxes[key.guardian]?.post([
+        .init(id: key.id, event: .flow(event), generation: self.store.snapshot.generation)
+      ])
     }
+    self.told += self.mailboxes.values.flatMap { $0.take() }
   }
+}
+
+/// A mailbox of which is known what was put into it.
+final class RecordingMailbox: FlowMailbox, @unchecked Sendable {
+  private let guardian: Guardian
+  private let mutation: Mutation?
+  private var posted: [FlowTable.Told] = []
+
+  init(_ guardian: Guardian, _ mutation: Mutation?) {
+    self.guardian = guardian
+    self.mutation = mutation
+  }
+
+  var number: UInt64 { self.guardian.number }
+
+  func post(_ messages: [Guardian.Message]) {
+    let messages = messages.filter { !self.isSwallowed($0.event) }
+    for message in messages {
+      guard case .flow(let event) = message.event else { continue }
+      self.posted.append((.init(guardian: self.number, id: message.id), event))
+    }
+    if !messages.isEmpty { self.guardian.post(messages) }
+  }
+
+  private func isSwallowed(_ event: Guardian.Event) -> Bool {
+    guard case .flow(.invalidation(let verdict, _, _)) = event else { return false }
+    return self.mutation == .forgetsDestroyed && verdict.severity == .destroy
+  }
+
+  func take() -> [FlowTable.Told] {
+    defer { self.posted = [] }
+    return self.posted
+  }
+
+  func answered() { self.guardian.answered() }
+  func finish() { self.guardian.finish() }
 }
 
 extension Instant {

@@ -26,6 +26,11 @@ final class FaultyKernel: Kernel {
   /// As the real one remembers addresses, until it hears of a link's.
   private var knownAddresses: [UInt32: [IPAddress: Address]] = [:]
 
+  var fileDescriptor: CInt { -1 }
+  /// Whether something waits to be read.
+  var hasMessages: Bool {
+    self.failsAfter == 0 || self.messages.first.map { $0.due <= self.now } ?? false
+  }
   var isQuiet: Bool { self.messages.isEmpty }
   var nextMessage: Instant? { self.messages.first?.due }
 

@@ -92,6 +92,7 @@ struct GuardedFlow {
   mutating func observe(
     _ network: ModelNetwork, _ truth: Truth, at now: Instant
   ) {
+    self.passTime(to: now)
     guard !self.isLocal, self.disturbance == nil, let made = self.made else { return }
     let path = self.path(in: network)
     if let source = made.source, !network.has(source, on: made.sourceLink) {

@@ -5,8 +5,8 @@ import Netlink
 
 /// A connd that breaks one rule, which the invariants must notice.
 ///
-/// The fault is put where the simulation drives the engine: into what it is told, answered and configured with, and into
-/// what becomes of what it says.
+/// The fault is put around the monitor's loop: into what it is told, answered and configured with, and into what becomes of
+/// what it says.
 enum Mutation: String, CaseIterable, Sendable {
   /// K3: links without a carrier are taken for good ones.
   case ignoresCarrier
@@ -46,7 +46,7 @@ enum Mutation: String, CaseIterable, Sendable {
   case restartDestroys
   /// I7: what an earlier run published is not compared with.
   case forgetsAtRestart
-  /// I7: the first reading after a restart is not made.
+  /// I7: what the first reading after a restart shows is not told.
   case startsBlind
   /// I8
   case ignoresPolicy
@@ -92,19 +92,32 @@ extension Mutation? {
     return configuration
   }
 
+  /// What an earlier run published: where it is forgotten, nothing tells what the last category was.
+  func past(_ past: [Published]) -> [Published] {
+    guard self == .forgetsAtRestart, case .some(var last) = past.last?.change.snapshot else {
+      return past
+    }
+    last.generation = past.last?.change.generation ?? last.generation
+    last.status = Status(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4)
+    let change = Change.path(PathChange(cause: Cause(.start, ""), time: last.since, snapshot: last))
+    return past.dropLast() + [try? Published(change)].compactMap { $0 }
+  }
+
   func events(_ events: [KernelEvent]) -> [KernelEvent] {
     switch self {
     case .ignoresNeighbours:
       events.filter { if case .neighbour = $0 { false } else { true } }
     case .ignoresOverrun: events.filter { $0 != .overrun }
+    // The evidence of a bounce is in the messages of links, addresses and routes, and nowhere else.
+    case .swallowsBounce:
+      events.map { event in
+        switch event {
+        case .neighbour, .overrun: event
+        default: .malformed("")
+        }
+      }
     default: events
     }
-  }
-
-  /// What the changes are compared with: only the bounce has its evidence in the messages.
-  func occasion(_ occasion: Occasion) -> Occasion {
-    guard self == .swallowsBounce, case .events = occasion else { return occasion }
-    return .events([])
   }
 
   func clock(_ now: Instant) -> Instant {
@@ -112,26 +125,54 @@ extension Mutation? {
     return Instant(sinceStart: now.sinceStart * 50)
   }
 
-  func clockBack(_ then: Instant?) -> Instant? {
-    guard self == .holdsNoGain else { return then }
-    return then.map { Instant(sinceStart: $0.sinceStart / 50) }
+  func clockBack(_ then: Instant) -> Instant {
+    self == .holdsNoGain ? Instant(sinceStart: then.sinceStart / 50) : then
   }
 }
 
-/// A kernel of which something is not believed.
+/// A kernel of which something is not believed, and that knows what it was asked for.
 final class MutantKernel: Kernel {
   private let kernel: FaultyKernel
+  private let store: Store
   private let mutation: Mutation?
+  private var batches: [Daemon.Batch] = []
+  private var batch: (events: [KernelEvent], before: Snapshot)?
+  private var wasOpened = false
 
-  init(_ kernel: FaultyKernel, _ mutation: Mutation?) {
+  init(_ kernel: FaultyKernel, _ store: Store, _ mutation: Mutation?) {
     self.kernel = kernel
+    self.store = store
     self.mutation = mutation
   }
 
+  func reopen(_ watched: Watched) throws(KernelUnavailable) {
+    if self.mutation == .staysBlind, self.wasOpened { throw .notOpen }
+    self.wasOpened = true
+    self.kernel.reopen(self.watched(watched))
+  }
+
+  /// What the kernel has told was acted upon.
+  func endBatch() {
+    guard let batch = self.batch else { return }
+    self.batches.append(
+      .init(events: batch.events, before: batch.before, after: self.store.snapshot))
+    self.batch = nil
+  }
+
+  func takeBatches() -> [Daemon.Batch] {
+    defer { self.batches = [] }
+    return self.batches
+  }
+
+  var fileDescriptor: CInt { -1 }
+
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
+    self.endBatch()
     var drained: [KernelEvent] = []
-    defer { events += self.mutation.events(drained) }
-    return try self.kernel.drain(into: &drained)
+    let mayHaveMore = try self.kernel.drain(into: &drained)
+    events += self.mutation.events(drained)
+    if !drained.isEmpty { self.batch = (drained, self.store.snapshot) }
+    return mayHaveMore
   }
 
   func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {

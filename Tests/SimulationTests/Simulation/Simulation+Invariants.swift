@@ -15,6 +15,10 @@ struct Record {
   var lastGeneration: UInt64 = 0
   /// When the path of a family over a link was lost, as it was published.
   var losses: [String: [Instant]] = [:]
+  /// Since when the kernel cannot be asked.
+  var blindSince: Instant?
+  /// What was published last; `nil` where that is lost.
+  var last: Snapshot?
   /// The path of the summary when it was last published as satisfied.
   var lastPath: Path?
   /// What the trace said of the network.
@@ -22,7 +26,9 @@ struct Record {
   /// Since when a gain is held back.
   var heldSince: [AddressFamily: Instant] = [:]
 
-  mutating func restarted() {
+  mutating func restarted(hasHistory: Bool) {
+    if !hasHistory { self.last = nil }
+    self.blindSince = nil
     self.isCalm = false
     self.waiting = []
     self.losses = [:]
@@ -68,6 +74,14 @@ extension Simulation {
       self.fail("I9: generation \(change.generation) after \(before.generation)")
     }
     self.record.lastGeneration = change.generation
+    if case .transition(let transition) = change, let last = self.record.last,
+      transition.from != last.status.category
+    {
+      self.fail("I7: \(transition.from) was not what was published last")
+    }
+    var last = self.record.last ?? publication.before
+    last.apply(change)
+    self.record.last = last
     self.noteCategory(change)
     if self.record.isCalm { self.fail("T3: noise publishes \(change.summary)") }
     guard let after = change.snapshot?.status else { return }
@@ -190,9 +204,14 @@ extension Simulation {
     guard self.daemon.isOpen else {
       for index in self.flows.indices { self.flows[index].isUnread() }
       if self.daemon.store.snapshot.status.category != .unknown { self.fail("K8: not unknown") }
-      if self.daemon.reopenAt == nil { self.fail("D8: the kernel is given up for good") }
+      let since = self.record.blindSince ?? self.now
+      self.record.blindSince = since
+      if since.duration(to: self.now) > .seconds(5) {
+        self.fail("D8: the kernel is given up for good")
+      }
       return
     }
+    self.record.blindSince = nil
     guard self.kernel.isQuiet, !self.daemon.engine.isBusy else { return }
     self.checkPublished()
     self.checkFlows()

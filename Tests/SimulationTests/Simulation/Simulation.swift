@@ -185,11 +185,12 @@ extension Simulation {
     self.turn()
   }
 
-  /// connd dies, and comes back with the history that it kept.
+  /// connd dies, and comes back with the history that it kept, if that was not lost.
   fileprivate func restart() async {
     await self.readGuards(all: true)
-    self.note("restart")
-    self.record.restarted()
+    let hasHistory = !self.random.oneIn(4)
+    self.note(hasHistory ? "restart" : "restart without the history")
+    self.record.restarted(hasHistory: hasHistory)
     self.record.isRegistering = true
     // What is kept is bytes. Not all of them are read: that takes long, and one is like another.
     let past = self.daemon.store.past
@@ -201,7 +202,8 @@ extension Simulation {
     if self.random.oneIn(2) { self.happen() }
     for index in self.streams.indices { self.streams[index].disconnect(from: nil) }
     self.daemon = Daemon(
-      self.configuration, past: past.dropLast(read.count) + read, self.kernel, self.mutation)
+      self.configuration, past: hasHistory ? past.dropLast(read.count) + read : [],
+      after: hasHistory ? 0 : UInt64(self.now.milliseconds) * 1000, self.kernel, self.mutation)
     self.startDaemon()
     self.registerAgain()
   }

@@ -1,0 +1,37 @@
+import Connectivity
+import Glibc
+
+/// Waits for whatever the monitor's loop has to deal with: the kernel's messages, work that is handed over, the end of a
+/// sleep of the machine, or a due time. Without any of them it does not wake (D7).
+struct Waiter {
+  let wakeUp: WakeUp
+  private var sleep = SleepWatch()
+
+  init(_ wakeUp: WakeUp) {
+    self.wakeUp = wakeUp
+  }
+
+  /// What ended a wait, beside work and time.
+  struct Woken {
+    var hasMessages: Bool
+    /// For how long the machine slept meanwhile.
+    var slept: Duration?
+  }
+
+  /// - Parameters:
+  ///   - kernel: the descriptor that tells of messages; -1 for none.
+  ///   - due: when to return although nothing has happened.
+  mutating func wait(for kernel: CInt, until due: Instant?) -> Woken {
+    var descriptors = [
+      pollfd(fd: self.wakeUp.fileDescriptor, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: kernel, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: self.sleep.fileDescriptor, events: Int16(POLLIN), revents: 0),
+    ]
+    let timeout = due.map { Instant.now().duration(to: $0).pollTimeout } ?? -1
+    let count = poll(&descriptors, nfds_t(descriptors.count), timeout)
+    let slept = self.sleep.check()
+    if count > 0, descriptors[0].revents != 0 { self.wakeUp.clear() }
+    if count > 0, descriptors[2].revents != 0 { self.sleep.rearm() }
+    return Woken(hasMessages: count > 0 && descriptors[1].revents != 0, slept: slept)
+  }
+}

@@ -1,0 +1,101 @@
+import Connectivity
+
+@testable import ConndServer
+
+/// What the loop publishes, as the clients see it, or as a mutation makes of it.
+final class MutantPublisher: Publisher {
+  /// What is published is lost.
+  var isMuted = false
+  /// How much was to be published.
+  private(set) var count = 0
+  private let store: Store
+  private let kernel: FaultyKernel
+  private let mutation: Mutation?
+  private var late: [Change] = []
+  private var published: [Daemon.Publication] = []
+
+  init(_ store: Store, _ kernel: FaultyKernel, _ mutation: Mutation?) {
+    self.store = store
+    self.kernel = kernel
+    self.mutation = mutation
+  }
+
+  func take() -> [Daemon.Publication] {
+    defer { self.published = [] }
+    return self.published
+  }
+
+  func publish(_ changes: [Change]) {
+    if self.isMuted { return }
+    self.count += changes.count
+    var changes = self.mutated(changes)
+    if self.mutation == .holdsBackLoss {
+      let isLoss = changes.contains { $0.snapshot?.status.category == Category.none }
+      (changes, self.late) = isLoss ? ([], self.late + changes) : (self.late + changes, [])
+    }
+    self.makeKnown(changes)
+  }
+
+  private func makeKnown(_ changes: [Change]) {
+    var snapshot = self.store.snapshot
+    for change in changes {
+      self.published.append(.init(change: change, before: snapshot, at: self.kernel.now))
+      snapshot.apply(change)
+    }
+    // No change that connd makes fails to be serialised: one that does is missing, and the clients notice.
+    self.store.publish(changes.compactMap { try? Published($0) })
+  }
+
+  /// The kernel said something of which nothing was to be published.
+  func tellNoise() {
+    guard self.mutation == .tellsNoise else { return }
+    var snapshot = self.store.snapshot
+    snapshot.generation += 1
+    let cause = Cause(.link, "linkUp")
+    self.makeKnown([
+      .path(PathChange(cause: cause, time: MutantClock(self.kernel, nil).time, snapshot: snapshot))
+    ])
+  }
+
+  private func mutated(_ changes: [Change]) -> [Change] {
+    switch self.mutation {
+    case .dropsChange where self.count % 5 == 0: return Array(changes.dropLast())
+    case .repeatsGeneration where self.count % 5 == 0: return changes + changes.suffix(1)
+    case .invalidatesFirst: return changes.reversed()
+    case .publishesOldStatus:
+      let before = self.store.snapshot
+      return changes.map { change in
+        guard case .path(var path) = change else { return change }
+        path.snapshot.status = before.status
+        return .path(path)
+      }
+    case .knowsNothingSaysNone: return changes.map(self.withoutUnknown)
+    default: return changes
+    }
+  }
+
+  private func withoutUnknown(_ change: Change) -> Change {
+    guard case .transition(var transition) = change, transition.to == .unknown else {
+      return change
+    }
+    transition.to = .none
+    transition.snapshot.status = Status(
+      ipv4: .unsatisfied(.kernelUnavailable), ipv6: .unsatisfied(.kernelUnavailable),
+      preferred: .ipv4)
+    return .transition(transition)
+  }
+}
+
+/// Virtual time; that of a link that flaps passes faster for one mutation.
+struct MutantClock: MonitorClock {
+  private let kernel: FaultyKernel
+  private let mutation: Mutation?
+
+  init(_ kernel: FaultyKernel, _ mutation: Mutation?) {
+    self.kernel = kernel
+    self.mutation = mutation
+  }
+
+  var now: Instant { self.mutation.clock(self.kernel.now) }
+  var time: Timestamp { Timestamp(microseconds: self.kernel.now.milliseconds * 1000) }
+}
