@@ -17,7 +17,7 @@ final class Daemon {
 
   /// What happened since somebody looked.
   var published: [Publication] = []
-  var told: [FlowTable.Told] = []
+  var told: [Notice] = []
   var batches: [Batch] = []
 
   /// A change, when it was published, and what was published before it.
@@ -25,6 +25,13 @@ final class Daemon {
     var change: Change
     var before: Snapshot
     var at: Instant
+  }
+
+  /// What a client was told of a flow, and the category that was published at the time.
+  struct Notice {
+    var key: FlowTable.Key
+    var event: FlowTable.Event
+    var category: Connectivity.Category
   }
 
   /// What the kernel told, and what was published before and after it was acted upon.
@@ -111,7 +118,7 @@ final class Daemon {
   // MARK: - Clients
 
   func admit(_ guardian: Guardian) {
-    let mailbox = RecordingMailbox(guardian, self.mutation)
+    let mailbox = RecordingMailbox(guardian, self.store, self.mutation)
     self.mailboxes[guardian.number] = mailbox
     self.loop.admit(mailbox)
   }
@@ -168,11 +175,13 @@ final class Daemon {
 /// A mailbox of which is known what was put into it.
 final class RecordingMailbox: FlowMailbox, @unchecked Sendable {
   private let guardian: Guardian
+  private let store: Store
   private let mutation: Mutation?
-  private var posted: [FlowTable.Told] = []
+  private var posted: [Daemon.Notice] = []
 
-  init(_ guardian: Guardian, _ mutation: Mutation?) {
+  init(_ guardian: Guardian, _ store: Store, _ mutation: Mutation?) {
     self.guardian = guardian
+    self.store = store
     self.mutation = mutation
   }
 
@@ -182,7 +191,10 @@ final class RecordingMailbox: FlowMailbox, @unchecked Sendable {
     let messages = messages.filter { !self.isSwallowed($0.event) }
     for message in messages {
       guard case .flow(let event) = message.event else { continue }
-      self.posted.append((.init(guardian: self.number, id: message.id), event))
+      self.posted.append(
+        .init(
+          key: .init(guardian: self.number, id: message.id), event: event,
+          category: self.store.snapshot.status.category))
     }
     if !messages.isEmpty { self.guardian.post(messages) }
   }
@@ -192,7 +204,7 @@ final class RecordingMailbox: FlowMailbox, @unchecked Sendable {
     return self.mutation == .forgetsDestroyed && verdict.severity == .destroy
   }
 
-  func take() -> [FlowTable.Told] {
+  func take() -> [Daemon.Notice] {
     defer { self.posted = [] }
     return self.posted
   }

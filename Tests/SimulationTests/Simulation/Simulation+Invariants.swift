@@ -58,7 +58,7 @@ extension Simulation {
     for publication in self.daemon.published { self.look(at: publication) }
     self.lookAtTransitions(self.daemon.published.map(\.change))
     self.daemon.published = []
-    for (key, event) in self.daemon.told { self.look(at: event, of: key) }
+    for notice in self.daemon.told { self.look(at: notice) }
     self.daemon.told = []
     for batch in self.daemon.batches { self.look(at: batch) }
     self.daemon.batches = []
@@ -159,7 +159,8 @@ extension Simulation {
 
   // MARK: - What was told of flows
 
-  private func look(at event: FlowTable.Event, of key: FlowTable.Key) {
+  private func look(at notice: Daemon.Notice) {
+    let (key, event) = (notice.key, notice.event)
     self.record.waiting.insert(key.guardian)
     self.note("flow \(key.guardian)/\(key.id): \(event.summary)")
     guard let index = self.flows.firstIndex(where: { $0.key == key }) else { return }
@@ -189,7 +190,7 @@ extension Simulation {
       flow.local.map { !network.has($0, on: told.chain.first?.index) && !self.flows[index].isLocal }
       ?? false
     // The category is the one that was published (T4): what is made while a gain is held back is older than it (I5).
-    let isHeld = self.daemon.store.snapshot.status.category != self.truth.category
+    let isHeld = notice.category != self.truth.category
     if isHeld || isElsewhere || !isPresent || !self.kernel.isQuiet || !self.daemon.isOpen {
       self.flows[index].excuse("it began on what connd had not heard of")
     }
