@@ -222,17 +222,21 @@ extension FlowTable {
   ) throws(KernelUnavailable) -> Event {
     let (flow, look) = (registration.flow, registrar.look)
     let way = try look.way(to: flow.destination, registrar.answer(for: flow.destination))
-    let made = registration.knownPath ?? way.judged
+    var (made, network) = (registration.knownPath ?? way.judged, way.network)
     let source = flow.local ?? made.source
+    let sourceLink = try source.flatMap { (source) throws(KernelUnavailable) in
+      try look.link(of: source, likely: made.chain.first?.index)
+    }
+    if let own = try look.ownPath(of: flow, sourceLink, made) {
+      (made, network) = (own, NetworkIdentity())
+    }
     var entry = Entry(
-      tracker: FlowTracker(flow, on: made, network: way.network), told: way.shown,
+      tracker: FlowTracker(flow, on: made, network: network), told: way.shown,
       depth: registration.knownPath == nil
         ? way.depth
           // Where no way is left, nothing tells what was below a tunnel.
         : way.facts.links.isEmpty ? made.chain.count : min(way.depth, made.chain.count),
-      sourceLink: try source.flatMap { (source) throws(KernelUnavailable) in
-        try look.link(of: source, likely: made.chain.first?.index)
-      }, lastPass: self.lastPass)
+      sourceLink: sourceLink, lastPass: self.lastPass)
     let reading = try look.reading(of: entry.baseline, way, to: flow.destination)
     let since = registrar.gravest(since: registration.sinceGeneration, flow, way.judged, reading)
 

@@ -75,6 +75,22 @@ final class Look {
     return try self.kernel.addresses().first { $0.address == address }?.link
   }
 
+  /// The path of a connection, which by its own address is on another link than the one that is known of it: it was told of
+  /// a better path that it does not take, or had none when it was told.
+  func ownPath(
+    of flow: Flow, _ sourceLink: UInt32?, _ made: Path
+  ) throws(KernelUnavailable) -> Path? {
+    guard let local = flow.local, let sourceLink, made.source != local,
+      made.chain.first?.index != sourceLink, let facts = try self.kernel.link(sourceLink),
+      !facts.link.flags.contains(.loopback)
+    else { return nil }
+    var path = made
+    path.chain = [PathLink(index: sourceLink, name: facts.link.name)]
+    path.source = local
+    path.sourcePrefixLength = try self.kernel.address(local, on: sourceLink)?.prefixLength
+    return path
+  }
+
   /// Whether the traffic of a flow leaves by another link than the one that has its own address, so that no answer comes
   /// back; unless a rule sends it by that link, or the address is one of the machine's own on `lo`.
   func isElsewhere(
