@@ -222,7 +222,8 @@ extension FlowTable {
   ) throws(KernelUnavailable) -> Event {
     let (flow, look) = (registration.flow, registrar.look)
     let way = try look.way(to: flow.destination, registrar.answer(for: flow.destination))
-    var (made, network) = (registration.knownPath ?? way.judged, way.network)
+    let known = registration.knownPath ?? way.judged
+    var (made, network) = (known, way.network)
     let source = flow.local ?? made.source
     let sourceLink = try source.flatMap { (source) throws(KernelUnavailable) in
       try look.link(of: source, likely: made.chain.first?.index)
@@ -259,7 +260,7 @@ extension FlowTable {
     if verdict?.severity != .destroy { self.insert(entry, registration.key) }
     guard let verdict else { return .path(way.shown) }
     let change = verdict.severity == .advise ? "pathMissing" : "diedBefore"
-    let late = Cause(.registration, change, interface: made.interface, learntLate: true)
+    let late = Cause(.registration, change, interface: known.interface, learntLate: true)
     return .invalidation(verdict, since?.cause ?? late, way.shown)
   }
 

@@ -55,6 +55,7 @@ extension Simulation {
   /// Looks at what connd has done.
   func look() {
     self.observe()
+    self.excuseBounces(self.daemon.published.map(\.change))
     for publication in self.daemon.published { self.look(at: publication) }
     self.lookAtTransitions(self.daemon.published.map(\.change))
     self.daemon.published = []
@@ -98,6 +99,21 @@ extension Simulation {
     guard case .transition(let transition) = change else { return }
     for index in self.flows.indices {
       self.flows[index].categoryIsPublished(transition.to, isAnotherPath: isAnother)
+    }
+  }
+
+  /// A bounce after which the default path's network is another ends all, also what was made since then (I5).
+  private func excuseBounces(_ changes: [Change]) {
+    for (index, change) in changes.enumerated() {
+      guard case .transition(let transition) = change, transition.bounced else { continue }
+      let isOtherNetwork = changes[(index + 1)...].prefix { $0.snapshot == nil }.contains {
+        change in
+        if case .invalidation(let told) = change { told.reason == .networkChanged } else { false }
+      }
+      guard isOtherNetwork else { continue }
+      for index in self.flows.indices {
+        self.flows[index].categoryIsPublished(transition.to, isAnotherPath: true)
+      }
     }
   }
 
