@@ -107,8 +107,8 @@ test-sanitized: deps ## run the client library's tests under the thread sanitize
 	@Tests/sanitizers/run
 
 .PHONY: simulate
-simulate: deps ## run connd on a simulated kernel (SEEDS=160 STEPS=150; or one SEED=)
-	@SEEDS="$(SEEDS)" STEPS="$(STEPS)" SEED="$(SEED)" Tests/SimulationTests/run
+simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; or one SEED=)
+	@SEEDS="$(SEEDS)" FIRST="$(FIRST)" STEPS="$(STEPS)" SEED="$(SEED)" Tests/SimulationTests/run
 
 .PHONY: test-vm test-systemd
 test-vm: ## run connd under a real systemd and with real Wi-Fi, in a VM

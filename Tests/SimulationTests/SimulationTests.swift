@@ -58,7 +58,8 @@ enum Setting {
 
   static var seeds: ClosedRange<UInt64> {
     if let seed = number("SIMULATION_SEED") { return UInt64(seed)...UInt64(seed) }
-    return 1...UInt64(number("SIMULATION_SEEDS") ?? 100)
+    let first = UInt64(number("SIMULATION_FIRST") ?? 1)
+    return first...first + UInt64(number("SIMULATION_SEEDS") ?? 100) - 1
   }
 
   private static func number(_ name: String) -> Int? {

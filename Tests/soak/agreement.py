@@ -1,0 +1,159 @@
+"""Whether connd says what `ip` says."""
+
+import json
+import subprocess
+
+from clients import check, pb
+from network import PROBES
+
+LOOPBACK = ("127.", "::1")
+# The reasons that stand behind the kernel's errors.
+REASONS = {
+    "Network is unreachable": pb.PATH_REASON_NO_ROUTE, "No route to host": pb.PATH_REASON_UNREACHABLE,
+    "Permission denied": pb.PATH_REASON_PROHIBITED, "Invalid argument": pb.PATH_REASON_BLACKHOLE,
+    "Resource temporarily unavailable": pb.PATH_REASON_THROW,
+}
+
+
+def ip(namespace, *words):
+    return subprocess.run(
+        ["ip", "-netns", namespace, "-json", *words], capture_output=True, text=True)
+
+
+def dump(namespace, *words):
+    done = ip(namespace, *words)
+    check(done.returncode == 0, f"ip {words}:", done.stderr)
+    return json.loads(done.stdout or "[]")
+
+
+def answer(namespace, destination):
+    """The kernel's: link, source, gateway and table, or why there is none."""
+    done = ip(namespace, "route", "get", destination)
+    if done.returncode != 0:
+        reasons = [reason for error, reason in REASONS.items() if error in done.stderr]
+        check(reasons, f"ip route get {destination}:", done.stderr)
+        return reasons[0]
+    route, = json.loads(done.stdout)
+    return (route["dev"], route.get("prefsrc"), route.get("gateway"),
+            {"main": 254, "local": 255, "default": 253}.get(table := route.get("table", "main")) or int(table),
+            route.get("type", "unicast"))
+
+
+def told(path):
+    """The same of a path."""
+    if path.status == pb.PATH_STATUS_UNSATISFIED:
+        return path.reason
+    field = lambda name: getattr(path, name) if path.HasField(name) else None
+    return tuple(map(field, ["interface", "source", "gateway", "table"]))
+
+
+def majority(answers):
+    """Most probes' answer, whatever their source; at a tie the earliest."""
+    way = lambda answer: answer if isinstance(answer, int) else (answer[0], *answer[2:])
+    ways = [way(answer) for answer in answers]
+    return answers[max(range(len(ways)), key=lambda n: (ways.count(ways[n]), -n))]
+
+
+class Kernel:
+    """What `ip` says, all of it at one moment; two that are equal, with a status in between, say that it held then."""
+
+    def __init__(self, namespace, destinations):
+        # The rest of it has timers and counters.
+        self.links = {
+            link["ifname"]: {
+                "remote": link.get("linkinfo", {}).get("info_data", {}).get("remote"),
+                **{key: link.get(key) for key in ["ifindex", "flags", "operstate", "link"]}}
+            for link in dump(namespace, "-details", "link")}
+        self.addresses = {
+            link["ifname"]: link["addr_info"] for link in dump(namespace, "address") if link.get("addr_info")}
+        for infos in self.addresses.values():
+            for info in infos:
+                for passing in ["valid_life_time", "preferred_life_time"]:
+                    info.pop(passing, None)
+        self.default = {
+            family: majority([answer(namespace, probe) for probe in probes])
+            for family, probes in PROBES.items()}
+        self.answers = {destination: answer(namespace, destination) for destination in destinations}
+
+    def __eq__(self, other):
+        return vars(self) == vars(other)
+
+    def check_settled(self):
+        """Nothing is under way: no duplicate is sought, and all carriers have been told of."""
+        for name, link in self.links.items():
+            flags = link["flags"]
+            if "UP" in flags:
+                is_told = link["operstate"] in ["UP", "UNKNOWN"]
+                check(("LOWER_UP" in flags) == is_told, f"{name} never settled:", link)
+            # Without a carrier nobody can be asked.
+            if "LOWER_UP" in flags:
+                for info in self.addresses.get(name, []):
+                    check(not info.get("tentative"), f"{name} never settled:", info)
+        return True
+
+    def addresses_of(self, link):
+        return {f"{info['local']}/{info['prefixlen']}" for info in self.addresses.get(link, [])}
+
+    def why(self, path, default=False):
+        """Why the path is none that carries traffic, as K3 says; None where it is one."""
+        for name in reversed(path.chain):
+            flags = self.links[name]["flags"]
+            if "UP" not in flags:
+                return pb.PATH_REASON_LINK_DOWN
+            if "LOWER_UP" not in flags:
+                return pb.PATH_REASON_NO_CARRIER
+        info = [info for infos in self.addresses.values() for info in infos
+                if info["local"] == path.source]
+        is_local = not path.source or path.source.startswith(LOOPBACK) or path.source.startswith("fe80:")
+        if is_local or not info or any(each.get("tentative") or each.get("dadfailed") for each in info):
+            return pb.PATH_REASON_NO_SOURCE_ADDRESS
+        return None
+
+    def check_path(self, path, answer, what):
+        expected = answer if isinstance(answer, int) else answer[:4]
+        # Only a unicast route leads to the internet.
+        check(told(path) == expected, f"{what}: connd and ip disagree:", f"ip says {answer}", path)
+        if path.status == pb.PATH_STATUS_UNSATISFIED:
+            return
+        check(path.chain[0] == path.interface, f"{what}: another chain:", path)
+        for name, index in zip(path.chain, path.chain_index):
+            check(name in self.links and self.links[name]["ifindex"] == index,
+                  f"{what}: ip has no link {name} {index}:", path)
+        for upper, lower in zip(path.chain, path.chain[1:]):
+            named = self.links[upper]["link"]
+            check(named in (None, lower), f"{what}: below {upper} is {named}:", path)
+        if isinstance(answer, int) or answer[4] != "unicast":
+            return
+        reason = self.why(path)
+        if path.status == pb.PATH_STATUS_SATISFIED:
+            check(reason is None, f"{what}: satisfied, but {reason and pb.PathReason.Name(reason)}:", path)
+        elif path.reason != reason:
+            # A tunnel whose other end has no route is the one thing that is not looked for above.
+            tunnels = [name for name in path.chain if self.links[name]["remote"]]
+            check(tunnels and path.reason in REASONS.values(), f"{what}: ip does not say why:", path)
+
+    def check_status(self, status):
+        check(status.category != pb.CATEGORY_UNKNOWN, "the category is unknown:", status)
+        for family, path in [(4, status.ipv4), (6, status.ipv6)]:
+            answer = self.default[family]
+            # Of type local, say: not by a default route.
+            if not isinstance(answer, int) and answer[4] != "unicast":
+                answer = pb.PATH_REASON_NO_ROUTE
+            self.check_path(path, answer, f"default path of IPv{family}")
+
+    def check_links(self, links):
+        check({(link.index, link.name) for link in links}
+              == {(link["ifindex"], name) for name, link in self.links.items()}, "links:", links)
+        for link in links:
+            flags = self.links[link.name]["flags"]
+            state = (pb.LINK_STATE_DOWN if "UP" not in flags else
+                     pb.LINK_STATE_UP if "LOWER_UP" in flags else pb.LINK_STATE_NO_CARRIER)
+            check(link.state == state, f"ip says {flags}:", link)
+            check(set(link.addresses) == self.addresses_of(link.name), "addresses:", link)
+
+    def check_flow(self, flow):
+        """One that lives: the way to its other end, and its own address, which is there."""
+        self.check_path(flow.path, self.answers[flow.remote], f"flow to {flow.remote}")
+        check(not flow.local or any(flow.local == info["local"]
+                                    for infos in self.addresses.values() for info in infos),
+              "a flow lives without its address:", flow)

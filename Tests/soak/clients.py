@@ -1,0 +1,259 @@
+"""Clients of a connd: each believes nothing but what it is told, and checks that it is told in order."""
+
+import collections
+import copy
+import queue
+import threading
+
+import grpc
+from connectivity.v1 import connectivity_pb2 as pb
+from connectivity.v1 import connectivity_pb2_grpc as rpc
+
+DEADLINE = 60  # seconds: a guard against hanging, nothing is measured
+HISTORY = 512  # changes that connd promises to remember
+OPTIONS = [
+    # Each client has a connection of its own, and finds a connd that is back within a moment.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 200),
+]
+
+
+class Failure(Exception):
+    """connd did what it must not do."""
+
+
+def check(holds, what, *details):
+    if not holds:
+        raise Failure(" ".join([what, *(f"\n  {detail}" for detail in map(str, details))]))
+
+
+def connect(socket):
+    return grpc.insecure_channel(f"unix:{socket}", options=OPTIONS)
+
+
+class Client(threading.Thread):
+    """Follows a stream, and again when connd is back. `outlives`: connd may go away."""
+
+    def __init__(self, name, socket, outlives):
+        super().__init__(name=name, daemon=True)
+        self.socket, self.outlives = socket, outlives
+        self.changed = threading.Condition()
+        self.failure = None
+        self.streams = self.messages = 0
+        self.channel = None
+        self.is_over = False
+        self.start()
+
+    def run(self):
+        try:
+            while not self.is_over:
+                self.channel = connect(self.socket)
+                with self.changed:
+                    call = self.call(rpc.ConnectivityStub(self.channel))
+                try:
+                    self.follow(call)
+                    raise Failure("the stream ended without a word")
+                except grpc.RpcError as error:
+                    if not self.is_over:
+                        check(self.outlives and error.code() == grpc.StatusCode.UNAVAILABLE,
+                              "the stream ended:", error)
+                finally:
+                    self.channel.close()
+        except Exception as failure:
+            with self.changed:
+                if not self.is_over:
+                    self.failure = Failure(f"{self.name}: {failure!r}: {failure}")
+                self.changed.notify_all()
+
+    def follow(self, call):
+        first = True
+        for message in call:
+            with self.changed:
+                self.messages += 1
+                self.streams += first
+                self.take(message, first)
+                first = False
+                self.changed.notify_all()
+
+    def wait(self, what, holds):
+        """Until it has been told."""
+        with self.changed:
+            done = self.changed.wait_for(lambda: self.failure or holds(), DEADLINE)
+            if self.failure:
+                raise self.failure
+            check(done, f"{self.name}: never {what}", self)
+
+    def end(self):
+        self.is_over = True
+        self.channel.close()
+
+
+class Mirror(Client):
+    """The status, made of what Watch tells."""
+
+    def __init__(self, *arguments):
+        self.status = None
+        self.states = collections.deque(maxlen=200)  # the last ones, for who asks about a generation
+        self.gaps = 0
+        super().__init__(*arguments)
+
+    def __str__(self):
+        return f"the mirror: {self.status}"
+
+    def call(self, stub):
+        request = pb.WatchRequest()
+        if self.status:
+            request.since_generation = self.status.generation
+        return stub.Watch(request, wait_for_ready=True)
+
+    def take(self, message, first):
+        event, old = message.WhichOneof("event"), self.status
+        inner = getattr(message, event)
+        check(inner.generation == message.generation, "two generations in one message:", message)
+        if event == "snapshot":
+            check(first and old is None, "a snapshot in the middle:", message)
+        elif event == "gap":
+            self.gaps += 1
+            missed = message.generation - old.generation
+            check(missed > HISTORY, f"a gap over {missed} changes:", f"after {old.generation}", message)
+        else:
+            check(message.generation == old.generation + 1, f"a hole after {old.generation}:", message)
+        if event == "transition":
+            check(inner.bounced or inner.to != old.category, "a transition to the same:", message)
+            check(inner.to == inner.status.category, "a transition to another category:", message)
+            check(getattr(inner, "from") == old.category, "a transition from elsewhere:", old, message)
+        elif event == "path":
+            check(inner.status.category == old.category, "a path that is a transition:", old, message)
+            check(inner.status.since == old.since, "a path with another since:", old, message)
+
+        new = pb.Status()
+        new.CopyFrom(old if event == "invalidation" else inner.status)
+        if event == "invalidation":
+            new.generation = message.generation
+        check(new.generation == message.generation, "a status of another generation:", message)
+        self.status = new
+        self.states.append(new)
+
+    def state(self, generation):
+        """What it had made of all up to that generation."""
+        self.wait(f"told of generation {generation}",
+                  lambda: self.status and self.status.generation >= generation)
+        with self.changed:
+            return next((state for state in self.states if state.generation == generation), None)
+
+
+class Follower(Client):
+    """The path to one destination."""
+
+    def __init__(self, destination, *arguments):
+        self.destination = destination
+        self.path, self.generation = None, 0
+        super().__init__(*arguments)
+
+    def __str__(self):
+        return f"{self.destination}: {self.path}"
+
+    def call(self, stub):
+        return stub.WatchPath(pb.WatchPathRequest(destination=self.destination), wait_for_ready=True)
+
+    def take(self, message, first):
+        check(message.destination == self.destination, "another destination:", message)
+        check(message.generation >= self.generation, f"a generation below {self.generation}:", message)
+        self.path, self.generation = message.path, message.generation
+
+
+class Guarded:
+    """One flow, as its owner sees it."""
+
+    def __init__(self, remote):
+        self.remote = remote
+        self.local = None  # as getsockname(2) would have it
+        self.path = None
+        self.is_answered = False
+
+    def __str__(self):
+        return f"flow to {self.remote} from {self.local}: {self.path}"
+
+
+class Guardian(Client):
+    """Flows that come and go, and come again when connd does. One that is destroyed is another's place."""
+
+    SIZE = 24
+
+    def __init__(self, *arguments):
+        self.flows = {}
+        self.last, self.generation = 0, 0
+        self.destroyed = 0
+        super().__init__(*arguments)
+
+    def __str__(self):
+        return "\n".join(map(str, self.alive()))
+
+    def alive(self):
+        """As they are now, whatever is told meanwhile."""
+        with self.changed:
+            return [copy.copy(flow) for flow in self.flows.values() if flow.is_answered]
+
+    def call(self, stub):
+        self.requests = queue.SimpleQueue()
+        for id, flow in self.flows.items():
+            flow.is_answered = False
+            self.requests.put(pb.GuardRequest(add=pb.Flow(
+                id=id, remote=flow.remote, local=flow.local, known_path=flow.path,
+                since_generation=self.generation)))
+        return stub.Guard(iter(self.requests.get, None), wait_for_ready=True)
+
+    def follow(self, call):
+        try:
+            super().follow(call)
+        finally:
+            # The thread of grpc's that reads requests must not wait for ever.
+            self.requests.put(None)
+
+    def add(self, remote):
+        with self.changed:
+            self.last += 1
+            self.flows[self.last] = Guarded(remote)
+            self.requests.put(pb.GuardRequest(add=pb.Flow(id=self.last, remote=remote)))
+
+    def remove(self, chance):
+        with self.changed:
+            if self.flows:
+                id = chance.choice(list(self.flows))
+                del self.flows[id]
+                self.requests.put(pb.GuardRequest(remove=pb.RemoveFlow(id=id)))
+
+    def churn(self, chance):
+        if chance.random() < 0.5:
+            self.remove(chance)
+        while len(self.flows) < self.SIZE:
+            self.add(remote(chance))
+
+    def take(self, message, first):
+        event = message.WhichOneof("event")
+        inner = getattr(message, event)
+        check(message.generation >= self.generation, f"a generation below {self.generation}:", message)
+        self.generation = message.generation
+        flow = self.flows.get(message.id)
+        if event == "refused":
+            # A removal that crossed the news of the flow's end.
+            check(flow is None and inner.message.startswith("remove.id"), "refused:", message)
+        elif flow:
+            flow.is_answered = True
+            flow.path = inner if event == "path" else inner.path
+            # Only now could it connect.
+            if not flow.local and flow.path.status == pb.PATH_STATUS_SATISFIED:
+                flow.local = flow.path.source
+            if event == "invalidation" and inner.severity == pb.INVALIDATION_SEVERITY_DESTROY:
+                self.destroyed += 1
+                del self.flows[message.id]
+        else:
+            check(message.id <= self.last, "a flow that never was:", message)
+
+
+def remote(chance):
+    """Far away, on a link, or one of few that many flows go to."""
+    return chance.choice([
+        f"203.0.113.{chance.randrange(256)}", f"100.{chance.randrange(64)}.{chance.randrange(256)}.1",
+        f"2001:db8:f::{chance.randrange(1, 9999):x}", f"10.{chance.randrange(4)}.0.{chance.randrange(3, 250)}",
+        f"2001:db8:{chance.randrange(4)}::{chance.randrange(500, 600):x}", "17.0.0.1", "2620::1"])

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""soak.py CONND SECONDS [SEED]: changes a network at random under two connds, and follows them.
+
+One connd is never restarted, and must not grow; the other is, again and again, and its clients must miss nothing. From time to
+time all stands still, and what the clients have been told, what connd says and what `ip` says must be the same.
+"""
+
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+
+import agreement
+from clients import Failure, check, pb
+from connd import FOLLOWED, MIRRORS, Connd, Visitors, eventually
+from leaks import Samples, descriptors
+from network import MEDIA, Network
+
+LULL = 0.08  # seconds between two changes, in the mean
+FULL = 1200  # changes after which connd has had to forget and to rewrite
+STEPS = 100  # changes between two looks, in the mean
+
+
+class Soak:
+    def __init__(self, binary, seconds, seed):
+        self.seconds = seconds
+        # Apart, so that clients do not decide what happens to the network.
+        self.chance, self.client_chance = random.Random(seed), random.Random(f"clients of {seed}")
+        self.directory = tempfile.mkdtemp(prefix="connd-soak-")
+        self.network = Network(f"connd-soak-{os.getpid()}", random.Random(f"network of {seed}"))
+        self.connds, self.visitors = [], None
+        self.looks = 0
+        # It may be built anew meanwhile.
+        self.binary = shutil.copy(binary, f"{self.directory}/connd")
+        with open(f"{self.directory}/connd.yaml", "w") as file:
+            file.write(MEDIA)
+
+    def start(self):
+        self.began = time.monotonic()
+        self.network.make()
+        for name, outlives in [("steady", False), ("restless", True)]:
+            self.connds.append(
+                Connd(name, self.network.name, self.directory, self.binary, outlives))
+        for connd in self.connds:
+            connd.start()
+        self.steady, self.restless = self.connds
+        for connd in self.connds:
+            # A socket that is not there yet is waited for.
+            connd.attach()
+            connd.get()
+        self.samples = Samples(self.steady.process.pid)
+        self.visitors = Visitors(*self.connds, self.client_chance, self.directory)
+
+    def fill(self):
+        """Fills the history, and has its file rewritten: what grows until then is no leak."""
+        mirror = self.steady.mirrors[0]
+        mirror.wait("told of the present", lambda: mirror.status)
+        for _ in range(FULL):
+            generation = mirror.status.generation
+            if generation > FULL:
+                break
+            self.network.flip()
+            mirror.wait("told of another route", lambda: mirror.status.generation > generation)
+        self.network.flop()
+
+    def run(self):
+        self.fill()
+        self.look()
+        while time.monotonic() < self.began + self.seconds:
+            for _ in range(self.chance.randrange(STEPS // 2, STEPS * 3 // 2)):
+                self.step()
+            self.look()
+
+    def step(self):
+        self.network.change()
+        # The load; nothing waits for it to be dealt with.
+        if self.chance.random() < 0.7:
+            time.sleep(min(self.chance.expovariate(1 / LULL), 2))
+        if self.client_chance.random() < 0.3:
+            self.visitors.churn()
+        for connd in self.connds:
+            connd.guardian.churn(self.client_chance)
+        if not self.restless.process:
+            if self.chance.random() < 0.3:
+                self.restless.start()
+        elif self.chance.random() < 0.02:
+            self.restless.stop(kill=self.chance.random() < 0.5)
+        for connd in self.connds:
+            connd.check_running()
+
+    # What must be true when all stands still
+
+    def look(self):
+        self.looks += 1
+        self.visitors.end()
+        if not self.restless.process:
+            self.restless.start()
+        network = self.network
+        eventually("settled", lambda: agreement.Kernel(network.name, []).check_settled())
+        mark = network.mark()
+        for connd in self.connds:
+            marked, *_ = connd.followers
+            marked.wait("told of the mark", lambda: marked.path and marked.path.gateway == mark)
+            for mirror in connd.mirrors:
+                mirror.state(marked.generation)
+                # A gain that is held back (T1) is told within seconds.
+                mirror.wait("told of the end of the hold", lambda: not any(
+                    path.reason == pb.PATH_REASON_FLAPPING
+                    for path in [mirror.status.ipv4, mirror.status.ipv6]))
+            eventually("still enough to compare", lambda: self.agrees(connd))
+            # Flows are looked at after all others were told.
+            eventually("flows as ip says", lambda: self.flows_agree(connd))
+        one, other = (self.comparable(connd.get()) for connd in self.connds)
+        check(one == other, "the two disagree:", one, other)
+        for connd in self.connds:
+            self.count(connd)
+        self.samples.take(self.steady.mirrors[0].status.generation)
+
+    def moment(self, destinations, read):
+        """What was read, and what `ip` says, if that was the same before and after; else None."""
+        before = agreement.Kernel(self.network.name, destinations)
+        found = read()
+        kernel = agreement.Kernel(self.network.name, destinations)
+        return (kernel, found) if kernel == before else None
+
+    def agrees(self, connd):
+        """Whether there was a moment to compare all; where they then differ, it fails."""
+        moment = self.moment(FOLLOWED, lambda: (connd.get(), connd.links(), connd.get()))
+        if not moment:
+            return False
+        kernel, (status, links, after) = moment
+        if status != after:
+            return False
+        for mirror in connd.mirrors:
+            made = mirror.state(status.generation)
+            check(made == status, f"{mirror.name}: not what GetStatus says:", made, status)
+        kernel.check_status(status)
+        kernel.check_links(links)
+        for follower in connd.followers:
+            kernel.check_path(follower.path, kernel.answers[follower.destination], follower.name)
+        return True
+
+    def flows_agree(self, connd):
+        guardian = connd.guardian
+        guardian.wait("answered", lambda: all(flow.is_answered for flow in guardian.flows.values()))
+        moment = self.moment({flow.remote for flow in guardian.alive()}, guardian.alive)
+        if not moment:
+            return False
+        kernel, flows = moment
+        for flow in flows:
+            kernel.check_flow(flow)
+        return True
+
+    def comparable(self, status):
+        """Without what two connds need not agree on: how much they have told, and when."""
+        status.ClearField("generation")
+        status.ClearField("since")
+        return status
+
+    def count(self, connd):
+        """What a connd holds is what its clients hold, and nothing of those who left."""
+        expected = {
+            "subscribers": MIRRORS, "watched_paths": len(FOLLOWED), "guarding_clients": 1,
+            "guarded_flows": len(connd.guardian.flows)}
+        eventually(f"held by {connd.name}: {expected}",
+                   lambda: expected.items() <= connd.holds().items())
+        pid = connd.process.pid
+        if connd.base is None:
+            connd.base = descriptors(pid)
+        eventually(f"the descriptors of {connd.name} that there were at first",
+                   lambda: check((now := descriptors(pid)) == connd.base,
+                                 f"other descriptors of {connd.name} than at first:", connd.base, now) or True)
+
+    def report(self):
+        steady, restless = self.connds
+        print(f"{time.monotonic() - self.began:.0f} s, {self.network.count} changes, {self.looks} looks; "
+              f"links of {len(self.network.kinds)} kinds: {', '.join(self.network.kinds)}")
+        for connd in self.connds:
+            mirror = connd.mirrors[0]
+            print(f"{connd.name}: {connd.restarts} restarts, generation {mirror.status.generation}, "
+                  f"{connd.told()} messages, {sum(mirror.gaps for mirror in connd.mirrors)} gaps, "
+                  f"{connd.guardian.destroyed} flows destroyed, {connd.base.total()} descriptors")
+        print(f"{self.visitors.count} subscribers came and went")
+        print(self.samples.verdict())
+
+    def explain(self):
+        print("the last changes:", *self.network.last, sep="\n  ")
+        for connd in self.connds:
+            connd.log.seek(0)
+            print(f"the log of {connd.name}:", *connd.log.read().splitlines()[-30:], sep="\n  ")
+
+    def end(self):
+        if self.visitors:
+            for kind in [self.visitors.calls, self.visitors.sockets, self.visitors.processes]:
+                for visitor in kind:
+                    self.visitors.dismiss(visitor)
+        for connd in self.connds:
+            connd.end()
+        self.network.remove()
+        shutil.rmtree(self.directory)
+
+
+def main():
+    binary, seconds = sys.argv[1], float(sys.argv[2])
+    seed = int(sys.argv[3]) if sys.argv[3:] and sys.argv[3] else random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}, {seconds:.0f} seconds", flush=True)
+    # An end from outside cleans up, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    soak = Soak(binary, seconds, seed)
+    status = 1
+    try:
+        soak.start()
+        soak.run()
+        soak.report()
+        status = 0
+    except Exception as failure:
+        soak.explain()
+        if not isinstance(failure, Failure):
+            traceback.print_exc(file=sys.stdout)
+        print(f"seed {seed}, after {time.monotonic() - soak.began:.0f} s: {failure}")
+    except KeyboardInterrupt:
+        status = 130
+    finally:
+        # Once more would leave things behind.
+        for number in [signal.SIGINT, signal.SIGTERM]:
+            signal.signal(number, signal.SIG_IGN)
+        soak.end()
+    sys.stdout.flush()
+    # grpc's threads are not waited for.
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()
