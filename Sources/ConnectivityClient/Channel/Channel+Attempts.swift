@@ -139,6 +139,10 @@ extension Channel {
         try await connection.ready(until: deadline)
       } catch {
         let wasLeft = connection.wasReady && connection.invalidation == nil
+        // Whoever cut it tells the machine, too, but may come later: without that this would be a failure, with a backoff.
+        if connection.invalidation != nil {
+          self.update { $0.machine.invalidated(id, now: .now) }
+        }
         connection.destroy()
         await connection.ended()
         group.cancelAll()
