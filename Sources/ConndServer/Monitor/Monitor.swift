@@ -1,5 +1,6 @@
 import CLinux
 import Connectivity
+import DequeModule
 import Glibc
 import Logging
 import ServiceLifecycle
@@ -12,7 +13,7 @@ import Systemd
 /// thread.
 final class Monitor: Service {
   private let wakeUp: WakeUp
-  private let work = Mutex<[@Sendable (inout MonitorLoop) -> Void]>([])
+  private let work = Mutex<Deque<@Sendable (inout MonitorLoop) -> Void>>([])
   private let state = Mutex(State.running)
   private let lastGuardian = Atomic<UInt64>(0)
   private let makeLoop: @Sendable () -> MonitorLoop
@@ -58,15 +59,23 @@ final class Monitor: Service {
     }
     loop.endStreams()
     self.state.withLock { $0 = .stopped }
-    self.doWork(&loop)
+    while self.doWork(&loop) {}
   }
 
-  private func doWork(_ loop: inout MonitorLoop) {
-    let work = self.work.withLock { work in
-      defer { work = [] }
-      return work
+  /// However much clients ask, the kernel is heard in between.
+  private static let mostWork = 64
+
+  /// - Returns: whether there is more.
+  @discardableResult
+  private func doWork(_ loop: inout MonitorLoop) -> Bool {
+    let (work, hasMore) = self.work.withLock { work in
+      let first = Array(work.prefix(Self.mostWork))
+      work.removeFirst(first.count)
+      return (first, !work.isEmpty)
     }
     for item in work { item(&loop) }
+    if hasMore { self.wakeUp.signal() }
+    return hasMore
   }
 
   /// Has something done on the thread; after it has stopped, nothing.
