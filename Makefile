@@ -128,6 +128,12 @@ storms: release deps-test deps-bench ## run the kernel's storms at full size, an
 	@CONND_STORMS=full dev/test --filter 'OverrunScenario|StormsScenario|ChurnScenario.containers'
 	$(sudo) Tests/storms/run "$$($(release) --show-bin-path)"
 
+.PHONY: soak
+soak: deps deps-test ## change a network at random, look for what is lost or leaks (SECONDS=3600 SEED= CONND=)
+	@[ -n "$(CONND)" ] || swift build --product connd
+	Tests/python/setup >/dev/null
+	$(sudo) Tests/soak/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)" "$(or $(SECONDS),3600)" "$(SEED)"
+
 .PHONY: bench
 bench: release deps-test deps-bench ## measure speed and memory (BENCH=--quick: three minutes)
 	@$(sudo) Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)

@@ -12,6 +12,7 @@ extension Link {
     else { return nil }
     self.init(
       index: UInt32(index), name: "", hardwareType: hardwareType, flags: LinkFlags(rawValue: flags))
+    self.isNew = message.payload.load(UInt32.self, at: 12) == .max
 
     var information = Bytes()
     var isLowerElsewhere = false

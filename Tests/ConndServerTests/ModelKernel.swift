@@ -6,6 +6,7 @@ import Netlink
 /// A kernel that a test writes down.
 final class ModelKernel: Kernel {
   var fileDescriptor: CInt { -1 }
+  func forgetAddresses() {}
   var routes: [(prefix: IPPrefix, route: RouteAnswer)] = []
   /// What is sent from an address goes this way (`ip rule from …`).
   var pinned: [IPAddress: RouteAnswer] = [:]

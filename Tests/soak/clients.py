@@ -94,7 +94,7 @@ class Mirror(Client):
     def __init__(self, *arguments):
         self.status = None
         self.states = collections.deque(maxlen=200)  # the last ones, for who asks about a generation
-        self.gaps = 0
+        self.events = collections.Counter()
         super().__init__(*arguments)
 
     def __str__(self):
@@ -109,11 +109,11 @@ class Mirror(Client):
     def take(self, message, first):
         event, old = message.WhichOneof("event"), self.status
         inner = getattr(message, event)
+        self.events[event] += 1
         check(inner.generation == message.generation, "two generations in one message:", message)
         if event == "snapshot":
             check(first and old is None, "a snapshot in the middle:", message)
         elif event == "gap":
-            self.gaps += 1
             missed = message.generation - old.generation
             check(missed > HISTORY, f"a gap over {missed} changes:", f"after {old.generation}", message)
         else:

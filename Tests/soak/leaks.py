@@ -30,15 +30,29 @@ def slope(points):
         for index, (x1, y1) in enumerate(points) for x2, y2 in points[index + 1:] if x2 > x1)
 
 
+# Kilobytes. With nothing leaking, memory grew by up to 0 in two minutes.
+LEAP = 1024  # what may come at once, as of the allocator's next piece
+HOURLY = 512
+FEWEST = 6  # samples that a slope is made of
+
+
 class Samples:
     """Of one process, taken when nothing happens and with the same clients each time."""
 
     def __init__(self, pid):
         self.pid = pid
-        self.all = []  # seconds, changes published by then, kilobytes
+        self.all = []  # seconds, kilobytes
 
-    def take(self, published):
-        self.all.append((time.monotonic(), published, anonymous(self.pid)))
+    def take(self):
+        self.all.append((time.monotonic(), anonymous(self.pid)))
 
     def verdict(self):
-        return "\n".join(f"{t - self.all[0][0]:.0f} s {p} {k} kB" for t, p, k in self.all)
+        """What to say, and whether it is good. The first third is not looked at: memory grows until all has been used."""
+        late = self.all[len(self.all) // 3:]
+        if len(late) < FEWEST:
+            return f"memory: {self.all[-1][1]} kB; {len(self.all)} samples are too few for a slope", True
+        seconds = late[-1][0] - late[0][0]
+        rate = slope(late)
+        grown, most = rate * seconds, LEAP + HOURLY * seconds / 3600
+        return (f"memory: {late[0][1]} kB, {late[-1][1]} kB after {seconds:.0f} s; the slope is {rate * 3600:.0f} kB an "
+                f"hour, of these seconds {grown:.0f} kB (at most {most:.0f})", grown <= most)

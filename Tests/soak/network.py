@@ -48,8 +48,8 @@ class Network:
 
     def make(self):
         for namespace in [self.name, self.world]:
-            subprocess.run(["ip", "netns", "add", namespace], check=True)
             self.made.append(namespace)
+            subprocess.run(["ip", "netns", "add", namespace], check=True)
             self.ip("link set lo up", namespace=namespace)
         for link in self.uplinks:
             self.plug(link)
@@ -65,7 +65,7 @@ class Network:
 
     def remove(self):
         for namespace in self.made:
-            subprocess.run(["ip", "netns", "del", namespace])
+            subprocess.run(["ip", "netns", "del", namespace], stderr=subprocess.DEVNULL)
 
     def ip(self, *lines, namespace=None):
         """Makes changes; returns when they are made, and whether all were."""

@@ -5,6 +5,7 @@ One connd is never restarted, and must not grow; the other is, again and again, 
 time all stands still, and what the clients have been told, what connd says and what `ip` says must be the same.
 """
 
+import contextlib
 import os
 import random
 import shutil
@@ -30,21 +31,21 @@ class Soak:
         self.seconds = seconds
         # Apart, so that clients do not decide what happens to the network.
         self.chance, self.client_chance = random.Random(seed), random.Random(f"clients of {seed}")
-        self.directory = tempfile.mkdtemp(prefix="connd-soak-")
+        self.binary, self.directory = binary, tempfile.mkdtemp(prefix="connd-soak-")
         self.network = Network(f"connd-soak-{os.getpid()}", random.Random(f"network of {seed}"))
         self.connds, self.visitors = [], None
         self.looks = 0
-        # It may be built anew meanwhile.
-        self.binary = shutil.copy(binary, f"{self.directory}/connd")
-        with open(f"{self.directory}/connd.yaml", "w") as file:
-            file.write(MEDIA)
+        self.began = time.monotonic()
 
     def start(self):
-        self.began = time.monotonic()
+        # It may be built anew meanwhile.
+        binary = shutil.copy(self.binary, f"{self.directory}/connd")
+        with open(f"{self.directory}/connd.yaml", "w") as file:
+            file.write(MEDIA)
         self.network.make()
         for name, outlives in [("steady", False), ("restless", True)]:
             self.connds.append(
-                Connd(name, self.network.name, self.directory, self.binary, outlives))
+                Connd(name, self.network.name, self.directory, binary, outlives))
         for connd in self.connds:
             connd.start()
         self.steady, self.restless = self.connds
@@ -118,7 +119,7 @@ class Soak:
         check(one == other, "the two disagree:", one, other)
         for connd in self.connds:
             self.count(connd)
-        self.samples.take(self.steady.mirrors[0].status.generation)
+        self.samples.take()
 
     def moment(self, destinations, read):
         """What was read, and what `ip` says, if that was the same before and after; else None."""
@@ -181,11 +182,13 @@ class Soak:
               f"links of {len(self.network.kinds)} kinds: {', '.join(self.network.kinds)}")
         for connd in self.connds:
             mirror = connd.mirrors[0]
-            print(f"{connd.name}: {connd.restarts} restarts, generation {mirror.status.generation}, "
-                  f"{connd.told()} messages, {sum(mirror.gaps for mirror in connd.mirrors)} gaps, "
-                  f"{connd.guardian.destroyed} flows destroyed, {connd.base.total()} descriptors")
+            events = ", ".join(f"{event} {count}" for event, count in sorted(mirror.events.items()))
+            print(f"{connd.name}: {connd.restarts} restarts, {connd.told()} messages to its clients, to a mirror: {events}; "
+                  f"{connd.guardian.destroyed} flows destroyed; {connd.base.total()} descriptors")
         print(f"{self.visitors.count} subscribers came and went")
-        print(self.samples.verdict())
+        text, is_good = self.samples.verdict()
+        print(text)
+        check(is_good, f"memory leaks: {[kilobytes for _, kilobytes in self.samples.all]}")
 
     def explain(self):
         print("the last changes:", *self.network.last, sep="\n  ")
@@ -194,14 +197,14 @@ class Soak:
             print(f"the log of {connd.name}:", *connd.log.read().splitlines()[-30:], sep="\n  ")
 
     def end(self):
-        if self.visitors:
-            for kind in [self.visitors.calls, self.visitors.sockets, self.visitors.processes]:
-                for visitor in kind:
-                    self.visitors.dismiss(visitor)
-        for connd in self.connds:
-            connd.end()
-        self.network.remove()
-        shutil.rmtree(self.directory)
+        # Each of these, whatever becomes of the others; the last first.
+        with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.directory)
+            stack.callback(self.network.remove)
+            for connd in self.connds:
+                stack.callback(connd.end)
+            if self.visitors:
+                stack.callback(self.visitors.dismiss_all)
 
 
 def main():
@@ -209,7 +212,8 @@ def main():
     seed = int(sys.argv[3]) if sys.argv[3:] and sys.argv[3] else random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}, {seconds:.0f} seconds", flush=True)
     # An end from outside cleans up, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in [signal.SIGINT, signal.SIGTERM]:
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     soak = Soak(binary, seconds, seed)
     status = 1
     try:
@@ -222,8 +226,8 @@ def main():
         if not isinstance(failure, Failure):
             traceback.print_exc(file=sys.stdout)
         print(f"seed {seed}, after {time.monotonic() - soak.began:.0f} s: {failure}")
-    except KeyboardInterrupt:
-        status = 130
+    except SystemExit as end:
+        status = end.code
     finally:
         # Once more would leave things behind.
         for number in [signal.SIGINT, signal.SIGTERM]:

@@ -223,6 +223,7 @@ extension FlowTable {
     let (flow, look) = (registration.flow, registrar.look)
     let way = try look.way(to: flow.destination, registrar.answer(for: flow.destination))
     let known = registration.knownPath ?? way.judged
+    look.use(known)
     var (made, network) = (known, way.network)
     let source = flow.local ?? made.source
     let sourceLink = try source.flatMap { (source) throws(KernelUnavailable) in

@@ -65,6 +65,9 @@ final class Look {
       network: way.network, from: self.kernel)
   }
 
+  /// A flow is on this path, whether or not it is there.
+  func use(_ path: Path) { self.flows.gateways.bystanders.use(path.chain.lazy.map(\.index)) }
+
   /// The link that has an address; `nil` where none has.
   func link(
     of address: IPAddress, likely: UInt32?
@@ -158,6 +161,11 @@ final class RememberingKernel: Kernel {
     let isPresent = try self.source.hasAddress(address, on: link)
     self.present[address, default: [:]][link] = isPresent
     return isPresent
+  }
+
+  func forgetAddresses() {
+    (self.found, self.present, self.all) = ([:], [:], nil)
+    self.source.forgetAddresses()
   }
 
   func neighbour(

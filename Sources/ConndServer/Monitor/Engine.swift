@@ -33,6 +33,9 @@ struct Engine {
     self.reader = PathReader(configuration)
     self.changes = ChangeMaker(
       restored: restored, preferred: configuration.prefer, policy: configuration.invalidations)
+    for family in AddressFamily.allCases {
+      self.gateways.bystanders.use(self.changes.path(family)?.chain.map(\.index) ?? [])
+    }
   }
 
   /// What was published last.
@@ -48,6 +51,18 @@ struct Engine {
     return Watched(
       destinations: self.reader.destinations.all + single.sorted(), gateways: self.gateways.all)
   }
+
+  /// Whether messages may concern what somebody follows. They are to be passed in their order, and all of them; those that
+  /// concern nobody need no step.
+  func mayMatter(_ events: [KernelEvent]) -> Bool {
+    self.gateways.bystanders.mayMatter(events)
+  }
+
+  /// All that the kernel has told is read.
+  func isDrained() { self.gateways.bystanders.isDrained() }
+
+  /// The kernel's filter passes more than before, or is another socket's: what it held back may have led anywhere.
+  func filterIsOther() { self.gateways.bystanders.forget() }
 
   /// Reads the default paths, and compares with what was published.
   mutating func step(

@@ -19,6 +19,8 @@ final class Gateways {
     var isInDoubt = false
   }
 
+  /// The links that paths do not lead to.
+  let bystanders = Bystanders()
   private var known: [Key: Known] = [:]
   /// The gateway of each link's default path, for what is known of the link as a whole.
   private var ofLinks: [UInt32: [AddressFamily: IPAddress]] = [:]
@@ -56,6 +58,7 @@ final class Gateways {
 
   /// A path is made of these.
   func use(_ facts: PathFacts) {
+    self.bystanders.use(facts.links.lazy.map(\.link.index))
     for facts in facts.links {
       guard case .destination(let end) = facts.below, self.endsOfTunnels.count < Self.mostTunnels,
         self.endsOfTunnels.insert(Key(link: facts.link.index, address: end)).inserted

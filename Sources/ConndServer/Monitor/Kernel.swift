@@ -32,6 +32,9 @@ protocol Kernel {
   /// An address as its link has it, or had it when the kernel last told of the link's addresses.
   func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address?
 
+  /// Has addresses asked for anew that are remembered.
+  func forgetAddresses()
+
   /// What the kernel knows of a neighbour; `nil` where that is nothing.
   func neighbour(
     _ address: IPAddress, on link: UInt32

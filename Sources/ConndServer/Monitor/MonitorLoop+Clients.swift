@@ -77,7 +77,9 @@ extension MonitorLoop {
   }
 
   mutating func filterIs(_ watched: Watched) {
-    (self.filtered, self.unneeded) = (Set(watched.destinations), 0)
+    let filtered = Set(watched.destinations)
+    if !filtered.isSubset(of: self.filtered) { self.engine.filterIsOther() }
+    (self.filtered, self.unneeded) = (filtered, 0)
   }
 
   private mutating func updateFilter() {

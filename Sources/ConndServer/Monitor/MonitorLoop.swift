@@ -90,10 +90,13 @@ struct MonitorLoop {
     if let slept = woken.slept { self.step(.resumed(slept)) }
 
     let now = self.clock.now
-    if self.kernel != nil, let deadline = self.engine.deadline, deadline <= now {
+    if let kernel = self.kernel, let deadline = self.engine.deadline, deadline <= now {
+      // What ends a grace may have passed, with its message still to come.
+      kernel.forgetAddresses()
       self.step(.timer)
     }
-    if self.kernel != nil, let deadline = self.engine.flowDeadline, deadline <= now {
+    if let kernel = self.kernel, let deadline = self.engine.flowDeadline, deadline <= now {
+      kernel.forgetAddresses()
       self.engine.lookAtOverdueFlows(at: now)
     }
     if let due = self.reopening.due, due <= now { self.openKernelOrGiveUp(.kernelBack) }
@@ -110,10 +113,11 @@ struct MonitorLoop {
         mayHaveMore = try kernel.drain(into: &events)
         self.statistics.count(events)
         self.log(events)
-        if !events.isEmpty { self.step(.events(events)) }
+        if self.engine.mayMatter(events) { self.step(.events(events)) }
         // A kernel that tells faster than this is read keeps nobody from hearing of it.
         if self.news.count > Self.mostNews { self.tellOfNews() }
       }
+      if self.kernel != nil { self.engine.isDrained() }
     } catch {
       self.lose(error)
     }
@@ -230,6 +234,7 @@ extension MonitorLoop {
       let watched = self.engine.watchedByKernel
       self.kernel = try self.openKernel(watched)
       self.filterIs(watched)
+      self.engine.filterIsOther()
       self.step(occasion)
       if self.kernel != nil { self.reopening.succeeded() }
     } catch {

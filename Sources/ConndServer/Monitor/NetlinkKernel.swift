@@ -99,6 +99,8 @@ final class NetlinkKernel: Kernel {
     return try self.address(address, on: link) != nil
   }
 
+  func forgetAddresses() { self.knownAddresses = [:] }
+
   func addresses() throws(KernelUnavailable) -> [Address] {
     try ask { () throws(NetlinkError) in try self.requester.addresses(on: nil) }
   }

@@ -24,6 +24,9 @@ public struct Link: Hashable, Sendable {
   public var mtu: UInt32?
   /// Empty where the link has none.
   public var hardwareAddress: [UInt8]
+  /// A message that tells of it says that it was made just now, or moved into this namespace: it has neither addresses nor
+  /// routes yet (`ifi_change` of all ones, as register_netdevice and rtnl_configure_link send it).
+  public var isNew = false
 
   public init(
     index: UInt32, name: String, kind: String? = nil, hardwareType: UInt16 = 1,

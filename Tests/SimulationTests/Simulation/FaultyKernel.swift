@@ -155,6 +155,8 @@ final class FaultyKernel: Kernel {
     return found
   }
 
+  func forgetAddresses() { self.knownAddresses = [:] }
+
   func neighbour(
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {

@@ -102,7 +102,9 @@ extension ModelNetwork {
     var link = ModelLink(index: self.lastIndex, name: name, sort: sort)
     fill(&link)
     self.links.append(link)
-    return self.link(link.index).map { [.link($0)] } ?? []
+    guard var told = self.link(link.index) else { return [] }
+    told.isNew = true
+    return [.link(told)]
   }
 
   mutating func addDefault(

@@ -193,9 +193,13 @@ extension ModelNetwork {
     let link = random.pick(self.links.filter { $0.sort != .container })
     switch random.number(0...6) {
     case 0:
-      let events = self.addLink("veth\(self.lastIndex)", .container) { $0.hasCarrier = true }
       let containers = self.links.filter { $0.sort == .container }
-      return containers.count < 4 ? events : events + self.removeLink(containers[0].index)
+      if let container = containers.randomElement(using: &random), !random.oneIn(3) {
+        return random.oneIn(3)
+          ? self.removeLink(container.index)
+          : self.change(container.index) { $0.hasCarrier.toggle() }
+      }
+      return self.addLink("veth\(self.lastIndex)", .container) { $0.hasCarrier = true }
     case 1:
       // Wireless drivers say so while they scan: a name, and flags that are not to be believed.
       guard let wifi = self.named("wlan0"), wifi.isUp else { return [] }

@@ -212,6 +212,8 @@ final class MutantKernel: Kernel {
     try self.kernel.address(address, on: link)
   }
 
+  func forgetAddresses() { self.kernel.forgetAddresses() }
+
   func neighbour(
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {

@@ -93,6 +93,16 @@ extension Simulation {
 
   /// What a published category may end (I5): all that was made on another, and all where it came back on another path.
   private func noteCategory(_ change: Change) {
+    if case .invalidation(let told) = change, told.reason == .categoryChanged,
+      told.severity == .destroy, let last = self.record.lastPath,
+      let source = last.source, !self.kernel.network.has(source, on: last.chain.first?.index)
+    {
+      // It does not come back: there is nothing to wait for.
+      let category = self.daemon.store.snapshot.status.category
+      for index in self.flows.indices {
+        self.flows[index].categoryIsPublished(category, isAnotherPath: true)
+      }
+    }
     guard let path = change.snapshot?.status.path, path.status == .satisfied else { return }
     let isAnother = self.record.lastPath.map { $0.chain.first != path.chain.first } ?? true
     self.record.lastPath = path

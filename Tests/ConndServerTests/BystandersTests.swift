@@ -1,0 +1,106 @@
+import Connectivity
+import Testing
+
+@testable import ConndServer
+
+/// T3: which messages need a reading of the kernel.
+@Suite("Links that no path depends on")
+struct BystandersTests {
+  private let bystanders = Bystanders()
+  private let linkLocal: IPAddress
+  private let global: IPAddress
+  private let all: IPPrefix
+
+  init() throws {
+    self.linkLocal = try #require(IPAddress("fe80::1"))
+    self.global = try #require(IPAddress("192.0.2.1"))
+    self.all = try #require(IPPrefix(.unspecified(.ipv4), length: 0))
+    self.bystanders.isDrained()
+  }
+
+  private func link(_ index: UInt32, isNew: Bool = false, master: UInt32? = nil) -> KernelEvent {
+    var link = Link(index: index, name: "veth\(index)", master: master)
+    link.isNew = isNew
+    return .link(link)
+  }
+
+  private func removed(_ index: UInt32) -> KernelEvent {
+    .linkRemoved(Link(index: index, name: "veth\(index)"))
+  }
+
+  private func address(_ text: IPAddress, on link: UInt32) -> KernelEvent {
+    .address(Address(text, prefixLength: 64, link: link))
+  }
+
+  private func route(by link: UInt32?) -> KernelEvent {
+    let route = MatchedRoute(prefix: self.all, table: 254, priority: 0)
+    return .route(RouteChange(route, outLink: link, gateway: nil), replaced: false)
+  }
+
+  @Test("T3 a container's link comes, is used and goes, and nobody reads")
+  func container() {
+    let events = [
+      self.link(7, isNew: true), self.link(7), self.link(7, master: 3),
+      self.address(self.linkLocal, on: 7), self.removed(7),
+    ]
+    #expect(!self.bystanders.mayMatter(events))
+    // Its number may be another's.
+    #expect(self.bystanders.mayMatter([self.link(7)]))
+  }
+
+  @Test("T3 a link that was there before connd listened may matter")
+  func old() {
+    #expect(self.bystanders.mayMatter([self.link(7)]))
+    #expect(self.bystanders.mayMatter([self.removed(7)]))
+    #expect(self.bystanders.mayMatter([self.address(self.linkLocal, on: 7)]))
+  }
+
+  @Test(
+    "T3 a link to which something leads may matter",
+    arguments: ["route", "address", "path", "several", "nexthop", "overrun", "filter", "malformed"])
+  func led(_ what: String) {
+    #expect(!self.bystanders.mayMatter([self.link(7, isNew: true), self.link(7)]))
+    switch what {
+    case "route": #expect(self.bystanders.mayMatter([self.route(by: 7)]))
+    case "address": #expect(self.bystanders.mayMatter([self.address(self.global, on: 7)]))
+    case "path": self.bystanders.use([7])
+    case "several": #expect(self.bystanders.mayMatter([self.route(by: nil)]))
+    case "nexthop": #expect(self.bystanders.mayMatter([.nexthop(id: 1)]))
+    case "overrun": #expect(self.bystanders.mayMatter([.overrun]))
+    case "malformed": #expect(self.bystanders.mayMatter([.malformed("")]))
+    default: self.bystanders.forget()
+    }
+    #expect(self.bystanders.mayMatter([self.link(7)]))
+  }
+
+  @Test("T3 another link's route takes nothing from it")
+  func unrelated() {
+    #expect(self.bystanders.mayMatter([self.link(7, isNew: true), self.route(by: 2)]))
+    #expect(!self.bystanders.mayMatter([self.link(7)]))
+  }
+
+  @Test("K6 a port of a link that paths are made of may matter")
+  func port() {
+    self.bystanders.use([3])
+    #expect(!self.bystanders.mayMatter([self.link(7, isNew: true), self.link(7)]))
+    #expect(self.bystanders.mayMatter([self.link(7, master: 3)]))
+    // It leaves.
+    #expect(self.bystanders.mayMatter([self.link(7)]))
+  }
+
+  @Test("K6 a link that paths are made of from now on may have ports already")
+  func laterMaster() {
+    #expect(!self.bystanders.mayMatter([self.link(7, isNew: true), self.link(7, master: 3)]))
+    self.bystanders.use([3])
+    #expect(self.bystanders.mayMatter([self.link(7)]))
+  }
+
+  @Test("I7 what is read of before all is read again may have been led to")
+  func blind() {
+    self.bystanders.forget()
+    #expect(self.bystanders.mayMatter([self.link(7, isNew: true)]))
+    self.bystanders.isDrained()
+    #expect(self.bystanders.mayMatter([self.link(7)]))
+    #expect(!self.bystanders.mayMatter([self.link(8, isNew: true)]))
+  }
+}
