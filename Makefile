@@ -103,8 +103,9 @@ test-examples: deps ## test the examples in Swift that need packages of their ow
 	@swift test --package-path Examples --scratch-path .build/examples
 
 .PHONY: test-sanitized
-test-sanitized: deps ## run the client library's tests under the thread sanitizer (a build of its own)
-	@Tests/sanitizers/run
+test-sanitized: deps ## run tests under the thread and the address sanitizer (each a build of its own)
+	@Tests/sanitizers/run address
+	Tests/sanitizers/run thread
 
 .PHONY: simulate
 simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; or one SEED=)
