@@ -28,5 +28,5 @@ int main(int argc, char **argv) {
   measure_flows(&connd, &other, evaluations, losses);
   printf("\n");
   print_times_header("change", "floor");
-  measure_clients(&floor, &other, losses / 4 < 5 ? 5 : losses / 4);
+  measure_clients(&floor, &connd, &other, losses / 4 < 5 ? 5 : losses / 4);
 }
