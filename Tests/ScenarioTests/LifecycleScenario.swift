@@ -48,6 +48,24 @@ struct LifecycleScenario {
     #expect(access(lab.socket, F_OK) != 0, "the socket is removed")
   }
 
+  @Test("SIGTERM ends connd under a thousand subscribers of which some are stopped; each that reads is told")
+  func manySubscribers() throws {
+    let lab = try self.online()
+    try lab.startConnd()
+    let connd = try #require(lab.connd)
+    let readers = try lab.python("hostile.py", "are_told_of_the_end")
+    let sleepers = try lab.python("hostile.py", "are_stopped")
+    for client in [readers, sleepers] { try client.line { $0 == "held" } }
+    sleepers.signal(SIGSTOP)
+    try sleepers.waitUntilStopped()
+    defer { sleepers.signal(SIGCONT) }
+    let beginning = ContinuousClock.now
+    connd.signal(SIGTERM)
+    #expect(try connd.wait(within: .seconds(20)) == 0)
+    print("ended under a thousand subscribers after \(beginning.duration(to: .now))")
+    try readers.line { $0 == "told 900" }
+  }
+
   @Test("SIGHUP reads the configuration again; one that is wrong changes nothing")
   func reload() throws {
     let lab = try self.online(configuration: "links: [{match: eth0, medium: wired}]")

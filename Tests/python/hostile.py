@@ -133,7 +133,24 @@ def subscribers(path, count):
     return made
 
 
+def are_told_of_the_end(path, count=900):
+    """Subscribers like any others: says how many of them get a proper end, with a status, when connd stops."""
+    made = subscribers(path, count)
+    say("held")
+    told = 0
+    for connection in made:
+        told += any(kind == HEADERS and flags & END_STREAM for kind, flags, *_ in connection.frames())
+    say(f"told {told}")
+
+
 # Subscribers that do not read
+
+
+def are_stopped(path):
+    """A hundred that are to be stopped once they hold."""
+    made = subscribers(path, 100)
+    say("held")
+    stay(made)
 
 
 def never_reads(path):
@@ -425,8 +442,9 @@ def holds_connections(path):
 ATTACKS = {
     attack.__name__: attack
     for attack in [
-        never_reads, reads_byte_by_byte, is_stopped, vanishes, opens_and_closes, cancels, garbage, half_frames,
-        half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings, empty_data, declares_100_megabytes,
+        are_told_of_the_end, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes, opens_and_closes, cancels,
+        garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
+        empty_data, declares_100_megabytes,
         sends_100_megabytes, many_connections, many_streams, too_many_streams, holds_connections,
     ]
 }

@@ -14,6 +14,16 @@ REASONS = {
     "Resource temporarily unavailable": pb.PATH_REASON_THROW,
 }
 
+# By the names that the configuration has them by.
+MEDIA = {"eth": pb.MEDIUM_WIRED, "wlan": pb.MEDIUM_WIFI, "wwan": pb.MEDIUM_CELLULAR}
+CATEGORIES = {
+    pb.MEDIUM_WIRED: (pb.CATEGORY_WIRED, pb.THREE_WAY_CATEGORY_WIFI),
+    pb.MEDIUM_WIFI: (pb.CATEGORY_WIFI, pb.THREE_WAY_CATEGORY_WIFI),
+    pb.MEDIUM_CELLULAR: (pb.CATEGORY_CELLULAR, pb.THREE_WAY_CATEGORY_CELLULAR),
+}
+OTHER = pb.CATEGORY_OTHER, pb.THREE_WAY_CATEGORY_WIFI
+NONE = pb.CATEGORY_NONE, pb.THREE_WAY_CATEGORY_NONE
+
 
 def ip(namespace, *words):
     return subprocess.run(
@@ -52,6 +62,25 @@ def majority(answers):
     way = lambda answer: answer if isinstance(answer, int) else (answer[0], *answer[2:])
     ways = [way(answer) for answer in answers]
     return answers[max(range(len(ways)), key=lambda n: (ways.count(ways[n]), -n))]
+
+
+def check_summary(status):
+    """The summary is that of the better path (K7), and the category what the table says (K1)."""
+    order = [pb.PATH_STATUS_SATISFIED, pb.PATH_STATUS_REQUIRES_CONNECTION, pb.PATH_STATUS_UNSATISFIED]
+    family, path = min([(pb.ADDRESS_FAMILY_IPV4, status.ipv4), (pb.ADDRESS_FAMILY_IPV6, status.ipv6)],
+                       key=lambda each: order.index(each[1].status))
+    is_satisfied = path.status == pb.PATH_STATUS_SATISFIED
+    category, three_way = CATEGORIES.get(path.medium, OTHER) if is_satisfied else NONE
+    expected = pb.Status(
+        generation=status.generation, since=status.since, category=category, three_way=three_way,
+        flags=pb.Flags(
+            reachable=path.status != pb.PATH_STATUS_UNSATISFIED,
+            connection_required=path.status == pb.PATH_STATUS_REQUIRES_CONNECTION,
+            is_wwan=path.medium == pb.MEDIUM_CELLULAR),
+        interface=path.interface if path.HasField("interface") else None, medium=path.medium,
+        expensive=path.expensive, constrained=path.constrained, ipv4=status.ipv4, ipv6=status.ipv6,
+        family=family)
+    check(status == expected, "the summary does not follow from the paths:", status, expected)
 
 
 class Kernel:
@@ -94,7 +123,7 @@ class Kernel:
     def addresses_of(self, link):
         return {f"{info['local']}/{info['prefixlen']}" for info in self.addresses.get(link, [])}
 
-    def why(self, path, default=False):
+    def why(self, path):
         """Why the path is none that carries traffic, as K3 says; None where it is one."""
         for name in reversed(path.chain):
             flags = self.links[name]["flags"]
@@ -140,6 +169,10 @@ class Kernel:
             if not isinstance(answer, int) and answer[4] != "unicast":
                 answer = pb.PATH_REASON_NO_ROUTE
             self.check_path(path, answer, f"default path of IPv{family}")
+            medium = next((medium for name in path.chain for prefix, medium in MEDIA.items()
+                           if name.startswith(prefix)), path.medium)
+            check(path.medium == medium, "not the medium that the configuration says:", path)
+        check_summary(status)
 
     def check_links(self, links):
         check({(link.index, link.name) for link in links}

@@ -23,6 +23,7 @@ from network import MEDIA, Network
 
 LULL = 0.08  # seconds between two changes, in the mean
 FULL = 1200  # changes after which connd has had to forget and to rewrite
+ENDS = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]
 STEPS = 100  # changes between two looks, in the mean
 
 
@@ -212,7 +213,7 @@ def main():
     seed = int(sys.argv[3]) if sys.argv[3:] and sys.argv[3] else random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}, {seconds:.0f} seconds", flush=True)
     # An end from outside cleans up, too.
-    for number in [signal.SIGINT, signal.SIGTERM]:
+    for number in ENDS:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     soak = Soak(binary, seconds, seed)
     status = 1
@@ -230,7 +231,7 @@ def main():
         status = end.code
     finally:
         # Once more would leave things behind.
-        for number in [signal.SIGINT, signal.SIGTERM]:
+        for number in ENDS:
             signal.signal(number, signal.SIG_IGN)
         soak.end()
     sys.stdout.flush()
