@@ -63,6 +63,17 @@ struct HostileClientsScenario {
     try lab.change(5)
   }
 
+  @Test("calls that end long before their deadlines leave no timer behind")
+  func deadlines() throws {
+    let lab = try self.online()
+    let vitals = try Vitals(of: try #require(lab.connd).processIdentifier)
+    let descriptors = try vitals.descriptors
+    let client = try lab.python("hostile.py", "have_long_deadlines")
+    try client.line { $0 == "gone" }
+    try waitUntil("the descriptors are closed") { try vitals.descriptors <= descriptors }
+    print("have_long_deadlines: \(try vitals.growth) KiB more")
+  }
+
   @Test("subscribers that vanish without a word leave nothing behind")
   func vanished() throws {
     let lab = try self.online()

@@ -143,6 +143,15 @@ def are_told_of_the_end(path, count=900):
     say(f"told {told}")
 
 
+def have_long_deadlines(path):
+    """Subscribers that would have waited an hour, and leave."""
+    for _ in range(200):
+        with grpc.insecure_channel(f"unix:{path}", [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            next(rpc.ConnectivityStub(channel).Watch(pb.WatchRequest(), timeout=3600))
+    say("gone")
+    stay()
+
+
 # Subscribers that do not read
 
 
@@ -442,8 +451,8 @@ def holds_connections(path):
 ATTACKS = {
     attack.__name__: attack
     for attack in [
-        are_told_of_the_end, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes, opens_and_closes, cancels,
-        garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
+        are_told_of_the_end, have_long_deadlines, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes,
+        opens_and_closes, cancels, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
         empty_data, declares_100_megabytes,
         sends_100_megabytes, many_connections, many_streams, too_many_streams, holds_connections,
     ]

@@ -45,6 +45,9 @@ final class StreamGate: ChannelDuplexHandler {
         self.refuse(refusal.message, context)
       } else {
         payload.headers.setPeerUID(self.peer.uid)
+        // Clients keep their deadlines themselves (gRPC's PROTOCOL-HTTP2.md). grpc-swift would keep them, too, by a timer that
+        // outlives the call: `Task.sleep` leaves it to libdispatch, also when it is cancelled.
+        payload.headers.remove(name: "grpc-timeout")
         context.fireChannelRead(self.wrapInboundOut(.headers(payload)))
       }
     case .data(var payload):
