@@ -66,8 +66,7 @@ class Connd:
                 raise client.failure
 
     def ask(self, method, request):
-        # The time limit is not told to connd, which would hold a timer until it is over.
-        return method.future(request, wait_for_ready=True).result(DEADLINE)
+        return method(request, wait_for_ready=True, timeout=DEADLINE)
 
     def get(self):
         return self.ask(self.stub.GetStatus, pb.GetStatusRequest())
@@ -124,8 +123,9 @@ class Visitors:
         """As somebody who was away for so many changes."""
         channel = connect(connd.socket)
         seen = max(connd.mirrors[0].status.generation - back, 0)
+        # The deadline of an hour is not to come: what connd would keep for it, would be there to the end.
         call = rpc.ConnectivityStub(channel).Watch(
-            pb.WatchRequest(since_generation=seen), wait_for_ready=connd is self.steady)
+            pb.WatchRequest(since_generation=seen), wait_for_ready=connd is self.steady, timeout=3600)
         self.calls.append(channel)
         self.count += 1
         patience = threading.Timer(DEADLINE, call.cancel)
