@@ -158,7 +158,8 @@ let tests: [Target] = [
   .testTarget(
     name: "SimulationTests",
     dependencies: ["ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink", "TestKit"],
-    exclude: ["run"], swiftSettings: swiftSettings),
+    // Thousands of steps: the model is optimised also where the rest is not.
+    exclude: ["run"], swiftSettings: swiftSettings + [.unsafeFlags(["-O"])]),
   .testTarget(
     name: "ConnectivityClientTests",
     dependencies: all(
