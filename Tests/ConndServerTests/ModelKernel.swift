@@ -20,17 +20,36 @@ final class ModelKernel: Kernel {
   /// What `addresses` lists.
   var addressTable: [Address] = []
   var neighbours: [IPAddress: Neighbour] = [:]
-  var isGone = false
+  var isGone: Bool {
+    get { self.failure != nil }
+    set { self.failure = newValue ? KernelUnavailable(description: "gone") : nil }
+  }
+  /// Why nothing is answered; what it has to tell it tells if that is passing.
+  var failure: KernelUnavailable?
+  /// What it still has to tell, each reading of it once; what a reading tells of happens by then.
+  var untold: [() -> [KernelEvent]] = []
+  private var happening: [Int: () -> Void] = [:]
   /// How often something was asked.
   private(set) var questions = 0
   private(set) var watched = Watched()
 
-  private func ask() throws(KernelUnavailable) {
-    self.questions += 1
-    if self.isGone { throw KernelUnavailable(description: "gone") }
+  /// Something happens when so many more questions were answered, before the next one.
+  func happens(after questions: Int, _ happen: @escaping () -> Void) {
+    self.happening[self.questions + questions + 1] = happen
   }
 
-  func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool { false }
+  private func ask() throws(KernelUnavailable) {
+    self.questions += 1
+    self.happening.removeValue(forKey: self.questions)?()
+    if let failure = self.failure { throw failure }
+  }
+
+  func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
+    if let failure = self.failure, !failure.isPassing { throw failure }
+    guard !self.untold.isEmpty else { return false }
+    events += self.untold.removeFirst()()
+    return !self.untold.isEmpty
+  }
 
   func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
     try self.ask()

@@ -8,17 +8,22 @@ struct StoreTests {
   /// Changes of growing generations, made by the transition maker itself.
   static func changes(_ count: Int) throws -> [Published] {
     var maker = TransitionMaker()
-    return try (0..<count).compactMap { number in
-      let path =
-        number.isMultiple(of: 2)
-        ? Path(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")], medium: .wired)
-        : .unsatisfied(.noRoute)
-      let step = maker.update(
-        to: Observation(ipv4: ObservedPath(path), ipv6: ObservedPath(.unsatisfied(.noRoute))),
-        on: .start, at: Instant(sinceStart: .seconds(60 * number)),
-        time: Timestamp(microseconds: Int64(number)))
-      return try step.change.map { try Published($0) }
-    }
+    return try (0..<count).compactMap { try self.change($0, of: &maker) }
+  }
+
+  /// The default path comes, and goes, and comes.
+  private static func change(
+    _ number: Int, of maker: inout TransitionMaker
+  ) throws -> Published? {
+    let path =
+      number.isMultiple(of: 2)
+      ? Path(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")], medium: .wired)
+      : .unsatisfied(.noRoute)
+    let step = maker.update(
+      to: Observation(ipv4: ObservedPath(path), ipv6: ObservedPath(.unsatisfied(.noRoute))),
+      on: .start, at: Instant(sinceStart: .seconds(60 * number)),
+      time: Timestamp(microseconds: Int64(number)))
+    return try step.change.map { try Published($0) }
   }
 
   static func generations(_ reading: Store.Reading) -> [UInt64] {
@@ -72,6 +77,23 @@ struct StoreTests {
     }
     var reaching = store.admit(since: 7)
     #expect(Self.generations(await store.next(for: &reaching)) == [8, 9, 10])
+  }
+
+  @Test("D5 a subscriber of before a past that is lost gets a gap, whatever was published since")
+  func lostPast() async throws {
+    let store = Store(after: 1000)
+    var maker = TransitionMaker(restored: store.snapshot)
+    for number in 0..<10 { store.publish(try Self.change(number, of: &maker).map { [$0] } ?? []) }
+    #expect(store.snapshot.generation == 1010)
+    for since: UInt64 in [0, 3, 999] {
+      var subscriber = store.admit(since: since)
+      guard case .gap = await store.next(for: &subscriber) else {
+        Issue.record("since \(since): no gap")
+        continue
+      }
+    }
+    var reaching = store.admit(since: 1007)
+    #expect(Self.generations(await store.next(for: &reaching)) == [1008, 1009, 1010])
   }
 
   @Test("D4 a subscriber that reads slowly is told that it missed something, and delays nobody")

@@ -1,0 +1,134 @@
+import Connectivity
+import Netlink
+import Testing
+
+@testable import ConndServer
+
+@Suite("Guarded flows")
+struct GuardedFlowTests {
+  // MARK: - Tunnels that lead nowhere
+
+  /// What is below gre1, which nothing leads into yet, has no carrier.
+  private func loopWithDeadTunnel() throws -> TestLoop {
+    try TestLoop.started { kernel in
+      kernel.addLink(3, "eth1", hasCarrier: false)
+      kernel.addTunnel(5, "gre1", to: "198.51.100.1")
+      try kernel.lead("198.51.100.1", 32, .over(3, from: "198.51.100.7"))
+    }
+  }
+
+  @Test("I3 I10 a tunnel that leads nowhere takes no flow over, and is better when it works")
+  func deadTunnel() throws {
+    var loop = try self.loopWithDeadTunnel()
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    try loop.kernel.lead("203.0.113.0", 24, .over(5, from: "10.0.0.2"))
+    #expect(loop.tell() == ["1 advise interfaceLost"])
+    // Nor one that is registered now.
+    loop.kernel.absent[5] = [try IPAddress(spelt: "192.0.2.7")]
+    loop.kernel.addressTable = [
+      Address(try IPAddress(spelt: "192.0.2.7"), prefixLength: 24, link: 2)
+    ]
+    #expect(try loop.guardFlow(2, local: "192.0.2.7") == ["2 advise interfaceLost late gre1"])
+    loop.kernel.addLink(3, "eth1")
+    #expect(loop.tell().sorted() == ["1 destroy betterPath", "2 destroy betterPath"])
+  }
+
+  @Test("I5 a flow inside a tunnel survives what is below it")
+  func insideTunnel() throws {
+    var loop = try self.loopWithDeadTunnel()
+    loop.kernel.addLink(3, "eth1")
+    try loop.kernel.lead("203.0.113.0", 24, .over(5, from: "10.0.0.2"))
+    #expect(try loop.guardFlow(1) == ["1 path gre1"])
+    loop.kernel.addLink(3, "eth1", hasCarrier: false)
+    #expect(loop.tell() == ["1 path gre1 requiresConnection"])
+    loop.kernel.addLink(3, "eth1")
+    #expect(loop.tell() == ["1 path gre1"])
+  }
+
+  @Test("I3 I10 a tunnel that leads nowhere does not take the default path over")
+  func deadDefaultTunnel() throws {
+    var loop = try self.loopWithDeadTunnel()
+    try loop.kernel.lead("0.0.0.0", 0, .over(5, from: "10.0.0.2"))
+    #expect(loop.tell() == [])
+    #expect(loop.loop.engine.snapshot.status.category == Category.none)
+    #expect(loop.invalidations == ["advise categoryChanged"])
+    loop.kernel.addLink(3, "eth1")
+    #expect(loop.tell() == [])
+    #expect(
+      loop.invalidations.dropFirst() == ["destroy betterPath", "destroy categoryChanged"])
+  }
+
+  // MARK: - Routers
+
+  @Test("I4 a flow that begins when the router is forgotten is not compared with the old one")
+  func routerForgotten() throws {
+    let gateway = try IPAddress(spelt: "192.0.2.1")
+    func router(_ last: UInt8) -> Neighbour {
+      Neighbour(gateway, link: 2, hardwareAddress: [2, 0, 0, 0, 0, last])
+    }
+    var loop = try TestLoop.started { $0.neighbours[gateway] = router(7) }
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    loop.kernel.neighbours = [:]
+    #expect(try loop.guardFlow(2) == ["2 path eth0"])
+    #expect(loop.kernel.watched.gateways == [router(7)])
+    loop.kernel.neighbours[gateway] = router(8)
+    #expect(loop.tell([.neighbour(router(8))]) == ["1 destroy networkChanged"])
+    // It has found its router, and notices the next.
+    loop.kernel.neighbours[gateway] = router(9)
+    #expect(loop.tell([.neighbour(router(9))]) == ["2 destroy networkChanged"])
+  }
+
+  // MARK: - Connections that are not on the path that is known
+
+  /// 198.51.100.7 is wlan0's.
+  private func loopWithWiFi() throws -> TestLoop {
+    try TestLoop.started { kernel in
+      kernel.addLink(3, "wlan0")
+      kernel.addTunnel(5, "gre1", to: "198.18.0.1")
+      let address = try IPAddress(spelt: "198.51.100.7")
+      for other: UInt32 in [2, 5] { kernel.absent[other] = [address] }
+      kernel.addressTable = [Address(address, prefixLength: 24, link: 3)]
+    }
+  }
+
+  private func knownPath() throws -> Path {
+    var path = Path(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")])
+    path.source = try IPAddress(spelt: "192.0.2.7")
+    path.sourcePrefixLength = 24
+    return path
+  }
+
+  @Test("I3 a flow that a rule keeps on its link is on it, whatever better path it was told of")
+  func keptByRule() throws {
+    var loop = try self.loopWithWiFi()
+    let own = try IPAddress(spelt: "198.51.100.7")
+    loop.kernel.pinned[own] = .over(3, from: "198.51.100.7")
+    #expect(
+      try loop.guardFlow(1, local: "198.51.100.7", known: try self.knownPath())
+        == ["1 advise betterPath late eth0"])
+    #expect(loop.tell() == [])
+    loop.kernel.pinned = [:]
+    #expect(loop.tell() == ["1 destroy betterPath"])
+  }
+
+  @Test("I3 T5 what a late flow is said to be no address of is the link that its traffic takes")
+  func lateCause() throws {
+    var loop = try self.loopWithWiFi()
+    #expect(
+      try loop.guardFlow(1, local: "198.51.100.7", known: try self.knownPath())
+        == ["1 destroy betterPath late eth0"])
+  }
+
+  @Test("I3 a connection that was told of no path is not in the tunnel that appears next")
+  func knownWithoutPath() throws {
+    var loop = try self.loopWithWiFi()
+    loop.kernel.routes = []
+    _ = loop.tell()
+    #expect(
+      try loop.guardFlow(1, local: "198.51.100.7", known: .unsatisfied(.noRoute))
+        == ["1 advise interfaceLost late none"])
+    try loop.kernel.lead("198.18.0.1", 32, .over(3, from: "198.51.100.7"))
+    try loop.kernel.lead("203.0.113.0", 24, .over(5, from: "10.0.0.2"))
+    #expect(loop.tell() == ["1 destroy betterPath"])
+  }
+}

@@ -1,0 +1,134 @@
+import Connectivity
+import Netlink
+import Testing
+
+@testable import ConndServer
+
+@Suite("The monitor's loop")
+struct MonitorLoopTests {
+  @Test("K8 I1 flows registered while the kernel cannot be asked are registered again when it can")
+  func registeredBlindly() throws {
+    var loop = try TestLoop.started { $0.isGone = true }
+    #expect(loop.loop.kernel == nil)
+    #expect(try loop.guardFlow(2, local: "192.0.2.99") == ["2 path none unknown"])
+    #expect(try loop.guardFlow(1, local: "192.0.2.7") == ["1 path none unknown"])
+    // Nothing to do before its time.
+    #expect(loop.turn() == [])
+    loop.kernel.isGone = false
+    loop.kernel.missing = [try IPAddress(spelt: "192.0.2.99")]
+    #expect(
+      loop.turn(after: .seconds(1)) == ["1 path eth0", "2 destroy sourceAddressLost late eth0"])
+    #expect(loop.loop.engine.guardedFlows == 1)
+    #expect(loop.tell() == [])
+  }
+
+  @Test("K8 a flow that is let go while the kernel cannot be asked is not registered again")
+  func letGoBlindly() throws {
+    var loop = try TestLoop.started { $0.isGone = true }
+    #expect(try loop.guardFlow(1) == ["1 path none unknown"])
+    loop.loop.requests.append(.remove(.init(guardian: loop.mailbox.number, id: 1)))
+    #expect(loop.turn() == [])
+    loop.kernel.isGone = false
+    #expect(loop.turn(after: .seconds(1)) == [])
+    #expect(loop.loop.kernel != nil && loop.loop.engine.guardedFlows == 0)
+  }
+
+  @Test("K8 a question that has no answer this time takes the kernel from nobody")
+  func passingFailure() throws {
+    var loop = try TestLoop.started()
+    loop.kernel.failure = KernelUnavailable(description: "interrupted", isPassing: true)
+    #expect(try loop.guardFlow(1) == ["1 path none unknown"])
+    loop.kernel.failure = nil
+    #expect(loop.loop.kernel != nil && loop.count("kernel_losses") == 0)
+    #expect(loop.tell() == ["1 path eth0"])
+    #expect(loop.loop.engine.snapshot.status.category == .wired)
+  }
+
+  @Test("K8 a kernel that fails while flows are registered is lost, and opened again")
+  func failure() throws {
+    var loop = try TestLoop.started()
+    let kernel = loop.kernel
+    kernel.happens(after: 0) { kernel.isGone = true }
+    #expect(try loop.guardFlow(1) == ["1 path none unknown"])
+    #expect(loop.loop.kernel == nil && loop.count("kernel_losses") == 1)
+    #expect(loop.loop.engine.snapshot.status.category == .unknown)
+    kernel.isGone = false
+    #expect(loop.turn(after: .seconds(1)) == ["1 path eth0"])
+  }
+
+  @Test("K8 a kernel that fails with more to tell is lost once")
+  func failureInBurst() throws {
+    var loop = try TestLoop.started()
+    let kernel = loop.kernel
+    kernel.untold = [
+      {
+        kernel.isGone = true
+        return [.rule(.ipv4)]
+      }, { [.rule(.ipv4)] },
+    ]
+    #expect(loop.turn() == [])
+    #expect(loop.loop.kernel == nil && loop.count("kernel_losses") == 1)
+    #expect(loop.loop.due == loop.clock.now.advanced(by: .seconds(1)))
+  }
+
+  @Test("K6 D6 the end of a tunnel that a followed destination is behind is let through at once")
+  func watchedTunnel() throws {
+    let end = try IPAddress(spelt: "198.51.100.1")
+    var loop = try TestLoop.started { kernel in
+      kernel.addTunnel(5, "gre1", to: "198.51.100.1")
+      try kernel.lead("203.0.113.0", 24, .over(5, from: "10.0.0.2"))
+    }
+    #expect(!loop.kernel.watched.destinations.contains(end))
+    let destination = Destination(try IPAddress(spelt: "203.0.113.9"))
+    let (_, watcher) = loop.loop.watch(destination)
+    #expect(loop.kernel.watched.destinations.contains(end))
+    #expect(loop.kernel.watched.destinations.contains(destination.address))
+    loop.loop.unwatch(destination, watcher)
+  }
+
+  @Test("K6 what changed below a tunnel before its end was let through is read with the first path")
+  func watchedTunnelMoved() async throws {
+    var loop = try TestLoop.started { kernel in
+      kernel.addLink(3, "eth1")
+      kernel.addTunnel(5, "gre1", to: "198.51.100.1")
+      try kernel.lead("203.0.113.0", 24, .over(5, from: "10.0.0.2"))
+    }
+    let (kernel, destination) = (loop.kernel, Destination(try IPAddress(spelt: "203.0.113.9")))
+    let before = kernel.questions
+    #expect(
+      try loop.loop.engine.reader.path(to: destination, from: kernel).chain.map(\.name)
+        == ["gre1", "eth0"])
+    // The filter knows of the destination, and the path is read; then the filter knows of the end.
+    kernel.happens(after: 1 + kernel.questions - before) {
+      #expect(throws: Never.self) {
+        try kernel.lead("198.51.100.1", 32, .over(3, from: "198.51.100.7"))
+      }
+    }
+    let (stream, watcher) = loop.loop.watch(destination)
+    loop.loop.unwatch(destination, watcher)
+    let paths = await stream.reduce(into: []) { $0.append($1) }
+    #expect(paths.map { $0.chain.map(\.name) } == [["gre1", "eth1"]])
+  }
+
+  @Test("D4 what is published in an endless burst is told before the burst ends")
+  func endlessBurst() throws {
+    var loop = try TestLoop.started()
+    #expect(loop.turn() == [])
+    let (kernel, statistics) = (loop.kernel, loop.loop.statistics)
+    func told() -> UInt64 {
+      statistics.counted.first { $0.name == "published" && $0.kind == "path" }?.value ?? 0
+    }
+    var toldMeanwhile: UInt64 = 0
+    kernel.untold = (1...80).map { number in
+      {
+        toldMeanwhile = told()
+        let way = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.\(10 + number)")
+        #expect(throws: Never.self) { try kernel.lead("0.0.0.0", 0, way) }
+        return [.rule(.ipv4)]
+      }
+    }
+    loop.loop.drain()
+    #expect(toldMeanwhile > 64)
+    #expect(loop.turn() == [] && told() == 80)
+  }
+}

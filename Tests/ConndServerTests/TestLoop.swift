@@ -1,0 +1,127 @@
+import Connectivity
+import Logging
+import Synchronization
+import Systemd
+
+@testable import ConndServer
+
+/// The monitor's loop over a kernel that a test writes down, in time of its own; and what it tells, in words.
+///
+/// All flows lead to 203.0.113.9. At first everything goes over eth0.
+struct TestLoop {
+  let kernel = ModelKernel()
+  let clock = TestClock()
+  let mailbox = TestMailbox()
+  var loop: MonitorLoop
+
+  init() throws {
+    self.kernel.addLink(2, "eth0")
+    try self.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.7"))
+    let (kernel, store) = (self.kernel, Store())
+    self.loop = MonitorLoop(
+      Configuration(), store: store, publisher: StorePublisher(store: store),
+      statistics: Statistics(), notifier: .inactive, clock: self.clock,
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+    ) { (watched) throws(KernelUnavailable) in
+      try kernel.watch(watched)
+      return kernel
+    }
+    self.loop.admit(self.mailbox)
+  }
+
+  /// Opens the kernel, if it can be.
+  static func started(_ prepare: (ModelKernel) throws -> Void = { _ in }) throws -> TestLoop {
+    var loop = try TestLoop()
+    try prepare(loop.kernel)
+    loop.loop.start()
+    return loop
+  }
+
+  /// Guards a flow.
+  ///
+  /// - Returns: what the client is told.
+  mutating func guardFlow(_ id: UInt64, local: String? = nil, known: Path? = nil) throws -> [String]
+  {
+    let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
+    let flow = Flow(remote, local: try local.map { try IPAddress(spelt: $0) })
+    self.loop.requests.append(
+      .add(.init(key: .init(guardian: self.mailbox.number, id: id), flow: flow, knownPath: known)))
+    self.loop.takeRequests()
+    return self.mailbox.take()
+  }
+
+  /// The kernel tells something; of a rule where it does not matter what.
+  mutating func tell(_ events: [KernelEvent] = [.rule(.ipv4)]) -> [String] {
+    self.kernel.untold.append { events }
+    return self.turn()
+  }
+
+  /// Deals with all that there is to do.
+  mutating func turn(after pause: Duration = .zero) -> [String] {
+    self.clock.instant = self.clock.instant.advanced(by: pause)
+    repeat {
+      self.loop.beginTurn()
+      self.loop.deal(with: .init(hasMessages: !self.kernel.untold.isEmpty, slept: nil))
+      self.loop.evaluateFlows()
+    } while self.loop.isBusy
+    return self.mailbox.take()
+  }
+
+  /// What was published of channels.
+  var invalidations: [String] {
+    self.loop.store.past.compactMap { published in
+      guard case .invalidation(let told) = published.change else { return nil }
+      return "\(told.severity.rawValue) \(told.reason.rawValue)"
+    }
+  }
+
+  func count(_ name: String, _ kind: String = "") -> UInt64 {
+    self.loop.statistics.counted.first { $0.name == name && $0.kind == kind }?.value ?? 0
+  }
+}
+
+/// Time that passes when a test says so.
+final class TestClock: MonitorClock {
+  var instant = Instant(sinceStart: .zero)
+  var now: Instant { self.instant }
+  var time: Timestamp { Timestamp(microseconds: 0) }
+}
+
+/// Publishes, and keeps nothing for the next run.
+private struct StorePublisher: Publisher {
+  let store: Store
+
+  func publish(_ changes: [Change]) {
+    self.store.publish(changes.compactMap { try? Published($0) })
+  }
+}
+
+/// What a client was told: `1 path eth0`, `1 destroy betterPath`.
+final class TestMailbox: FlowMailbox {
+  let number: UInt64 = 1
+  private let messages = Mutex<[Guardian.Message]>([])
+
+  func post(_ messages: [Guardian.Message]) { self.messages.withLock { $0 += messages } }
+  func answered() {}
+  func finish() {}
+
+  func take() -> [String] {
+    let messages = self.messages.withLock { messages in
+      defer { messages = [] }
+      return messages
+    }
+    return messages.map { "\($0.id) \(self.words($0.event))" }
+  }
+
+  private func words(_ event: Guardian.Event) -> String {
+    switch event {
+    case .flow(.path(let path)):
+      let status = path.status == .satisfied ? [] : [path.status.rawValue]
+      return (["path", path.interface ?? "none"] + status).joined(separator: " ")
+    case .flow(.invalidation(let verdict, let cause, _)):
+      let late = cause.learntLate ? ["late", cause.interface ?? "none"] : []
+      return ([verdict.severity.rawValue, verdict.reason.rawValue] + late).joined(separator: " ")
+    case .refused(let refusal): return "refused \(refusal.message)"
+    }
+  }
+}

@@ -1,0 +1,48 @@
+import Testing
+
+@testable import Connectivity
+
+/// IPv4 is lost, and while its grace runs IPv6 makes a category that it did not make before.
+@Suite("The grace of the category")
+struct CategoryGraceTests {
+  private static let both = AddressFamily.allCases
+  private static let lost = ["0s unknown>wifi", "1s wifi>none, advise categoryChanged"]
+  private static let byIPv6 =
+    "0s wifi:noroute6 | 1s wifi:noroute | 1.5s wifi:noroute4"
+
+  @Test("I5 I10 a category that another family brings back is in doubt until the path is back")
+  func back() {
+    #expect(
+      Story.play("\(Self.byIPv6) | 1.8s wifi | 9s wifi", Self.both)
+        == Self.lost + [
+          "1.5s none>wifi, advise categoryChanged", "1.8s path, advise categoryChanged",
+        ])
+  }
+
+  @Test("I5 I10 a category that another family brings back is lost when the grace is over")
+  func overdue() {
+    #expect(
+      Story.play("\(Self.byIPv6) | 9s wifi", Self.both)
+        == Self.lost + [
+          "1.5s none>wifi, advise categoryChanged", "2s destroy categoryChanged", "9s path",
+        ])
+  }
+
+  @Test("I5 I10 a category that another family brings back, and has kept, is back")
+  func intact() {
+    #expect(
+      Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute4", Self.both)
+        == Self.lost + [
+          "1.5s none>wifi, advise categoryChanged", "2s destroy interfaceLost wlan0 ipv4",
+        ])
+  }
+
+  @Test("I5 another category destroys, also on a path that was kept")
+  func otherCategory() {
+    #expect(
+      Story.play(
+        "0s wifi:noroute6 cellular:noroute4 | 1s wifi:noroute cellular:noroute | "
+          + "1.5s wifi:noroute cellular:noroute4", Self.both
+      ).contains("1.5s none>cellular, destroy categoryChanged"))
+  }
+}
