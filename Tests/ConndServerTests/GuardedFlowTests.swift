@@ -131,4 +131,30 @@ struct GuardedFlowTests {
     try loop.kernel.lead("203.0.113.0", 24, .over(5, from: "10.0.0.2"))
     #expect(loop.tell() == ["1 destroy betterPath"])
   }
+
+  @Test("I10 a connection that was told of no path has its own link's grace")
+  func knownWithoutPathOnWiFi() throws {
+    var loop = try self.loopWithWiFi()
+    loop.kernel.linkTable[3]?.device.type = "wlan"
+    loop.kernel.routes = []
+    _ = loop.tell()
+    #expect(
+      try loop.guardFlow(1, local: "198.51.100.7", known: .unsatisfied(.noRoute))
+        == ["1 advise interfaceLost late none"])
+    loop.kernel.linkTable[3]?.link.flags = [.up]
+    loop.kernel.linkTable[3]?.link.carrier = false
+    loop.kernel.linkTable[3]?.link.operationalState = .down
+    try loop.kernel.lead("203.0.113.0", 24, .over(3, from: "198.51.100.7"))
+    #expect(loop.tell() == ["1 path wlan0 requiresConnection"])
+  }
+
+  @Test("I3 an address on a dummy is the machine's own, whichever way its traffic goes")
+  func addressOfDummy() throws {
+    var loop = try self.loopWithWiFi()
+    loop.kernel.linkTable[3]?.link.kind = "dummy"
+    #expect(try loop.guardFlow(1, local: "198.51.100.7") == ["1 path eth0"])
+    #expect(loop.tell() == [])
+    loop.kernel.absent[3] = [try IPAddress(spelt: "198.51.100.7")]
+    #expect(loop.tell() == ["1 destroy sourceAddressLost"])
+  }
 }

@@ -84,30 +84,36 @@ final class Look {
     of flow: Flow, _ sourceLink: UInt32?, _ made: Path
   ) throws(KernelUnavailable) -> Path? {
     guard let local = flow.local, let sourceLink, made.source != local,
-      made.chain.first?.index != sourceLink, let facts = try self.kernel.link(sourceLink),
-      !facts.link.flags.contains(.loopback)
+      made.chain.first?.index != sourceLink, let link = try self.kernel.link(sourceLink)?.link,
+      !link.holdsOnlyAddresses
     else { return nil }
-    var path = made
-    path.chain = [PathLink(index: sourceLink, name: facts.link.name)]
-    path.source = local
-    path.sourcePrefixLength = try self.kernel.address(local, on: sourceLink)?.prefixLength
-    return path
+    let answer = RouteAnswer.route(Route(outLink: sourceLink, source: local))
+    let facts = try self.reader.facts(about: flow.destination, answer: answer, from: self.kernel)
+    self.flows.gateways.use(facts)
+    return self.flows.path(facts)
   }
 
   /// Whether the traffic of a flow leaves by another link than the one that has its own address, so that no answer comes
-  /// back; unless a rule sends it by that link, or the address is one of the machine's own on `lo`.
+  /// back; unless a rule sends it by that link, or that is none for traffic.
   func isElsewhere(
     _ flow: Flow, _ sourceLink: UInt32?, _ way: Way
   ) throws(KernelUnavailable) -> Bool {
     guard let local = flow.local, let sourceLink, way.shown.status == .satisfied,
       way.judged.source != local, let outLink = way.judged.chain.first?.index,
       outLink != sourceLink, case .route(let route) = way.facts.answer, route.kind == .unicast,
-      let link = try self.kernel.link(sourceLink), !link.link.flags.contains(.loopback)
+      let link = try self.kernel.link(sourceLink)?.link, !link.holdsOnlyAddresses
     else { return false }
     var destination = flow.destination
     destination.source = local
     guard case .route(let pinned) = try self.kernel.route(to: destination) else { return true }
     return pinned.outLink != sourceLink
+  }
+}
+
+extension Link {
+  /// Whether nothing is sent by it: addresses that a machine has whichever way it goes are on `lo`, or on a dummy.
+  fileprivate var holdsOnlyAddresses: Bool {
+    self.flags.contains(.loopback) || self.kind == "dummy" || self.kind == "vrf"
   }
 }
 

@@ -50,8 +50,9 @@ extension MonitorLoop {
       _ = try registrar.get()
       if self.engine.hasNewGateways { try self.watchGateways(kernel) }
     } catch {
-      // What kept changing makes connd read again, and ask for these flows once more.
-      if !error.isPassing { self.lose(error) }
+      guard error.isPassing else { return self.lose(error) }
+      // What kept changing makes connd read again, whatever it is, and ask for these flows once more.
+      self.engine.filterIsOther()
     }
   }
 

@@ -71,7 +71,7 @@ extension MonitorLoop {
     beside addresses: [IPAddress] = [], _ kernel: any Kernel
   ) throws(KernelUnavailable) {
     var watched = self.engine.watchedByKernel
-    watched.destinations += addresses
+    watched.destinations += Set(addresses).subtracting(watched.destinations).sorted()
     try kernel.watch(watched)
     self.filterIs(watched)
   }
