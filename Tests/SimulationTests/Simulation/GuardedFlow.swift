@@ -56,7 +56,7 @@ struct GuardedFlow {
     self.made = Made(
       chain: path.chain.prefix((tunnel ?? links.count) + 1), path: path, source: source,
       sourceLink: source.flatMap {
-        network.has($0, on: link?.index) ? link?.index : network.owner(of: $0)
+        network.has($0, on: link?.index) ? link?.index : network.owner(of: $0) ?? link?.index
       },
       network: link?.network, category: truth.category, isInTunnel: tunnel != nil,
       router: path.gateway.flatMap { link?.neighbours[$0] },
@@ -78,9 +78,10 @@ struct GuardedFlow {
 
   /// Clients were told that the category is another (I5), though it may only be held back (T1).
   mutating func categoryIsPublished(_ category: Connectivity.Category, isAnotherPath: Bool) {
-    guard !self.isLocal, !self.isExempt, self.made?.category != category || isAnotherPath else {
-      return
-    }
+    // Without its path it is spared nothing.
+    guard !self.isLocal, !self.isExempt,
+      self.made?.category != category || isAnotherPath || self.isAway
+    else { return }
     self.excuse("the category was published as \(category)")
   }
 
