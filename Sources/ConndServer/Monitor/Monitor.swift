@@ -63,7 +63,7 @@ final class Monitor: Service {
   }
 
   /// However much clients ask, the kernel is heard in between.
-  private static let mostWork = 64
+  private static let mostWork = 1024
 
   /// - Returns: whether there is more.
   @discardableResult
