@@ -48,7 +48,7 @@ struct LifecycleScenario {
     #expect(access(lab.socket, F_OK) != 0, "the socket is removed")
   }
 
-  @Test("SIGTERM ends connd under a thousand subscribers of which some are stopped; each that reads is told")
+  @Test("SIGTERM under a thousand subscribers, some of them stopped: each that reads is told")
   func manySubscribers() throws {
     let lab = try self.online()
     try lab.startConnd()

@@ -20,6 +20,10 @@ struct GuardedFlow {
   /// Since when its path is away for a moment (I10), by the model.
   private var lostAt: Instant?
   private var isAway = false
+  /// A changed category would spare it if its path were there (I5); without it, one that happened before may end it.
+  var isSparedNothing: Bool {
+    self.isAway && (self.made?.isInTunnel == true || self.made?.path.gateway == nil)
+  }
   /// A changed category spares it, as long as its path is there (I5).
   private var isExempt = false
   /// Since when connd must know that it has no path.

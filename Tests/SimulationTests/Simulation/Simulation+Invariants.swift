@@ -199,7 +199,9 @@ extension Simulation {
       self.flows[index].isOver = true
       self.flows[index].passTime(to: self.now)
       let flow = self.flows[index]
-      let mayBe = flow.disturbance != nil || flow.isForbidden(path) || flow.made == nil
+      let mayBe =
+        flow.disturbance != nil || flow.isForbidden(path) || flow.made == nil
+        || verdict.reason == .categoryChanged && flow.isSparedNothing
       if flow.isLocal || !mayBe {
         self.fail("\(verdict.reason): flow \(key) is destroyed, and nothing that it is on changed")
       }
