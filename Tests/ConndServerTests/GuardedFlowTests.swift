@@ -157,4 +157,19 @@ struct GuardedFlowTests {
     loop.kernel.absent[3] = [try IPAddress(spelt: "198.51.100.7")]
     #expect(loop.tell() == ["1 destroy sourceAddressLost"])
   }
+
+  @Test(
+    "I2 a link below the one that a flow was made on counts, whichever way its traffic goes now")
+  func linkBelow() throws {
+    var loop = try TestLoop.started { kernel in
+      kernel.addLink(6, "vlan5")
+      kernel.addTunnel(5, "gre1", to: "198.18.0.1")
+    }
+    var known = try self.knownPath()
+    known.chain = [PathLink(index: 6, name: "vlan5"), PathLink(index: 2, name: "eth0")]
+    loop.kernel.linkTable[2]?.link.flags = []
+    loop.kernel.linkTable[2]?.link.operationalState = .down
+    try loop.kernel.lead("203.0.113.0", 24, .over(5, from: "10.0.0.2"))
+    #expect(try loop.guardFlow(1, known: known) == ["1 destroy interfaceLost late vlan5"])
+  }
 }

@@ -234,10 +234,7 @@ extension FlowTable {
     }
     var entry = Entry(
       tracker: FlowTracker(flow, on: made, network: network), told: way.shown,
-      depth: registration.knownPath == nil
-        ? way.depth
-          // Where no way is left, nothing tells what was below a tunnel.
-        : way.facts.links.isEmpty ? made.chain.count : min(way.depth, made.chain.count),
+      depth: made.chain == way.judged.chain ? way.depth : try look.depth(of: made),
       sourceLink: sourceLink, lastPass: self.lastPass)
     let reading = try look.reading(of: entry.baseline, way, to: flow.destination)
     let since = registrar.gravest(since: registration.sinceGeneration, flow, way.judged, reading)

@@ -68,6 +68,11 @@ final class Look {
   /// A flow is on this path, whether or not it is there.
   func use(_ path: Path) { self.flows.gateways.bystanders.use(path.chain.lazy.map(\.index)) }
 
+  /// How many links of a path those depend on who were made on it.
+  func depth(of path: Path) throws(KernelUnavailable) -> Int {
+    try self.reader.depth(of: path.chain, from: self.kernel)
+  }
+
   /// The link that has an address; `nil` where none has.
   func link(
     of address: IPAddress, likely: UInt32?

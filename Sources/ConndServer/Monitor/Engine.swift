@@ -94,7 +94,7 @@ struct Engine {
       let old = self.changes.path(family)
       let path = flows.path(facts, for: old)
       let baseline = FlowReader.Baseline(
-        path: old ?? path, depth: self.depth(of: old, family, facts),
+        path: old ?? path, depth: try self.depth(of: old, family, from: kernel),
         source: old?.source)
       reading.flows[family] = try flows.reading(
         facts, of: baseline, to: Destination(facts.destination), path: path,
@@ -108,12 +108,13 @@ struct Engine {
     return reading
   }
 
-  /// How many links of the default path its channels depend on; after a restart, as many as the links now there let guess.
-  private func depth(of old: Path?, _ family: AddressFamily, _ facts: PathFacts) -> Int {
+  /// How many links of the default path its channels depend on.
+  private func depth(
+    of old: Path?, _ family: AddressFamily, from kernel: some Kernel
+  ) throws(KernelUnavailable) -> Int {
     guard let old else { return 0 }
-    let whole = old.chain.count
-    return self.depths[family]
-      ?? (facts.links.isEmpty ? whole : min(FlowReader.depth(facts), whole))
+    if let known = self.depths[family] { return known }
+    return try self.reader.depth(of: old.chain, from: kernel)
   }
 
   /// Looks at what somebody follows, after the step was published.

@@ -108,6 +108,16 @@ struct PathReader {
   /// Where addresses change faster than that, the messages of it tell.
   private static let mostRepetitions = 3
 
+  /// How many links of a path that was depend those on who were made on it: what is below a tunnel may move (I5).
+  func depth(
+    of chain: [PathLink], from kernel: some Kernel
+  ) throws(KernelUnavailable) -> Int {
+    for (place, link) in chain.enumerated() {
+      if try kernel.link(link.index)?.isTunnel == true { return place + 1 }
+    }
+    return chain.count
+  }
+
   /// Appends the out-link and what is below it.
   private func followChain(
     from outLink: UInt32, into facts: inout PathFacts, _ kernel: some Kernel
