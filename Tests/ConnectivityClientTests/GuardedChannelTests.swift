@@ -109,6 +109,8 @@ struct GuardedChannelTests {
       let stream = try await Conversation(client)
       let first = try await stream.say("one")
       #expect(first == "one")
+      // A call waits for connd's answer only so long.
+      try await network.waitForFlows(atLeast: 1)
       network.become(.wired, .wifi)
       for await state in states where state == .idle { break }
       _ = try await client.echo()
@@ -234,6 +236,8 @@ struct GuardedChannelTests {
         #expect(transport.connectivityState == .transientFailure)
         try await EchoServer.serving(at: .ipv4(host: "127.7.7.3", port: port)) { _, _ in
           let call = Task { try await client.echo() }
+          // The attempt waited for connd's answer only so long.
+          try await network.waitForFlows(atLeast: 1)
           network.become(.wifi)
           let answer = try await call.value
           #expect(answer == "hello")
