@@ -70,12 +70,15 @@ struct GuardedFlow {
 
   /// Another connd follows it now, which does not know for how long its path has been away, or who the router was. Without
   /// an address of its own, and without a path when it was registered again, it begins anew.
-  mutating func isRegisteredAgain() {
+  mutating func isRegisteredAgain(in network: ModelNetwork) {
     self.made?.router = nil
     self.knownLostAt = nil
     // Which address it has, nobody knows but by what it was told.
     if self.flow.local == nil, self.told.status == .satisfied {
       self.made?.source = self.told.source
+      if let source = self.told.source, !network.has(source, on: self.told.chain.first?.index) {
+        self.excuse("the address that it was told went")
+      }
     }
     if self.flow.local == nil, self.told.status != .satisfied { self.made = nil }
   }

@@ -211,7 +211,7 @@ extension Simulation {
   /// The clients of `Guard` register what they have, and say what they knew of it.
   private func registerAgain() {
     self.flows.removeAll(where: \.isOver)
-    for index in self.flows.indices { self.flows[index].isRegisteredAgain() }
+    for index in self.flows.indices { self.flows[index].isRegisteredAgain(in: self.kernel.network) }
     let registrations = self.flows.map { flow in
       FlowTable.Registration(
         key: flow.key, flow: flow.flow, knownPath: flow.made == nil ? nil : flow.told,
