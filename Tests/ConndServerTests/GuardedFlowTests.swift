@@ -119,14 +119,19 @@ struct GuardedFlowTests {
         == ["1 destroy betterPath late eth0"])
   }
 
-  @Test("I3 a connection that was told of no path is not in the tunnel that appears next")
-  func knownWithoutPath() throws {
-    var loop = try self.loopWithWiFi()
+  /// Flow 1 is wlan0's, and was told of no path.
+  private func guardWithoutPath(in loop: inout TestLoop) throws {
     loop.kernel.routes = []
     _ = loop.tell()
     #expect(
       try loop.guardFlow(1, local: "198.51.100.7", known: .unsatisfied(.noRoute))
         == ["1 advise interfaceLost late none"])
+  }
+
+  @Test("I3 a connection that was told of no path is not in the tunnel that appears next")
+  func knownWithoutPath() throws {
+    var loop = try self.loopWithWiFi()
+    try self.guardWithoutPath(in: &loop)
     try loop.kernel.lead("198.18.0.1", 32, .over(3, from: "198.51.100.7"))
     try loop.kernel.lead("203.0.113.0", 24, .over(5, from: "10.0.0.2"))
     #expect(loop.tell() == ["1 destroy betterPath"])
@@ -136,11 +141,7 @@ struct GuardedFlowTests {
   func knownWithoutPathOnWiFi() throws {
     var loop = try self.loopWithWiFi()
     loop.kernel.linkTable[3]?.device.type = "wlan"
-    loop.kernel.routes = []
-    _ = loop.tell()
-    #expect(
-      try loop.guardFlow(1, local: "198.51.100.7", known: .unsatisfied(.noRoute))
-        == ["1 advise interfaceLost late none"])
+    try self.guardWithoutPath(in: &loop)
     loop.kernel.linkTable[3]?.link.flags = [.up]
     loop.kernel.linkTable[3]?.link.carrier = false
     loop.kernel.linkTable[3]?.link.operationalState = .down

@@ -1,5 +1,4 @@
 import Connectivity
-import Netlink
 
 /// The way to a destination, shared by all that the kernel sends alike: one object, for ten thousand flows hold it at once.
 final class Way: Sendable {
@@ -120,83 +119,4 @@ extension Link {
   fileprivate var holdsOnlyAddresses: Bool {
     self.flags.contains(.loopback) || self.kind == "dummy" || self.kind == "vrf"
   }
-}
-
-/// A kernel that is asked for each link and each address once. Good for as long as one look takes, which begins with the
-/// ways to where the flows lead.
-final class RememberingKernel: Kernel {
-  private let source: any Kernel
-  private var known: [UInt32: LinkFacts?] = [:]
-  private var found: [IPAddress: [UInt32: Address?]] = [:]
-  private var present: [IPAddress: [UInt32: Bool]] = [:]
-  private var all: [Address]?
-
-  init(_ source: any Kernel) {
-    self.source = source
-  }
-
-  var fileDescriptor: CInt { self.source.fileDescriptor }
-
-  func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
-    try self.source.drain(into: &events)
-  }
-
-  func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
-    try self.source.route(to: destination)
-  }
-
-  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
-    try self.source.routes(to: destinations)
-  }
-
-  func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute? {
-    try self.source.match(for: destination)
-  }
-
-  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
-    if let known = self.known[index] { return known }
-    let link = try self.source.link(index)
-    self.known[index] = .some(link)
-    return link
-  }
-
-  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
-    if let known = self.found[address]?[link] { return known }
-    let found = try self.source.address(address, on: link)
-    self.found[address, default: [:]][link] = .some(found)
-    return found
-  }
-
-  func hasAddress(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Bool {
-    if let isPresent = self.present[address]?[link] { return isPresent }
-    let isPresent = try self.source.hasAddress(address, on: link)
-    self.present[address, default: [:]][link] = isPresent
-    return isPresent
-  }
-
-  func forgetAddresses() {
-    (self.found, self.present, self.all) = ([:], [:], nil)
-    self.source.forgetAddresses()
-  }
-
-  func neighbour(
-    _ address: IPAddress, on link: UInt32
-  ) throws(KernelUnavailable) -> Neighbour? {
-    try self.source.neighbour(address, on: link)
-  }
-
-  func links() throws(KernelUnavailable) -> [LinkFacts] { try self.source.links() }
-
-  func addresses() throws(KernelUnavailable) -> [Address] {
-    if let all = self.all { return all }
-    let all = try self.source.addresses()
-    self.all = all
-    return all
-  }
-
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] {
-    try self.source.rules(family)
-  }
-
-  func watch(_ watched: Watched) throws(KernelUnavailable) { try self.source.watch(watched) }
 }

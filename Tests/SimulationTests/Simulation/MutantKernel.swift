@@ -1,0 +1,87 @@
+import Connectivity
+import Netlink
+
+@testable import ConndServer
+
+/// A kernel of which something is not believed, and that knows what it was asked for.
+final class MutantKernel: KernelDecorator {
+  var source: any Kernel { self.kernel }
+  private let kernel: FaultyKernel
+  private let store: Store
+  private let mutation: Mutation?
+  private var batches: [Daemon.Batch] = []
+  private var batch: (events: [KernelEvent], before: Snapshot)?
+  private var wasOpened = false
+
+  init(_ kernel: FaultyKernel, _ store: Store, _ mutation: Mutation?) {
+    self.kernel = kernel
+    self.store = store
+    self.mutation = mutation
+  }
+
+  func reopen(_ watched: Watched) throws(KernelUnavailable) {
+    if self.mutation == .staysBlind, self.wasOpened { throw .notOpen }
+    self.wasOpened = true
+    self.kernel.reopen(self.watched(watched))
+  }
+
+  /// What the kernel has told was acted upon.
+  func endBatch() {
+    guard let batch = self.batch else { return }
+    self.batches.append(
+      .init(events: batch.events, before: batch.before, after: self.store.snapshot))
+    self.batch = nil
+  }
+
+  func takeBatches() -> [Daemon.Batch] {
+    defer { self.batches = [] }
+    return self.batches
+  }
+
+  func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
+    self.endBatch()
+    var drained: [KernelEvent] = []
+    let mayHaveMore = try self.kernel.drain(into: &drained)
+    events += self.mutation.events(drained)
+    if !drained.isEmpty { self.batch = (drained, self.store.snapshot) }
+    return mayHaveMore
+  }
+
+  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
+    var facts = try self.kernel.link(index)
+    switch self.mutation {
+    case .ignoresCarrier:
+      guard facts?.link.flags.contains(.up) == true else { break }
+      facts?.link.flags.insert(.lowerUp)
+      facts?.link.carrier = true
+      facts?.link.operationalState = .up
+    case .keepsLostLink:
+      let some = Link(index: index, name: "gone", flags: [.up, .lowerUp], carrier: true)
+      return facts.flatMap { $0.link.state == .up ? $0 : nil } ?? LinkFacts(some)
+    default: break
+    }
+    return facts
+  }
+
+  func hasAddress(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Bool {
+    let isPresent = try self.kernel.hasAddress(address, on: link)
+    return self.mutation == .keepsLostAddress || isPresent
+  }
+
+  func neighbour(
+    _ address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> Neighbour? {
+    let neighbour = try self.kernel.neighbour(address, on: link)
+    return self.mutation == .ignoresNeighbours ? nil : neighbour
+  }
+
+  func watch(_ watched: Watched) throws(KernelUnavailable) {
+    try self.kernel.watch(self.watched(watched))
+  }
+
+  func watched(_ watched: Watched) -> Watched {
+    var watched = watched
+    if self.mutation == .filtersTooMuch { watched.destinations = [] }
+    return watched
+  }
+}
