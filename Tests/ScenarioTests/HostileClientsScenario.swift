@@ -103,6 +103,8 @@ struct HostileClientsScenario {
     #expect(connd.standardError.count(of: "limits.connectionsPerUser") == 1)
     let refused = try lab.connctl("status")
     #expect(refused.status == 69, "\(refused)")
+    let reason = "takes no more: connd admits at most 20 connections of a user"
+    #expect(refused.standardError.contains(reason), "\(refused)")
     if Users.areMany {
       lab.directory.open()
       let other = Programs.asNobody([Programs.connctl, "--socket", lab.socket, "status"])
@@ -190,7 +192,7 @@ struct HostileClientsScenario {
     try Command.run(["rm", "\(inside)/fill"])
     try lab.change(1)
     #expect(connd.standardError.count(of: "the history is kept again") == 1)
-    #expect(try Command.run(header) == "connd history 1\n")
+    #expect(try Command.run(header) == "connd history 2\n")
     try lab.change(20)
     #expect(connd.standardError.count(of: "the history cannot be kept") == 1)
   }

@@ -229,6 +229,20 @@ def cancels(path):
     stay()
 
 
+def dies_at_birth(path):
+    """Begins a call, and breaks the protocol in the same breath."""
+    for _ in range(1000):
+        connection = Connection(path, greet=False)
+        begin, stream = connection.call(WATCH)
+        connection.send(
+            PREFACE + frame(SETTINGS, 0, 0) + frame(SETTINGS, 1, 0)
+            + begin + frame(DATA, END_STREAM, stream, message()) + frame(DATA, 0, 0, b"x"))
+        fate = connection.fate()
+        connection.socket.close()
+    say(fate)
+    stay()
+
+
 # Clients that do not speak the protocol
 
 
@@ -452,7 +466,7 @@ ATTACKS = {
     attack.__name__: attack
     for attack in [
         are_told_of_the_end, have_long_deadlines, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes,
-        opens_and_closes, cancels, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
+        opens_and_closes, cancels, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
         empty_data, declares_100_megabytes,
         sends_100_megabytes, many_connections, many_streams, too_many_streams, holds_connections,
     ]

@@ -121,7 +121,7 @@ extension Doorkeeper.Refusal {
     case .ofOneUser(let most):
       self.limit = "\(kind.rawValue)PerUser"
       self.message =
-        "connd admits at most \(most) \(kind) of a user, here \(peer.uid) (limits.\(self.limit))"
+        "connd admits at most \(most) \(kind) of a user, here uid \(peer.uid) (limits.\(self.limit))"
     }
   }
 }

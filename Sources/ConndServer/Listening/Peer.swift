@@ -20,14 +20,37 @@ struct PeerCredentials: Sendable, Hashable {
   }
 }
 
-/// Keeps the credentials with their connection.
+/// Keeps the credentials with their connection, at the head of its handlers.
+///
+/// And it ends every reading, also one that ends the connection: NIO does not say then that the reading is complete, and until
+/// it is, the multiplexer holds the streams that began in it, which hold the multiplexer, for ever
+/// (`HTTP2CommonInboundStreamMultiplexer.didReadChannels`, swift-nio-http2 1.46).
 final class PeerHandler: ChannelInboundHandler {
   typealias InboundIn = NIOAny
 
   let credentials: PeerCredentials
+  private var isReading = false
 
   init(_ credentials: PeerCredentials) {
     self.credentials = credentials
+  }
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    self.isReading = true
+    context.fireChannelRead(data)
+  }
+
+  func channelReadComplete(context: ChannelHandlerContext) {
+    self.isReading = false
+    context.fireChannelReadComplete()
+  }
+
+  func channelInactive(context: ChannelHandlerContext) {
+    if self.isReading {
+      // Not at once, for this may be amid what was read; but before the handlers are removed, which waits in the same queue.
+      context.eventLoop.assumeIsolated().execute { context.fireChannelReadComplete() }
+    }
+    context.fireChannelInactive()
   }
 }
 

@@ -24,6 +24,12 @@ struct UnixListener: HTTP2ServerTransport.ListenerFactory {
           try channel.pipeline.syncOperations.addHandler(AcceptObserver(self.doorkeeper))
         }
       }
+      // Requests are small. Who sends many at once has some of them read, and then it is the others' turn.
+      .childChannelOption(.maxMessagesPerRead, value: 1)
+      .childChannelOption(
+        .recvAllocator,
+        value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 1024, maximum: 2048)
+      )
       .bind(self.descriptor) { channel in
         PeerCredentials.read(of: channel).flatMapThrowing { peer in
           try self.doorkeeper.admit(.connections, peer)

@@ -22,6 +22,7 @@ struct HostileClient: CustomTestStringConvertible, Sendable {
     .init("reads_byte_by_byte", "held", below: 24, by: "places in one history, 8 KiB a stream"),
     .init("opens_and_closes", "held", by: "nothing is kept of a connection"),
     .init("cancels", "goaway 11", "closed", below: 24, by: "200 resets in half a minute"),
+    .init("dies_at_birth", "goaway 1", "closed", by: "nothing is kept of a connection"),
     .init("garbage", "goaway 1", "goaway 6", "closed", by: "the preface, frames of 16 KiB"),
     .init("half_frames", "held", below: 128, by: "limits.connectionsPerUser, frames of 16 KiB"),
     .init("half_messages", "held", below: 96, by: "limits.streamsPerUser, limits.messageSize"),
