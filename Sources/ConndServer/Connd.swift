@@ -36,11 +36,12 @@ struct Connd {
     let descriptor = self.passed.unixListener?.descriptor ?? socket?.takeDescriptor() ?? -1
 
     let place = self.passed.unixListener.map(Self.words) ?? self.socketPath
-    let historyPath = Self.historyPath(besides: self.socketPath)
-    let past = HistoryFile(path: historyPath, logger: self.logger).load()
+    let history = HistoryFile(
+      path: Self.historyPath(besides: self.socketPath), logger: self.logger)
+    let past = history.begin()
     let store = Store(past.changes, after: past.generation)
     let statistics = Statistics()
-    let monitor = try self.makeMonitor(store, statistics, historyPath: historyPath)
+    let monitor = try self.makeMonitor(store, statistics, history)
     let reporter = StatisticsReporter(
       statistics: statistics, store: store, monitor: monitor, logger: self.logger)
 
@@ -91,16 +92,17 @@ struct Connd {
   }
 
   private func makeMonitor(
-    _ store: Store, _ statistics: Statistics, historyPath: String
+    _ store: Store, _ statistics: Statistics, _ history: HistoryFile
   ) throws -> Monitor {
     let (configuration, notifier, logger, sysfs) = (
       self.configuration, self.notifier, self.logger, self.sysfs
     )
     // Systemd's socket is good for once: when the kernel is opened anew, connd opens its own.
     let netlink = PassedDescriptor(self.passed.netlinkRoute?.descriptor)
+    // From here on it is the thread's alone.
+    nonisolated(unsafe) let history = history
     return try Monitor {
-      let history = HistoryFile(path: historyPath, logger: logger)
-      return MonitorLoop(
+      MonitorLoop(
         configuration, store: store,
         publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
         notifier: notifier, clock: SystemClock(), logger: logger

@@ -16,8 +16,13 @@ struct HistoryFileTests {
     self.directory = try TemporaryDirectory()
   }
 
-  private func load() -> [UInt64] {
-    HistoryFile(path: self.path, logger: self.logger).load().changes.map(\.change.generation)
+  private var file: HistoryFile { HistoryFile(path: self.path, logger: self.logger) }
+
+  private func load() -> [UInt64] { self.file.begin().changes.map(\.change.generation) }
+
+  /// A file that holds just this.
+  private func keep(_ changes: [Published]) {
+    self.file.append(Array(changes.suffix(1)), past: { changes.dropLast() })
   }
 
   private func bytes() throws -> [UInt8] {
@@ -38,19 +43,19 @@ struct HistoryFileTests {
   func roundTrip() throws {
     let changes = try StoreTests.changes(5)
     let history = HistoryFile(path: self.path, logger: self.logger)
-    history.rewrite(Array(changes[..<2]))
+    history.append([changes[1]], past: { [changes[0]] })
     for change in changes[2...] { history.append([change], past: { [] }) }
-    let loaded = HistoryFile(path: self.path, logger: self.logger).load()
+    let loaded = self.file.begin()
     #expect(loaded.changes.map(\.change) == changes.map(\.change))
     #expect(loaded.changes.map(\.message) == changes.map(\.message))
   }
 
   @Test("every truncation loses the last records and no others")
   func truncation() throws {
-    HistoryFile(path: self.path, logger: self.logger).rewrite(try StoreTests.changes(3))
+    self.keep(try StoreTests.changes(3))
     let whole = try self.bytes()
     var counts: [Int] = []
-    for length in stride(from: whole.count, through: "connd history 1\n".utf8.count, by: -7) {
+    for length in stride(from: whole.count, through: "connd history 2\n".utf8.count, by: -7) {
       try self.write(whole.prefix(length))
       let generations = self.load()
       #expect(generations == Array([1, 2, 3].prefix(generations.count)))
@@ -62,20 +67,22 @@ struct HistoryFileTests {
 
   @Test(
     "D5 of a file that is damaged or foreign nothing is used, and generations are none that were",
-    arguments: ["record", "header", "empty", "foreign", "gap", "link", "abandoned"])
+    arguments: ["record", "length", "header", "empty", "foreign", "gap", "link", "abandoned"])
   func damage(_ what: String) throws {
     let changes = try StoreTests.changes(4)
-    HistoryFile(path: self.path, logger: self.logger).rewrite(Array(changes.prefix(3)))
+    self.keep(Array(changes.prefix(3)))
     var bytes = try self.bytes()
     switch what {
     // A flipped bit in the middle record: what follows it cannot be all.
     case "record": bytes[bytes.count / 2] ^= 0xff
+    // One that reaches beyond the end looks like a record that was cut off.
+    case "length": bytes[18] ^= 0x40
     case "header": bytes = Array(bytes.prefix(9))
     case "empty": bytes = []
     // The disk was full: there was more.
     case "abandoned": bytes.replaceSubrange(0..<16, with: "connd history -\n".utf8)
     case "gap":
-      HistoryFile(path: self.path, logger: self.logger).rewrite([changes[0], changes[3]])
+      self.keep([changes[0], changes[3]])
       bytes = try self.bytes()
     default: bytes = Array("somebody's diary\n".utf8)
     }
@@ -84,13 +91,49 @@ struct HistoryFileTests {
       #expect(rename(self.path, "\(self.path).elsewhere") == 0)
       #expect(symlink("\(self.path).elsewhere", self.path) == 0)
     }
-    let past = HistoryFile(path: self.path, logger: self.logger).load()
+    let damaged = what == "link" ? [] : try self.bytes()
+    let past = self.file.begin()
     #expect(past.changes.isEmpty)
-    #expect(past.generation > 1 << 50 && past.generation < 1 << 53)
+    #expect(past.isFarFromAny)
     // Put aside, not overwritten.
     var file = stat()
-    #expect(lstat(self.path, &file) != 0)
     #expect(lstat("\(self.path).damaged", &file) == 0)
+    if what != "link" {
+      #expect(rename("\(self.path).damaged", self.path) == 0)
+      #expect(try self.bytes() == damaged)
+    }
+  }
+
+  @Test("D5 where a history was lost, and nothing was published since, none begins at 1")
+  func lostAndNothingPublished() throws {
+    try self.write(Array("somebody's diary\n".utf8))
+    #expect(self.file.begin().isFarFromAny)
+    #expect(self.file.begin().isFarFromAny)
+    // Nor where it ended between putting aside and writing anew.
+    #expect(unlink(self.path) == 0)
+    #expect(self.file.begin().isFarFromAny)
+    self.keep(try StoreTests.changes(2))
+    #expect(self.load() == [1, 2])
+  }
+
+  @Test("D5 what is published and cannot be kept has generations that no file will hold")
+  func neverKept() throws {
+    let nowhere = HistoryFile(path: "/nonexistent/connd.history", logger: self.logger)
+    #expect(nowhere.begin().isFarFromAny)
+    #expect(self.file.begin().generation == 0)
+  }
+
+  @Test("the file is open from the start: where descriptors run out, the first change is kept")
+  func open() throws {
+    let changes = try StoreTests.changes(1)
+    let history = self.file
+    #expect(history.begin().generation == 0)
+    // What would be opened only now would be another.
+    let elsewhere = "\(self.path).elsewhere"
+    #expect(rename(self.path, elsewhere) == 0)
+    history.append(changes, past: { [] })
+    #expect(rename(elsewhere, self.path) == 0)
+    #expect(self.load() == [1])
   }
 
   @Test("the file does not grow for ever")
@@ -106,7 +149,7 @@ struct HistoryFileTests {
       #expect(stat(self.path, &file) == 0)
       largest = max(largest, Int(file.st_size))
     }
-    let record = try #require(changes.map(\.message.bytes.count).max()) + 8
+    let record = try #require(changes.map(\.message.bytes.count).max()) + 12
     #expect(largest <= 16 + record * (2 * Store.capacity + 1))
     #expect(
       self.load().suffix(Store.capacity)
@@ -117,8 +160,12 @@ struct HistoryFileTests {
   func unwritable() throws {
     let changes = try StoreTests.changes(2)
     let history = HistoryFile(path: "/nonexistent/connd.history", logger: self.logger)
-    #expect(history.load().changes.isEmpty)
-    history.rewrite([])
+    #expect(history.begin().changes.isEmpty)
     for change in changes { history.append([change], past: { [] }) }
   }
+}
+
+extension HistoryFile.Past {
+  /// Whether generations go on beyond all that may have been published.
+  fileprivate var isFarFromAny: Bool { self.generation > 1 << 50 && self.generation < 1 << 53 }
 }

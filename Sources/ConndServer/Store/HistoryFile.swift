@@ -5,13 +5,15 @@ import Logging
 
 /// Keeps what was published across restarts: generations never repeat, and clients resume.
 ///
-/// The file is a log of records, each the length and the checksum of a message and the message itself, behind a line that
-/// names the format. A record is appended before it is published. What a crash leaves half written is cut off at the next
-/// start, and the file is rewritten in one step whenever it has become too long. Where it may not hold all that was
-/// published, nothing of it is used, for what is missing may be what counts. Not thread-safe.
+/// The file is a log of records, each the length of a message, that length inverted, the message's checksum, and the message
+/// itself, behind a line that names the format. A record is appended before it is published. What a crash leaves half written is
+/// cut off at the next start, and the file is rewritten in one step whenever it has become too long. Where it may not hold all
+/// that was published, nothing of it is used, for what is missing may be what counts. It stays open: where descriptors run out,
+/// nothing is lost. Not thread-safe.
 final class HistoryFile {
-  private static let header = Array("connd history 1\n".utf8)
-  /// Of a file whose end could not be written. As long as the other, which it overwrites: that takes no room on a full disk.
+  private static let header = Array("connd history 2\n".utf8)
+  /// Of a file that does not hold all that was published. As long as the other, which it overwrites: that takes no room on a
+  /// full disk.
   private static let abandoned = Array("connd history -\n".utf8)
   /// The file is rewritten when it has so many records more than the store holds.
   private static let slack = Store.capacity
@@ -29,23 +31,45 @@ final class HistoryFile {
     self.logger = logger
   }
 
-  deinit {
+  deinit { self.closeFile() }
+
+  private func closeFile() {
     if self.descriptor >= 0 { close(self.descriptor) }
+    self.descriptor = -1
   }
 
-  /// What the file holds; nothing if there is none. One that is not ours, or not whole, is put aside.
-  func load() -> Past {
+  /// Begins a run: what the file holds, which is then written anew. One that is not ours, or not whole, is put aside.
+  ///
+  /// - Returns: what the run goes on from. Generations that no file will hold are taken far from those that one may.
+  func begin() -> Past {
+    let past = self.load()
+    // Where something was published that is not known any more, an empty history is not the whole.
+    let isLost = past.changes.isEmpty && past.generation > 0
+    let isWritten = self.rewrite(past.changes, header: isLost ? Self.abandoned : Self.header)
+    // The first change makes a whole one of it.
+    if isLost { self.closeFile() }
+    return isWritten || !past.changes.isEmpty ? past : .lost
+  }
+
+  private func load() -> Past {
     var bytes: ArraySlice<UInt8>
     do {
       bytes = try Self.contents(of: self.path)[...]
     } catch {
-      if error.code == ENOENT { return Past() }
+      // One that was put aside may have been the last, where nothing came to be published after it.
+      if error.code == ENOENT { return access(self.damagedPath, F_OK) == 0 ? .lost : Past() }
       return self.putAside("cannot be read: \(error)")
+    }
+    if bytes.elementsEqual(Self.abandoned) {
+      self.logger.notice(
+        "the history before was not kept, and clients will not resume",
+        metadata: ["path": "\(self.path)"])
+      return .lost
     }
     guard bytes.starts(with: Self.header) else {
       let isOurs = bytes.starts(with: Self.abandoned)
       return self.putAside(
-        isOurs ? "could not be written to its end" : "is not a history of this version")
+        isOurs ? "does not hold all that was published" : "is not a history of this version")
     }
     bytes.removeFirst(Self.header.count)
     var past: [Published] = []
@@ -68,11 +92,13 @@ final class HistoryFile {
   }
 
   /// Replaces the file by one that holds just this.
-  func rewrite(_ past: [Published]) {
+  ///
+  /// - Returns: whether that was possible.
+  private func rewrite(_ past: [Published], header: [UInt8] = HistoryFile.header) -> Bool {
     let temporary = "\(self.path).new"
     let descriptor = open(
       temporary, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
-    var bytes = Self.header
+    var bytes = header
     for published in past { bytes += Self.record(of: published) }
     guard descriptor >= 0, Self.write(bytes, to: descriptor), rename(temporary, self.path) == 0
     else {
@@ -80,36 +106,36 @@ final class HistoryFile {
       if descriptor >= 0 { close(descriptor) }
       // What is half written would only fill a full disk further.
       unlink(temporary)
-      self.abandon()
-      return
+      return false
     }
-    if self.descriptor >= 0 { close(self.descriptor) }
+    self.closeFile()
     self.descriptor = descriptor
     self.records = past.count
-    guard self.hasComplained else { return }
+    guard self.hasComplained else { return true }
     self.hasComplained = false
     self.logger.notice("the history is kept again", metadata: ["path": "\(self.path)"])
+    return true
   }
 
   /// Appends records; `past` is what the file is to hold before them if it must be rewritten.
   func append(_ changes: [Published], past: () -> [Published]) {
-    guard self.descriptor >= 0, self.records < Store.capacity + Self.slack else {
-      self.rewrite(past() + changes)
-      return
-    }
-    if Self.write(changes.flatMap(Self.record), to: self.descriptor) {
-      self.records += changes.count
-    } else {
+    let isFull = self.records >= Store.capacity + Self.slack
+    if self.descriptor < 0 || isFull, self.rewrite(past() + changes) { return }
+    // One that is too long, and cannot be rewritten, still holds everything.
+    guard self.descriptor >= 0, Self.write(changes.flatMap(Self.record), to: self.descriptor) else {
       // A full disk: what is half written must not be followed by anything.
       self.complain(SystemError())
-      close(self.descriptor)
-      self.descriptor = -1
       self.abandon()
+      return
     }
+    self.records += changes.count
   }
 
   /// What is published from now on is not in the file, and whoever reads it must not take it for the whole.
   private func abandon() {
+    // This needs neither room nor a descriptor.
+    if self.descriptor >= 0 { ftruncate(self.descriptor, 0) }
+    self.closeFile()
     let descriptor = open(self.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
     guard descriptor >= 0 else { return }
     _ = Self.write(Self.abandoned, to: descriptor)
@@ -126,12 +152,14 @@ final class HistoryFile {
   }
 
   private func putAside(_ why: String) -> Past {
+    let isAside = rename(self.path, self.damagedPath) == 0
     self.logger.warning(
-      "the file \(why); it is put aside, and clients will not resume",
-      metadata: ["path": "\(self.path)", "kept": "\(self.path).damaged"])
-    rename(self.path, "\(self.path).damaged")
+      "the history \(why); it \(isAside ? "is" : "cannot be") put aside, and clients will not resume",
+      metadata: ["path": "\(self.path)", "aside": "\(self.damagedPath)"])
     return .lost
   }
+
+  private var damagedPath: String { "\(self.path).damaged" }
 
   /// What earlier runs published.
   struct Past {
@@ -151,17 +179,19 @@ final class HistoryFile {
 extension HistoryFile {
   private static func record(of published: Published) -> [UInt8] {
     let message = published.message.bytes
-    return bytes(UInt32(message.count)) + bytes(checksum(message)) + message
+    let length = UInt32(message.count)
+    return bytes(length) + bytes(~length) + bytes(checksum(message)) + message
   }
 
   /// Takes a record off the front; `nil` if there is no whole one, and `.some(nil)` for one that is damaged.
   private static func record(_ reader: inout ArraySlice<UInt8>) -> [UInt8]?? {
-    guard reader.count >= 8 else { return nil }
-    let length = Int(number(reader.prefix(4)))
-    let expected = number(reader.dropFirst(4).prefix(4))
-    guard length <= reader.count - 8 else { return nil }
-    let message = Array(reader.dropFirst(8).prefix(length))
-    reader = reader.dropFirst(8 + length)
+    guard reader.count >= 12 else { return nil }
+    let numbers = (0..<3).map { number(reader.dropFirst(4 * $0).prefix(4)) }
+    let (length, expected) = (Int(numbers[0]), numbers[2])
+    guard numbers[1] == ~numbers[0] else { return .some(nil) }
+    guard length <= reader.count - 12 else { return nil }
+    let message = Array(reader.dropFirst(12).prefix(length))
+    reader = reader.dropFirst(12 + length)
     return .some(checksum(message) == expected ? message : nil)
   }
 

@@ -13,12 +13,10 @@ struct HistoryPublisher: Publisher {
   private let history: HistoryFile
   private let logger: Logger
 
-  /// Writes anew what the store holds.
   init(_ store: Store, _ history: HistoryFile, logger: Logger) {
     self.store = store
     self.history = history
     self.logger = logger
-    history.rewrite(store.past)
   }
 
   func publish(_ changes: [Change]) {
