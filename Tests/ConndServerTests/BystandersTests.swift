@@ -8,11 +8,13 @@ import Testing
 struct BystandersTests {
   private let bystanders = Bystanders()
   private let linkLocal: IPAddress
+  private let linkLocal4: IPAddress
   private let global: IPAddress
   private let all: IPPrefix
 
   init() throws {
     self.linkLocal = try #require(IPAddress("fe80::1"))
+    self.linkLocal4 = try #require(IPAddress("169.254.20.10"))
     self.global = try #require(IPAddress("192.0.2.1"))
     self.all = try #require(IPPrefix(.unspecified(.ipv4), length: 0))
     self.bystanders.isDrained()
@@ -57,12 +59,18 @@ struct BystandersTests {
 
   @Test(
     "T3 a link to which something leads may matter",
-    arguments: ["route", "address", "path", "several", "nexthop", "overrun", "filter", "malformed"])
+    arguments: [
+      "route", "address", "IPv4 link-local", "path", "several", "nexthop", "overrun", "filter",
+      "malformed",
+    ])
   func led(_ what: String) {
     #expect(!self.bystanders.mayMatter([self.link(7, isNew: true), self.link(7)]))
     switch what {
     case "route": #expect(self.bystanders.mayMatter([self.route(by: 7)]))
     case "address": #expect(self.bystanders.mayMatter([self.address(self.global, on: 7)]))
+    // Its scope is global, unless whoever adds it says otherwise: other links may borrow it.
+    case "IPv4 link-local":
+      #expect(self.bystanders.mayMatter([self.address(self.linkLocal4, on: 7)]))
     case "path": self.bystanders.use([7])
     case "several": #expect(self.bystanders.mayMatter([self.route(by: nil)]))
     case "nexthop": #expect(self.bystanders.mayMatter([.nexthop(id: 1)]))
@@ -97,8 +105,13 @@ struct BystandersTests {
 
   @Test("I7 what is read of before all is read again may have been led to")
   func blind() {
+    self.bystanders.beginsToDrain()
     self.bystanders.forget()
     #expect(self.bystanders.mayMatter([self.link(7, isNew: true)]))
+    // What was sent before it may be unread.
+    self.bystanders.isDrained()
+    #expect(self.bystanders.mayMatter([self.link(9, isNew: true)]))
+    self.bystanders.beginsToDrain()
     self.bystanders.isDrained()
     #expect(self.bystanders.mayMatter([self.link(7)]))
     #expect(!self.bystanders.mayMatter([self.link(8, isNew: true)]))

@@ -12,6 +12,8 @@ final class Bystanders {
   private var used: Set<UInt32> = []
   /// What waits to be read was sent when something may have been held back, or was lost.
   private var isBlind = true
+  /// That began after the present reading did, whose end therefore says nothing.
+  private var hasJustForgotten = false
 
   /// Paths are made of these.
   func use(_ links: some Sequence<UInt32>) {
@@ -20,10 +22,13 @@ final class Bystanders {
   }
 
   /// Something may have led to them untold: what the filter held back before, or what was lost.
-  func forget() { (self.links, self.isBlind) = ([], true) }
+  func forget() { (self.links, self.isBlind, self.hasJustForgotten) = ([], true, true) }
+
+  /// What was told so far is about to be read.
+  func beginsToDrain() { self.hasJustForgotten = false }
 
   /// All that was told is read.
-  func isDrained() { self.isBlind = false }
+  func isDrained() { self.isBlind = self.hasJustForgotten }
 
   /// Whether messages may concern somebody's path; they are to be passed in their order, and all of them.
   func mayMatter(_ events: [KernelEvent]) -> Bool {
@@ -44,8 +49,10 @@ final class Bystanders {
       self.used.remove(link.index)
       return self.links.remove(link.index) == nil
     case .address(let address), .addressRemoved(let address):
-      // One that is not good for its link alone may be taken for the source on another.
-      if !address.address.isLinkLocal { self.links.remove(address.link) }
+      // One that is not good for its link alone may be taken for the source on another; to IPv4 they all are.
+      if address.address.family == .ipv4 || !address.address.isLinkLocal {
+        self.links.remove(address.link)
+      }
       return !self.links.contains(address.link)
     case .route(let change, _), .routeRemoved(let change):
       if let link = change.outLink { self.links.remove(link) } else { self.forget() }

@@ -114,6 +114,9 @@ final class Gateways {
       case .overrun:
         // What was missed may be a gateway's message: what the kernel says now is compared.
         self.forget { _ in true }
+        // So may those of links that are gone by now. Who is in use is found again by the reading that follows.
+        self.endsOfTunnels = []
+        self.isNew = true
       default: break
       }
     }

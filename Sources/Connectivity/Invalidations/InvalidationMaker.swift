@@ -93,7 +93,7 @@ public struct InvalidationMaker: Hashable, Sendable {
     }
     let after = change?.snapshot?.status ?? before
     let categoryChange = self.categoryChange(change, after)
-    let wide = self.wide(categoryChange, slept)
+    let wide = self.wide(categoryChange, after, slept)
     for one in told {
       let isShared = self.isShared(one, by: told)
       if let draft = self.draft(one, isShared: isShared, beside: wide), !drafts.contains(draft) {
@@ -258,11 +258,16 @@ public struct InvalidationMaker: Hashable, Sendable {
     return known == transition.to ? nil : known
   }
 
-  private func wide(_ change: FlowTracker.CategoryChange?, _ slept: Duration?) -> Draft? {
+  private func wide(
+    _ change: FlowTracker.CategoryChange?, _ status: Status, _ slept: Duration?
+  ) -> Draft? {
     let sleep = slept.map { self.policy.severity(ofSleep: $0) }
     let category: Invalidation.Severity? =
       switch change {
-      case .changed(let severity), .overdue(let severity): severity
+      case .changed(let severity): severity
+      // By another family the category is what it was: only those who were on the path that did not come back are lost, which
+      // its own scope says.
+      case .overdue(let severity): status.path.status == .satisfied ? nil : severity
       case .inDoubt, .returned: .advise
       case nil: nil
       }

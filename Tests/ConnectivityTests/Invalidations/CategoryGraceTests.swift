@@ -19,13 +19,23 @@ struct CategoryGraceTests {
         ])
   }
 
-  @Test("I5 I10 a category that another family brings back is lost when the grace is over")
+  @Test("I5 I10 when the grace is over, what another family has brought back is kept")
   func overdue() {
     #expect(
       Story.play("\(Self.byIPv6) | 9s wifi", Self.both)
         == Self.lost + [
-          "1.5s none>wifi, advise categoryChanged", "2s destroy categoryChanged", "9s path",
+          "1.5s none>wifi, advise categoryChanged", "2s destroy interfaceLost wlan0 ipv4",
+          "9s path",
         ])
+    // It was lost long ago, with the channels that were on it then.
+    #expect(
+      Story.play(
+        "0s wifi | 1s wifi:noroute4 | 10s wifi:noroute | 10.5s wifi:noroute6 | 19s wifi:noroute6",
+        Self.both
+      ).suffix(3) == [
+        "10s wifi>none, advise categoryChanged", "10.5s none>wifi, advise categoryChanged",
+        "11s destroy interfaceLost wlan0 ipv6",
+      ])
   }
 
   @Test("I5 I10 a category that another family brings back, and has kept, is back")
