@@ -35,3 +35,25 @@ int clinux_process_descriptor(pid_t process) { return (int)syscall(SYS_pidfd_ope
 void clinux_name_thread(const char *name) {
   pthread_setname_np(pthread_self(), name);
 }
+
+int clinux_receive_datagrams(int socket, void *buffer, size_t part, unsigned count,
+                             struct clinux_datagram *datagrams) {
+  enum { most = 32 };
+  struct mmsghdr headers[most];
+  struct iovec parts[most];
+  struct sockaddr_nl senders[most];
+  if (count > most) count = most;
+  for (unsigned i = 0; i < count; i++) {
+    parts[i] = (struct iovec){(char *)buffer + i * part, part};
+    headers[i].msg_hdr = (struct msghdr){.msg_name = &senders[i],
+                                         .msg_namelen = sizeof(senders[i]),
+                                         .msg_iov = &parts[i],
+                                         .msg_iovlen = 1};
+  }
+  int received = recvmmsg(socket, headers, count, MSG_WAITFORONE | MSG_TRUNC, NULL);
+  for (int i = 0; i < received; i++) {
+    int isNamed = headers[i].msg_hdr.msg_namelen == sizeof(senders[i]);
+    datagrams[i] = (struct clinux_datagram){headers[i].msg_len, isNamed ? senders[i].nl_pid : UINT32_MAX};
+  }
+  return received;
+}

@@ -64,6 +64,12 @@ public final class Listener {
   /// What to poll for reading.
   public var fileDescriptor: CInt { self.socket.fileDescriptor }
 
+  /// Whether something waits to be read.
+  public var hasMessages: Bool {
+    var descriptor = pollfd(fd: self.fileDescriptor, events: Int16(POLLIN), revents: 0)
+    return poll(&descriptor, 1, 0) > 0
+  }
+
   /// Makes routes matter that may hold one of the destinations or a default path, and of neighbours those gateways
   /// that get another hardware address than the one given, and no others.
   ///

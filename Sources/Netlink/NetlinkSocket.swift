@@ -145,4 +145,32 @@ final class NetlinkSocket {
     }
     return .datagram(UnsafeRawBufferPointer(rebasing: self.buffer[..<count]))
   }
+
+  /// How many small datagrams are read at once.
+  static let mostSmallDatagrams = 32
+  private static let smallDatagram = initialCapacity / mostSmallDatagrams
+
+  /// Waits for datagrams of the kernel's that are small, as answers about single routes are, and reads those that are there.
+  ///
+  /// - Parameter take: returns whether it can make sense of the bytes.
+  /// - Returns: whether all is well: nothing came too late, was too large, was lost, or makes no sense.
+  func receiveSmall(_ take: (UnsafeRawBufferPointer) -> Bool) -> Bool {
+    withUnsafeTemporaryAllocation(of: clinux_datagram.self, capacity: Self.mostSmallDatagrams) {
+      datagrams in
+      let part = Self.smallDatagram
+      var count: CInt
+      repeat {
+        count = clinux_receive_datagrams(
+          self.fileDescriptor, self.buffer.baseAddress, part, UInt32(Self.mostSmallDatagrams),
+          datagrams.baseAddress)
+      } while count < 0 && errno == EINTR
+      guard count > 0 else { return false }
+      var isWell = true
+      for (place, datagram) in datagrams[..<Int(count)].enumerated() where datagram.sender == 0 {
+        let bytes = self.buffer[(place * part)...].prefix(datagram.size)
+        isWell = datagram.size <= part && take(UnsafeRawBufferPointer(rebasing: bytes)) && isWell
+      }
+      return isWell
+    }
+  }
 }

@@ -14,7 +14,7 @@ public final class Requester {
   private static let attempts = 5
 
   /// How many requests go out in one datagram: the answers to so many fit into a socket's buffer.
-  private static let batch = 32
+  private static let batch = NetlinkSocket.mostSmallDatagrams
 
   /// Opens the socket.
   ///
@@ -88,7 +88,7 @@ public final class Requester {
   private func batch<Subject, Object>(
     _ subjects: ArraySlice<Subject>, _ request: (Subject) -> Request, _ read: (Message) -> Object?
   ) throws(NetlinkError) -> [Result<Object, NetlinkError>?] {
-    let first = self.sequence &+ 1
+    let (first, port) = (self.sequence &+ 1, self.socket.port)
     var operation = ""
     var bytes: [UInt8] = []
     for subject in subjects {
@@ -99,12 +99,16 @@ public final class Requester {
     }
     try self.socket.send(bytes, count: bytes.count, operation: operation)
     var batch = Batch<Object>(operation, first: first, count: subjects.count)
-    while !batch.isComplete, case .bytes(let datagram) = self.datagram() {
-      var messages = MessageReader(datagram)
-      while let message = messages.next() {
-        if message.port == self.socket.port { batch.receive(message, read: read) }
+    let deadline = ContinuousClock.now + self.timeout
+    var isWell = true
+    while isWell, !batch.isComplete, ContinuousClock.now < deadline {
+      isWell = self.socket.receiveSmall { datagram in
+        var messages = MessageReader(datagram)
+        while let message = messages.next() {
+          if message.port == port { batch.receive(message, read: read) }
+        }
+        return !messages.isMalformed
       }
-      if messages.isMalformed { break }
     }
     if !batch.isComplete { self.discard() }
     return batch.answers.map { answer in

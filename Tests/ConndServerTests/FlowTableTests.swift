@@ -60,13 +60,15 @@ struct FlowTableTests {
 
   private func evaluate(_ table: inout FlowTable, at second: Double = 0) throws -> [String] {
     var told: [String] = []
-    while table.isBusy {
-      told += try table.evaluate(
-        self.reader, self.gateways, policy: InvalidationPolicy(), from: self.kernel,
-        at: Instant(sinceStart: .seconds(second))
-      ).map { self.words($0.event, $0.key.id) }
-    }
+    while table.isBusy { told += try self.evaluateSlice(of: &table, at: second) }
     return told.sorted()
+  }
+
+  private func evaluateSlice(of table: inout FlowTable, at second: Double = 0) throws -> [String] {
+    try table.evaluate(
+      self.reader, self.gateways, policy: InvalidationPolicy(), from: self.kernel,
+      at: Instant(sinceStart: .seconds(second))
+    ).map { self.words($0.event, $0.key.id) }
   }
 
   private func words(_ event: FlowTable.Event, _ id: UInt64 = 1) -> String {
@@ -213,7 +215,7 @@ struct FlowTableTests {
     #expect(try self.evaluate(&table, at: 0.5) == ["1 destroy betterPath"])
   }
 
-  @Test("K8 a flow that is added while the kernel cannot be asked is judged when it can be")
+  @Test("K8 a flow that is added while the kernel cannot be asked is judged when it is registered")
   func addedBlindly() throws {
     var table = FlowTable()
     #expect(self.words(table.addBlindly(self.registration(1))) == "1 path none")
@@ -221,8 +223,14 @@ struct FlowTableTests {
     known.source = self.local
     known.sourcePrefixLength = 24
     _ = table.addBlindly(self.registration(2, knownPath: known))
+    // What happened before is no concern of theirs.
     table.lookAtAll(.kernelBack, .init())
-    #expect(try self.evaluate(&table) == ["1 path eth0", "2 destroy betterPath"])
+    #expect(try self.evaluate(&table) == [])
+    let registrations = table.takeBlind()
+    #expect(registrations.map(\.key.id) == [1, 2])
+    // (The words are those of one flow.)
+    let words = try registrations.map { self.words(try self.add($0, to: &table)) }
+    #expect(words == ["1 path eth0", "1 destroy betterPath"])
   }
 
   @Test("I5 a flow that begins is not concerned by looks that were due before it began")
@@ -263,16 +271,40 @@ struct FlowTableTests {
     #expect(try self.evaluate(&table) == ["1 path eth0"])
   }
 
-  @Test("I10 many whose grace is over are looked at once")
-  func manyOverdue() throws {
-    var table = FlowTable()
-    for id: UInt64 in 1...600 {
+  /// Guards so many flows, each to a destination of its own.
+  private func addMany(_ count: UInt64, to table: inout FlowTable) throws {
+    for id in 1...count {
       let address = try #require(IPAddress("198.18.\(id / 256).\(id % 256)"))
       _ = try self.add(
         .init(key: .init(guardian: 1, id: id), flow: Flow(Destination(address))), to: &table)
     }
+  }
+
+  /// All of so many flows have lost their route, and are to be looked at.
+  private func tableOfLost(_ count: UInt64) throws -> FlowTable {
+    var table = FlowTable()
+    try self.addMany(count, to: &table)
     try self.lead(to: nil)
     table.lookAtAll(.timer, .init())
+    return table
+  }
+
+  @Test("I5 the kernel's next message comes before the flows that are still to be looked at")
+  func interrupted() throws {
+    var table = try self.tableOfLost(600)
+    func told() throws -> Int { try self.evaluateSlice(of: &table).count }
+    #expect(try told() == 256)
+    self.kernel.happens(after: 70) { self.kernel.untold.append { [] } }
+    #expect(try told() == 96)
+    #expect(try told() == 32)
+    self.kernel.untold = []
+    #expect(try told() == 216)
+    #expect(!table.isBusy)
+  }
+
+  @Test("I10 many whose grace is over are looked at once")
+  func manyOverdue() throws {
+    var table = try self.tableOfLost(600)
     #expect(try self.evaluate(&table).count == 600)
     let before = self.kernel.questions
     for _ in 0..<5 { table.lookAtOverdue(at: Instant(sinceStart: .seconds(2))) }

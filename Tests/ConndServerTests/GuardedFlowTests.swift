@@ -173,4 +173,38 @@ struct GuardedFlowTests {
     try loop.kernel.lead("203.0.113.0", 24, .over(5, from: "10.0.0.2"))
     #expect(try loop.guardFlow(1, known: known) == ["1 destroy interfaceLost late vlan5"])
   }
+
+  // MARK: - Bystanders
+
+  @Test("T3 I3 what happens to a link that a flow is bound to matters, though nothing leads there")
+  func boundToNewLink() throws {
+    var loop = try TestLoop.started()
+    // Routes to the server pass the filter already.
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    _ = loop.tell()
+    var new = Link(index: 7, name: "b0")
+    new.isNew = true
+    #expect(loop.tell([.link(new)]) == [])
+    let readings = loop.count("readings")
+    loop.kernel.addLink(7, "b0")
+    #expect(loop.tell([.link(Link(index: 7, name: "b0"))]) == [])
+    #expect(loop.count("readings") == readings)
+
+    #expect(try loop.guardFlow(2, boundTo: 7) == ["2 path none unsatisfied"])
+    loop.kernel.bound[7] = try .over(7, from: "192.0.2.9")
+    #expect(loop.tell([.link(Link(index: 7, name: "b0"))]) == ["2 path b0"])
+  }
+
+  @Test("D4 links that a client invents are not kept")
+  func inventedLinks() throws {
+    var loop = try TestLoop.started()
+    var known = try self.knownPath()
+    known.chain += [PathLink(index: 4711, name: "none")]
+    _ = try loop.guardFlow(1, known: known)
+    _ = loop.tell()
+    var new = Link(index: 4711, name: "veth0")
+    new.isNew = true
+    // It is a bystander: nobody is on it.
+    #expect(!loop.loop.engine.mayMatter([.link(new)]))
+  }
 }

@@ -6,10 +6,13 @@ import Netlink
 /// A kernel that a test writes down.
 final class ModelKernel: Kernel {
   var fileDescriptor: CInt { -1 }
+  var hasMessages: Bool { !self.untold.isEmpty }
   func forgetAddresses() {}
   var routes: [(prefix: IPPrefix, route: RouteAnswer)] = []
   /// What is sent from an address goes this way (`ip rule from …`).
   var pinned: [IPAddress: RouteAnswer] = [:]
+  /// What is bound to a link goes this way.
+  var bound: [UInt32: RouteAnswer] = [:]
   var linkTable: [UInt32: LinkFacts] = [:]
   /// Addresses that no link has.
   var missing: Set<IPAddress> = []
@@ -53,6 +56,7 @@ final class ModelKernel: Kernel {
 
   func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
     try self.ask()
+    if let link = destination.outLink { return self.bound[link] ?? .noRoute(.noRoute) }
     if let source = destination.source, let answer = self.pinned[source] { return answer }
     let matches = self.routes.filter { $0.prefix.contains(destination.address) }
     return matches.max { $0.prefix.length < $1.prefix.length }?.route ?? .noRoute(.noRoute)

@@ -71,6 +71,32 @@ struct MonitorLoopTests {
     #expect(loop.loop.due == loop.clock.now.advanced(by: .seconds(1)))
   }
 
+  @Test("D8 messages that go on being lost make connd read anew at once, and then not without end")
+  func overruns() throws {
+    var loop = try TestLoop.started()
+    let readings = loop.count("readings")
+    let kernel = loop.kernel
+    func tellOfLoss() { kernel.untold = [{ [.overrun] }] }
+    // The kernel loses some every millisecond.
+    for _ in 0..<1000 {
+      tellOfLoss()
+      _ = loop.turn(after: .milliseconds(1))
+    }
+    let count = loop.count("readings") - readings
+    #expect(count > 50 && count <= 100)
+    // What is true is read in the end, and nothing is due then.
+    loop.kernel.routes = []
+    _ = loop.turn(after: .milliseconds(20))
+    #expect(loop.loop.engine.snapshot.status.category == Category.none)
+    _ = loop.turn(after: .seconds(5))
+    #expect(loop.loop.listens && loop.loop.due == nil)
+    // After a while, it is at once again.
+    try loop.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.7"))
+    tellOfLoss()
+    _ = loop.turn()
+    #expect(loop.loop.engine.snapshot.status.category == .wired)
+  }
+
   @Test("K6 D6 the end of a tunnel that a followed destination is behind is let through at once")
   func watchedTunnel() throws {
     let end = try IPAddress(spelt: "198.51.100.1")

@@ -40,9 +40,10 @@ struct TestLoop {
   /// Guards a flow.
   ///
   /// - Returns: what the client is told.
-  mutating func guardFlow(_ id: UInt64, local: String? = nil, known: Path? = nil) throws -> [String]
-  {
-    let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
+  mutating func guardFlow(
+    _ id: UInt64, local: String? = nil, boundTo link: UInt32? = nil, known: Path? = nil
+  ) throws -> [String] {
+    let remote = Destination(try IPAddress(spelt: "203.0.113.9"), outLink: link)
     let flow = Flow(remote, local: try local.map { try IPAddress(spelt: $0) })
     self.loop.requests.append(
       .add(.init(key: .init(guardian: self.mailbox.number, id: id), flow: flow, knownPath: known)))

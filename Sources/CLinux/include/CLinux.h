@@ -58,3 +58,16 @@ int clinux_process_descriptor(pid_t process);
 
 /// pthread_setname_np(3) of the calling thread; at most 15 bytes of the name count.
 void clinux_name_thread(const char *name);
+
+/// A datagram of a netlink socket, as `clinux_receive_datagrams` has read it.
+struct clinux_datagram {
+  /// Its own size, which may be more than what could be read of it.
+  size_t size;
+  /// The port of its sender: 0 is the kernel's, UINT32_MAX that of nobody who is known.
+  uint32_t sender;
+};
+
+/// recvmmsg(2) of a netlink socket: waits for a datagram, and reads also those that wait behind it, at most 32. Each has a part
+/// of the buffer, `part` bytes long. Returns how many there were; -1 and errno where it fails.
+int clinux_receive_datagrams(int socket, void *buffer, size_t part, unsigned count,
+                             struct clinux_datagram *datagrams);

@@ -4,7 +4,7 @@ import DequeModule
 /// All flows that are guarded, and their evaluation in slices, so that ten thousand of them never keep the monitor from
 /// the kernel's next message.
 ///
-/// A value without I/O of its own: it sees the kernel through the seam.
+/// Without I/O of its own: it sees the kernel through the seam.
 struct FlowTable {
   /// A flow of a client: the client's stream, and what the client calls it.
   struct Key: Hashable, Sendable {
@@ -20,29 +20,6 @@ struct FlowTable {
 
   typealias Told = (key: Key, event: Event)
 
-  private struct Entry {
-    var tracker: FlowTracker
-    /// The path that the client knows of.
-    var told: Path
-    /// How many links of the chain the flow depends on.
-    var depth: Int
-    /// The link that has the flow's own address.
-    var sourceLink: UInt32?
-    /// The number of the last pass that was due when the flow was added, or began: what happened by then does not concern it.
-    var lastPass: UInt64
-
-    mutating func settle(on way: Way, isNew: Bool) {
-      if self.tracker.path.chain == way.judged.chain { self.depth = way.depth }
-      if isNew { self.told = way.shown }
-    }
-
-    var baseline: FlowReader.Baseline {
-      FlowReader.Baseline(
-        path: self.tracker.path, depth: self.depth, source: self.tracker.source,
-        sourceLink: self.sourceLink)
-    }
-  }
-
   /// One look at all flows, of which a part may still be to come.
   private struct Pass {
     var number: UInt64
@@ -53,7 +30,7 @@ struct FlowTable {
     var remaining: ArraySlice<Destination>
   }
 
-  private var entries: [Key: Entry] = [:]
+  private var entries: [Key: GuardedFlow] = [:]
   private var counts: [UInt64: Int] = [:]
   private var userCounts: [UInt32: Int] = [:]
   private var keys: [Destination: Set<Key>] = [:]
@@ -63,9 +40,11 @@ struct FlowTable {
   private var passes: Deque<Pass> = []
   private var lastPass: UInt64 = 0
 
-  /// How many destinations are looked up before the kernel's messages are read again: about a millisecond, where flows go to
-  /// different ones.
+  /// How many destinations are looked up before something else has its turn: about a millisecond, where flows go to different
+  /// ones.
   private static let slice = 256
+  /// How many are, before the kernel's next message is; it may be one that everybody waits for.
+  private static let part = 32
   /// How many looks wait for their turn.
   private static let mostPasses = 8
 
@@ -136,63 +115,70 @@ struct FlowTable {
     from kernel: some Kernel, at now: Instant
   ) throws(KernelUnavailable) -> [Told] {
     guard var pass = self.passes.first else { return [] }
-    let slice = Array(pass.remaining.prefix(Self.slice))
     let look = Look(reader, gateways, kernel)
     // All is read before anything is concluded: a kernel that fails in between must not swallow what was to be told.
-    var readings: [(key: Key, way: Way, reading: FlowReading)] = []
-    readings.reserveCapacity(slice.count)
-    for (destination, answer) in zip(slice, try kernel.routes(to: slice)) {
-      guard let keys = self.keys[destination] else { continue }
-      let way = try look.way(to: destination, answer)
-      for key in keys {
-        guard let place = self.entries.index(forKey: key) else { continue }
-        let baseline = self.entries.values[place].baseline
-        readings.append((key, way, try look.reading(of: baseline, way, to: destination)))
+    var readings: [Reading] = []
+    var count = 0
+    repeat {
+      let part = Array(pass.remaining.prefix(Self.part))
+      pass.remaining = pass.remaining.dropFirst(part.count)
+      count += part.count
+      try self.read(part, look, kernel, into: &readings)
+    } while count < Self.slice && !pass.remaining.isEmpty && !kernel.hasMessages
+    var told: [Told] = []
+    for (key, flow, way, reading) in readings {
+      if let event = self.update(key, flow, reading, way, pass, policy, now) {
+        told.append((key, event))
       }
     }
-    var told: [Told] = []
-    for (key, way, reading) in readings {
-      if let event = self.update(key, reading, way, pass, policy, now) { told.append((key, event)) }
-    }
-    pass.remaining = pass.remaining.dropFirst(slice.count)
     if pass.remaining.isEmpty { self.passes.removeFirst() } else { self.passes[0] = pass }
     return told
   }
 
-  private mutating func update(
-    _ key: Key, _ reading: FlowReading, _ way: Way, _ pass: Pass, _ policy: InvalidationPolicy,
-    _ now: Instant
-  ) -> Event? {
-    guard let place = self.entries.index(forKey: key) else { return nil }
-    let old = self.entries.values[place].tracker.path
-    let isEarlier = self.entries.values[place].lastPass < pass.number
-    let hadBegun = self.entries.values[place].tracker.hasBegun
-    // In place: an entry is large, and mostly nothing of it changes.
-    let verdict = self.entries.values[place].tracker.update(
-      to: reading, isEarlier ? pass.circumstances : .init(), policy: policy, at: now)
-    let family = self.entries.values[place].tracker.flow.destination.address.family
-    let isNew = self.entries.values[place].told != way.shown
-    if verdict?.severity == .destroy {
-      let entry = self.entries.remove(at: place).value
-      self.forget(key, entry.tracker.flow.destination)
-    } else {
-      self.entries.values[place].settle(on: way, isNew: isNew)
-      // The reading is of now: looks that wait for their turn are about what happened before it.
-      if !hadBegun, self.entries.values[place].tracker.hasBegun {
-        self.entries.values[place].lastPass = self.lastPass
-        // Before that it would have been sent from another address, on another link.
-        if self.entries.values[place].tracker.flow.local == nil {
-          self.entries.values[place].sourceLink = nil
-        }
+  private typealias Reading = (key: Key, flow: GuardedFlow, way: Way, reading: FlowReading)
+
+  private func read(
+    _ destinations: [Destination], _ look: Look, _ kernel: some Kernel,
+    into readings: inout [Reading]
+  ) throws(KernelUnavailable) {
+    for (destination, answer) in zip(destinations, try kernel.routes(to: destinations)) {
+      guard let keys = self.keys[destination] else { continue }
+      let way = try look.way(to: destination, answer)
+      for key in keys where self.blind[key] == nil {
+        guard let flow = self.entries[key] else { continue }
+        let reading = try look.reading(of: flow.baseline, way, to: destination)
+        readings.append((key, flow, way, reading))
       }
-      if self.entries.values[place].tracker.deadline != nil {
+    }
+  }
+
+  private mutating func update(
+    _ key: Key, _ flow: GuardedFlow, _ reading: FlowReading, _ way: Way, _ pass: Pass,
+    _ policy: InvalidationPolicy, _ now: Instant
+  ) -> Event? {
+    let old = flow.tracker.path
+    let hadBegun = flow.tracker.hasBegun
+    let verdict = flow.tracker.update(
+      to: reading, flow.lastPass < pass.number ? pass.circumstances : .init(), policy: policy,
+      at: now)
+    let destination = flow.tracker.flow.destination
+    let isNew = flow.told != way.shown
+    if verdict?.severity == .destroy {
+      self.entries[key] = nil
+      self.forget(key, destination)
+    } else {
+      flow.settle(on: way, isNew: isNew)
+      // The reading is of now: looks that wait for their turn are about what happened before it.
+      if !hadBegun, flow.tracker.hasBegun { flow.begin(after: self.lastPass) }
+      if flow.tracker.deadline != nil {
         self.inDoubt.insert(key)
       } else if !self.inDoubt.isEmpty {
         self.inDoubt.remove(key)
       }
     }
     if let verdict {
-      let cause = pass.occasion.cause(of: verdict, family, from: old, to: way.shown)
+      let cause = pass.occasion.cause(
+        of: verdict, destination.address.family, from: old, to: way.shown)
       return .invalidation(verdict, cause, way.shown)
     }
     return isNew ? .path(way.shown) : nil
@@ -223,7 +209,7 @@ extension FlowTable {
     let (flow, look) = (registration.flow, registrar.look)
     let way = try look.way(to: flow.destination, registrar.answer(for: flow.destination))
     let known = registration.knownPath ?? way.judged
-    look.use(known)
+    try look.use(known, boundTo: flow.destination.outLink)
     var (made, network) = (known, way.network)
     let source = flow.local ?? made.source
     let sourceLink = try source.flatMap { (source) throws(KernelUnavailable) in
@@ -232,7 +218,7 @@ extension FlowTable {
     if let own = try look.ownPath(of: flow, sourceLink, made) {
       (made, network) = (own, NetworkIdentity())
     }
-    var entry = Entry(
+    let entry = GuardedFlow(
       tracker: FlowTracker(flow, on: made, network: network), told: way.shown,
       depth: made.chain == way.judged.chain ? way.depth : try look.depth(of: made),
       sourceLink: sourceLink, lastPass: self.lastPass)
@@ -266,7 +252,7 @@ extension FlowTable {
   mutating func addBlindly(_ registration: Registration) -> Event {
     let made = registration.knownPath ?? .unknown
     self.insert(
-      Entry(
+      GuardedFlow(
         tracker: FlowTracker(registration.flow, on: made), told: .unknown,
         depth: made.chain.count, sourceLink: nil, lastPass: self.lastPass),
       registration.key)
@@ -284,7 +270,7 @@ extension FlowTable {
     return registrations.map(\.value)
   }
 
-  private mutating func insert(_ entry: Entry, _ key: Key) {
+  private mutating func insert(_ entry: GuardedFlow, _ key: Key) {
     self.entries[key] = entry
     self.counts[key.guardian, default: 0] += 1
     self.userCounts[entry.tracker.flow.destination.uid, default: 0] += 1

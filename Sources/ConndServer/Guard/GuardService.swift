@@ -92,8 +92,18 @@ struct GuardService {
         destination, local: local, forbidsExpensive: flow.forbidsExpensive,
         forbidsConstrained: flow.forbidsConstrained))
     if flow.hasKnownPath {
+      // A client has it of connd, which follows no chain further, and of the kernel (IFNAMSIZ). It is kept.
+      guard flow.knownPath.chain.count <= PathReader.deepest else {
+        throw Guardian.Refusal.invalid(
+          "add.known_path: more than \(PathReader.deepest) links, and no path has so many")
+      }
+      guard flow.knownPath.chain.allSatisfy({ $0.utf8.count < 16 }) else {
+        throw Guardian.Refusal.invalid("add.known_path: no link's name is longer than 15 bytes")
+      }
       do throws(ConversionError) {
         registration.knownPath = try Path(flow.knownPath)
+        // What says nothing of where it leads need not be kept.
+        registration.knownPath?.evidence = nil
       } catch {
         throw Guardian.Refusal.invalid("add.known_path: \(error)")
       }

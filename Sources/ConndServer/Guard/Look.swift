@@ -64,8 +64,15 @@ final class Look {
       network: way.network, from: self.kernel)
   }
 
-  /// A flow is on this path, whether or not it is there.
-  func use(_ path: Path) { self.flows.gateways.bystanders.use(path.chain.lazy.map(\.index)) }
+  /// A flow is on this path, of which it is bound to a link, perhaps. Links that are not there, as a client may invent them, are
+  /// none to watch.
+  func use(_ path: Path, boundTo link: UInt32?) throws(KernelUnavailable) {
+    var links = link.map { [$0] } ?? []
+    for link in path.chain where try self.kernel.link(link.index) != nil {
+      links.append(link.index)
+    }
+    self.flows.gateways.bystanders.use(links)
+  }
 
   /// How many links of a path those depend on who were made on it.
   func depth(of path: Path) throws(KernelUnavailable) -> Int {

@@ -1,6 +1,5 @@
 import Connectivity
 import DequeModule
-import Glibc
 import Logging
 
 extension MonitorLoop {
@@ -112,18 +111,18 @@ extension MonitorLoop {
     _ registration: FlowTable.Registration
   ) -> (limit: String, message: String)? {
     let (engine, limits) = (self.engine, self.limits)
+    let user = registration.flow.destination.uid
+    let (limit, words): (String, String)
     if engine.guardedFlows(of: registration.key.guardian) >= limits.flowsPerStream {
-      return ("flowsPerStream", "add: a stream guards at most \(limits.flowsPerStream) flows")
+      (limit, words) = ("flowsPerStream", "a stream guards at most \(limits.flowsPerStream)")
+    } else if engine.guardedFlows(ofUser: user) >= limits.flowsPerUser {
+      (limit, words) = ("flowsPerUser", "those of a user guard at most \(limits.flowsPerUser)")
+    } else if engine.guardedFlows >= limits.flows {
+      (limit, words) = ("flows", "connd guards at most \(limits.flows)")
+    } else {
+      return nil
     }
-    if engine.guardedFlows(ofUser: registration.flow.destination.uid) >= limits.flowsPerUser {
-      return (
-        "flowsPerUser", "add: the streams of a user guard at most \(limits.flowsPerUser) flows"
-      )
-    }
-    if engine.guardedFlows >= limits.flows {
-      return ("flows", "add: connd guards at most \(limits.flows) flows")
-    }
-    return nil
+    return (limit, "add: \(words) flows (limits.\(limit))")
   }
 
   private mutating func turnedAway(_ limit: String, uid: UInt32) {
@@ -143,8 +142,6 @@ extension MonitorLoop {
   /// Looks at the next slice of flows, and tells their clients.
   mutating func evaluateFlows() {
     guard self.engine.isBusy, let kernel = self.kernel else { return }
-    // Who was woken by what was published may wait for this very processor.
-    sched_yield()
     do throws(KernelUnavailable) {
       let before = self.engine.guardedFlows
       let told = try self.engine.evaluateFlows(from: kernel, at: self.clock.now)

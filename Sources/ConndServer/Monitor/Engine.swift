@@ -58,6 +58,9 @@ struct Engine {
     self.gateways.bystanders.mayMatter(events)
   }
 
+  /// What the kernel has told so far is about to be read.
+  func beginsToDrain() { self.gateways.bystanders.beginsToDrain() }
+
   /// All that the kernel has told is read.
   func isDrained() { self.gateways.bystanders.isDrained() }
 

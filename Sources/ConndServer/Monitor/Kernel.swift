@@ -9,6 +9,9 @@ protocol Kernel {
   /// Becomes readable when the kernel has told something; -1 where nobody waits for it.
   var fileDescriptor: CInt { get }
 
+  /// Whether the kernel has told something since `drain`.
+  var hasMessages: Bool { get }
+
   /// Appends what the kernel has told since the last call.
   ///
   /// - Returns: whether more may be waiting.

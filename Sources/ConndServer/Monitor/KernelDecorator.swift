@@ -9,6 +9,8 @@ protocol KernelDecorator: Kernel {
 extension KernelDecorator {
   var fileDescriptor: CInt { self.source.fileDescriptor }
 
+  var hasMessages: Bool { self.source.hasMessages }
+
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
     try self.source.drain(into: &events)
   }

@@ -53,7 +53,7 @@ final class Monitor: Service {
       self.doWork(&loop)
       loop.beginTurn()
       // What was handed over before this point has set the wake-up, so the wait does not sleep over it.
-      let kernel = loop.kernel?.fileDescriptor ?? -1
+      let kernel = loop.listens ? loop.kernel?.fileDescriptor ?? -1 : -1
       loop.deal(with: waiter.wait(for: kernel, until: loop.due))
       loop.evaluateFlows()
     }

@@ -25,6 +25,7 @@ struct MonitorLoop {
   /// Of each limit.
   var refusals: [String: LogThrottle] = [:]
   private var overruns = LogThrottle()
+  private var respite = Respite()
   private(set) var kernel: (any Kernel)?
   var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
   var lastWatcher: UInt64 = 0
@@ -75,21 +76,27 @@ struct MonitorLoop {
   /// Whether there is more to do at once.
   var isBusy: Bool { !self.requests.isEmpty || self.kernel != nil && self.engine.isBusy }
 
+  /// Whether the kernel's messages are to end a wait.
+  var listens: Bool { self.respite.end == nil }
+
   /// When to go on although nothing has happened; `nil`: not at all.
   var due: Instant? {
     if self.isBusy { return self.clock.now }
     var due = [self.reopening.due, self.watchdogDue]
     // Without the kernel nothing can be looked at.
-    if self.kernel != nil { due += [self.engine.deadline, self.engine.flowDeadline] }
+    if self.kernel != nil {
+      due += [self.engine.deadline, self.engine.flowDeadline, self.respite.end]
+    }
     return due.compactMap { $0 }.min()
   }
 
   /// Deals with what ended the wait, the kernel's messages first, and with what is due.
   mutating func deal(with woken: Waiter.Woken) {
-    if woken.hasMessages { self.drain() }
+    let now = self.clock.now
+    let isRested = self.respite.ends(by: now)
+    if self.listens, woken.hasMessages || isRested { self.drain() }
     if let slept = woken.slept { self.step(.resumed(slept)) }
 
-    let now = self.clock.now
     if let kernel = self.kernel, let deadline = self.engine.deadline, deadline <= now {
       // What ends a grace may have passed, with its message still to come.
       kernel.forgetAddresses()
@@ -110,12 +117,14 @@ struct MonitorLoop {
       // A step may find out that the kernel is lost.
       while mayHaveMore, let kernel = self.kernel {
         events.removeAll(keepingCapacity: true)
+        self.engine.beginsToDrain()
         mayHaveMore = try kernel.drain(into: &events)
         self.statistics.count(events)
         self.log(events)
         if self.engine.mayMatter(events) { self.step(.events(events)) }
         // A kernel that tells faster than this is read keeps nobody from hearing of it.
         if self.news.count > Self.mostNews { self.tellOfNews() }
+        if events.contains(where: \.isOverrun), self.respite.begins(at: self.clock.now) { return }
       }
       if self.kernel != nil { self.engine.isDrained() }
     } catch {
@@ -211,6 +220,38 @@ struct MonitorLoop {
   }
 }
 
+/// Bounds how often everything is read anew because messages were lost. The first time it is done at once; where they go on
+/// being lost, the next ones wait a little: they would only be lost as well, and connd would do nothing else.
+private struct Respite {
+  /// When messages were lost last.
+  private var last: Instant?
+  /// Until when the kernel's messages wait.
+  private(set) var end: Instant?
+
+  private static let length = Duration.milliseconds(20)
+
+  /// Everything was read anew.
+  ///
+  /// - Returns: whether to let what comes next wait.
+  mutating func begins(at now: Instant) -> Bool {
+    defer { self.last = now }
+    guard let last, last.duration(to: now) < Self.length else { return false }
+    self.end = now.advanced(by: Self.length)
+    return true
+  }
+
+  /// - Returns: whether it is over just now.
+  mutating func ends(by now: Instant) -> Bool {
+    guard let end, end <= now else { return false }
+    self.end = nil
+    return true
+  }
+}
+
+extension KernelEvent {
+  fileprivate var isOverrun: Bool { if case .overrun = self { true } else { false } }
+}
+
 // MARK: - Without the kernel
 
 extension MonitorLoop {
@@ -244,6 +285,7 @@ extension MonitorLoop {
 
   mutating func lose(_ error: KernelUnavailable) {
     self.kernel = nil
+    self.respite = Respite()
     self.statistics.kernelLosses.increment()
     self.reopening.failed(at: self.clock.now)
     self.logger.error(

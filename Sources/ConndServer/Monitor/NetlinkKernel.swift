@@ -37,6 +37,8 @@ final class NetlinkKernel: Kernel {
 
   var fileDescriptor: CInt { self.listener.fileDescriptor }
 
+  var hasMessages: Bool { self.listener.hasMessages }
+
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
     let first = events.count
     let mayHaveMore = try ask { () throws(NetlinkError) in
@@ -63,7 +65,9 @@ final class NetlinkKernel: Kernel {
   }
 
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
-    try ask { () throws(NetlinkError) in try self.requester.routes(to: destinations) }
+    // Many are asked for in turn, and who was woken by what was published may wait for this very processor.
+    sched_yield()
+    return try ask { () throws(NetlinkError) in try self.requester.routes(to: destinations) }
   }
 
   func neighbour(

@@ -145,7 +145,7 @@ struct PathReader {
   }
 
   /// Stacks are shallow; one that is deeper, or that contains itself, is not followed to its end.
-  private static let deepest = 16
+  static let deepest = 16
 
   /// The port that most likely carries the traffic. A bridge may have a thousand of them, most of them guests: the first
   /// that leaves no doubt will do.

@@ -66,6 +66,8 @@ final class Daemon {
 
   var engine: Engine { self.loop.engine }
   var isOpen: Bool { self.loop.kernel != nil }
+  /// Whether it reads what the kernel tells.
+  var listens: Bool { self.isOpen && self.loop.listens }
 
   /// When there is something to do although the kernel says nothing.
   var deadline: Instant? { self.loop.due.map(self.mutation.clockBack) }

@@ -77,7 +77,7 @@ final class Simulation {
     let target = self.now.advanced(by: pause)
     var wakeUps = 0
     while self.broken == nil {
-      let message = self.daemon.isOpen ? self.kernel.nextMessage : nil
+      let message = self.daemon.listens ? self.kernel.nextMessage : nil
       let dues = [self.daemon.deadline, message].compactMap { $0 }
       guard let due = dues.min(), due <= target else { break }
       self.kernel.now = max(due, self.now)
@@ -95,7 +95,7 @@ final class Simulation {
       self.kernel.expectQuestions()
       self.daemon.turn()
       self.look()
-    } while self.broken == nil && self.daemon.isOpen
+    } while self.broken == nil && self.daemon.listens
       && (self.kernel.nextMessage.map { $0 <= self.now } ?? false)
     self.check()
   }
