@@ -17,7 +17,7 @@ enum ExitStatus {
       1   the condition does not hold (or not in time), no path is satisfied,
           or the name cannot be resolved
       64  wrong usage, or connd does not accept what was asked for
-      69  connd is not there
+      69  connd is not there, takes no more, or does not answer
       77  connd refuses this user
     """
 }
@@ -25,7 +25,7 @@ enum ExitStatus {
 extension ConndError {
   var exitStatus: ExitCode {
     switch self {
-    case .notThere, .failed: ExitStatus.notThere
+    case .notThere, .turnedAway, .failed: ExitStatus.notThere
     case .refused: ExitStatus.refused
     case .invalid: ExitStatus.usage
     }
@@ -47,6 +47,8 @@ extension ConndError {
       }
     case .refused(let why):
       "connd refuses this user: \(why) (join the socket's group, or ask as root)"
+    case .turnedAway(let why):
+      "connd is there and takes no more: \(why)"
     case .invalid(let why):
       "connd does not accept this: \(why)"
     case .failed(let why):

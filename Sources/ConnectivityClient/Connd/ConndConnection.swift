@@ -28,7 +28,7 @@ public func withConnd<Result: Sendable>(
   do {
     return try await withConnection(to: socket, body)
   } catch {
-    throw ConndError.reading(error)
+    throw ConndError.reading(error, from: socket)
   }
 }
 

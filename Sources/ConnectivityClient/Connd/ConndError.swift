@@ -6,6 +6,8 @@ public enum ConndError: Error, Hashable, Sendable {
   case notThere(String)
   /// This user may not connect, or may not ask this.
   case refused(String)
+  /// connd is there and takes no more: one of its limits is reached, which it names.
+  case turnedAway(String)
   /// connd does not accept the request: a field has a value that makes no sense.
   case invalid(String)
   /// Anything else, in the words of who noticed.
@@ -15,7 +17,9 @@ public enum ConndError: Error, Hashable, Sendable {
 extension ConndError: CustomStringConvertible {
   public var description: String {
     switch self {
-    case .notThere(let why), .refused(let why), .invalid(let why), .failed(let why): why
+    case .notThere(let why), .refused(let why), .turnedAway(let why), .invalid(let why),
+      .failed(let why):
+      why
     }
   }
 }
@@ -25,13 +29,19 @@ extension ConndError {
   ///
   /// A cancelled call ends with `CancellationError`: gRPC says so in three different ways, depending on how far
   /// the call had come.
-  package static func reading(_ error: any Error) -> any Error {
+  ///
+  /// - Parameter socket: The path of the socket that was connected to, where it is to be asked why it was closed: gRPC does not
+  ///   pass on what a server says then.
+  package static func reading(_ error: any Error, from socket: String? = nil) -> any Error {
     if Task.isCancelled { return CancellationError() }
     guard let error = error as? RPCError else { return error }
     if error.cause is CancellationError { return CancellationError() }
     switch error.code {
-    case .unavailable: return ConndError.notThere(error.message)
-    case .deadlineExceeded: return ConndError.notThere("it does not answer")
+    case .unavailable:
+      if let reason = socket.flatMap(SocketProbe.farewell) { return ConndError.turnedAway(reason) }
+      return ConndError.notThere(error.message)
+    case .resourceExhausted: return ConndError.turnedAway(error.message)
+    case .deadlineExceeded: return ConndError.failed("it is there, and silent")
     case .permissionDenied, .unauthenticated: return ConndError.refused(error.message)
     case .invalidArgument: return ConndError.invalid(error.message)
     default: return ConndError.failed("\(error.code): \(error.message)")

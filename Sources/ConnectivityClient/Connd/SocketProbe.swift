@@ -11,6 +11,43 @@ enum SocketProbe {
   /// - Throws: ``ConndError/notThere(_:)``, ``ConndError/refused(_:)``, or ``ConndError/failed(_:)`` for what
   ///   is neither: a path that is too long, no descriptors left.
   static func connect(to path: String) throws(ConndError) {
+    close(try Self.open(path))
+  }
+
+  /// Why connd closes connections, where it accepts them and closes them at once: HTTP/2's GOAWAY with ENHANCE_YOUR_CALM and
+  /// the reason (RFC 9113, 6.8). Others are greeted with settings and nothing else.
+  ///
+  /// Waits for 50 ms at most.
+  static func farewell(from path: String) -> String? {
+    guard let descriptor = try? Self.open(path) else { return nil }
+    defer { close(descriptor) }
+    var wait = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+    var bytes = [UInt8](repeating: 0, count: 4096)
+    guard poll(&wait, 1, 50) > 0 else { return nil }
+    let count = recv(descriptor, &bytes, bytes.count, 0)
+    guard count > 0 else { return nil }
+    return Self.reason(in: bytes[..<count])
+  }
+
+  /// The reason in the GOAWAY frame among frames.
+  static func reason(in bytes: ArraySlice<UInt8>) -> String? {
+    var rest = bytes
+    while rest.count >= 9 {
+      let header = Array(rest.prefix(9))
+      let length = Int(header[0]) << 16 | Int(header[1]) << 8 | Int(header[2])
+      let payload = rest.dropFirst(9).prefix(length)
+      guard payload.count == length else { return nil }
+      let (goAway, enhanceYourCalm): (UInt8, UInt8) = (7, 0xB)
+      if header[3] == goAway, length > 8, payload.dropFirst(7).first == enhanceYourCalm {
+        return String(decoding: payload.dropFirst(8), as: UTF8.self)
+      }
+      rest = rest.dropFirst(9 + length)
+    }
+    return nil
+  }
+
+  /// A connection to the socket.
+  private static func open(_ path: String) throws(ConndError) -> CInt {
     var address = sockaddr_un()
     address.sun_family = sa_family_t(AF_UNIX)
     let bytes = Array(path.utf8)
@@ -25,14 +62,18 @@ enum SocketProbe {
     let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
     let descriptor = socket(AF_UNIX, type, 0)
     guard descriptor >= 0 else { throw Self.error(errno, path) }
-    defer { close(descriptor) }
     let result = withUnsafePointer(to: &address) { pointer in
       pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
         Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
       }
     }
     // EAGAIN: the backlog is full, so there is a listener.
-    guard result == 0 || errno == EAGAIN else { throw Self.error(errno, path) }
+    guard result == 0 || errno == EAGAIN else {
+      let error = Self.error(errno, path)
+      close(descriptor)
+      throw error
+    }
+    return descriptor
   }
 
   static func error(_ number: CInt, _ path: String) -> ConndError {

@@ -138,7 +138,7 @@ private final class Follower: Sendable {
       }
       return ConndError.notThere("connd ended the stream")
     } catch {
-      return ConndError.reading(error)
+      return ConndError.reading(error, from: self.socket)
     }
   }
 }

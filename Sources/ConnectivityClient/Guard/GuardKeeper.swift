@@ -83,7 +83,7 @@ final class GuardKeeper: Sendable {
       }
       return ConndError.notThere("connd ended the stream")
     } catch {
-      return ConndError.reading(error)
+      return ConndError.reading(error, from: self.socket)
     }
   }
 }
