@@ -128,6 +128,7 @@ fuzz: deps ## give hostile bytes to what reads netlink and settings (SECONDS=600
 storms: release deps-test deps-bench ## run the kernel's storms at full size, and measure what they cost
 	@CONND_STORMS=full dev/test --filter 'OverrunScenario|StormsScenario|ChurnScenario.containers'
 	$(sudo) Tests/storms/run "$$($(release) --show-bin-path)"
+	$(sudo) Tests/storms/hostile "$$($(release) --show-bin-path)"
 
 .PHONY: soak
 soak: deps deps-test ## change a network at random, look for what is lost or leaks (SECONDS=3600 SEED= CONND=)

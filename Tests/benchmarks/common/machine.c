@@ -5,13 +5,16 @@
 #include "netlink.h"
 
 void open_machine(struct machine *machine, const char *namespace) {
+  char far[128];
+  snprintf(far, sizeof(far), "%s-far", namespace);
   machine->netlink = open_netlink(namespace);
+  machine->far_netlink = open_netlink(far);
   for (int i = 0; i < links; i++) {
     char name[8];
     snprintf(name, sizeof(name), "v%d", i);
     machine->link[i] = link_index(machine->netlink, name);
     snprintf(name, sizeof(name), "p%d", i);
-    machine->peer[i] = link_index(machine->netlink, name);
+    machine->peer[i] = link_index(machine->far_netlink, name);
   }
 }
 
@@ -24,5 +27,5 @@ void use_link(struct machine *machine, int link) {
 }
 
 void set_carrier(struct machine *machine, int link, int is_there) {
-  set_link(machine->netlink, machine->peer[link], is_there);
+  set_link(machine->far_netlink, machine->peer[link], is_there);
 }

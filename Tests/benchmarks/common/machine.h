@@ -1,4 +1,5 @@
-// A machine to be measured: a network namespace with links v0 to v4 (10.N.0.2/24, the other end pN).
+// A machine to be measured: a network namespace with links v0 to v4 (10.N.0.2/24). Their other ends, p0 to p4, are in the
+// namespace NAMESPACE-far: what happens to those is no news of the machine's.
 #pragma once
 #include <stdint.h>
 
@@ -7,7 +8,7 @@
 enum { links = 5, rest = 2100 };
 
 struct machine {
-  int netlink;
+  int netlink, far_netlink;
   int link[links], peer[links];
 };
 
