@@ -240,6 +240,32 @@ systemctl kill --signal=STOP --kill-who=main connd.service
 check "D1 a connd that hangs is noticed and started again" within 30 is 1 property connd.service NRestarts
 check "it answers again" within 10 connctl is wired
 
+echo "# memory"
+systemctl reset-failed connd.service
+before=$(generation)
+restarts=$(property connd.service NRestarts)
+limit=$(property connd.service MemoryMax)
+# What connd has, and room for some subscribers, but not for all that come.
+used=$(awk '$1 == "anon" || $1 == "kernel" { sum += $2 } END { print sum }' "$cgroup/memory.stat")
+systemctl set-property --runtime connd.service MemoryMax=$((used + (1 << 20)))
+subscribers=()
+for ((i = 0; i < 80; i++)); do
+    connctl watch >/dev/null 2>&1 &
+    subscribers+=($!)
+done
+restarted() { [ "$(property connd.service NRestarts)" -gt "$restarts" ]; }
+check "D8 a connd that gets no more memory is ended and started again" within 120 restarted
+# Those that it had told nothing yet have gone with it.
+kill "${subscribers[@]}" 2>/dev/null
+wait "${subscribers[@]}" 2>/dev/null
+systemctl set-property --runtime connd.service MemoryMax="$limit"
+check "that is said" within 10 bash -c 'journalctl --unit=connd --output=cat | grep -i "oom[- ]kill"'
+systemctl daemon-reload
+systemctl reset-failed connd.service
+systemctl start connd.service
+check "it answers again" within 30 connctl is wired
+check "the generation goes on where it was" test "$(generation)" -ge "${before:?}"
+
 echo "# stop"
 kill -STOP $watch
 check "a stop" systemctl stop connd.service connd.socket
