@@ -14,6 +14,9 @@ struct Console: Sendable {
   /// Characters in a line of the terminal that standard error is; `nil` where it is none, and nothing is broken into
   /// lines: there is one for each error.
   var errorWidth: Int?
+  /// Ends the process when nobody reads its output any more: who prints only what happens would else notice it with the next
+  /// event, perhaps tomorrow.
+  var endWithReader: @Sendable () -> Void = {}
 
   /// The console of the command that runs in this task.
   @TaskLocal static var current = Console.standard
@@ -89,7 +92,21 @@ extension Console {
       var time = timespec()
       clock_gettime(CLOCK_REALTIME, &time)
       return Timestamp(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000)
-    }, errorWidth: Console.terminalWidth(STDERR_FILENO))
+    }, errorWidth: Console.terminalWidth(STDERR_FILENO), endWithReader: Console.endWithPipe)
+
+  /// As tail(1) does: poll(2) tells of a pipe without a reader, and a thread that waits for it alone costs no wake-up.
+  private static func endWithPipe() {
+    guard isatty(STDOUT_FILENO) == 0 else { return }
+    var thread = pthread_t()
+    let body: @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? = { _ in
+      var output = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
+      while poll(&output, 1, -1) < 0, errno == EINTR {}
+      // As where a write fails for want of a reader.
+      if output.revents & Int16(POLLERR | POLLHUP) != 0 { _exit(0) }
+      return nil
+    }
+    if pthread_create(&thread, nil, body, nil) == 0 { pthread_detach(thread) }
+  }
 
   /// See no-color.org; `TERM=dumb` is what editors and build tools set.
   static func allowsColor(isTerminal: Bool, environment: (String) -> String?) -> Bool {

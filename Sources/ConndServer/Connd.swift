@@ -66,8 +66,9 @@ struct Connd {
         .init(service: ServerService(server: server, store: store)),
         .init(
           service: Reloader(
-            read: self.readConfiguration, monitor: monitor, doorkeeper: doorkeeper, store: store,
-            notifier: self.notifier, state: reloadState, logger: self.logger)),
+            started: self.configuration, read: self.readConfiguration, monitor: monitor,
+            doorkeeper: doorkeeper, store: store, notifier: self.notifier, state: reloadState,
+            logger: self.logger)),
         .init(
           service: Announcer(
             store: store, monitor: monitor, notifier: self.notifier, reloading: reloadState,

@@ -6,6 +6,8 @@ import Systemd
 
 /// Reads the configuration again on SIGHUP; one that is wrong changes nothing but what is said about it.
 struct Reloader: Service {
+  /// What connd was started with.
+  let started: Configuration
   let read: @Sendable () throws(ConfigurationError) -> Configuration
   let monitor: Monitor
   let doorkeeper: Doorkeeper
@@ -25,7 +27,10 @@ struct Reloader: Service {
       self.doorkeeper.configure(configuration.limits)
       _ = await self.monitor.ask { $0.configure(configuration) }
       self.state.set(nil)
-      self.logger.notice("the configuration was read again")
+      let waiting = configuration.keysForNextStart(of: self.started)
+      self.logger.notice(
+        "the configuration was read again",
+        metadata: waiting.isEmpty ? nil : ["atNextStart": "\(waiting.joined(separator: " "))"])
     } catch {
       self.state.set(error)
       self.logger.error("the configuration is wrong, the last good one stays: \(error)")

@@ -61,6 +61,12 @@ struct ConfigurationTests {
       ("\nprefer: ipv5", "connd.yaml:2: prefer: 'ipv5' is none of ipv4, ipv6"),
       ("socket: relative", "connd.yaml:1: socket: must be an absolute path"),
       ("socket: [a]", "connd.yaml:1: socket: must be a text"),
+      (
+        "socket: /\(String(repeating: "é", count: 54))",
+        "connd.yaml:1: socket: has 109 bytes, and a socket's path at most 107"
+      ),
+      ("destinations: {ipv4: [127.0.0.1]}", "destinations.ipv4[0]: '127.0.0.1' is this machine"),
+      ("destinations: {ipv6: ['::']}", "destinations.ipv6[0]: '::' is this machine itself"),
       ("links: wlan0", "connd.yaml:1: links: must be a list"),
       (
         "links:\n  - {match: a}\n  - {match: b, medium: wire}",
@@ -111,6 +117,17 @@ struct ConfigurationTests {
     case .success(let configuration): Issue.record("was accepted as \(configuration)")
     case .failure(let error): #expect(error.description.contains(message))
     }
+  }
+
+  @Test("what a running connd cannot follow is named")
+  func nextStart() throws {
+    let running = try Self.parse("limits: {messageSize: 8KiB}").get()
+    let same = try Self.parse("limits: {messageSize: 8192, flows: 7}\nprefer: ipv6").get()
+    #expect(same.keysForNextStart(of: running) == [])
+    let other = try Self.parse("socket: /x\nlimits: {streamsPerConnection: 9}").get()
+    #expect(
+      other.keysForNextStart(of: running)
+        == ["socket", "limits.streamsPerConnection", "limits.messageSize"])
   }
 
   @Test("a file that is not there is an error only where it was named")

@@ -97,6 +97,41 @@ struct MonitorLoopTests {
     #expect(loop.loop.engine.snapshot.status.category == .wired)
   }
 
+  @Test(
+    "I5 those who are told of a change come first, where a look at all flows takes long",
+    arguments: [4096, 4097])
+  func precedence(flows: UInt32) throws {
+    var loop = try TestLoop.started { $0.addLink(3, "eth1") }
+    try loop.guardFlows(flows)
+    func change(to link: UInt32) throws {
+      try loop.kernel.lead("0.0.0.0", 0, .over(link, via: "198.51.100.1", from: "198.51.100.7"))
+    }
+    let isMany = flows > 4096
+    try change(to: 3)
+    #expect(loop.tell().isEmpty == isMany)
+    #expect(loop.loop.engine.snapshot.status.interface == "eth1")
+    guard isMany else { return }
+    #expect(loop.loop.due == loop.clock.now.advanced(by: .milliseconds(1)))
+    #expect(loop.turn(after: .milliseconds(1)).count == Int(flows))
+  }
+
+  @Test("I5 changes without end do not keep flows from being looked at")
+  func boundedPrecedence() throws {
+    var loop = try TestLoop.started { $0.addLink(3, "eth1") }
+    // It is not their path that changes.
+    try loop.kernel.lead("198.18.0.0", 15, .over(2, via: "192.0.2.1", from: "192.0.2.7"))
+    try loop.guardFlows(5000)
+    var waits = 0
+    for round in 0..<40 {
+      let link: UInt32 = round.isMultiple(of: 2) ? 3 : 2
+      try loop.kernel.lead("0.0.0.0", 0, .over(link, via: "192.0.2.1", from: "192.0.2.7"))
+      loop.kernel.untold.append { [.rule(.ipv4)] }
+      _ = loop.turn(after: .milliseconds(1))
+      if loop.loop.engine.isBusy { waits += 1 }
+    }
+    #expect(waits == 2)
+  }
+
   @Test("K6 D6 the end of a tunnel that a followed destination is behind is let through at once")
   func watchedTunnel() throws {
     let end = try IPAddress(spelt: "198.51.100.1")

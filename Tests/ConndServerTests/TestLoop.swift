@@ -37,6 +37,16 @@ struct TestLoop {
     return loop
   }
 
+  /// Guards so many flows, each to a destination of its own.
+  mutating func guardFlows(_ count: UInt32) throws {
+    for id in 1...count {
+      let remote = try IPAddress(spelt: "198.18.\(id >> 8).\(id & 0xFF)")
+      let key = FlowTable.Key(guardian: self.mailbox.number, id: UInt64(id))
+      self.loop.requests.append(.add(.init(key: key, flow: Flow(Destination(remote)))))
+    }
+    _ = self.turn()
+  }
+
   /// Guards a flow.
   ///
   /// - Returns: what the client is told.

@@ -48,6 +48,18 @@ struct LifecycleScenario {
     #expect(access(lab.socket, F_OK) != 0, "the socket is removed")
   }
 
+  @Test(
+    "what prints only what happens ends with its reader, though nothing happens",
+    arguments: [["watch"], ["guard", "198.51.100.9"]])
+  func reader(command: [String]) throws {
+    let lab = try self.online()
+    try lab.start()
+    let script = #""$@" | head -n 1; echo "${PIPESTATUS[0]}""#
+    let shell = ["bash", "-c", script, "bash", Programs.connctl, "--socket", lab.socket]
+    let output = try Command.run(shell + command, within: .seconds(20))
+    #expect(output.split(separator: "\n").count == 2 && output.hasSuffix("\n0\n"), "\(output)")
+  }
+
   @Test("SIGTERM under a thousand subscribers, some of them stopped: each that reads is told")
   func manySubscribers() throws {
     let lab = try self.online()

@@ -55,6 +55,7 @@ struct GuardCommand: ConnctlCommand {
   }
 
   func run() async throws {
+    self.console.endWithReader()
     let remote = try self.remoteAddress()
     let flows = FlowGuard(socket: self.socket)
     flows.add(

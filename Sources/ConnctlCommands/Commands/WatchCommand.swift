@@ -20,6 +20,7 @@ struct WatchCommand: ConnctlCommand {
   var since: UInt64?
 
   func run() async throws {
+    self.console.endWithReader()
     var isFirst = true
     for await event in StatusStream(socket: self.socket, since: self.since) {
       if isFirst, case .disconnected(let error) = event { throw error }

@@ -108,14 +108,24 @@ private struct Output {
   }
 
   mutating func append(plain text: String) {
-    for byte in text.utf8 { self.append(byte) }
+    var text = text
+    text.withUTF8 { self.append($0) }
   }
 
-  /// What must be escaped is ASCII, and no byte of a longer scalar is.
+  private mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) {
+    for index in bytes.indices { self.buffer[self.count + index] = bytes[index] }
+    self.count += bytes.count
+  }
+
+  /// What must be escaped is ASCII, and no byte of a longer scalar is. Most texts have nothing of it.
   mutating func append(quoted text: String) {
+    var text = text
     self.append(UInt8(ascii: "\""))
-    for byte in text.utf8 {
-      if Self.needsEscape(byte) { self.append(escaped: byte) } else { self.append(byte) }
+    text.withUTF8 { bytes in
+      guard bytes.contains(where: Self.needsEscape) else { return self.append(bytes) }
+      for byte in bytes {
+        if Self.needsEscape(byte) { self.append(escaped: byte) } else { self.append(byte) }
+      }
     }
     self.append(UInt8(ascii: "\""))
   }

@@ -16,6 +16,17 @@ package struct Configuration: Hashable, Sendable {
   package var limits = Limits()
 
   package init() {}
+
+  /// The keys that a running connd cannot follow: what they say now holds from its next start.
+  func keysForNextStart(of running: Configuration) -> [String] {
+    var keys: [String] = []
+    if self.socket != running.socket { keys.append("socket") }
+    if self.limits.streamsPerConnection != running.limits.streamsPerConnection {
+      keys.append("limits.streamsPerConnection")
+    }
+    if self.limits.messageSize != running.limits.messageSize { keys.append("limits.messageSize") }
+    return keys
+  }
 }
 
 extension DefaultDestination {

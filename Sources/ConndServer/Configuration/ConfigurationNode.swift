@@ -1,4 +1,5 @@
 import Connectivity
+import Glibc
 import Yams
 
 /// A value of a configuration file that knows where it stands.
@@ -51,6 +52,16 @@ struct ConfigurationNode {
     return path
   }
 
+  /// A path that a socket can have, unix(7).
+  func socketPath() throws(ConfigurationError) -> String {
+    let path = try self.path()
+    let most = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
+    guard path.utf8.count <= most else {
+      throw self.error("has \(path.utf8.count) bytes, and a socket's path at most \(most)")
+    }
+    return path
+  }
+
   func flag() throws(ConfigurationError) -> Bool {
     guard let flag = self.node.bool else { throw self.error("must be true or false") }
     return flag
@@ -96,6 +107,9 @@ struct ConfigurationNode {
       let text = try element.text()
       guard let address = IPAddress(text), address.family == family else {
         throw element.error("'\(text)' is no \(family == .ipv4 ? "IPv4" : "IPv6") address")
+      }
+      guard !address.isLoopback, !address.isUnspecified else {
+        throw element.error("'\(text)' is this machine itself, and shows no way out of it")
       }
       addresses.append(address)
     }

@@ -38,7 +38,7 @@ extension Configuration {
     for entry in try root.entries() {
       switch entry.name {
       case "socket":
-        self.socket = try entry.value.path()
+        self.socket = try entry.value.socketPath()
       case "destinations":
         try self.destinations.read(entry.value)
       case "prefer":

@@ -25,15 +25,36 @@ struct FlowTable {
     var number: UInt64
     var occasion: Occasion
     var circumstances: FlowTracker.Circumstances
-    /// It looks at those only whose grace is over.
-    var isOverdue = false
     var remaining: ArraySlice<Destination>
+    /// How many destinations are looked up before the kernel's next message is; it may be one that everybody waits for. Few at
+    /// first: what belongs to one event comes in several messages, shortly after each other.
+    private var part = 4
+    private static let largestPart = 32
+
+    init(
+      number: UInt64, occasion: Occasion, circumstances: FlowTracker.Circumstances,
+      remaining: ArraySlice<Destination>
+    ) {
+      self.number = number
+      self.occasion = occasion
+      self.circumstances = circumstances
+      self.remaining = remaining
+    }
+
+    mutating func takePart() -> ArraySlice<Destination> {
+      let part = self.remaining.prefix(self.part)
+      self.remaining = self.remaining.dropFirst(part.count)
+      self.part = min(2 * self.part, Self.largestPart)
+      return part
+    }
   }
 
   private var entries: [Key: GuardedFlow] = [:]
   private var counts: [UInt64: Int] = [:]
   private var userCounts: [UInt32: Int] = [:]
-  private var keys: [Destination: Set<Key>] = [:]
+  private var keys: [Destination: Set<Key>] = [:] { didSet { self.destinations = nil } }
+  /// Those of the flows, as long as they are the same: to collect ten thousand takes a while, in which nobody hears the kernel.
+  private var destinations: [Destination]?
   private var inDoubt: Set<Key> = []
   /// Those that were registered while the kernel could not be asked.
   private var blind: [Key: Registration] = [:]
@@ -43,8 +64,6 @@ struct FlowTable {
   /// How many destinations are looked up before something else has its turn: about a millisecond, where flows go to different
   /// ones.
   private static let slice = 256
-  /// How many are, before the kernel's next message is; it may be one that everybody waits for.
-  private static let part = 32
   /// How many looks wait for their turn.
   private static let mostPasses = 8
 
@@ -57,16 +76,27 @@ struct FlowTable {
   /// The addresses whose routes matter.
   var addresses: Set<IPAddress> { Set(self.keys.keys.map(\.address)) }
 
+  /// Whether a look at all of them takes more than about 20 ms.
+  var lookTakesLong: Bool { self.keys.count > 4096 }
+
   /// Whether a look at the flows is under way.
   var isBusy: Bool { !self.passes.isEmpty }
 
-  /// When those in doubt must be looked at although the kernel says nothing.
-  var deadline: Instant? { self.inDoubt.compactMap { self.entries[$0]?.tracker.deadline }.min() }
+  /// When those in doubt must be looked at although the kernel says nothing; not later than that of any, and `nil` during a
+  /// look, which sees them all. Ten thousand of them are not gone through each time that it is asked for.
+  var deadline: Instant? { self.isBusy ? nil : self.earliestDeadline }
+  private var earliestDeadline: Instant?
+
+  private mutating func findEarliestDeadline() {
+    self.earliestDeadline = self.inDoubt.compactMap { self.entries[$0]?.tracker.deadline }.min()
+  }
 
   /// Has all flows looked at, because of what happened.
   mutating func lookAtAll(_ occasion: Occasion, _ circumstances: FlowTracker.Circumstances) {
     guard !self.entries.isEmpty else { return }
-    let all = Array(self.keys.keys)[...]
+    let destinations = self.destinations ?? Array(self.keys.keys)
+    self.destinations = destinations
+    let all = destinations[...]
     // A look that has not begun yet sees what is true then: it serves both occasions. What happened in between is kept
     // apart as long as there is not too much of it.
     if let last = self.passes.indices.last, last > 0,
@@ -94,9 +124,9 @@ struct FlowTable {
         remaining: destinations))
   }
 
-  /// Has those looked at whose grace is over.
+  /// Has those looked at whose grace is over, if none is looked at yet.
   mutating func lookAtOverdue(at now: Instant) {
-    guard !self.passes.contains(where: \.isOverdue) else { return }
+    guard !self.isBusy else { return }
     let overdue = Set(
       self.inDoubt.compactMap { key -> Destination? in
         guard let tracker = self.entries[key]?.tracker, let deadline = tracker.deadline else {
@@ -104,9 +134,12 @@ struct FlowTable {
         }
         return deadline <= now ? tracker.flow.destination : nil
       })
-    guard !overdue.isEmpty else { return }
+    guard !overdue.isEmpty else {
+      // The one that it was is not in doubt any more.
+      self.findEarliestDeadline()
+      return
+    }
     self.append(.timer, .init(), Array(overdue)[...])
-    self.passes[self.passes.count - 1].isOverdue = true
   }
 
   /// Looks at the next slice of what is to be looked at.
@@ -120,10 +153,9 @@ struct FlowTable {
     var readings: [Reading] = []
     var count = 0
     repeat {
-      let part = Array(pass.remaining.prefix(Self.part))
-      pass.remaining = pass.remaining.dropFirst(part.count)
+      let part = pass.takePart()
       count += part.count
-      try self.read(part, look, kernel, into: &readings)
+      try self.read(Array(part), look, kernel, into: &readings)
     } while count < Self.slice && !pass.remaining.isEmpty && !kernel.hasMessages
     var told: [Told] = []
     for (key, flow, way, reading) in readings {
@@ -132,6 +164,7 @@ struct FlowTable {
       }
     }
     if pass.remaining.isEmpty { self.passes.removeFirst() } else { self.passes[0] = pass }
+    if !self.isBusy { self.findEarliestDeadline() }
     return told
   }
 
@@ -191,6 +224,7 @@ struct FlowTable {
     self.userCounts[destination.uid]? -= 1
     if self.userCounts[destination.uid] == 0 { self.userCounts[destination.uid] = nil }
     self.inDoubt.remove(key)
+    if self.inDoubt.isEmpty { self.earliestDeadline = nil }
     self.keys[destination]?.remove(key)
     if self.keys[destination]?.isEmpty == true { self.keys[destination] = nil }
   }
@@ -275,7 +309,10 @@ extension FlowTable {
     self.counts[key.guardian, default: 0] += 1
     self.userCounts[entry.tracker.flow.destination.uid, default: 0] += 1
     self.keys[entry.tracker.flow.destination, default: []].insert(key)
-    if entry.tracker.deadline != nil { self.inDoubt.insert(key) }
+    if let deadline = entry.tracker.deadline {
+      self.inDoubt.insert(key)
+      self.earliestDeadline = min(self.earliestDeadline ?? deadline, deadline)
+    }
   }
 
   mutating func remove(_ key: Key) {

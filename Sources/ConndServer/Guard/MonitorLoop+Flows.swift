@@ -141,7 +141,7 @@ extension MonitorLoop {
 
   /// Looks at the next slice of flows, and tells their clients.
   mutating func evaluateFlows() {
-    guard self.engine.isBusy, let kernel = self.kernel else { return }
+    guard self.looksAtFlows, let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
       let before = self.engine.guardedFlows
       let told = try self.engine.evaluateFlows(from: kernel, at: self.clock.now)

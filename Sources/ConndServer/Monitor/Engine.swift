@@ -187,6 +187,9 @@ extension Engine {
   /// Whether flows wait to be looked at.
   var isBusy: Bool { self.flows.isBusy }
 
+  /// Whether a look at all flows takes so long that a millisecond more does not count.
+  var lookTakesLong: Bool { self.flows.lookTakesLong }
+
   /// When to look at flows even if the kernel says nothing.
   var flowDeadline: Instant? { self.flows.deadline }
 

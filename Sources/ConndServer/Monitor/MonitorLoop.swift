@@ -26,6 +26,7 @@ struct MonitorLoop {
   var refusals: [String: LogThrottle] = [:]
   private var overruns = LogThrottle()
   private var respite = Respite()
+  private var precedence = Precedence()
   private(set) var kernel: (any Kernel)?
   var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
   var lastWatcher: UInt64 = 0
@@ -74,7 +75,12 @@ struct MonitorLoop {
   }
 
   /// Whether there is more to do at once.
-  var isBusy: Bool { !self.requests.isEmpty || self.kernel != nil && self.engine.isBusy }
+  var isBusy: Bool { !self.requests.isEmpty || self.looksAtFlows }
+
+  /// Whether flows are to be looked at now.
+  var looksAtFlows: Bool {
+    self.kernel != nil && self.engine.isBusy && self.precedence.isOver(at: self.clock.now)
+  }
 
   /// Whether the kernel's messages are to end a wait.
   var listens: Bool { self.respite.end == nil }
@@ -86,6 +92,7 @@ struct MonitorLoop {
     // Without the kernel nothing can be looked at.
     if self.kernel != nil {
       due += [self.engine.deadline, self.engine.flowDeadline, self.respite.end]
+      if self.engine.isBusy { due.append(self.precedence.end) }
     }
     return due.compactMap { $0 }.min()
   }
@@ -168,6 +175,7 @@ struct MonitorLoop {
   private mutating func publish(_ changes: [Change]) {
     guard !changes.isEmpty else { return }
     self.publisher.publish(changes)
+    if self.engine.lookTakesLong { self.precedence.begin(at: self.clock.now) }
     let status = self.engine.snapshot.status
     self.news += changes.map { ($0, $0.snapshot?.status ?? status) }
   }
@@ -246,6 +254,24 @@ private struct Respite {
     self.end = nil
     return true
   }
+}
+
+/// Gives those who are told of a change the processors for a moment, before a look at very many flows takes one of them. Where
+/// there are two, the other is the event loop's, and a subscriber would wait until that has told everybody.
+private struct Precedence {
+  /// When the moment is over.
+  private(set) var end: Instant?
+
+  private static let length = Duration.milliseconds(1)
+  /// So that changes without end do not keep flows from being looked at.
+  private static let interval = Duration.milliseconds(20)
+
+  mutating func begin(at now: Instant) {
+    if let end, end.duration(to: now) < Self.interval { return }
+    self.end = now.advanced(by: Self.length)
+  }
+
+  func isOver(at now: Instant) -> Bool { self.end.map { $0 <= now } ?? true }
 }
 
 extension KernelEvent {
