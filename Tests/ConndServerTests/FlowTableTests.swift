@@ -112,6 +112,26 @@ struct FlowTableTests {
     #expect(try self.evaluate(&table) == ["1 destroy betterPath"])
   }
 
+  @Test("I5 a flow that begins with what the kernel has yet to tell of is not concerned by it")
+  func begunAhead() throws {
+    try self.lead(to: nil)
+    var table = FlowTable()
+    _ = try self.add(self.registration(1), to: &table)
+    try self.lead(to: 2)
+    self.kernel.untold = [{ [] }]
+    table.lookAtAll(.timer, .init())
+    #expect(try self.evaluate(&table) == ["1 path eth0"])
+    // It is told.
+    self.kernel.untold = []
+    table.lookAtAll(.timer, .init(categoryChange: .changed(.destroy)))
+    table.isDrained()
+    #expect(try self.evaluate(&table) == [])
+    // What is told later is of later.
+    table.lookAtAll(.timer, .init(categoryChange: .changed(.destroy)))
+    table.isDrained()
+    #expect(try self.evaluate(&table) == ["1 destroy categoryChanged"])
+  }
+
   @Test("I1 I3 a flow that is dead already is told so when it is added")
   func deadAlready() throws {
     var table = FlowTable()

@@ -52,12 +52,12 @@ struct FlowTable {
   private var entries: [Key: GuardedFlow] = [:]
   private var counts: [UInt64: Int] = [:]
   private var userCounts: [UInt32: Int] = [:]
-  private var keys: [Destination: Set<Key>] = [:] { didSet { self.destinations = nil } }
-  /// Those of the flows, as long as they are the same: to collect ten thousand takes a while, in which nobody hears the kernel.
-  private var destinations: [Destination]?
+  private var destinations = FlowDestinations()
   private var inDoubt: Set<Key> = []
   /// Those that were registered while the kernel could not be asked.
   private var blind: [Key: Registration] = [:]
+  /// Those that began with something that the kernel has yet to tell of.
+  private var ahead: Set<Key> = []
   private var passes: Deque<Pass> = []
   private var lastPass: UInt64 = 0
 
@@ -74,10 +74,10 @@ struct FlowTable {
   func contains(_ key: Key) -> Bool { self.entries[key] != nil }
 
   /// The addresses whose routes matter.
-  var addresses: Set<IPAddress> { Set(self.keys.keys.map(\.address)) }
+  var addresses: Set<IPAddress> { Set(self.destinations.all.map(\.address)) }
 
   /// Whether a look at all of them takes more than about 20 ms.
-  var lookTakesLong: Bool { self.keys.count > 4096 }
+  var lookTakesLong: Bool { self.destinations.all.count > 4096 }
 
   /// Whether a look at the flows is under way.
   var isBusy: Bool { !self.passes.isEmpty }
@@ -94,9 +94,7 @@ struct FlowTable {
   /// Has all flows looked at, because of what happened.
   mutating func lookAtAll(_ occasion: Occasion, _ circumstances: FlowTracker.Circumstances) {
     guard !self.entries.isEmpty else { return }
-    let destinations = self.destinations ?? Array(self.keys.keys)
-    self.destinations = destinations
-    let all = destinations[...]
+    let all = self.destinations.all[...]
     // A look that has not begun yet sees what is true then: it serves both occasions. What happened in between is kept
     // apart as long as there is not too much of it.
     if let last = self.passes.indices.last, last > 0,
@@ -139,7 +137,7 @@ struct FlowTable {
       self.findEarliestDeadline()
       return
     }
-    self.append(.timer, .init(), Array(overdue)[...])
+    self.append(.timer, .init(), self.destinations.all.filter(overdue.contains)[...])
   }
 
   /// Looks at the next slice of what is to be looked at.
@@ -152,20 +150,30 @@ struct FlowTable {
     // All is read before anything is concluded: a kernel that fails in between must not swallow what was to be told.
     var readings: [Reading] = []
     var count = 0
+    var isAhead: Bool
     repeat {
       let part = pass.takePart()
       count += part.count
       try self.read(Array(part), look, kernel, into: &readings)
-    } while count < Self.slice && !pass.remaining.isEmpty && !kernel.hasMessages
+      isAhead = kernel.hasMessages
+    } while count < Self.slice && !pass.remaining.isEmpty && !isAhead
     var told: [Told] = []
     for (key, flow, way, reading) in readings {
+      let hadBegun = flow.tracker.hasBegun
       if let event = self.update(key, flow, reading, way, pass, policy, now) {
         told.append((key, event))
       }
+      if isAhead, !hadBegun, flow.tracker.hasBegun { self.ahead.insert(key) }
     }
     if pass.remaining.isEmpty { self.passes.removeFirst() } else { self.passes[0] = pass }
     if !self.isBusy { self.findEarliestDeadline() }
     return told
+  }
+
+  /// All that the kernel has told is read: nothing of it concerns those who began with it.
+  mutating func isDrained() {
+    for key in self.ahead { self.entries[key]?.disregard(upTo: self.lastPass) }
+    self.ahead = []
   }
 
   private typealias Reading = (key: Key, flow: GuardedFlow, way: Way, reading: FlowReading)
@@ -175,7 +183,7 @@ struct FlowTable {
     into readings: inout [Reading]
   ) throws(KernelUnavailable) {
     for (destination, answer) in zip(destinations, try kernel.routes(to: destinations)) {
-      guard let keys = self.keys[destination] else { continue }
+      guard let keys = self.destinations[destination] else { continue }
       let way = try look.way(to: destination, answer)
       for key in keys where self.blind[key] == nil {
         guard let flow = self.entries[key] else { continue }
@@ -219,14 +227,14 @@ struct FlowTable {
 
   private mutating func forget(_ key: Key, _ destination: Destination) {
     self.blind[key] = nil
+    self.ahead.remove(key)
     self.counts[key.guardian]? -= 1
     if self.counts[key.guardian] == 0 { self.counts[key.guardian] = nil }
     self.userCounts[destination.uid]? -= 1
     if self.userCounts[destination.uid] == 0 { self.userCounts[destination.uid] = nil }
     self.inDoubt.remove(key)
     if self.inDoubt.isEmpty { self.earliestDeadline = nil }
-    self.keys[destination]?.remove(key)
-    if self.keys[destination]?.isEmpty == true { self.keys[destination] = nil }
+    self.destinations.remove(key, destination)
   }
 }
 
@@ -308,7 +316,7 @@ extension FlowTable {
     self.entries[key] = entry
     self.counts[key.guardian, default: 0] += 1
     self.userCounts[entry.tracker.flow.destination.uid, default: 0] += 1
-    self.keys[entry.tracker.flow.destination, default: []].insert(key)
+    self.destinations.insert(key, entry.tracker.flow.destination)
     if let deadline = entry.tracker.deadline {
       self.inDoubt.insert(key)
       self.earliestDeadline = min(self.earliestDeadline ?? deadline, deadline)
@@ -322,7 +330,9 @@ extension FlowTable {
 
   /// A client has gone.
   mutating func removeAll(of guardian: UInt64) {
-    for key in self.entries.keys where key.guardian == guardian { self.remove(key) }
+    // In an order that does not depend on a hash's.
+    let keys = self.entries.keys.filter { $0.guardian == guardian }
+    for key in keys.sorted(by: { $0.id < $1.id }) { self.remove(key) }
   }
 }
 

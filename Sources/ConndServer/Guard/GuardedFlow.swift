@@ -33,8 +33,11 @@ final class GuardedFlow {
 
   /// The flow has begun with the first path that it got.
   func begin(after lastPass: UInt64) {
-    self.lastPass = lastPass
+    self.disregard(upTo: lastPass)
     // Before that it would have been sent from another address, on another link.
     if self.tracker.flow.local == nil { self.sourceLink = nil }
   }
+
+  /// What the passes up to this one are about does not concern the flow.
+  func disregard(upTo lastPass: UInt64) { self.lastPass = lastPass }
 }

@@ -62,7 +62,10 @@ struct Engine {
   func beginsToDrain() { self.gateways.bystanders.beginsToDrain() }
 
   /// All that the kernel has told is read.
-  func isDrained() { self.gateways.bystanders.isDrained() }
+  mutating func isDrained() {
+    self.gateways.bystanders.isDrained()
+    self.flows.isDrained()
+  }
 
   /// The kernel's filter passes more than before, or is another socket's: what it held back may have led anywhere.
   func filterIsOther() { self.gateways.bystanders.forget() }
