@@ -32,6 +32,24 @@ int clinux_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC
 
 int clinux_process_descriptor(pid_t process) { return (int)syscall(SYS_pidfd_open, process, 0); }
 
+// The first version (SCHED_ATTR_SIZE_VER0) of what linux/sched/types.h has, which not everywhere can be had together with the
+// C library's sched.h.
+struct attributes {
+  uint32_t size, policy;
+  uint64_t flags;
+  int32_t niceness;
+  uint32_t priority;
+  uint64_t runtime, deadline, period;
+};
+
+int clinux_use_slices(uint64_t nanoseconds) {
+  struct attributes attributes = {0};
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) < 0) return -1;
+  if (attributes.policy != SCHED_OTHER) return 0;
+  attributes.runtime = nanoseconds;
+  return (int)syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
 void clinux_name_thread(const char *name) {
   pthread_setname_np(pthread_self(), name);
 }

@@ -30,6 +30,27 @@ struct LifecycleScenario {
   }
 
   @Test(
+    "D4 connd's threads ask for short slices of time, and it keeps the niceness that it was given")
+  func slices() throws {
+    let lab = try self.online()
+    let process = "/proc/\(try lab.startConnd(prefix: ["nice", "-n", "5"]).processIdentifier)"
+    let fields = try Command.run(["cat", "\(process)/stat"]).split(separator: ")").last
+    #expect(fields?.split(separator: " ").dropFirst(16).first == "5")
+    let threads = try Command.run(["ls", "\(process)/task"]).split(separator: "\n")
+    #expect(threads.count > 1)
+    for thread in threads {
+      // Before Linux 6.12 it is everybody's.
+      let slice = try self.slice("\(process)/task/\(thread)/sched")
+      #expect(try slice <= self.slice("/proc/self/sched"))
+    }
+  }
+
+  private func slice(_ file: String) throws -> Int {
+    let slice = try Command.run(["sed", "-n", "s/^se.slice .*: *//p", file])
+    return Int(slice.split(separator: "\n").first ?? "0") ?? 0
+  }
+
+  @Test(
     "SIGTERM and SIGINT end connd, also with a subscriber that is stopped",
     arguments: [SIGTERM, SIGINT])
   func signals(signal: CInt) throws {

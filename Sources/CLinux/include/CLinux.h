@@ -56,6 +56,10 @@ int clinux_memory_file(const char *name);
 /// pidfd_open(2): a descriptor, close-on-exec, that polls readable when the process has ended.
 int clinux_process_descriptor(pid_t process);
 
+/// sched_setattr(2) of the calling thread, and of those that it starts: a slice of so many nanoseconds, and all else as it is.
+/// Before Linux 6.12 that changes nothing. Returns -1 and errno where it fails.
+int clinux_use_slices(uint64_t nanoseconds);
+
 /// pthread_setname_np(3) of the calling thread; at most 15 bytes of the name count.
 void clinux_name_thread(const char *name);
 
