@@ -1,5 +1,4 @@
 import Connectivity
-import Glibc
 import Yams
 
 /// A value of a configuration file that knows where it stands.
@@ -55,7 +54,7 @@ struct ConfigurationNode {
   /// A path that a socket can have, unix(7).
   func socketPath() throws(ConfigurationError) -> String {
     let path = try self.path()
-    let most = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
+    let most = ListeningSocket.longestPath
     guard path.utf8.count <= most else {
       throw self.error("has \(path.utf8.count) bytes, and a socket's path at most \(most)")
     }

@@ -12,9 +12,12 @@ final class ListeningSocket {
   /// The path is ours to remove.
   private var isBound = false
 
+  /// How many bytes the path of a socket has at most, unix(7).
+  static let longestPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
+
   /// Opens the socket for everybody on the machine; the directory decides who can reach it.
   init(path: String) throws(ListeningError) {
-    guard path.utf8.count < MemoryLayout.size(ofValue: sockaddr_un().sun_path) else {
+    guard path.utf8.count <= Self.longestPath else {
       throw ListeningError(
         path: path, reason: .system(SystemError(ENAMETOOLONG), "use a shorter path (--socket)"))
     }
