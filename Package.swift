@@ -50,6 +50,8 @@ let edge: [Target] = [
   .target(name: "CLinux"),
   .systemLibrary(name: "CMnl", pkgConfig: "libmnl", providers: [.apt(["libmnl-dev"])]),
   .systemLibrary(
+    name: "CNghttp2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
+  .systemLibrary(
     name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
   .target(
     name: "Netlink", dependencies: ["CLinux", "CMnl", "Connectivity"],
@@ -57,6 +59,15 @@ let edge: [Target] = [
   .target(
     name: "Systemd", dependencies: ["CLinux", "CSystemd", logging],
     swiftSettings: swiftSettings),
+]
+
+// gRPC's server on a Unix socket.
+let transport: [Target] = [
+  .target(
+    name: "UnixTransport",
+    dependencies: all(
+      ["CLinux", "CNghttp2", .product(name: "DequeModule", package: "swift-collections")], core),
+    swiftSettings: swiftSettings)
 ]
 
 // What both programs run their tasks on.
@@ -87,12 +98,12 @@ let daemon: [Target] = [
     dependencies: all(
       [
         "CLinux", "Netlink", "Connectivity", "ConnectivityProtocol", "Systemd",
-        "EventLoopExecutor", lifecycle, logging, arguments,
+        "UnixTransport", lifecycle, logging, arguments,
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "Yams", package: "Yams"),
         .product(name: "CoreMetrics", package: "swift-metrics"),
-      ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
+      ], core, grpcProtobuf),
     swiftSettings: Array(settingsBesideFoundation)),
   .executableTarget(
     name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings,
@@ -150,10 +161,16 @@ let tests: [Target] = [
     name: "passedsockets", dependencies: ["Systemd"], path: "Tests/PassedSockets",
     swiftSettings: swiftSettings),
   .testTarget(
+    name: "UnixTransportTests",
+    dependencies: all(["CLinux", "UnixTransport", "TestKit"], grpc, nio("NIOPosix")),
+    swiftSettings: swiftSettings),
+  .testTarget(
     name: "ConndServerTests",
     dependencies: all(
-      ["ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink", "TestKit", logging], grpc,
-      nio("NIOCore")),
+      [
+        "ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink", "TestKit",
+        "UnixTransport", logging,
+      ], core),
     swiftSettings: swiftSettings),
   .testTarget(
     name: "SimulationTests",
@@ -214,5 +231,5 @@ let package = Package(
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
     .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
   ],
-  targets: [edge, executors, middle, wire, daemon, clients, tests].flatMap { $0 }
+  targets: [edge, transport, executors, middle, wire, daemon, clients, tests].flatMap { $0 }
 )

@@ -18,6 +18,10 @@ int clinux_peer_credentials(int socket, struct clinux_credentials *credentials) 
   return 0;
 }
 
+int clinux_accept(int listener) {
+  return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
 int clinux_enter_network_namespace(int descriptor) { return setns(descriptor, CLONE_NEWNET); }
 
 int clinux_unshare_network_namespace(void) { return unshare(CLONE_NEWNET); }

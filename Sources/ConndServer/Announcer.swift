@@ -10,10 +10,10 @@ struct Announcer: Service {
   let notifier: Notifier
   let reloading: ReloadState
   /// Returns when the socket accepts connections.
-  let listening: @Sendable () async throws -> Void
+  let listening: @Sendable () async -> Void
 
   func run() async throws {
-    try await self.listening()
+    await self.listening()
     await self.monitor.firstReading()
     let news = self.store.observe()
     var told = self.status

@@ -1,14 +1,11 @@
 import Connectivity
-import EventLoopExecutor
 import GRPCCore
-import GRPCNIOTransportHTTP2Posix
 import Glibc
 import Logging
-import NIOCore
-import NIOPosix
 import ServiceLifecycle
 import Synchronization
 import Systemd
+import UnixTransport
 
 /// The composition root: makes the parts, joins them, and runs them as one group.
 struct Connd {
@@ -22,15 +19,14 @@ struct Connd {
   var logger: Logger
   var sysfs = "/sys"
 
-  /// Runs until SIGTERM or SIGINT, everything but the monitor on one thread: there is little to do, and each thread costs
-  /// memory. Blocks the caller's meanwhile.
+  /// Runs until SIGTERM or SIGINT, everything but the monitor on the calling thread: there is little to do, and each thread
+  /// costs memory.
   func runOnOneThread() throws {
-    let eventLoop = MultiThreadedEventLoopGroup(numberOfThreads: 1).next()
-    // The event loop is not shut down: what a cancelled connection still has to say would find it gone.
-    try runBlocking(on: eventLoop) { try await self.run(on: eventLoop) }
+    let reactor = try Reactor()
+    try reactor.runBlocking { try await self.run(on: reactor) }
   }
 
-  private func run(on eventLoop: any EventLoop) async throws {
+  private func run(on reactor: Reactor) async throws {
     let socket = self.passed.unixListener == nil ? try ListeningSocket(path: self.socketPath) : nil
     // A taken descriptor is there: either systemd's, or that of a socket just opened.
     let descriptor = self.passed.unixListener?.descriptor ?? socket?.takeDescriptor() ?? -1
@@ -47,14 +43,22 @@ struct Connd {
 
     let doorkeeper = Doorkeeper(
       self.configuration.limits, statistics: statistics, logger: self.logger)
-    let transport = HTTP2ServerTransport.Custom(
-      listeningOn: descriptor, eventLoopGroup: eventLoop, limits: self.configuration.limits,
-      doorkeeper: doorkeeper)
+    let watch = WatchService(store: store, statistics: statistics, on: reactor)
+    let limits = self.configuration.limits
+    let transport = UnixServerTransport(
+      listeningOn: descriptor,
+      streaming: [
+        WatchService.method: { (request, _, stream) throws(RPCError) in
+          try watch.begin(request, stream)
+        }
+      ],
+      settings: .init(
+        streamsPerConnection: limits.streamsPerConnection, messageSize: limits.messageSize),
+      admission: doorkeeper, on: reactor)
     let server = GRPCServer(
       transport: transport,
       services: [
-        ConnectivityService(
-          store: store, monitor: monitor, statistics: statistics, reporter: reporter),
+        ConnectivityService(store: store, monitor: monitor, reporter: reporter),
         HealthService(monitor: monitor, store: store), try ReflectionService(),
       ])
 
@@ -73,7 +77,7 @@ struct Connd {
           service: Announcer(
             store: store, monitor: monitor, notifier: self.notifier, reloading: reloadState,
             listening: { [logger] in
-              guard await transport.listeningAddress != nil else { return }
+              await transport.listening()
               logger.info("listens on \(place)")
             })),
       ],

@@ -1,5 +1,4 @@
 import Connectivity
-import NIOCore
 import TestKit
 import Testing
 
@@ -71,21 +70,5 @@ struct QuotaTests {
     #expect(throttle.next(at: at(111)) == nil)
     #expect(throttle.next(at: at(500)) == 1)
     #expect(throttle.next(at: at(600)) == 0)
-  }
-
-  @Test("the length of each message is known however its bytes are cut", arguments: 1...23)
-  func meter(size: Int) {
-    let bytes: [UInt8] =
-      [0, 0, 0, 0, 3, 7, 7, 7] + [0, 0, 0, 0, 0] + [1, 0, 0, 0, 4, 9, 9, 9, 9]
-      + [0, 1, 0, 0, 0]
-    var meter = MessageMeter(most: 4)
-    var admitted = 0
-    for start in stride(from: 0, to: bytes.count, by: size) {
-      let part = bytes[start..<min(start + size, bytes.count)]
-      guard meter.admits(ByteBuffer(bytes: part)) else { break }
-      admitted += part.count
-    }
-    // The last header is that of a message of 16 MiB, and only its last byte tells.
-    #expect(admitted == (bytes.count - 1) / size * size)
   }
 }

@@ -1,4 +1,5 @@
 import Connectivity
+import Synchronization
 import Testing
 
 @testable import ConndServer
@@ -26,36 +27,36 @@ struct StoreTests {
     return try step.change.map { try Published($0) }
   }
 
-  static func generations(_ reading: Store.Reading) -> [UInt64] {
+  static func generations(_ reading: Store.Reading?) -> [UInt64] {
     switch reading {
     case .snapshot(let snapshot), .gap(let snapshot): [snapshot.generation]
     case .changes(let changes): changes.map(\.change.generation)
-    case .left, .finished: []
+    case .finished, nil: []
     }
   }
 
   @Test("D5 a subscriber gets a snapshot first, then every change in order")
-  func order() async throws {
+  func order() throws {
     let changes = try Self.changes(5)
     let store = Store()
     store.publish([changes[0]])
     var subscriber = store.admit(since: nil)
-    guard case .snapshot(let snapshot) = await store.next(for: &subscriber) else {
+    guard case .snapshot(let snapshot) = store.next(for: &subscriber) else {
       Issue.record("no snapshot")
       return
     }
     #expect(snapshot == changes[0].change.snapshot)
     for change in changes[1...] { store.publish([change]) }
     var seen: [UInt64] = []
-    while seen.last != 5 { seen += Self.generations(await store.next(for: &subscriber)) }
+    while seen.last != 5 { seen += Self.generations(store.next(for: &subscriber)) }
     #expect(seen == [2, 3, 4, 5])
   }
 
   @Test("D5 a subscriber resumes without a gap where the history reaches")
-  func resume() async throws {
+  func resume() throws {
     let store = Store(try Self.changes(10))
     var subscriber = store.admit(since: 7)
-    guard case .changes(let changes) = await store.next(for: &subscriber) else {
+    guard case .changes(let changes) = store.next(for: &subscriber) else {
       Issue.record("no changes")
       return
     }
@@ -63,96 +64,82 @@ struct StoreTests {
   }
 
   @Test("D5 where the history does not reach, or the generation is not ours, there is a gap")
-  func gap() async throws {
+  func gap() throws {
     let store = Store(Array(try Self.changes(10).suffix(3)))
     for since: UInt64 in [0, 6, 11, .max] {
       var subscriber = store.admit(since: since)
-      let reading = await store.next(for: &subscriber)
+      let reading = store.next(for: &subscriber)
       if case .gap(let snapshot) = reading {
         #expect(since != 6 || snapshot.generation == 10)
       } else {
         // The change after 6 would be 7, which is not held.
-        Issue.record("since \(since): \(reading)")
+        Issue.record("since \(since): \(String(describing: reading))")
       }
     }
     var reaching = store.admit(since: 7)
-    #expect(Self.generations(await store.next(for: &reaching)) == [8, 9, 10])
+    #expect(Self.generations(store.next(for: &reaching)) == [8, 9, 10])
   }
 
   @Test("D5 a subscriber of before a past that is lost gets a gap, whatever was published since")
-  func lostPast() async throws {
+  func lostPast() throws {
     let store = Store(after: 1000)
     var maker = TransitionMaker(restored: store.snapshot)
     for number in 0..<10 { store.publish(try Self.change(number, of: &maker).map { [$0] } ?? []) }
     #expect(store.snapshot.generation == 1010)
     for since: UInt64 in [0, 3, 999] {
       var subscriber = store.admit(since: since)
-      guard case .gap = await store.next(for: &subscriber) else {
+      guard case .gap = store.next(for: &subscriber) else {
         Issue.record("since \(since): no gap")
         continue
       }
     }
     var reaching = store.admit(since: 1007)
-    #expect(Self.generations(await store.next(for: &reaching)) == [1008, 1009, 1010])
+    #expect(Self.generations(store.next(for: &reaching)) == [1008, 1009, 1010])
   }
 
   @Test("D4 a subscriber that reads slowly is told that it missed something, and delays nobody")
-  func slow() async throws {
+  func slow() throws {
     let changes = try Self.changes(Store.capacity + 10)
     let store = Store()
     store.publish([changes[0]])
     var slow = store.admit(since: nil)
     var quick = store.admit(since: nil)
-    _ = await store.next(for: &slow)
-    _ = await store.next(for: &quick)
+    _ = store.next(for: &slow)
+    _ = store.next(for: &quick)
     var seen: [UInt64] = []
     for change in changes[1...] {
       store.publish([change])
-      seen += Self.generations(await store.next(for: &quick))
+      seen += Self.generations(store.next(for: &quick))
     }
     #expect(seen == changes[1...].map(\.change.generation))
-    guard case .gap(let snapshot) = await store.next(for: &slow) else {
+    guard case .gap(let snapshot) = store.next(for: &slow) else {
       Issue.record("no gap")
       return
     }
     #expect(snapshot == changes.last?.change.snapshot)
   }
 
-  @Test("a waiting subscriber is woken by a change, by its leaving, and by the end")
-  func waking() async throws {
+  @Test("who wants the news for subscribers is called by a change and by the end, where somebody subscribes")
+  func news() throws {
     let changes = try Self.changes(2)
-    let store = Store([changes[0]])
-    for wake in [{ store.publish([changes[1]]) }, { store.finish() }] {
-      let subscriber = store.admit(since: store.snapshot.generation)
-      async let reading = Self.next(store, subscriber)
-      wake()
-      _ = await reading
-    }
-    let other = Store()
-    let leaver = other.admit(since: 0)
-    async let reading = Self.next(other, leaver)
-    other.leave(leaver)
-    guard case .left = await reading else {
-      Issue.record("not left")
-      return
-    }
-    #expect(other.subscribers == 0)
-  }
-
-  @Test("a cancelled task waits no longer")
-  func cancellation() async {
     let store = Store()
-    let subscriber = store.admit(since: 0)
-    let task = Task { await Self.next(store, subscriber) }
-    task.cancel()
-    guard case .left = await task.value else {
-      Issue.record("not left")
+    let calls = Mutex(0)
+    store.onNews { calls.withLock { $0 += 1 } }
+    store.publish([changes[0]])
+    #expect(calls.withLock { $0 } == 0)
+    var subscriber = store.admit(since: 1)
+    #expect(Self.generations(store.next(for: &subscriber)).isEmpty)
+    store.publish([changes[1]])
+    #expect(calls.withLock { $0 } == 1)
+    #expect(Self.generations(store.next(for: &subscriber)) == [2])
+    store.finish()
+    #expect(calls.withLock { $0 } == 2)
+    guard case .finished = store.next(for: &subscriber) else {
+      Issue.record("not finished")
       return
     }
-  }
-
-  private static func next(_ store: Store, _ subscriber: Subscriber) async -> Store.Reading {
-    var subscriber = subscriber
-    return await store.next(for: &subscriber)
+    store.leave(subscriber)
+    store.leave(subscriber)
+    #expect(store.subscribers == 0)
   }
 }

@@ -38,6 +38,9 @@ struct clinux_credentials {
 /// What SO_PEERCRED says of the other end of a connected Unix socket; -1 and errno where it fails.
 int clinux_peer_credentials(int socket, struct clinux_credentials *credentials);
 
+/// accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC: a connection; -1 and errno where there is none.
+int clinux_accept(int listener);
+
 /// setns(2) of the calling thread into the network namespace that `descriptor` stands for.
 int clinux_enter_network_namespace(int descriptor);
 

@@ -1,5 +1,6 @@
 import Connectivity
 import Glibc
+import UnixTransport
 import Yams
 
 extension Configuration {

@@ -1,28 +1,25 @@
 import Connectivity
 import Logging
-import NIOCore
 import Synchronization
+import UnixTransport
 
 /// Admits clients and their calls as far as the limits go, and logs whom it turns away. Safe to use from any thread.
-final class Doorkeeper: Sendable {
+final class Doorkeeper: Admission {
   /// What is admitted; the raw value is the limit's key.
-  enum Kind: String, CaseIterable {
+  private enum Kind: String {
     case connections, streams
   }
 
-  /// Why somebody is turned away.
-  struct Refusal: Error {
-    /// The key of the limit.
-    var limit: String
-    /// For the client.
-    var message: String
-  }
-
-  fileprivate struct State {
+  private struct State {
     var quotas: [Kind: Quota] = [:]
     var throttles: [String: LogThrottle] = [:]
     /// Why connections cannot be accepted at present.
-    var acceptError: String?
+    var acceptError: SystemError?
+
+    mutating func setQuota(_ kind: Kind, _ inAll: Int, _ ofOneUser: Int) {
+      self.quotas[kind, default: Quota(inAll: 0, ofOneUser: 0)].inAll = inAll
+      self.quotas[kind]?.ofOneUser = ofOneUser
+    }
   }
 
   private let state = Mutex(State())
@@ -50,20 +47,43 @@ final class Doorkeeper: Sendable {
     }
   }
 
-  /// Admits one more, until `release`.
-  func admit(_ kind: Kind, _ peer: PeerCredentials) throws(Refusal) {
+  func admitConnection(of peer: PeerCredentials) throws(Refusal) {
+    try self.admit(.connections, peer)
+  }
+
+  func releaseConnection(of peer: PeerCredentials) { self.release(.connections, peer) }
+
+  func admitStream(of peer: PeerCredentials) throws(Refusal) { try self.admit(.streams, peer) }
+
+  func releaseStream(of peer: PeerCredentials) { self.release(.streams, peer) }
+
+  func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal {
+    self.turnedAway(peer, limit: "messageSize")
+    return Refusal("a request has at most \(longest) bytes (limits.messageSize)")
+  }
+
+  private func admit(_ kind: Kind, _ peer: PeerCredentials) throws(Refusal) {
     do throws(Quota.Refusal) {
       try self.state.withLock { (state) throws(Quota.Refusal) in
         try state.quotas[kind]?.admit(peer.uid)
       }
     } catch {
-      let refusal = Refusal(kind, error, peer)
-      self.turnedAway(peer, limit: refusal.limit)
-      throw refusal
+      let what = kind.rawValue
+      switch error {
+      case .inAll(let most):
+        self.turnedAway(peer, limit: what)
+        throw Refusal("connd admits at most \(most) \(what) (limits.\(what))")
+      case .ofOneUser(let most):
+        let limit = "\(what)PerUser"
+        self.turnedAway(peer, limit: limit)
+        throw Refusal(
+          "connd admits at most \(most) \(what) of a user, here uid \(peer.uid) (limits.\(limit))"
+        )
+      }
     }
   }
 
-  func release(_ kind: Kind, _ peer: PeerCredentials) {
+  private func release(_ kind: Kind, _ peer: PeerCredentials) {
     self.state.withLock { $0.quotas[kind]?.release(peer.uid) }
   }
 
@@ -75,15 +95,12 @@ final class Doorkeeper: Sendable {
     }
   }
 
-  /// The kernel gives no connection: descriptors or memory have run out. They wait until it does.
-  func acceptFailed(_ error: any Error) {
-    let text = (error as? IOError).map { "\(SystemError($0.errnoCode))" } ?? "\(error)"
-    self.state.withLock { $0.acceptError = text }
+  func acceptFailed(_ error: SystemError) {
+    self.state.withLock { $0.acceptError = error }
     self.statistics.hit("descriptors")
-    self.log("descriptors", "no connection can be accepted; clients wait") { ["error": "\(text)"] }
+    self.log("descriptors", "no connection can be accepted; clients wait") { ["error": "\(error)"] }
   }
 
-  /// A connection was accepted.
   func accepted() {
     let error = self.state.withLock { state in
       defer { state.acceptError = nil }
@@ -102,26 +119,5 @@ final class Doorkeeper: Sendable {
     var metadata = metadata()
     if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
     self.logger.warning(message, metadata: metadata)
-  }
-}
-
-extension Doorkeeper.State {
-  fileprivate mutating func setQuota(_ kind: Doorkeeper.Kind, _ inAll: Int, _ ofOneUser: Int) {
-    self.quotas[kind, default: Quota(inAll: 0, ofOneUser: 0)].inAll = inAll
-    self.quotas[kind]?.ofOneUser = ofOneUser
-  }
-}
-
-extension Doorkeeper.Refusal {
-  fileprivate init(_ kind: Doorkeeper.Kind, _ refusal: Quota.Refusal, _ peer: PeerCredentials) {
-    switch refusal {
-    case .inAll(let most):
-      self.limit = kind.rawValue
-      self.message = "connd admits at most \(most) \(kind) (limits.\(self.limit))"
-    case .ofOneUser(let most):
-      self.limit = "\(kind.rawValue)PerUser"
-      self.message =
-        "connd admits at most \(most) \(kind) of a user, here uid \(peer.uid) (limits.\(self.limit))"
-    }
   }
 }

@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import UnixTransport
 
 /// The Unix socket that clients connect to, when connd opens it by itself.
 ///

@@ -6,6 +6,7 @@ import Logging
 import ServiceLifecycle
 import Synchronization
 import Systemd
+import UnixTransport
 
 /// The service around the thread that owns the kernel.
 ///

@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import UnixTransport
 
 /// Wakes the monitor's thread out of its poll: an eventfd(2). Safe to use from any thread.
 final class WakeUp: Sendable {

@@ -4,13 +4,10 @@ import GRPCCore
 import GRPCProtobuf
 import SwiftProtobuf
 
-/// `connectivity.v1.Connectivity`, over the store and the monitor.
-///
-/// The methods are registered here and not by the generated code, because changes are sent as they were serialised once.
+/// `connectivity.v1.Connectivity`, over the store and the monitor; all but `Watch`, which is ``WatchService``'s.
 struct ConnectivityService: RegistrableRPCService {
   let store: Store
   let monitor: Monitor
-  let statistics: Statistics
   let reporter: StatisticsReporter
 
   private typealias Method = Connectivity_V1_Connectivity.Method
@@ -18,11 +15,6 @@ struct ConnectivityService: RegistrableRPCService {
   func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
     router.unary(Method.GetStatus.descriptor) { (_: Connectivity_V1_GetStatusRequest, _) in
       Connectivity_V1_Status(self.store.snapshot)
-    }
-    router.serverStreaming(
-      Method.Watch.descriptor, EncodedMessageSerializer()
-    ) { (request: Connectivity_V1_WatchRequest, _, writer) in
-      try await self.watch(request, writer)
     }
     router.serverStreaming(
       Method.WatchPath.descriptor, ProtobufSerializer<Connectivity_V1_WatchPathResponse>()
@@ -50,37 +42,6 @@ struct ConnectivityService: RegistrableRPCService {
       Method.GetStatistics.descriptor
     ) { (_: Connectivity_V1_GetStatisticsRequest, _) in
       await self.reporter.report()
-    }
-  }
-
-  private func watch(
-    _ request: Connectivity_V1_WatchRequest, _ writer: RPCWriter<EncodedMessage>
-  ) async throws {
-    let kinds = try EventKinds(request.events)
-    let since = request.hasSinceGeneration ? request.sinceGeneration : nil
-    var subscriber = self.store.admit(since: since)
-    self.statistics.subscriptions.increment()
-    defer { self.store.leave(subscriber) }
-    try await withRPCCancellationHandler {
-      while true {
-        switch await self.store.next(for: &subscriber) {
-        case .snapshot(let snapshot):
-          try await writer.write(EncodedMessage(Connectivity_V1_WatchResponse.snapshot(snapshot)))
-        case .gap(let snapshot):
-          self.statistics.gaps.increment()
-          try await writer.write(EncodedMessage(Connectivity_V1_WatchResponse.gap(snapshot)))
-        case .changes(let changes):
-          for published in changes where kinds.contain(published.change) {
-            try await writer.write(published.message)
-          }
-        case .left:
-          return
-        case .finished:
-          throw RPCError.stopping
-        }
-      }
-    } onCancelRPC: { [subscriber] in
-      self.store.leave(subscriber)
     }
   }
 
@@ -152,37 +113,6 @@ struct ConnectivityService: RegistrableRPCService {
       throw RPCError(code: .unavailable, message: "the kernel cannot be asked: \(error)")
     case nil:
       throw RPCError.stopping
-    }
-  }
-}
-
-/// Which changes a subscriber asked for.
-private struct EventKinds {
-  private var transitions = true
-  private var paths = true
-  private var invalidations = true
-
-  /// - Parameter kinds: none means all.
-  init(_ kinds: [Connectivity_V1_EventKind]) throws {
-    if kinds.isEmpty { return }
-    self.transitions = kinds.contains(.transition)
-    self.paths = kinds.contains(.path)
-    self.invalidations = kinds.contains(.invalidation)
-    for kind in kinds {
-      switch kind {
-      case .transition, .path, .invalidation: continue
-      case .unspecified, .UNRECOGNIZED:
-        throw RPCError(
-          code: .invalidArgument, message: "events: \(kind.rawValue) is no kind of event")
-      }
-    }
-  }
-
-  func contain(_ change: Change) -> Bool {
-    switch change {
-    case .transition: self.transitions
-    case .path: self.paths
-    case .invalidation: self.invalidations
     }
   }
 }

@@ -1,6 +1,7 @@
 import GRPCCore
 import GRPCProtobuf
 import SwiftProtobuf
+import UnixTransport
 
 extension RPCRouter {
   /// Registers a method of one request and one response; the handler learns who calls.
@@ -11,9 +12,9 @@ extension RPCRouter {
     self.registerHandler(
       forMethod: method, deserializer: ProtobufDeserializer<Request>(),
       serializer: ProtobufSerializer<Response>()
-    ) { stream, _ in
+    ) { stream, context in
       let request = try await ServerRequest(stream: stream)
-      let response = try await handler(request.message, request.metadata.peerUID)
+      let response = try await handler(request.message, context.peer?.uid)
       return StreamingServerResponse(single: ServerResponse(message: response))
     }
   }
@@ -30,9 +31,9 @@ extension RPCRouter {
     self.registerHandler(
       forMethod: method, deserializer: ProtobufDeserializer<Request>(),
       serializer: ProtobufSerializer<Response>()
-    ) { stream, _ in
+    ) { stream, context in
       StreamingServerResponse { writer in
-        try await handler(stream.messages, stream.metadata.peerUID, writer)
+        try await handler(stream.messages, context.peer?.uid, writer)
         return [:]
       }
     }
@@ -48,10 +49,10 @@ extension RPCRouter {
   ) {
     self.registerHandler(
       forMethod: method, deserializer: ProtobufDeserializer<Request>(), serializer: serializer
-    ) { stream, _ in
+    ) { stream, context in
       let request = try await ServerRequest(stream: stream)
       return StreamingServerResponse { writer in
-        try await handler(request.message, request.metadata.peerUID, writer)
+        try await handler(request.message, context.peer?.uid, writer)
         return [:]
       }
     }

@@ -2,6 +2,7 @@ import CLinux
 import Connectivity
 import Glibc
 import Logging
+import UnixTransport
 
 /// Keeps what was published across restarts: generations never repeat, and clients resume.
 ///

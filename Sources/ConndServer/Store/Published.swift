@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityProtocol
-import GRPCCore
 import SwiftProtobuf
 
 /// A change, and the message that tells it, serialised once for all subscribers.
@@ -35,12 +34,5 @@ struct EncodedMessage: Sendable, Hashable {
 
   init(_ message: some SwiftProtobuf.Message) throws {
     self.bytes = try message.serializedBytes()
-  }
-}
-
-/// Passes on what is serialised already.
-struct EncodedMessageSerializer: MessageSerializer {
-  func serialize<Bytes: GRPCContiguousBytes>(_ message: EncodedMessage) throws -> Bytes {
-    Bytes(message.bytes)
   }
 }

@@ -15,8 +15,8 @@ final class Store: Sendable {
     var snapshot: Snapshot
     /// The oldest first; generations grow by one from each to the next.
     var history: Deque<Published>
-    /// Who waits for something new.
-    var waiting: [Subscriber.ID: CheckedContinuation<Void, Never>] = [:]
+    /// Called when there is something new for subscribers.
+    var onNews: @Sendable () -> Void = {}
     var subscribers: Set<Subscriber.ID> = []
     var lastSubscriber: Subscriber.ID = 0
     var isFinished = false
@@ -52,26 +52,24 @@ final class Store: Sendable {
 
   /// Makes changes known to all subscribers, in their order. Who observes is told by ``touch()``.
   func publish(_ changes: [Published]) {
-    let waiting = self.state.withLock { state in
+    let onNews: (@Sendable () -> Void)? = self.state.withLock { state in
       for published in changes {
         state.snapshot.apply(published.change)
         if state.history.count == Self.capacity { state.history.removeFirst() }
         state.history.append(published)
       }
-      defer { state.waiting.removeAll(keepingCapacity: true) }
-      return state.waiting
+      return state.subscribers.isEmpty ? nil : state.onNews
     }
-    for continuation in waiting.values { continuation.resume() }
+    onNews?()
   }
 
   /// Ends every subscription: connd is stopping.
   func finish() {
-    let (waiting, observers) = self.state.withLock { state in
+    let (onNews, observers) = self.state.withLock { state in
       state.isFinished = true
-      defer { state.waiting = [:] }
-      return (state.waiting, state.observers)
+      return (state.onNews, state.observers)
     }
-    for continuation in waiting.values { continuation.resume() }
+    onNews()
     for observer in observers.values { observer.finish() }
   }
 
@@ -106,7 +104,7 @@ final class Store: Sendable {
 struct Subscriber: Sendable {
   typealias ID = UInt64
 
-  fileprivate let id: ID
+  let id: ID
   /// The generation up to which everything has been read; `nil` before the first reading of a subscriber that does not
   /// resume.
   fileprivate var generation: UInt64?
@@ -121,8 +119,6 @@ extension Store {
     case gap(Snapshot)
     /// At least one change, in order.
     case changes([Published])
-    /// The subscriber has left, or its task was cancelled.
-    case left
     /// connd is stopping.
     case finished
   }
@@ -140,42 +136,23 @@ extension Store {
     return subscriber
   }
 
-  /// Dismisses a subscriber, whose reading ends; more than once is once.
+  /// Dismisses a subscriber; more than once is once.
   func leave(_ subscriber: Subscriber) {
-    let (waiting, observers) = self.state.withLock { state in
+    let observers = self.state.withLock { state in
       state.subscribers.remove(subscriber.id)
-      return (state.waiting.removeValue(forKey: subscriber.id), state.observers)
+      return state.observers
     }
-    waiting?.resume()
     for observer in observers.values { observer.yield() }
   }
 
-  /// What is new to a subscriber; waits until something is.
-  func next(for subscriber: inout Subscriber) async -> Reading {
-    while true {
-      let reading = self.state.withLock { $0.read(&subscriber) }
-      if let reading { return reading }
-      await self.waitForNews(subscriber)
-      if Task.isCancelled { return .left }
-    }
+  /// Has something called when there may be news for subscribers, by the thread that has published them: it is not to wait.
+  func onNews(_ body: @escaping @Sendable () -> Void) {
+    self.state.withLock { $0.onNews = body }
   }
 
-  private func waitForNews(_ subscriber: Subscriber) async {
-    await withTaskCancellationHandler {
-      await withCheckedContinuation { continuation in
-        let hasNews = self.state.withLock { state in
-          // What came since the reading would otherwise be waited for in vain; so would a cancellation.
-          let isOver =
-            state.isFinished || Task.isCancelled || !state.subscribers.contains(subscriber.id)
-          if isOver || subscriber.generation != state.snapshot.generation { return true }
-          state.waiting[subscriber.id] = continuation
-          return false
-        }
-        if hasNews { continuation.resume() }
-      }
-    } onCancel: {
-      self.state.withLock { $0.waiting.removeValue(forKey: subscriber.id) }?.resume()
-    }
+  /// What is new to a subscriber; `nil` where nothing is.
+  func next(for subscriber: inout Subscriber) -> Reading? {
+    self.state.withLock { $0.read(&subscriber) }
   }
 }
 
@@ -185,7 +162,6 @@ extension Store.State {
 
   fileprivate func read(_ subscriber: inout Subscriber) -> Store.Reading? {
     if self.isFinished { return .finished }
-    guard self.subscribers.contains(subscriber.id) else { return .left }
     let current = self.snapshot.generation
     guard let seen = subscriber.generation else {
       subscriber.generation = current

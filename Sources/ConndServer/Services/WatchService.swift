@@ -1,0 +1,131 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import SwiftProtobuf
+import UnixTransport
+
+/// The `Watch` call: what is published goes to all subscribers in one turn of the reactor, without a task for each.
+///
+/// It belongs to the reactor's thread.
+final class WatchService: @unchecked Sendable {
+  private let store: Store
+  private let statistics: Statistics
+  /// The streams of those who subscribe.
+  private var streams: [Subscriber.ID: ServerStream] = [:]
+
+  static var method: String {
+    Connectivity_V1_Connectivity.Method.Watch.descriptor.fullyQualifiedMethod
+  }
+
+  init(store: Store, statistics: Statistics, on reactor: Reactor) {
+    self.store = store
+    self.statistics = statistics
+    store.onNews { reactor.execute { self.resumeAll() } }
+  }
+
+  /// Begins a subscription.
+  func begin(
+    _ request: [UInt8], _ stream: ServerStream
+  ) throws(RPCError) -> any MessageSource {
+    let watch: Connectivity_V1_WatchRequest
+    do {
+      watch = try Connectivity_V1_WatchRequest(serializedBytes: request)
+    } catch {
+      throw RPCError(code: .invalidArgument, message: "the request is no WatchRequest: \(error)")
+    }
+    let kinds = try EventKinds(watch.events)
+    let since = watch.hasSinceGeneration ? watch.sinceGeneration : nil
+    let subscriber = self.store.admit(since: since)
+    self.statistics.subscriptions.increment()
+    self.streams[subscriber.id] = stream
+    return WatchSource(self, subscriber, kinds)
+  }
+
+  private func resumeAll() {
+    for stream in self.streams.values { stream.resume() }
+  }
+
+  fileprivate func next(for subscriber: inout Subscriber) -> Store.Reading? {
+    let reading = self.store.next(for: &subscriber)
+    if case .gap = reading { self.statistics.gaps.increment() }
+    return reading
+  }
+
+  fileprivate func leave(_ subscriber: Subscriber) {
+    self.streams[subscriber.id] = nil
+    self.store.leave(subscriber)
+  }
+}
+
+/// A subscriber's place in the history, read as its client takes it.
+private final class WatchSource: MessageSource {
+  private let service: WatchService
+  private let kinds: EventKinds
+  private var subscriber: Subscriber
+  /// What was read and not yet sent.
+  private var unsent: ArraySlice<Published> = []
+
+  init(_ service: WatchService, _ subscriber: Subscriber, _ kinds: EventKinds) {
+    self.service = service
+    self.subscriber = subscriber
+    self.kinds = kinds
+  }
+
+  func next() -> NextMessage {
+    while true {
+      while let published = self.unsent.popFirst() {
+        if self.kinds.contain(published.change) { return .message(published.message.bytes) }
+      }
+      switch self.service.next(for: &self.subscriber) {
+      case .snapshot(let snapshot): return Self.message(.snapshot(snapshot))
+      case .gap(let snapshot): return Self.message(.gap(snapshot))
+      case .changes(let changes): self.unsent = changes[...]
+      case .finished: return .end(Status(RPCError.stopping))
+      case nil: return .later
+      }
+    }
+  }
+
+  func close() {
+    self.service.leave(self.subscriber)
+  }
+
+  private static func message(_ response: Connectivity_V1_WatchResponse) -> NextMessage {
+    do {
+      return .message(try response.serializedBytes())
+    } catch {
+      return .end(Status(code: .internalError, message: "\(error)"))
+    }
+  }
+}
+
+/// Which changes a subscriber asked for.
+private struct EventKinds {
+  private var transitions = true
+  private var paths = true
+  private var invalidations = true
+
+  /// - Parameter kinds: none means all.
+  init(_ kinds: [Connectivity_V1_EventKind]) throws(RPCError) {
+    if kinds.isEmpty { return }
+    self.transitions = kinds.contains(.transition)
+    self.paths = kinds.contains(.path)
+    self.invalidations = kinds.contains(.invalidation)
+    for kind in kinds {
+      switch kind {
+      case .transition, .path, .invalidation: continue
+      case .unspecified, .UNRECOGNIZED:
+        throw RPCError(
+          code: .invalidArgument, message: "events: \(kind.rawValue) is no kind of event")
+      }
+    }
+  }
+
+  func contain(_ change: Change) -> Bool {
+    switch change {
+    case .transition: self.transitions
+    case .path: self.paths
+    case .invalidation: self.invalidations
+    }
+  }
+}

@@ -1,0 +1,54 @@
+import CLinux
+package import GRPCCore
+
+/// Who is at the other end of a connection, by the kernel's word (SO_PEERCRED, unix(7)).
+package struct PeerCredentials: ServerContext.TransportSpecific, Hashable {
+  package var uid: UInt32
+  package var pid: Int32
+
+  package init(uid: UInt32, pid: Int32) {
+    self.uid = uid
+    self.pid = pid
+  }
+
+  init(of socket: CInt) throws(SystemError) {
+    var credentials = clinux_credentials()
+    guard clinux_peer_credentials(socket, &credentials) == 0 else { throw SystemError() }
+    self.init(uid: credentials.uid, pid: credentials.pid)
+  }
+}
+
+extension ServerContext {
+  /// Who makes the call; `nil` where the transport is not ``UnixServerTransport``.
+  package var peer: PeerCredentials? { self.transportSpecific as? PeerCredentials }
+}
+
+/// Decides who may come in, and hears of those who may not. Called on the reactor's thread.
+package protocol Admission: Sendable {
+  /// Admits one more connection, until it is released.
+  func admitConnection(of peer: PeerCredentials) throws(Refusal)
+  func releaseConnection(of peer: PeerCredentials)
+
+  /// Admits one more stream, until it is released.
+  func admitStream(of peer: PeerCredentials) throws(Refusal)
+  func releaseStream(of peer: PeerCredentials)
+
+  /// A client's message is longer than the transport takes.
+  ///
+  /// - Returns: what it is told.
+  func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal
+  /// The kernel gives no connection: descriptors or memory have run out. Clients wait until it does.
+  func acceptFailed(_ error: SystemError)
+  /// A connection was accepted.
+  func accepted()
+}
+
+/// Why somebody is turned away.
+package struct Refusal: Error {
+  /// For the client.
+  package var message: String
+
+  package init(_ message: String) {
+    self.message = message
+  }
+}

@@ -1,0 +1,121 @@
+import GRPCCore
+import Synchronization
+
+/// A call that a task of gRPC's handles.
+final class Call: RequestSink {
+  private let requests: RequestQueue
+  private let responses: ResponseQueue
+  private let cancellation = Cancellation()
+
+  init(_ stream: ServerStream, _ server: UnixServer) {
+    let reactor = server.reactor
+    self.requests = RequestQueue(longest: server.settings.messageSize) { unread in
+      reactor.run { stream.consume(unread) }
+    }
+    self.responses = ResponseQueue(stream, reactor)
+  }
+
+  typealias Handler =
+    @Sendable (
+      RPCStream<UnixServerTransport.Inbound, UnixServerTransport.Outbound>, ServerContext
+    ) async -> Void
+
+  /// - Parameter ended: called on the reactor's thread when the task has done with it.
+  func begin(
+    _ method: MethodDescriptor, _ peer: PeerCredentials, on reactor: Reactor,
+    _ handler: @escaping Handler, ended: @escaping @Sendable () -> Void
+  ) {
+    let stream = RPCStream(
+      descriptor: method, inbound: RPCAsyncSequence(wrapping: self.requests),
+      outbound: RPCWriter.Closable(wrapping: self.responses))
+    let cancellation = self.cancellation
+    Task(executorPreference: reactor) {
+      await withServerContextRPCCancellationHandle { handle in
+        cancellation.add(handle)
+        var context = ServerContext(
+          descriptor: method, remotePeer: "unix:pid=\(peer.pid)", localPeer: "unix:",
+          cancellation: handle)
+        context.transportSpecific = peer
+        await handler(stream, context)
+      }
+      reactor.run(ended)
+    }
+  }
+
+  func received(_ data: UnsafeRawBufferPointer) throws(MessageReader.Fault) -> Int {
+    try self.requests.append(data)
+  }
+
+  func inputEnded() { self.requests.finish() }
+
+  func close() {
+    self.requests.finish(throwing: .clientHasGone)
+    self.responses.close()
+    self.cancellation.cancel()
+  }
+}
+
+/// Tells gRPC of the end of a call, also of one that its task has not begun with.
+private final class Cancellation: Sendable {
+  private struct State {
+    var isCancelled = false
+    var handle: ServerContext.RPCCancellationHandle?
+  }
+
+  private let state = Mutex(State())
+
+  func add(_ handle: ServerContext.RPCCancellationHandle) {
+    let isCancelled = self.state.withLock { state in
+      state.handle = handle
+      return state.isCancelled
+    }
+    if isCancelled { handle.cancel() }
+  }
+
+  func cancel() {
+    let handle = self.state.withLock { state in
+      state.isCancelled = true
+      return state.handle
+    }
+    handle?.cancel()
+  }
+}
+
+/// Takes the one request of a call whose response a source gives.
+final class SingleRequest: RequestSink {
+  private let stream: ServerStream
+  private let peer: PeerCredentials
+  private let begin: StreamingMethod
+  private var reader: MessageReader
+  private var isTaken = false
+
+  init(
+    _ stream: ServerStream, _ peer: PeerCredentials, longest: Int, _ begin: @escaping StreamingMethod
+  ) {
+    self.stream = stream
+    self.peer = peer
+    self.begin = begin
+    self.reader = MessageReader(longest: longest)
+  }
+
+  func received(_ data: UnsafeRawBufferPointer) throws(MessageReader.Fault) -> Int {
+    guard !self.isTaken else { return 0 }
+    try self.reader.append(data)
+    guard let request = try self.reader.next() else { return 0 }
+    self.isTaken = true
+    do throws(RPCError) {
+      self.stream.respond(from: try self.begin(request, self.peer, self.stream))
+    } catch {
+      self.stream.end(Status(error))
+    }
+    return 0
+  }
+
+  func inputEnded() {
+    guard !self.isTaken else { return }
+    self.isTaken = true
+    self.stream.end(Status(code: .internalError, message: "the call has no request"))
+  }
+
+  func close() {}
+}

@@ -1,0 +1,215 @@
+import CNghttp2
+
+/// What happens to the streams of a session, told while it takes bytes or gives them.
+///
+/// Nothing may be read from or written to the session meanwhile; what is to be sent may be handed in.
+protocol HTTP2SessionDelegate: AnyObject {
+  typealias Bytes = UnsafeBufferPointer<UInt8>
+
+  /// The headers of a request begin.
+  func began(_ stream: Int32)
+  /// - Returns: `false` where it is one too many; the stream is reset then.
+  func received(_ stream: Int32, header name: Bytes, _ value: Bytes) -> Bool
+  func receivedHeaders(_ stream: Int32)
+  func received(_ stream: Int32, data: UnsafeRawBufferPointer)
+  /// The other end sends no more.
+  func inputEnded(_ stream: Int32)
+  /// What was handed in with an end was sent.
+  func outputEnded(_ stream: Int32)
+  func closed(_ stream: Int32)
+  /// There is room for so much of the stream's data.
+  func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> MessageWriter.Filling
+}
+
+/// The server's side of an HTTP/2 connection, without its socket: nghttp2, which keeps the frames, the headers' compression,
+/// the windows and the states of the streams, and knows the floods that a client can send.
+final class HTTP2Session {
+  /// What `nextOutput` gives at most: a frame's header, a pad and its payload (RFC 9113, 4.2).
+  static let longestFrame = 9 + 1 + (16 << 10)
+
+  private var session: OpaquePointer?
+  private unowned let delegate: any HTTP2SessionDelegate
+
+  /// - Parameters:
+  ///   - streams: how many the client may have open.
+  ///   - headerSize: how many bytes a request's headers should have at most.
+  init(_ delegate: any HTTP2SessionDelegate, streams: Int, headerSize: Int) {
+    self.delegate = delegate
+    nghttp2_session_server_new2(
+      &self.session, Self.callbacks, Unmanaged.passUnretained(self).toOpaque(), Self.options)
+    let settings = [
+      nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, streams),
+      nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, headerSize),
+      // Connections have few calls: to remember their headers costs memory and saves nothing.
+      nghttp2_settings_entry(NGHTTP2_SETTINGS_HEADER_TABLE_SIZE, 0),
+    ]
+    nghttp2_submit_settings(
+      self.session, UInt8(NGHTTP2_FLAG_NONE.rawValue), settings, settings.count)
+  }
+
+  deinit {
+    nghttp2_session_del(self.session)
+  }
+
+  /// Whether neither side has anything more to say.
+  var isOver: Bool {
+    nghttp2_session_want_read(self.session) == 0 && nghttp2_session_want_write(self.session) == 0
+  }
+
+  // MARK: Bytes
+
+  /// Takes what came.
+  ///
+  /// - Returns: `false` where it cannot be HTTP/2, or is a flood: the connection is to be closed.
+  func receive(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    let start = bytes.assumingMemoryBound(to: UInt8.self).baseAddress
+    return nghttp2_session_mem_recv(self.session, start, bytes.count) == bytes.count
+  }
+
+  /// What is to be sent next; valid until it is asked again. `nil` where there is nothing.
+  func nextOutput() -> UnsafeRawBufferPointer? {
+    var start: UnsafePointer<UInt8>?
+    let count = nghttp2_session_mem_send(self.session, &start)
+    return count > 0 ? UnsafeRawBufferPointer(start: start, count: count) : nil
+  }
+
+  // MARK: What is to be sent
+
+  /// Begins a response; with a body, `fill` is asked for it.
+  func submitResponse(_ stream: Int32, _ headers: HeaderBlock, hasBody: Bool) {
+    headers.withUnsafeFields { fields in
+      var body = nghttp2_data_provider(source: .init(), read_callback: Self.fill)
+      if hasBody {
+        nghttp2_submit_response(self.session, stream, fields.baseAddress, fields.count, &body)
+      } else {
+        nghttp2_submit_response(self.session, stream, fields.baseAddress, fields.count, nil)
+      }
+    }
+  }
+
+  /// There is something for a frame that `fill` could not fill.
+  func resume(_ stream: Int32) {
+    nghttp2_session_resume_data(self.session, stream)
+  }
+
+  /// Closes a stream whose response has ended, though the client has not: no error.
+  func resetQuietly(_ stream: Int32) {
+    nghttp2_submit_rst_stream(
+      self.session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, UInt32(NGHTTP2_NO_ERROR.rawValue))
+  }
+
+  /// The client may send so much more in a stream.
+  func consume(_ count: Int, of stream: Int32) {
+    nghttp2_session_consume_stream(self.session, stream, count)
+  }
+
+  /// Takes no more streams; those that there are go on.
+  func submitGoAway() {
+    nghttp2_submit_goaway(
+      self.session, UInt8(NGHTTP2_FLAG_NONE.rawValue),
+      nghttp2_session_get_last_proc_stream_id(self.session), UInt32(NGHTTP2_NO_ERROR.rawValue),
+      nil, 0)
+  }
+}
+
+// MARK: - nghttp2's callbacks
+
+extension HTTP2Session {
+  private static func session(_ pointer: UnsafeMutableRawPointer?) -> HTTP2Session? {
+    pointer.map { Unmanaged<HTTP2Session>.fromOpaque($0).takeUnretainedValue() }
+  }
+
+  /// Bytes of a stream widen its window when they are read, and those of the connection at once: streams do not wait for
+  /// each other.
+  private nonisolated(unsafe) static let options: OpaquePointer? = {
+    var options: OpaquePointer?
+    nghttp2_option_new(&options)
+    nghttp2_option_set_no_auto_window_update(options, 1)
+    nghttp2_option_set_max_deflate_dynamic_table_size(options, 0)
+    // Streams that have ended are kept for a priority tree that gRPC does not use.
+    nghttp2_option_set_no_closed_streams(options, 1)
+    return options
+  }()
+
+  private nonisolated(unsafe) static let callbacks: OpaquePointer? = {
+    var callbacks: OpaquePointer?
+    nghttp2_session_callbacks_new(&callbacks)
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, frame, user in
+      if let frame, frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST {
+        session(user)?.delegate.began(frame.pointee.hd.stream_id)
+      }
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_header_callback(callbacks) {
+      (_, frame, name, nameLength, value, valueLength, _, user) in
+      guard let frame, frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else { return 0 }
+      let isTaken = session(user)?.delegate.received(
+        frame.pointee.hd.stream_id, header: .init(start: name, count: nameLength),
+        .init(start: value, count: valueLength))
+      return isTaken == true ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue
+    }
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) {
+      (raw, _, stream, start, count, user) in
+      nghttp2_session_consume_connection(raw, count)
+      session(user)?.delegate.received(stream, data: .init(start: start, count: count))
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { _, frame, user in
+      guard let frame = frame?.pointee, let delegate = session(user)?.delegate else { return 0 }
+      let type = UInt32(frame.hd.type)
+      let isHeaders = type == NGHTTP2_HEADERS.rawValue
+      if isHeaders, frame.headers.cat == NGHTTP2_HCAT_REQUEST {
+        delegate.receivedHeaders(frame.hd.stream_id)
+      }
+      if isHeaders || type == NGHTTP2_DATA.rawValue, frame.endsStream {
+        delegate.inputEnded(frame.hd.stream_id)
+      }
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { _, frame, user in
+      if let frame = frame?.pointee, UInt32(frame.hd.type) == NGHTTP2_HEADERS.rawValue,
+        frame.endsStream
+      {
+        session(user)?.delegate.outputEnded(frame.hd.stream_id)
+      }
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { _, stream, _, user in
+      session(user)?.delegate.closed(stream)
+      return 0
+    }
+    return callbacks
+  }()
+
+  private static let fill: nghttp2_data_source_read_callback = {
+    raw, stream, start, count, flags, _, user in
+    guard let flags, let delegate = session(user)?.delegate else {
+      return Int(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue)
+    }
+    switch delegate.fill(stream, .init(start: start, count: count)) {
+    case .bytes(let count):
+      return count
+    case .nothing:
+      return Int(NGHTTP2_ERR_DEFERRED.rawValue)
+    case .end(let count, let status):
+      flags.pointee |=
+        UInt32(NGHTTP2_DATA_FLAG_EOF.rawValue) | UInt32(NGHTTP2_DATA_FLAG_NO_END_STREAM.rawValue)
+      HeaderBlock.trailers(status).withUnsafeFields { fields in
+        _ = nghttp2_submit_trailer(raw, stream, fields.baseAddress, fields.count)
+      }
+      return count
+    }
+  }
+}
+
+extension nghttp2_frame {
+  fileprivate var endsStream: Bool {
+    UInt32(self.hd.flags) & NGHTTP2_FLAG_END_STREAM.rawValue != 0
+  }
+}
+
+extension nghttp2_settings_entry {
+  fileprivate init(_ id: nghttp2_settings_id, _ value: Int) {
+    self.init(settings_id: Int32(id.rawValue), value: UInt32(clamping: value))
+  }
+}

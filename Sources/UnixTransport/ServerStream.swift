@@ -1,0 +1,163 @@
+import GRPCCore
+
+/// What a stream does with the requests that come in it. Told on the reactor's thread.
+protocol RequestSink: AnyObject {
+  /// The next bytes.
+  ///
+  /// - Returns: how many bytes of it are still unread: the client may not send as many more.
+  func received(_ data: UnsafeRawBufferPointer) throws(MessageReader.Fault) -> Int
+  /// The client sends no more.
+  func inputEnded()
+  func close()
+}
+
+/// One call: a stream of a connection. It belongs to the reactor's thread; others only have it resumed.
+package final class ServerStream: @unchecked Sendable {
+  let id: Int32
+  /// `nil` when the stream is closed.
+  private(set) var connection: ServerConnection?
+  private var head: RequestHead? = RequestHead()
+  private var sink: (any RequestSink)?
+  private var source: (any MessageSource)?
+  private var writer = MessageWriter()
+  private var isAdmitted = false
+  private var hasResponded = false
+  private var isInputOver = false
+  /// There was nothing for a frame.
+  private var isWaiting = false
+  /// What came and does not yet widen the window.
+  private var unconsumed = 0
+
+  init(_ id: Int32, _ connection: ServerConnection) {
+    self.id = id
+    self.connection = connection
+  }
+
+  // MARK: The request
+
+  func received(header name: RequestHead.Bytes, _ value: RequestHead.Bytes) -> Bool {
+    self.head?.take(name, value) ?? true
+  }
+
+  /// The headers are there.
+  func begin() {
+    guard let connection = self.connection, let head = self.head else { return }
+    self.head = nil
+    let method: MethodDescriptor
+    switch head.read() {
+    case .call(let descriptor): method = descriptor
+    case .notGRPC(let headers), .refused(let headers): return self.respondOnly(headers)
+    }
+    do throws(Refusal) {
+      try connection.server.admission.admitStream(of: connection.peer)
+      self.isAdmitted = true
+    } catch {
+      return self.end(Status(code: .resourceExhausted, message: error.message))
+    }
+    self.sink = connection.server.sink(for: method, self, connection.peer)
+  }
+
+  func received(_ data: UnsafeRawBufferPointer) {
+    self.unconsumed += data.count
+    guard let connection = self.connection, let sink = self.sink else { return self.consume(0) }
+    do throws(MessageReader.Fault) {
+      self.consume(try sink.received(data))
+    } catch {
+      self.consume(0)
+      self.end(connection.server.status(of: error, connection.peer))
+    }
+  }
+
+  /// Lets the client send more: all but so many bytes were read.
+  func consume(_ unread: Int) {
+    let count = self.unconsumed - unread
+    guard count > 0 else { return }
+    self.unconsumed -= count
+    self.connection?.session?.consume(count, of: self.id)
+    self.connection?.flushSoon()
+  }
+
+  func inputEnded() {
+    self.isInputOver = true
+    self.sink?.inputEnded()
+  }
+
+  // MARK: The response
+
+  /// Begins the response: it is what the source gives, as the client takes it.
+  func respond(from source: any MessageSource) {
+    guard let connection = self.connection, !self.hasResponded else { return source.close() }
+    self.hasResponded = true
+    self.source = source
+    connection.session?.submitResponse(self.id, .response, hasBody: true)
+    connection.flushSoon()
+  }
+
+  /// The source has something, or has come to its end.
+  package func resume() {
+    guard self.isWaiting, let connection = self.connection else { return }
+    self.isWaiting = false
+    connection.session?.resume(self.id)
+    connection.flushSoon()
+  }
+
+  /// Ends the call with a status, whatever has been sent and is still to come.
+  func end(_ status: Status) {
+    self.closeSink()
+    if self.hasResponded {
+      self.source?.close()
+      self.source = LastWord(status)
+      self.resume()
+    } else {
+      self.respondOnly(.trailersOnly(status))
+    }
+  }
+
+  private func respondOnly(_ headers: HeaderBlock) {
+    guard let connection = self.connection, !self.hasResponded else { return }
+    self.hasResponded = true
+    connection.session?.submitResponse(self.id, headers, hasBody: false)
+    connection.flushSoon()
+  }
+
+  func fill(_ frame: UnsafeMutableRawBufferPointer) -> MessageWriter.Filling {
+    guard let source = self.source else { return .nothing }
+    let filling = self.writer.fill(frame, from: source)
+    if case .nothing = filling { self.isWaiting = true }
+    return filling
+  }
+
+  /// All was said. The stream is let go whether the client is done or not; to say CANCEL to it would be wrong, for some
+  /// clients take that for the status (RFC 9113, 8.1).
+  func outputEnded() {
+    guard !self.isInputOver else { return }
+    self.connection?.session?.resetQuietly(self.id)
+  }
+
+  /// The stream is closed, by whichever side.
+  func close() {
+    guard let connection = self.connection else { return }
+    self.connection = nil
+    self.closeSink()
+    self.source?.close()
+    self.source = nil
+    if self.isAdmitted { connection.server.admission.releaseStream(of: connection.peer) }
+  }
+
+  private func closeSink() {
+    self.sink?.close()
+    self.sink = nil
+  }
+}
+
+/// The end of a response that is not the source's own.
+private final class LastWord: MessageSource {
+  private let status: Status
+
+  init(_ status: Status) {
+    self.status = status
+  }
+
+  func next() -> NextMessage { .end(self.status) }
+  func close() {}
+}

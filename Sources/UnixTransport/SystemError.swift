@@ -1,0 +1,12 @@
+import Glibc
+
+/// What a system call answered.
+package struct SystemError: Error, Hashable, CustomStringConvertible {
+  package var code: CInt
+
+  package init(_ code: CInt = errno) {
+    self.code = code
+  }
+
+  package var description: String { String(cString: strerror(self.code)) }
+}

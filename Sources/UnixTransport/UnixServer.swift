@@ -1,0 +1,195 @@
+import CLinux
+import GRPCCore
+import Glibc
+
+/// Accepts connections on a Unix socket and has calls handled until it is finished. It belongs to the reactor's thread.
+final class UnixServer: Pollable, @unchecked Sendable {
+  /// So many connections are accepted before it is the turn of those that there are.
+  private static let mostAccepted = 16
+
+  let reactor: Reactor
+  let settings: UnixServerTransport.Settings
+  let admission: any Admission
+  /// Where what is sent together is put together.
+  let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: 48 << 10, alignment: 16)
+  private let methods: [String: StreamingMethod]
+  private let listener: CInt
+  private var isListening = false
+  private var connections: [CInt: ServerConnection] = [:]
+  private var unflushed: [ServerConnection] = []
+  private var handler: Call.Handler?
+  private var runningCalls = 0
+  /// It takes no more connections and calls.
+  private var isFinishing = false
+  private var ended: CheckedContinuation<Void, Never>?
+  /// Who waits until connections are accepted.
+  private var waiters: [CheckedContinuation<Void, Never>] = []
+
+  init(
+    listeningOn descriptor: CInt, _ methods: [String: StreamingMethod],
+    _ settings: UnixServerTransport.Settings, _ admission: any Admission, _ reactor: Reactor
+  ) {
+    self.listener = descriptor
+    self.methods = methods
+    self.settings = settings
+    self.admission = admission
+    self.reactor = reactor
+  }
+
+  deinit {
+    self.scratch.deallocate()
+    Glibc.close(self.listener)
+  }
+
+  // MARK: Life
+
+  /// - Parameter ended: resumed when it has finished, and the last connection and call have ended.
+  func begin(_ handler: @escaping Call.Handler, ended: CheckedContinuation<Void, Never>) {
+    (self.handler, self.ended) = (handler, ended)
+    _ = fcntl(self.listener, F_SETFL, fcntl(self.listener, F_GETFL) | O_NONBLOCK)
+    self.listen()
+    for waiter in self.waiters { waiter.resume() }
+    self.waiters = []
+    self.endIfDone()
+  }
+
+  /// Resumes the continuation when connections are accepted.
+  func whenListening(_ waiter: CheckedContinuation<Void, Never>) {
+    if self.handler != nil { waiter.resume() } else { self.waiters.append(waiter) }
+  }
+
+  /// Takes no more connections and calls; those that there are go on to their end.
+  func finish() {
+    self.isFinishing = true
+    self.stopListening()
+    for connection in self.connections.values { connection.finish() }
+    self.endIfDone()
+  }
+
+  /// Ends everything.
+  func close() {
+    self.isFinishing = true
+    self.stopListening()
+    for connection in self.connections.values { connection.close() }
+    self.endIfDone()
+  }
+
+  private func endIfDone() {
+    guard self.isFinishing, self.connections.isEmpty, self.runningCalls == 0 else { return }
+    self.ended?.resume()
+    self.ended = nil
+  }
+
+  // MARK: Connections
+
+  private func listen() {
+    guard !self.isFinishing, !self.isListening else { return }
+    do throws(SystemError) {
+      try self.reactor.watch(self.listener, self)
+      self.isListening = true
+    } catch {
+      self.pause(error)
+    }
+  }
+
+  private func stopListening() {
+    guard self.isListening else { return }
+    self.isListening = false
+    self.reactor.forget(self.listener)
+  }
+
+  /// Lets clients wait for a second: there would be no descriptor for them before either.
+  private func pause(_ error: SystemError) {
+    self.admission.acceptFailed(error)
+    self.stopListening()
+    self.reactor.execute(after: .seconds(1)) { self.listen() }
+  }
+
+  func ready() {
+    for _ in 0..<Self.mostAccepted where self.isListening {
+      let socket = clinux_accept(self.listener)
+      guard socket < 0 else {
+        self.accept(socket)
+        continue
+      }
+      switch errno {
+      case EAGAIN: return
+      case EINTR, ECONNABORTED: continue
+      case let code: self.pause(SystemError(code))
+      }
+    }
+  }
+
+  private func accept(_ socket: CInt) {
+    self.admission.accepted()
+    do {
+      let peer = try PeerCredentials(of: socket)
+      try self.admission.admitConnection(of: peer)
+      let connection = ServerConnection(socket, peer, self)
+      self.connections[socket] = connection
+      do { try connection.begin() } catch { connection.close() }
+    } catch {
+      if let refusal = error as? Refusal {
+        // The socket's buffer is empty: this fits in.
+        let farewell = Self.farewell(refusal.message)
+        send(socket, farewell, farewell.count, CInt(MSG_NOSIGNAL))
+      }
+      Glibc.close(socket)
+    }
+  }
+
+  /// What HTTP/2 says to a client that is not served: its preface, which is an empty SETTINGS frame, and GOAWAY with
+  /// ENHANCE_YOUR_CALM and the reason (RFC 9113, 3.4 and 6.8).
+  private static func farewell(_ reason: String) -> [UInt8] {
+    let length = 8 + UInt32(reason.utf8.count)
+    return [0, 0, 0, 4, 0, 0, 0, 0, 0]
+      + [UInt8(length >> 16), UInt8(length >> 8 & 0xFF), UInt8(length & 0xFF), 7, 0, 0, 0, 0, 0]
+      + [0, 0, 0, 0, 0, 0, 0, 0xB] + Array(reason.utf8)
+  }
+
+  func closed(_ connection: ServerConnection, _ socket: CInt) {
+    self.connections[socket] = nil
+    self.admission.releaseConnection(of: connection.peer)
+    self.endIfDone()
+  }
+
+  func flushSoon(_ connection: ServerConnection) {
+    self.unflushed.append(connection)
+    guard self.unflushed.count == 1 else { return }
+    self.reactor.execute {
+      let connections = self.unflushed
+      self.unflushed = []
+      for connection in connections { connection.flush() }
+    }
+  }
+
+  // MARK: Calls
+
+  /// Who takes the requests of a call that has just come.
+  func sink(
+    for method: MethodDescriptor, _ stream: ServerStream, _ peer: PeerCredentials
+  ) -> (any RequestSink)? {
+    if let begin = self.methods[method.fullyQualifiedMethod] {
+      return SingleRequest(stream, peer, longest: self.settings.messageSize, begin)
+    }
+    guard let handler = self.handler else { return nil }
+    let call = Call(stream, self)
+    self.runningCalls += 1
+    call.begin(method, peer, on: self.reactor, handler) {
+      self.runningCalls -= 1
+      self.endIfDone()
+    }
+    return call
+  }
+
+  /// What ends a call whose request cannot be taken.
+  func status(of fault: MessageReader.Fault, _ peer: PeerCredentials) -> Status {
+    switch fault {
+    case .tooLong:
+      let refusal = self.admission.refuseMessage(of: peer, longest: self.settings.messageSize)
+      return Status(code: .resourceExhausted, message: refusal.message)
+    case .compressed:
+      return Status(code: .internalError, message: "a request is compressed, but names no encoding")
+    }
+  }
+}

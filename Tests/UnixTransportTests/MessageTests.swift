@@ -1,0 +1,121 @@
+import GRPCCore
+import TestKit
+import Testing
+
+@testable import UnixTransport
+
+@Suite("Messages on the wire")
+struct MessageTests {
+  static let messages: [[UInt8]] = [[], [7], Array(repeating: 1, count: 300), [], [1, 2, 3]]
+
+  /// The messages, each behind a flag and its length.
+  static func bytes(_ messages: [[UInt8]]) -> [UInt8] {
+    messages.flatMap { message in
+      [0] + [24, 16, 8, 0].map { UInt8(message.count >> $0 & 0xFF) } + message
+    }
+  }
+
+  @Test("messages are put together however their bytes are cut", arguments: 1...40)
+  func reading(size: Int) throws {
+    let bytes = Self.bytes(Self.messages)
+    var reader = MessageReader(longest: 300)
+    var read: [[UInt8]] = []
+    for start in stride(from: 0, to: bytes.count, by: size) {
+      try bytes[start..<min(start + size, bytes.count)].withUnsafeBytes { try reader.append($0) }
+      #expect(reader.isReady || reader.unread < 305)
+      while let message = try reader.next() { read.append(message) }
+      #expect(!reader.isReady)
+    }
+    #expect(read == Self.messages)
+    #expect(reader.unread == 0)
+  }
+
+  @Test("of messages that are read as they come nothing is kept, also where the end of each is the middle of what comes")
+  func keepingNothing() throws {
+    let bytes = Self.bytes([Array(repeating: 1, count: 95)])
+    var reader = MessageReader(longest: 95)
+    try bytes[..<50].withUnsafeBytes { try reader.append($0) }
+    for _ in 0..<10_000 {
+      try (bytes[50...] + bytes[..<50]).withUnsafeBytes { try reader.append($0) }
+      #expect(try reader.next() != nil)
+      #expect(try reader.next() == nil)
+      #expect(reader.kept < 400)
+    }
+  }
+
+  @Test("a message that is too long is known by its length alone, first in line or not")
+  func tooLong() throws {
+    var reader = MessageReader(longest: 4)
+    #expect(throws: MessageReader.Fault.tooLong) {
+      try [0, 0, 0, 0, 5].withUnsafeBytes { try reader.append($0) }
+    }
+    var later = MessageReader(longest: 4)
+    try (Self.bytes([[9]]) + [0, 1, 0, 0, 0]).withUnsafeBytes { try later.append($0) }
+    #expect(try later.next() == [9])
+    #expect(later.isReady)
+    #expect(throws: MessageReader.Fault.tooLong) { try later.next() }
+  }
+
+  @Test("a compressed message is not taken: no client was told that it may be")
+  func compressed() throws {
+    var reader = MessageReader(longest: 4)
+    #expect(throws: MessageReader.Fault.compressed) {
+      try [1, 0, 0, 0, 1].withUnsafeBytes { try reader.append($0) }
+    }
+  }
+
+  @Test("frames of any size hold the messages, and then the end", arguments: 1...40)
+  func writing(size: Int) {
+    let source = List(Self.messages, end: Status(code: .ok, message: ""))
+    var writer = MessageWriter()
+    var written: [UInt8] = []
+    var frame = [UInt8](repeating: 0, count: size)
+    while true {
+      let filling = frame.withUnsafeMutableBytes { writer.fill($0, from: source) }
+      switch filling {
+      case .bytes(let count):
+        written += frame[..<count]
+        continue
+      case .end(let count, let status):
+        written += frame[..<count]
+        #expect(status.code == .ok)
+      case .nothing:
+        Issue.record("nothing")
+      }
+      break
+    }
+    #expect(written == Self.bytes(Self.messages))
+  }
+
+  @Test("a source that has nothing yet leaves a frame unfilled, or fills it in part")
+  func later() {
+    let source = List([[1]], end: nil)
+    var writer = MessageWriter()
+    var frame = [UInt8](repeating: 0, count: 100)
+    guard case .bytes(6) = frame.withUnsafeMutableBytes({ writer.fill($0, from: source) }),
+      case .nothing = frame.withUnsafeMutableBytes({ writer.fill($0, from: source) })
+    else {
+      Issue.record("not six bytes and nothing")
+      return
+    }
+  }
+}
+
+/// Messages that are there from the start.
+final class List: MessageSource {
+  private var messages: ArraySlice<[UInt8]>
+  private let end: Status?
+  private(set) var isClosed = false
+
+  init(_ messages: [[UInt8]], end: Status?) {
+    self.messages = messages[...]
+    self.end = end
+  }
+
+  func next() -> NextMessage {
+    if let message = self.messages.popFirst() { return .message(message) }
+    return self.end.map { .end($0) } ?? .later
+  }
+
+  func close() { self.isClosed = true }
+}

@@ -1,0 +1,101 @@
+import Glibc
+import Synchronization
+import Testing
+
+@testable import UnixTransport
+
+@Suite("Reactor")
+struct ReactorTests {
+  /// Runs the body as a program's main function would, on a thread of its own.
+  static func run<Success: Sendable>(
+    _ body: @escaping @Sendable (Reactor) async throws -> Success
+  ) async throws -> Success {
+    let reactor = try Reactor()
+    return try await withCheckedThrowingContinuation { done in
+      startThread {
+        done.resume(with: Result { try reactor.runBlocking { try await body(reactor) } })
+      }
+    }
+  }
+
+  @Test("tasks, their children and what is handed over run on its thread, in order")
+  func order() async throws {
+    let threads = try await Self.run { reactor in
+      var threads: Set<UInt> = [pthread_self()]
+      await withTaskGroup(of: UInt.self) { group in
+        for _ in 0..<10 { group.addTask { await Task.yield(); return pthread_self() } }
+        for await thread in group { threads.insert(thread) }
+      }
+      let places = Mutex<[Int]>([])
+      await withCheckedContinuation { done in
+        for place in 0..<100 { reactor.execute { places.withLock { $0.append(place) } } }
+        reactor.execute { done.resume() }
+      }
+      #expect(places.withLock { $0 } == Array(0..<100))
+      return threads
+    }
+    #expect(threads.count == 1)
+  }
+
+  @Test("what other threads hand over wakes it")
+  func waking() async throws {
+    let count = try await Self.run { reactor in
+      let count = Mutex(0)
+      for _ in 0..<1000 {
+        await withCheckedContinuation { done in
+          startThread {
+            reactor.execute {
+              count.withLock { $0 += 1 }
+              done.resume()
+            }
+          }
+        }
+      }
+      return count.withLock { $0 }
+    }
+    #expect(count == 1000)
+  }
+
+  @Test("what has a time is done in the order of the times, and not before")
+  func alarms() async throws {
+    let order = try await Self.run { reactor in
+      let order = Mutex<[Int]>([])
+      let start = ContinuousClock.now
+      await withCheckedContinuation { done in
+        reactor.execute {
+          for delay in [30, 10, 20] {
+            reactor.execute(after: .milliseconds(delay)) {
+              #expect(start.duration(to: .now) >= .milliseconds(delay))
+              order.withLock { $0.append(delay) }
+              if delay == 30 { done.resume() }
+            }
+          }
+        }
+      }
+      return order.withLock { $0 }
+    }
+    #expect(order == [10, 20, 30])
+  }
+
+  @Test("an error of the body is that of the run")
+  func failure() async throws {
+    await #expect(throws: CancellationError.self) {
+      try await Self.run { _ in throw CancellationError() }
+    }
+  }
+}
+
+/// Runs the body on a new thread.
+func startThread(_ body: @escaping @Sendable () -> Void) {
+  final class Body {
+    let run: @Sendable () -> Void
+    init(_ run: @escaping @Sendable () -> Void) { self.run = run }
+  }
+  var thread = pthread_t()
+  let argument = Unmanaged.passRetained(Body(body)).toOpaque()
+  pthread_create(&thread, nil, { argument in
+    argument.map { Unmanaged<Body>.fromOpaque($0).takeRetainedValue() }?.run()
+    return nil
+  }, argument)
+  pthread_detach(thread)
+}

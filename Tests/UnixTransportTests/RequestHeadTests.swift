@@ -1,0 +1,98 @@
+import GRPCCore
+import Testing
+
+@testable import UnixTransport
+
+@Suite("A request's headers")
+struct RequestHeadTests {
+  private static let call = [
+    ":method": "POST", ":path": "/some.Service/Method", "content-type": "application/grpc+proto",
+  ]
+
+  private func reading(_ changes: [String: String] = [:]) -> RequestHead.Reading {
+    var head = RequestHead()
+    for (name, value) in Self.call.merging(changes, uniquingKeysWith: { $1 }) {
+      #expect(head.take(name, value))
+    }
+    return head.read()
+  }
+
+  @Test("a call names a service and a method, whatever its authority is")
+  func call() {
+    guard case .call(let method) = self.reading([":authority": "anything", "te": "trailers"])
+    else {
+      Issue.record("no call")
+      return
+    }
+    #expect(method.fullyQualifiedMethod == "some.Service/Method")
+  }
+
+  @Test(
+    "what is no call of gRPC's is told so in HTTP",
+    arguments: [([":method": "GET"], "405"), (["content-type": "text/html"], "415")])
+  func notGRPC(changes: [String: String], status: String) {
+    guard case .notGRPC(let headers) = self.reading(changes) else {
+      Issue.record("not refused")
+      return
+    }
+    #expect(headers.fields == [":status": status])
+  }
+
+  @Test(
+    "a call that cannot be taken ends with UNIMPLEMENTED",
+    arguments: [[":path": "/"], [":path": "no/slash"], [":path": "/a/b/c"], ["grpc-encoding": "gzip"]])
+  func refused(changes: [String: String]) {
+    guard case .refused(let headers) = self.reading(changes) else {
+      Issue.record("not refused")
+      return
+    }
+    #expect(headers.fields["grpc-status"] == "12")
+    #expect(headers.fields["grpc-message"] != nil)
+  }
+
+  @Test("an encoding that changes nothing is no encoding")
+  func identity() {
+    guard case .call = self.reading(["grpc-encoding": "identity"]) else {
+      Issue.record("no call")
+      return
+    }
+  }
+
+  @Test("headers are taken up to a length, which counts also the fields")
+  func length() {
+    var head = RequestHead()
+    var taken = 0
+    while head.take("a", "b") { taken += 1 }
+    #expect(taken == RequestHead.longest / 34)
+  }
+
+  @Test("a status's message is written with what a header can hold")
+  func message() {
+    let headers = HeaderBlock.trailers(Status(code: .aborted, message: "50 % für\nalle\u{7F}"))
+    #expect(headers.fields == ["grpc-status": "10", "grpc-message": "50 %25 f%C3%BCr%0Aalle%7F"])
+    #expect(HeaderBlock.trailers(Status(code: .ok, message: "")).fields == ["grpc-status": "0"])
+  }
+}
+
+extension RequestHead {
+  fileprivate mutating func take(_ name: String, _ value: String) -> Bool {
+    Array(name.utf8).withUnsafeBufferPointer { name in
+      Array(value.utf8).withUnsafeBufferPointer { self.take(name, $0) }
+    }
+  }
+}
+
+extension HeaderBlock {
+  /// As nghttp2 is given them.
+  fileprivate var fields: [String: String] {
+    self.withUnsafeFields { fields in
+      Dictionary(
+        uniqueKeysWithValues: fields.map { field in
+          func text(_ start: UnsafeMutablePointer<UInt8>?, _ count: Int) -> String {
+            String(decoding: UnsafeBufferPointer(start: start, count: count), as: UTF8.self)
+          }
+          return (text(field.name, field.namelen), text(field.value, field.valuelen))
+        })
+    }
+  }
+}
