@@ -162,7 +162,7 @@ let tests: [Target] = [
     swiftSettings: swiftSettings),
   .testTarget(
     name: "UnixTransportTests",
-    dependencies: all(["CLinux", "UnixTransport", "TestKit"], grpc, nio("NIOPosix")),
+    dependencies: all(["CLinux", "CNghttp2", "UnixTransport", "TestKit"], grpc, nio("NIOPosix")),
     swiftSettings: swiftSettings),
   .testTarget(
     name: "ConndServerTests",

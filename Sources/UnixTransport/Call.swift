@@ -48,6 +48,8 @@ final class Call: RequestSink {
 
   func inputEnded() { self.requests.finish() }
 
+  func finish() { self.cancellation.cancel() }
+
   func close() {
     self.requests.finish(throwing: .clientHasGone)
     self.responses.close()
@@ -117,5 +119,7 @@ final class SingleRequest: RequestSink {
     self.stream.end(Status(code: .internalError, message: "the call has no request"))
   }
 
+  /// The source's end is its own.
+  func finish() {}
   func close() {}
 }

@@ -8,8 +8,7 @@ protocol HTTP2SessionDelegate: AnyObject {
 
   /// The headers of a request begin.
   func began(_ stream: Int32)
-  /// - Returns: `false` where it is one too many; the stream is reset then.
-  func received(_ stream: Int32, header name: Bytes, _ value: Bytes) -> Bool
+  func received(_ stream: Int32, header name: Bytes, _ value: Bytes)
   func receivedHeaders(_ stream: Int32)
   func received(_ stream: Int32, data: UnsafeRawBufferPointer)
   /// The other end sends no more.
@@ -17,6 +16,8 @@ protocol HTTP2SessionDelegate: AnyObject {
   /// What was handed in with an end was sent.
   func outputEnded(_ stream: Int32)
   func closed(_ stream: Int32)
+  /// A frame came that carries nothing and costs its sender little: a ping, settings, a priority, data without bytes.
+  func receivedFiller()
   /// There is room for so much of the stream's data.
   func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> MessageWriter.Filling
 }
@@ -40,8 +41,6 @@ final class HTTP2Session {
     let settings = [
       nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, streams),
       nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, headerSize),
-      // Connections have few calls: to remember their headers costs memory and saves nothing.
-      nghttp2_settings_entry(NGHTTP2_SETTINGS_HEADER_TABLE_SIZE, 0),
     ]
     nghttp2_submit_settings(
       self.session, UInt8(NGHTTP2_FLAG_NONE.rawValue), settings, settings.count)
@@ -103,6 +102,11 @@ final class HTTP2Session {
     nghttp2_session_consume_stream(self.session, stream, count)
   }
 
+  /// Ends the connection: the client sends what nobody needs.
+  func terminate() {
+    nghttp2_session_terminate_session(self.session, UInt32(NGHTTP2_ENHANCE_YOUR_CALM.rawValue))
+  }
+
   /// Takes no more streams; those that there are go on.
   func submitGoAway() {
     nghttp2_submit_goaway(
@@ -126,6 +130,10 @@ extension HTTP2Session {
     nghttp2_option_new(&options)
     nghttp2_option_set_no_auto_window_update(options, 1)
     nghttp2_option_set_max_deflate_dynamic_table_size(options, 0)
+    // Clients name whatever authority they like, a path among others, which no HTTP authority may be.
+    nghttp2_option_set_no_http_messaging(options, 1)
+    // Rapid reset (CVE-2023-44487).
+    nghttp2_option_set_stream_reset_rate_limit(options, 200, 7)
     // Streams that have ended are kept for a priority tree that gRPC does not use.
     nghttp2_option_set_no_closed_streams(options, 1)
     return options
@@ -143,10 +151,10 @@ extension HTTP2Session {
     nghttp2_session_callbacks_set_on_header_callback(callbacks) {
       (_, frame, name, nameLength, value, valueLength, _, user) in
       guard let frame, frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else { return 0 }
-      let isTaken = session(user)?.delegate.received(
+      session(user)?.delegate.received(
         frame.pointee.hd.stream_id, header: .init(start: name, count: nameLength),
         .init(start: value, count: valueLength))
-      return isTaken == true ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue
+      return 0
     }
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) {
       (raw, _, stream, start, count, user) in
@@ -164,6 +172,7 @@ extension HTTP2Session {
       if isHeaders || type == NGHTTP2_DATA.rawValue, frame.endsStream {
         delegate.inputEnded(frame.hd.stream_id)
       }
+      if frame.isFiller { delegate.receivedFiller() }
       return 0
     }
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { _, frame, user in
@@ -203,9 +212,18 @@ extension HTTP2Session {
 }
 
 extension nghttp2_frame {
-  fileprivate var endsStream: Bool {
-    UInt32(self.hd.flags) & NGHTTP2_FLAG_END_STREAM.rawValue != 0
+  fileprivate var endsStream: Bool { self.has(NGHTTP2_FLAG_END_STREAM) }
+
+  fileprivate var isFiller: Bool {
+    switch nghttp2_frame_type(UInt32(self.hd.type)) {
+    case NGHTTP2_PING, NGHTTP2_SETTINGS: !self.has(NGHTTP2_FLAG_ACK)
+    case NGHTTP2_DATA: self.hd.length == 0 && !self.endsStream
+    case NGHTTP2_PRIORITY: true
+    default: false
+    }
   }
+
+  private func has(_ flag: nghttp2_flag) -> Bool { UInt32(self.hd.flags) & flag.rawValue != 0 }
 }
 
 extension nghttp2_settings_entry {

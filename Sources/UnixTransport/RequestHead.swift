@@ -13,15 +13,14 @@ struct RequestHead {
 
   typealias Bytes = UnsafeBufferPointer<UInt8>
 
-  /// - Returns: `false` where the headers are too long.
-  mutating func take(_ name: Bytes, _ value: Bytes) -> Bool {
+  /// Of what is longer than the headers may be nothing is kept.
+  mutating func take(_ name: Bytes, _ value: Bytes) {
     self.size += name.count + value.count + 32
-    guard self.size <= Self.longest else { return false }
+    guard self.size <= Self.longest else { return }
     if name.elementsEqual(":path".utf8) { self.path = Array(value) }
     if name.elementsEqual(":method".utf8) { self.method = Array(value) }
     if name.elementsEqual("content-type".utf8) { self.contentType = Array(value) }
     if name.elementsEqual("grpc-encoding".utf8) { self.encoding = Array(value) }
-    return true
   }
 
   /// What such a request gets.
@@ -33,6 +32,10 @@ struct RequestHead {
   }
 
   func read() -> Reading {
+    guard self.size <= Self.longest else {
+      let message = "the headers of a request have at most \(Self.longest) bytes"
+      return .refused(.trailersOnly(Status(code: .resourceExhausted, message: message)))
+    }
     guard self.method.elementsEqual("POST".utf8) else { return .notGRPC([":status": "405"]) }
     guard self.contentType.starts(with: "application/grpc".utf8) else {
       return .notGRPC([":status": "415"])

@@ -16,6 +16,11 @@ final class ServerConnection: Pollable, HTTP2SessionDelegate {
   private var unsent: [UInt8] = []
   private var isWaitingForRoom = false
   private var willBeFlushed = false
+  private var fillers = FillerCount()
+  /// It takes no more calls.
+  private var isFinishing = false
+  /// All was said, and the client is to close.
+  private var isLingering = false
 
   /// Takes the socket, which does not block, and closes it in the end.
   init(_ socket: CInt, _ peer: PeerCredentials, _ server: UnixServer) {
@@ -33,7 +38,9 @@ final class ServerConnection: Pollable, HTTP2SessionDelegate {
 
   /// Takes no more calls, and closes when those that there are have ended.
   func finish() {
+    self.isFinishing = true
     self.session?.submitGoAway()
+    for stream in self.streams.values { stream.finish() }
     self.flush()
   }
 
@@ -88,13 +95,22 @@ final class ServerConnection: Pollable, HTTP2SessionDelegate {
         count += frame.count
       }
       guard count > 0 else {
-        if session.isOver { self.close() }
+        if session.isOver { self.linger() }
         return
       }
       let bytes = UnsafeRawBufferPointer(rebasing: scratch[..<count])
       let sent = self.send(bytes)
       if sent < count { self.unsent = Array(bytes[sent...]) }
     }
+  }
+
+  /// Tells the client that nothing more comes. Who closes a socket that has something unread makes the other end's next
+  /// writing fail (unix(7)), and some clients then read no more, not even how their calls ended.
+  private func linger() {
+    guard !self.isLingering else { return }
+    guard self.isFinishing else { return self.close() }
+    self.isLingering = true
+    shutdown(self.socket, CInt(SHUT_WR))
   }
 
   /// - Returns: whether there is nothing left of it.
@@ -126,8 +142,8 @@ final class ServerConnection: Pollable, HTTP2SessionDelegate {
     self.streams[stream] = ServerStream(stream, self)
   }
 
-  func received(_ stream: Int32, header name: Bytes, _ value: Bytes) -> Bool {
-    self.streams[stream]?.received(header: name, value) ?? true
+  func received(_ stream: Int32, header name: Bytes, _ value: Bytes) {
+    self.streams[stream]?.received(header: name, value)
   }
 
   func receivedHeaders(_ stream: Int32) {
@@ -144,6 +160,10 @@ final class ServerConnection: Pollable, HTTP2SessionDelegate {
 
   func outputEnded(_ stream: Int32) {
     self.streams[stream]?.outputEnded()
+  }
+
+  func receivedFiller() {
+    if self.fillers.exceed() { self.session?.terminate() }
   }
 
   func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> MessageWriter.Filling {

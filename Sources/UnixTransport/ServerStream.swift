@@ -8,6 +8,8 @@ protocol RequestSink: AnyObject {
   func received(_ data: UnsafeRawBufferPointer) throws(MessageReader.Fault) -> Int
   /// The client sends no more.
   func inputEnded()
+  /// The server ends: so should the call, in its own way.
+  func finish()
   func close()
 }
 
@@ -35,8 +37,8 @@ package final class ServerStream: @unchecked Sendable {
 
   // MARK: The request
 
-  func received(header name: RequestHead.Bytes, _ value: RequestHead.Bytes) -> Bool {
-    self.head?.take(name, value) ?? true
+  func received(header name: RequestHead.Bytes, _ value: RequestHead.Bytes) {
+    self.head?.take(name, value)
   }
 
   /// The headers are there.
@@ -80,6 +82,11 @@ package final class ServerStream: @unchecked Sendable {
   func inputEnded() {
     self.isInputOver = true
     self.sink?.inputEnded()
+  }
+
+  /// The server ends.
+  func finish() {
+    self.sink?.finish()
   }
 
   // MARK: The response

@@ -294,7 +294,7 @@ extension Simulation {
 
   fileprivate func readClients() async {
     for index in self.streams.indices where self.steps % self.streams[index].laziness == 0 {
-      if let wrong = await self.streams[index].read(from: self.daemon.store) {
+      if let wrong = self.streams[index].read(from: self.daemon.store) {
         self.fail(wrong)
       }
     }
