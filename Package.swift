@@ -130,9 +130,9 @@ let clients: [Target] = [
     name: "ConnctlCommands",
     dependencies: all(
       [
-        "CLinux", "Connectivity", "ConnectivityProtocol", "ConnectivityClient",
-        "EventLoopExecutor", arguments,
-      ], nio("NIOCore"), grpc),
+        "CLinux", "Connectivity", "ConnectivityProtocol", "ConnectivityClient", "UnixTransport",
+        arguments,
+      ], core),
     swiftSettings: swiftSettings),
   .executableTarget(
     name: "connctl", dependencies: ["ConnctlCommands"], swiftSettings: swiftSettings,

@@ -1,9 +1,8 @@
 import ArgumentParser
 import ConnectivityClient
 import ConnectivityProtocol
-import EventLoopExecutor
 import Glibc
-import NIOCore
+import UnixTransport
 
 /// connctl as a program.
 public enum Program {
@@ -16,13 +15,19 @@ public enum Program {
     sigemptyset(&none)
     pthread_sigmask(SIG_SETMASK, &none, nil)
     Console.widenHelp()
-    // One thread does it all: what a message wakes, also prints it.
-    NIOSingletons.groupLoopCountSuggestion = 1
     let arguments = Array(CommandLine.arguments.dropFirst())
-    let status = try? runBlocking(on: ClientThread.eventLoop) {
-      await self.run(arguments, on: .standard)
+    do {
+      let reactor = try Reactor()
+      exit(
+        try reactor.runBlocking {
+          await Dialling.$current.withValue(ReactorDialler(reactor: reactor)) {
+            await self.run(arguments, on: .standard)
+          }
+        })
+    } catch {
+      Console.standard.remark("connctl cannot begin: \(error)")
+      exit(EX_OSERR)
     }
-    exit(status ?? EX_SOFTWARE)
   }
 
   /// Does what the arguments say, and returns the exit status.

@@ -24,7 +24,7 @@ struct ExplainCommand: ConnctlCommand {
     if let host = self.host, let address = try Resolver.addresses(of: host).first {
       request.destination = address.description
     }
-    let explanation = try await withConnd(at: self.socket) { [request] connd in
+    let explanation = try await withDialledConnd(at: self.socket) { [request] connd in
       try await connd.explain(request, options: .prompt)
     }
     if self.json {

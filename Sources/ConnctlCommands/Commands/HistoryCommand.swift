@@ -25,7 +25,7 @@ struct HistoryCommand: ConnctlCommand {
   func run() async throws {
     var request = Connectivity_V1_ListTransitionsRequest()
     if let limit = self.limit { request.limit = limit }
-    let response = try await withConnd(at: self.socket) { [request] connd in
+    let response = try await withDialledConnd(at: self.socket) { [request] connd in
       try await connd.listTransitions(request, options: .prompt)
     }
     // connd counts transitions, so that what it sent is never too little.

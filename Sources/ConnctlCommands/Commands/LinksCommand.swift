@@ -10,7 +10,7 @@ struct LinksCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   func run() async throws {
-    let links = try await withConnd(at: self.socket) { connd in
+    let links = try await withDialledConnd(at: self.socket) { connd in
       try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt).links
     }
     if self.json {

@@ -21,7 +21,7 @@ struct PathCommand: ConnctlCommand {
 
   func run() async throws {
     let addresses = try Resolver.addresses(of: self.host)
-    let paths = try await withConnd(at: self.socket) { connd in
+    let paths = try await withDialledConnd(at: self.socket) { connd in
       var paths: [(destination: String, path: Path)] = []
       for address in addresses {
         paths.append((address.description, try await Self.path(to: address, connd)))
@@ -41,7 +41,7 @@ struct PathCommand: ConnctlCommand {
   }
 
   /// The first answer of `WatchPath`, looked up for the user who asks.
-  private static func path(to address: IPAddress, _ connd: ConndClient) async throws -> Path {
+  private static func path(to address: IPAddress, _ connd: any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Path {
     var request = Connectivity_V1_WatchPathRequest()
     request.destination = address.description
     return try await connd.watchPath(request, options: .prompt) { response in

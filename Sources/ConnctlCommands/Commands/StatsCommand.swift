@@ -12,7 +12,7 @@ struct StatsCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   func run() async throws {
-    let statistics = try await withConnd(at: self.socket) { connd in
+    let statistics = try await withDialledConnd(at: self.socket) { connd in
       try await connd.getStatistics(Connectivity_V1_GetStatisticsRequest(), options: .prompt)
     }
     let started = try Timestamp(statistics.started)

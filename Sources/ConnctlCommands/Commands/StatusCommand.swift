@@ -21,7 +21,7 @@ struct StatusCommand: ConnctlCommand {
 
   /// The present status.
   static func status(_ socket: String) async throws -> Snapshot {
-    try await withConnd(at: socket) { connd in
+    try await withDialledConnd(at: socket) { connd in
       try Snapshot(try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt))
     }
   }

@@ -24,7 +24,17 @@ public typealias ConndClient = Connectivity_V1_Connectivity.Client<HTTP2ClientTr
 public func withConnd<Result: Sendable>(
   at socket: String = SocketPath.default, _ body: (ConndClient) async throws -> Result
 ) async throws -> Result {
-  try SocketProbe.connect(to: socket)
+  do {
+    return try await withNIOConnection(to: socket, body)
+  } catch {
+    throw ConndError.reading(error, from: socket)
+  }
+}
+
+/// As the public one, by what dials for this task.
+package func withDialledConnd<Result: Sendable>(
+  at socket: String, _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
+) async throws -> Result {
   do {
     return try await withConnection(to: socket, body)
   } catch {
@@ -32,10 +42,18 @@ public func withConnd<Result: Sendable>(
   }
 }
 
-/// As the public one, with gRPC's errors.
+/// As the above, with gRPC's errors.
 func withConnection<Result: Sendable>(
+  to socket: String, _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
+) async throws -> Result {
+  try await Dialling.current.withClient(of: socket, body)
+}
+
+/// By NIO. Its errors are gRPC's, but where connd is not there or refuses this user.
+func withNIOConnection<Result: Sendable>(
   to socket: String, _ body: (ConndClient) async throws -> Result
 ) async throws -> Result {
+  try SocketProbe.connect(to: socket)
   let transport = try HTTP2ClientTransport.Posix(
     target: .unixDomainSocket(path: socket, authority: "localhost"),
     transportSecurity: .plaintext,

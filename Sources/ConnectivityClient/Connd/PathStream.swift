@@ -39,7 +39,6 @@ final class PathStream: Sendable {
     request.destination = self.destination.description
     if self.mark != 0 { request.mark = self.mark }
     do {
-      try SocketProbe.connect(to: self.socket)
       try await withConnection(to: self.socket) { [request] connd in
         try await connd.watchPath(request) { response in
           for try await message in response.messages {

@@ -3,7 +3,7 @@ private import Glibc
 /// Asks the kernel whether somebody listens on a Unix socket.
 ///
 /// gRPC tells a socket that is not there from one that may not be used in words only, and after a pause.
-enum SocketProbe {
+package enum SocketProbe {
   /// Connects to the socket and hangs up.
   ///
   /// The corresponding C function is `connect`.
@@ -12,6 +12,16 @@ enum SocketProbe {
   ///   is neither: a path that is too long, no descriptors left.
   static func connect(to path: String) throws(ConndError) {
     close(try Self.open(path))
+  }
+
+  /// Connects to the socket.
+  ///
+  /// - Returns: a socket that does not block, which the caller closes.
+  package static func connection(to path: String) throws(ConndError) -> CInt {
+    // Where many wait to be accepted, connecting waits with them.
+    let descriptor = try Self.open(path, waits: true)
+    _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
+    return descriptor
   }
 
   /// Why connd closes connections, where it accepts them and closes them at once: HTTP/2's GOAWAY with ENHANCE_YOUR_CALM and
@@ -47,7 +57,7 @@ enum SocketProbe {
   }
 
   /// A connection to the socket.
-  private static func open(_ path: String) throws(ConndError) -> CInt {
+  private static func open(_ path: String, waits: Bool = false) throws(ConndError) -> CInt {
     var address = sockaddr_un()
     address.sun_family = sa_family_t(AF_UNIX)
     let bytes = Array(path.utf8)
@@ -59,8 +69,8 @@ enum SocketProbe {
     }
     guard fits else { throw .failed("\(path) is too long for a Unix socket's path") }
 
-    let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
-    let descriptor = socket(AF_UNIX, type, 0)
+    let type = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | (waits ? 0 : SOCK_NONBLOCK.rawValue)
+    let descriptor = socket(AF_UNIX, Int32(type), 0)
     guard descriptor >= 0 else { throw Self.error(errno, path) }
     let result = withUnsafePointer(to: &address) { pointer in
       pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {

@@ -1,6 +1,5 @@
 public import Connectivity
 internal import ConnectivityProtocol
-private import EventLoopExecutor
 internal import GRPCCore
 private import Synchronization
 
@@ -84,7 +83,7 @@ final class Subscription: Sendable {
   init(socket: String, since: UInt64?, kinds: Set<StatusStream.EventKind>) {
     let events = Handoff<StatusEvent>()
     self.events = events
-    self.task = Task(executorPreference: EventLoopTaskExecutor(ClientThread.eventLoop)) {
+    self.task = Task(executorPreference: Dialling.current.executor) {
       let follower = Follower(socket: socket, kinds: kinds, progress: Progress(since: since))
       try? await follower.run(events)
       events.finish()
@@ -122,7 +121,6 @@ private final class Follower: Sendable {
   /// Reads one connection to its end, and returns why it ended.
   private func connection(_ events: Handoff<StatusEvent>) async -> any Error {
     do {
-      try SocketProbe.connect(to: self.socket)
       let request = self.progress.withLock { $0.request(self.kinds) }
       try await withConnection(to: self.socket) { connd in
         try await connd.watch(request) { response in

@@ -1,4 +1,3 @@
-private import EventLoopExecutor
 
 /// Has connd watch connections: one stream for many flows, kept up across restarts of connd.
 ///
@@ -23,7 +22,7 @@ package final class FlowGuard: Sendable {
     let events = Handoff<GuardEvent>()
     self.keeper = keeper
     self.events = events
-    self.task = Task(executorPreference: EventLoopTaskExecutor(ClientThread.eventLoop)) {
+    self.task = Task(executorPreference: Dialling.current.executor) {
       try? await keeper.run { try await events.send($0) }
       events.finish()
     }

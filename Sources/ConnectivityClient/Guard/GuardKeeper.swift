@@ -58,13 +58,12 @@ final class GuardKeeper: Sendable {
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
     defer { wake.finish() }
     do {
-      try SocketProbe.connect(to: self.socket)
-      self.state.withLock { state in
-        state.flows.connecting()
-        state.wake = wake
-      }
-      wake.yield()
       try await withConnection(to: self.socket) { connd in
+        self.state.withLock { state in
+          state.flows.connecting()
+          state.wake = wake
+        }
+        wake.yield()
         try await connd.guard { writer in
           for await _ in changes {
             try await writer.write(contentsOf: self.state.withLock { $0.flows.requests() })

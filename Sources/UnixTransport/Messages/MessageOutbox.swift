@@ -2,21 +2,19 @@ import DequeModule
 package import GRPCCore
 import Synchronization
 
-/// The response of a call, as its task writes it and its client takes it. Safe to use from any thread.
+/// What goes out in a stream, as the call's task writes it and the other end takes it. Safe to use from any thread.
 ///
-/// A task that writes more than the client takes waits.
-final class ResponseQueue: ClosableRPCWriterProtocol, MessageSource {
-  typealias Element = RPCResponsePart<[UInt8]>
-
-  /// So many bytes may wait for the client before the task does.
+/// A task that writes more than the other end takes waits.
+final class MessageOutbox: MessageSource, Sendable {
+  /// So many bytes may wait to be taken before the task does.
   private static let most = 16 << 10
 
   private struct State {
     var messages: Deque<[UInt8]> = []
     var size = 0
+    /// Set when nothing more is written.
     var status: Status?
-    var hasBegun = false
-    /// The client takes nothing more.
+    /// The other end takes nothing more.
     var isClosed = false
     /// The task that waits for room.
     var waiting: CheckedContinuation<Void, Never>?
@@ -28,53 +26,33 @@ final class ResponseQueue: ClosableRPCWriterProtocol, MessageSource {
   }
 
   private let state = Mutex(State())
-  private let stream: ServerStream
-  private let reactor: Reactor
+  /// Told that there is something to be taken.
+  private let onWrite: @Sendable () -> Void
 
-  init(_ stream: ServerStream, _ reactor: Reactor) {
-    self.stream = stream
-    self.reactor = reactor
+  init(onWrite: @escaping @Sendable () -> Void) {
+    self.onWrite = onWrite
   }
 
   // MARK: The task's side
 
-  func write(_ part: Element) async throws {
-    switch part {
-    case .metadata:
-      self.state.withLock { $0.hasBegun = true }
-      self.reactor.run { self.stream.respond(from: self) }
-    case .message(let message):
-      let isFull = try self.state.withLock { state in
-        guard !state.isClosed else { throw RPCError.clientHasGone }
-        state.messages.append(message)
-        state.size += message.count
-        return state.size > Self.most
-      }
-      self.reactor.run { self.stream.resume() }
-      if isFull { try await self.waitForRoom() }
-    case .status(let status, _):
-      let hasBegun = self.state.withLock { state in
-        state.status = status
-        return state.hasBegun
-      }
-      self.reactor.run {
-        if hasBegun { self.stream.resume() } else { self.stream.end(status) }
-      }
+  /// Returns when there is room for more.
+  func write(_ message: [UInt8]) async throws {
+    let isFull = try self.state.withLock { state in
+      guard !state.isClosed else { throw RPCError.streamIsClosed }
+      state.messages.append(message)
+      state.size += message.count
+      return state.size > Self.most
     }
+    self.onWrite()
+    if isFull { try await self.waitForRoom() }
   }
 
-  func write(contentsOf parts: some Sequence<Element>) async throws {
-    for part in parts { try await self.write(part) }
-  }
-
-  /// gRPC has written a status before.
-  func finish() async {}
-
-  func finish(throwing error: any Error) async {
-    let status = (error as? RPCError).map { Status($0) }
-    self.reactor.run {
-      self.stream.end(status ?? Status(code: .unknown, message: "\(error)"))
+  /// Nothing more is written.
+  func end(_ status: Status) {
+    self.state.withLock { state in
+      if state.status == nil { state.status = status }
     }
+    self.onWrite()
   }
 
   private func waitForRoom() async throws {
@@ -124,5 +102,5 @@ extension Status {
 }
 
 extension RPCError {
-  static let clientHasGone = RPCError(code: .cancelled, message: "the client has gone")
+  static let streamIsClosed = RPCError(code: .cancelled, message: "the other end has gone")
 }

@@ -3,16 +3,16 @@ import Synchronization
 
 /// A call that a task of gRPC's handles.
 final class Call: RequestSink {
-  private let requests: RequestQueue
-  private let responses: ResponseQueue
+  private let requests: MessageInbox
+  private let responses: ResponseWriter
   private let cancellation = Cancellation()
 
   init(_ stream: ServerStream, _ server: UnixServer) {
     let reactor = server.reactor
-    self.requests = RequestQueue(longest: server.settings.messageSize) { unread in
+    self.requests = MessageInbox(longest: server.settings.messageSize, hasBegun: true) { unread in
       reactor.run { stream.consume(unread) }
     }
-    self.responses = ResponseQueue(stream, reactor)
+    self.responses = ResponseWriter(stream, reactor)
   }
 
   typealias Handler =
@@ -26,7 +26,8 @@ final class Call: RequestSink {
     _ handler: @escaping Handler, ended: @escaping @Sendable () -> Void
   ) {
     let stream = RPCStream(
-      descriptor: method, inbound: RPCAsyncSequence(wrapping: self.requests),
+      descriptor: method,
+      inbound: RPCAsyncSequence(wrapping: InboxParts(inbox: self.requests, part: Self.part)),
       outbound: RPCWriter.Closable(wrapping: self.responses))
     let cancellation = self.cancellation
     Task(executorPreference: reactor) {
@@ -42,6 +43,14 @@ final class Call: RequestSink {
     }
   }
 
+  @Sendable private static func part(_ event: MessageInbox.Event) -> RPCRequestPart<[UInt8]>? {
+    switch event {
+    case .begin: .metadata([:])
+    case .message(let message): .message(message)
+    case .end: nil
+    }
+  }
+
   func received(_ data: UnsafeRawBufferPointer) throws(MessageReader.Fault) -> Int {
     try self.requests.append(data)
   }
@@ -51,10 +60,50 @@ final class Call: RequestSink {
   func finish() { self.cancellation.cancel() }
 
   func close() {
-    self.requests.finish(throwing: .clientHasGone)
+    self.requests.finish(.failure(.streamIsClosed))
     self.responses.close()
     self.cancellation.cancel()
   }
+}
+
+/// Writes the response of a call as its task gives it.
+private struct ResponseWriter: ClosableRPCWriterProtocol {
+  private let outbox: MessageOutbox
+  private let stream: ServerStream
+  private let reactor: Reactor
+
+  init(_ stream: ServerStream, _ reactor: Reactor) {
+    self.outbox = MessageOutbox { reactor.run { stream.resume() } }
+    self.stream = stream
+    self.reactor = reactor
+  }
+
+  func write(_ part: RPCResponsePart<[UInt8]>) async throws {
+    switch part {
+    case .metadata: self.reactor.run { self.stream.respond(from: self.outbox) }
+    case .message(let message): try await self.outbox.write(message)
+    case .status(let status, _):
+      self.outbox.end(status)
+      // Where there was no response, there is none behind which the status could come.
+      self.reactor.run { self.stream.endIfUnanswered(status) }
+    }
+  }
+
+  func write(contentsOf parts: some Sequence<RPCResponsePart<[UInt8]>>) async throws {
+    for part in parts { try await self.write(part) }
+  }
+
+  /// gRPC has written a status before.
+  func finish() async {}
+
+  func finish(throwing error: any Error) async {
+    let status = (error as? RPCError).map { Status($0) }
+    self.reactor.run {
+      self.stream.end(status ?? Status(code: .unknown, message: "\(error)"))
+    }
+  }
+
+  func close() { self.outbox.close() }
 }
 
 /// Tells gRPC of the end of a call, also of one that its task has not begun with.

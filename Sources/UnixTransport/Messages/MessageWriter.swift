@@ -31,7 +31,7 @@ struct MessageWriter {
     case bytes(Int)
     /// The source has nothing yet.
     case nothing
-    /// The last bytes; the call ends with the status.
+    /// The last bytes, and the source's status.
     case end(Int, Status)
   }
 

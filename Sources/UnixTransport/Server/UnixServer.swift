@@ -10,13 +10,10 @@ final class UnixServer: Pollable, @unchecked Sendable {
   let reactor: Reactor
   let settings: UnixServerTransport.Settings
   let admission: any Admission
-  /// Where what is sent together is put together.
-  let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: 48 << 10, alignment: 16)
   private let methods: [String: StreamingMethod]
   private let listener: CInt
   private var isListening = false
   private var connections: [CInt: ServerConnection] = [:]
-  private var unflushed: [ServerConnection] = []
   private var handler: Call.Handler?
   private var runningCalls = 0
   /// It takes no more connections and calls.
@@ -37,7 +34,6 @@ final class UnixServer: Pollable, @unchecked Sendable {
   }
 
   deinit {
-    self.scratch.deallocate()
     Glibc.close(self.listener)
   }
 
@@ -151,16 +147,6 @@ final class UnixServer: Pollable, @unchecked Sendable {
     self.connections[socket] = nil
     self.admission.releaseConnection(of: connection.peer)
     self.endIfDone()
-  }
-
-  func flushSoon(_ connection: ServerConnection) {
-    self.unflushed.append(connection)
-    guard self.unflushed.count == 1 else { return }
-    self.reactor.execute {
-      let connections = self.unflushed
-      self.unflushed = []
-      for connection in connections { connection.flush() }
-    }
   }
 
   // MARK: Calls

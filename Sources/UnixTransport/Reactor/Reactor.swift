@@ -43,6 +43,10 @@ package final class Reactor: TaskExecutor {
   // The thread's alone:
   private nonisolated(unsafe) var pollables: [CInt: any Pollable] = [:]
   private nonisolated(unsafe) var alarms: [Alarm] = []
+  private nonisolated(unsafe) var unflushed: [HTTP2Connection] = []
+  /// Where what is sent together is put together.
+  nonisolated(unsafe) let scratch = UnsafeMutableRawBufferPointer.allocate(
+    byteCount: 48 << 10, alignment: 16)
   private nonisolated(unsafe) let events = UnsafeMutableBufferPointer<epoll_event>.allocate(
     capacity: 64)
 
@@ -61,6 +65,7 @@ package final class Reactor: TaskExecutor {
     close(self.bell)
     close(self.epoll)
     self.events.deallocate()
+    self.scratch.deallocate()
   }
 
   // MARK: Work
@@ -118,6 +123,11 @@ package final class Reactor: TaskExecutor {
     self.pollables[descriptor] = nil
   }
 
+  /// Flushes the connection before the thread waits again. Called on the reactor's thread.
+  func flushSoon(_ connection: HTTP2Connection) {
+    self.unflushed.append(connection)
+  }
+
   // MARK: The thread
 
   /// Does something asynchronous on the calling thread, which becomes the reactor's, all tasks that it starts included, and
@@ -162,6 +172,9 @@ package final class Reactor: TaskExecutor {
 
   /// Waits until a descriptor is ready, a job comes or an alarm is due, and deals with descriptors and alarms.
   private func wait() {
+    let unflushed = self.unflushed
+    self.unflushed = []
+    for connection in unflushed { connection.flush() }
     let hasJobs = self.queue.withLock { queue in
       queue.isWaiting = queue.jobs.isEmpty
       return !queue.jobs.isEmpty

@@ -120,6 +120,11 @@ package final class ServerStream: @unchecked Sendable {
     }
   }
 
+  /// Ends the call with a status where it has had no response.
+  func endIfUnanswered(_ status: Status) {
+    if !self.hasResponded { self.end(status) }
+  }
+
   private func respondOnly(_ headers: HeaderBlock) {
     guard let connection = self.connection, !self.hasResponded else { return }
     self.hasResponded = true
@@ -127,11 +132,15 @@ package final class ServerStream: @unchecked Sendable {
     connection.flushSoon()
   }
 
-  func fill(_ frame: UnsafeMutableRawBufferPointer) -> MessageWriter.Filling {
+  func fill(_ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling {
     guard let source = self.source else { return .nothing }
-    let filling = self.writer.fill(frame, from: source)
-    if case .nothing = filling { self.isWaiting = true }
-    return filling
+    switch self.writer.fill(frame, from: source) {
+    case .bytes(let count): return .bytes(count)
+    case .end(let count, let status): return .end(count, trailers: .trailers(status))
+    case .nothing:
+      self.isWaiting = true
+      return .nothing
+    }
   }
 
   /// All was said. The stream is let go whether the client is done or not; to say CANCEL to it would be wrong, for some

@@ -6,7 +6,7 @@ import CNghttp2
 protocol HTTP2SessionDelegate: AnyObject {
   typealias Bytes = UnsafeBufferPointer<UInt8>
 
-  /// The headers of a request begin.
+  /// A request begins.
   func began(_ stream: Int32)
   func received(_ stream: Int32, header name: Bytes, _ value: Bytes)
   func receivedHeaders(_ stream: Int32)
@@ -15,33 +15,53 @@ protocol HTTP2SessionDelegate: AnyObject {
   func inputEnded(_ stream: Int32)
   /// What was handed in with an end was sent.
   func outputEnded(_ stream: Int32)
-  func closed(_ stream: Int32)
+  /// - Parameter error: of HTTP/2 (RFC 9113, 7).
+  func closed(_ stream: Int32, _ error: UInt32)
   /// A frame came that carries nothing and costs its sender little: a ping, settings, a priority, data without bytes.
   func receivedFiller()
   /// There is room for so much of the stream's data.
-  func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> MessageWriter.Filling
+  func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling
 }
 
-/// The server's side of an HTTP/2 connection, without its socket: nghttp2, which keeps the frames, the headers' compression,
-/// the windows and the states of the streams, and knows the floods that a client can send.
+/// One side of an HTTP/2 connection, without its socket: nghttp2, which keeps the frames, the headers' compression, the
+/// windows and the states of the streams, and knows most of the floods that can be sent.
 final class HTTP2Session {
   /// What `nextOutput` gives at most: a frame's header, a pad and its payload (RFC 9113, 4.2).
   static let longestFrame = 9 + 1 + (16 << 10)
 
+  enum Role {
+    /// With how many streams the client may have open, and how many bytes a request's headers should have at most.
+    case server(streams: Int, headerSize: Int)
+    case client
+  }
+
+  /// What became of a frame of data.
+  enum Filling {
+    case bytes(Int)
+    /// Nothing yet: the stream is to be resumed when there is.
+    case nothing
+    /// The last bytes, and what is behind them.
+    case end(Int, trailers: HeaderBlock?)
+  }
+
   private var session: OpaquePointer?
   private unowned let delegate: any HTTP2SessionDelegate
 
-  /// - Parameters:
-  ///   - streams: how many the client may have open.
-  ///   - headerSize: how many bytes a request's headers should have at most.
-  init(_ delegate: any HTTP2SessionDelegate, streams: Int, headerSize: Int) {
+  init(_ role: Role, _ delegate: any HTTP2SessionDelegate) {
     self.delegate = delegate
-    nghttp2_session_server_new2(
-      &self.session, Self.callbacks, Unmanaged.passUnretained(self).toOpaque(), Self.options)
-    let settings = [
-      nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, streams),
-      nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, headerSize),
-    ]
+    let user = Unmanaged.passUnretained(self).toOpaque()
+    let settings: [nghttp2_settings_entry]
+    switch role {
+    case .server(let streams, let headerSize):
+      nghttp2_session_server_new2(&self.session, Self.callbacks, user, Self.options)
+      settings = [
+        nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, streams),
+        nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, headerSize),
+      ]
+    case .client:
+      nghttp2_session_client_new2(&self.session, Self.callbacks, user, Self.options)
+      settings = [nghttp2_settings_entry(NGHTTP2_SETTINGS_ENABLE_PUSH, 0)]
+    }
     nghttp2_submit_settings(
       self.session, UInt8(NGHTTP2_FLAG_NONE.rawValue), settings, settings.count)
   }
@@ -74,6 +94,18 @@ final class HTTP2Session {
 
   // MARK: What is to be sent
 
+  /// Begins a request, whose body `fill` is asked for.
+  ///
+  /// - Returns: its stream; `nil` where there are no more to be had.
+  func submitRequest(_ headers: HeaderBlock) -> Int32? {
+    headers.withUnsafeFields { fields in
+      var body = nghttp2_data_provider(source: .init(), read_callback: Self.fill)
+      let stream = nghttp2_submit_request(
+        self.session, nil, fields.baseAddress, fields.count, &body, nil)
+      return stream > 0 ? stream : nil
+    }
+  }
+
   /// Begins a response; with a body, `fill` is asked for it.
   func submitResponse(_ stream: Int32, _ headers: HeaderBlock, hasBody: Bool) {
     headers.withUnsafeFields { fields in
@@ -92,9 +124,14 @@ final class HTTP2Session {
   }
 
   /// Closes a stream whose response has ended, though the client has not: no error.
-  func resetQuietly(_ stream: Int32) {
+  func resetQuietly(_ stream: Int32) { self.reset(stream, NGHTTP2_NO_ERROR) }
+
+  /// Closes a stream whose response nobody waits for any more.
+  func cancel(_ stream: Int32) { self.reset(stream, NGHTTP2_CANCEL) }
+
+  private func reset(_ stream: Int32, _ error: nghttp2_error_code) {
     nghttp2_submit_rst_stream(
-      self.session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, UInt32(NGHTTP2_NO_ERROR.rawValue))
+      self.session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, UInt32(error.rawValue))
   }
 
   /// The client may send so much more in a stream.
@@ -150,7 +187,7 @@ extension HTTP2Session {
     }
     nghttp2_session_callbacks_set_on_header_callback(callbacks) {
       (_, frame, name, nameLength, value, valueLength, _, user) in
-      guard let frame, frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else { return 0 }
+      guard let frame else { return 0 }
       session(user)?.delegate.received(
         frame.pointee.hd.stream_id, header: .init(start: name, count: nameLength),
         .init(start: value, count: valueLength))
@@ -166,9 +203,7 @@ extension HTTP2Session {
       guard let frame = frame?.pointee, let delegate = session(user)?.delegate else { return 0 }
       let type = UInt32(frame.hd.type)
       let isHeaders = type == NGHTTP2_HEADERS.rawValue
-      if isHeaders, frame.headers.cat == NGHTTP2_HCAT_REQUEST {
-        delegate.receivedHeaders(frame.hd.stream_id)
-      }
+      if isHeaders { delegate.receivedHeaders(frame.hd.stream_id) }
       if isHeaders || type == NGHTTP2_DATA.rawValue, frame.endsStream {
         delegate.inputEnded(frame.hd.stream_id)
       }
@@ -183,8 +218,8 @@ extension HTTP2Session {
       }
       return 0
     }
-    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { _, stream, _, user in
-      session(user)?.delegate.closed(stream)
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { _, stream, error, user in
+      session(user)?.delegate.closed(stream, error)
       return 0
     }
     return callbacks
@@ -200,10 +235,11 @@ extension HTTP2Session {
       return count
     case .nothing:
       return Int(NGHTTP2_ERR_DEFERRED.rawValue)
-    case .end(let count, let status):
-      flags.pointee |=
-        UInt32(NGHTTP2_DATA_FLAG_EOF.rawValue) | UInt32(NGHTTP2_DATA_FLAG_NO_END_STREAM.rawValue)
-      HeaderBlock.trailers(status).withUnsafeFields { fields in
+    case .end(let count, let trailers):
+      flags.pointee |= UInt32(NGHTTP2_DATA_FLAG_EOF.rawValue)
+      guard let trailers else { return count }
+      flags.pointee |= UInt32(NGHTTP2_DATA_FLAG_NO_END_STREAM.rawValue)
+      trailers.withUnsafeFields { fields in
         _ = nghttp2_submit_trailer(raw, stream, fields.baseAddress, fields.count)
       }
       return count

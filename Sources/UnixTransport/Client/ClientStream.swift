@@ -1,0 +1,140 @@
+import CNghttp2
+import GRPCCore
+
+/// A call to a server. It belongs to the reactor's thread, but for what its task reads and writes.
+final class ClientStream: @unchecked Sendable {
+  /// How many bytes a response may have: connd's history and statistics are the longest.
+  private static let longest = 16 << 20
+
+  private let reactor: Reactor
+  private let path: String
+  /// `nil` before the call has begun and when it is over.
+  private var connection: ClientConnection?
+  private var id: Int32 = 0
+  private var head = ResponseHead()
+  private var hasBegun = false
+  private var writer = MessageWriter()
+  private var isWaiting = false
+  private var unconsumed = 0
+  private(set) lazy var responses = MessageInbox(longest: Self.longest, hasBegun: false) {
+    [weak self, reactor] unread in
+    guard let self else { return }
+    reactor.run { self.consume(unread) }
+  }
+  private(set) lazy var requests = MessageOutbox { [weak self, reactor] in
+    guard let self else { return }
+    reactor.run { self.resume() }
+  }
+
+  init(_ method: MethodDescriptor, _ reactor: Reactor) {
+    self.path = "/\(method.fullyQualifiedMethod)"
+    self.reactor = reactor
+    // Made here and now: later, several threads might make them.
+    _ = (self.responses, self.requests)
+  }
+
+  // MARK: The request
+
+  func begin(_ connection: ClientConnection) throws(RPCError) {
+    guard let session = connection.session else { throw .connectionIsClosed }
+    let headers: HeaderBlock = [
+      ":method": "POST", ":scheme": "http", ":path": self.path, ":authority": "localhost",
+      "te": "trailers", "content-type": "application/grpc",
+    ]
+    guard let id = session.submitRequest(headers) else { throw .connectionIsClosed }
+    self.id = id
+    self.connection = connection
+    connection.add(self, id)
+    connection.flushSoon()
+  }
+
+  /// Nobody waits for the response any more.
+  func cancel() {
+    guard let connection = self.connection else { return }
+    connection.session?.cancel(self.id)
+    connection.flushSoon()
+  }
+
+  private func resume() {
+    guard self.isWaiting, let connection = self.connection else { return }
+    self.isWaiting = false
+    connection.session?.resume(self.id)
+    connection.flushSoon()
+  }
+
+  func fill(_ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling {
+    switch self.writer.fill(frame, from: self.requests) {
+    case .bytes(let count): return .bytes(count)
+    case .end(let count, _): return .end(count, trailers: nil)
+    case .nothing:
+      self.isWaiting = true
+      return .nothing
+    }
+  }
+
+  // MARK: The response
+
+  func received(header name: ResponseHead.Bytes, _ value: ResponseHead.Bytes) {
+    self.head.take(name, value)
+  }
+
+  /// The server has begun; it may also have ended with it.
+  func receivedHeaders() {
+    guard !self.hasBegun, !self.head.isLast else { return }
+    self.hasBegun = true
+    self.responses.begin()
+  }
+
+  func received(_ data: UnsafeRawBufferPointer) {
+    self.unconsumed += data.count
+    do throws(MessageReader.Fault) {
+      self.consume(try self.responses.append(data))
+    } catch {
+      self.responses.finish(
+        .failure(RPCError(code: .resourceExhausted, message: "a response is too long")))
+      self.cancel()
+    }
+  }
+
+  private func consume(_ unread: Int) {
+    let count = self.unconsumed - unread
+    guard count > 0, let connection = self.connection else { return }
+    self.unconsumed -= count
+    connection.session?.consume(count, of: self.id)
+    connection.flushSoon()
+  }
+
+  func inputEnded() {
+    self.responses.finish(.success(self.head.status))
+  }
+
+  func closed(_ error: UInt32) {
+    self.end(.http2(error))
+  }
+
+  /// The call is over, by this if by nothing before.
+  func end(_ error: RPCError) {
+    guard self.connection != nil else { return }
+    self.connection = nil
+    self.requests.close()
+    self.responses.finish(.failure(error))
+  }
+}
+
+extension RPCError {
+  static let connectionIsClosed = RPCError(
+    code: .unavailable, message: "the connection was closed")
+
+  /// What ended a stream, as gRPC's PROTOCOL-HTTP2.md maps it.
+  fileprivate static func http2(_ error: UInt32) -> RPCError {
+    let code: Code
+    switch nghttp2_error_code(error) {
+    case NGHTTP2_REFUSED_STREAM, NGHTTP2_NO_ERROR: code = .unavailable
+    case NGHTTP2_CANCEL: code = .cancelled
+    case NGHTTP2_ENHANCE_YOUR_CALM: code = .resourceExhausted
+    default: code = .internalError
+    }
+    let name = String(cString: nghttp2_http2_strerror(error))
+    return RPCError(code: code, message: "the stream was closed: \(name)")
+  }
+}
