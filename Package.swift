@@ -131,7 +131,7 @@ let clients: [Target] = [
     dependencies: all(
       [
         "CLinux", "Connectivity", "ConnectivityProtocol", "ConnectivityClient", "UnixTransport",
-        arguments,
+        arguments, .product(name: "SwiftProtobuf", package: "swift-protobuf"),
       ], core),
     swiftSettings: swiftSettings),
   .executableTarget(

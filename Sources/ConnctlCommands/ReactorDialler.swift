@@ -1,7 +1,7 @@
 import ConnectivityClient
 import ConnectivityProtocol
 import GRPCCore
-import Glibc
+import SwiftProtobuf
 import UnixTransport
 
 /// Dials connd on the thread that also prints: what a message wakes, tells it.
@@ -25,5 +25,18 @@ struct ReactorDialler: Dialler {
       }
       return try await body(Connectivity_V1_Connectivity.Client(wrapping: client))
     }
+  }
+
+  func watch(
+    _ request: Connectivity_V1_WatchRequest, at socket: String,
+    accepted: @escaping @Sendable () async throws -> Void,
+    _ take: @escaping @Sendable (Connectivity_V1_WatchResponse) async throws -> Void
+  ) async throws {
+    let transport = UnixClientTransport(
+      connected: try SocketProbe.connection(to: socket), on: self.reactor)
+    try await transport.stream(
+      Connectivity_V1_Connectivity.Method.Watch.descriptor, try request.serializedBytes(),
+      accepted: accepted
+    ) { try await take(try Connectivity_V1_WatchResponse(serializedBytes: $0)) }
   }
 }

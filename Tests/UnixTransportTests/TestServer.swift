@@ -32,8 +32,34 @@ extension MethodDescriptor {
 
 /// A server on a socket of its own, and grpc-swift's client of it.
 enum TestServer {
+  /// With grpc-swift's own client.
   static func run(
-    _ body: @escaping @Sendable (TestClient, TestAdmission) async throws -> Void
+    _ body: @escaping @Sendable (
+      TestClient<HTTP2ClientTransport.Posix>, TestAdmission
+    ) async throws -> Void
+  ) async throws {
+    try await Self.run({ $0 }) { path, admission, _ in
+      let transport = try HTTP2ClientTransport.Posix(
+        target: .unixDomainSocket(path: path, authority: "localhost"),
+        transportSecurity: .plaintext)
+      try await TestClient.run(transport) { try await body($0, admission) }
+    }
+  }
+
+  /// With ``UnixClientTransport``.
+  static func runOwnClient(
+    _ body: @escaping @Sendable (TestClient<UnixClientTransport>, TestAdmission) async throws -> Void
+  ) async throws {
+    try await Self.run(connectedSocket) { socket, admission, reactor in
+      let transport = UnixClientTransport(connected: socket, on: reactor)
+      try await TestClient.run(transport) { try await body($0, admission) }
+    }
+  }
+
+  /// - Parameter connect: makes of the socket's path what the body gets.
+  static func run<Connection: Sendable>(
+    _ connect: @escaping @Sendable (String) throws -> Connection,
+    _ body: @escaping @Sendable (Connection, TestAdmission, Reactor) async throws -> Void
   ) async throws {
     let directory = try TemporaryDirectory()
     let path = "\(directory.path)/s.sock"
@@ -51,7 +77,7 @@ enum TestServer {
       let server = GRPCServer(transport: transport, services: [TestService()])
       try await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask { try await server.serve() }
-        try await TestClient.run(path) { try await body($0, admission) }
+        try await body(try connect(path), admission, reactor)
         server.beginGracefulShutdown()
         try await group.waitForAll()
       }
@@ -73,15 +99,9 @@ enum TestServer {
 
   private static func listen(_ path: String) throws -> CInt {
     let socket = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-    var address = sockaddr_un()
-    address.sun_family = sa_family_t(AF_UNIX)
-    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
-    let bound = withUnsafePointer(to: &address) { address in
-      address.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        bind(socket, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-      }
+    guard withAddress(path, { bind(socket, $0, $1) }) == 0, Glibc.listen(socket, 100) == 0 else {
+      throw SystemError()
     }
-    guard bound == 0, Glibc.listen(socket, 100) == 0 else { throw SystemError() }
     return socket
   }
 }
@@ -159,13 +179,34 @@ private struct Raw: MessageSerializer, MessageDeserializer {
   }
 }
 
-struct TestClient: Sendable {
-  private let client: GRPCClient<HTTP2ClientTransport.Posix>
+/// Calls bind(2) or connect(2).
+private func withAddress(
+  _ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> CInt
+) -> CInt {
+  var address = sockaddr_un()
+  address.sun_family = sa_family_t(AF_UNIX)
+  withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+  return withUnsafePointer(to: &address) { address in
+    address.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+      body($0, socklen_t(MemoryLayout<sockaddr_un>.size))
+    }
+  }
+}
 
-  static func run(_ path: String, _ body: (TestClient) async throws -> Void) async throws {
-    let transport = try HTTP2ClientTransport.Posix(
-      target: .unixDomainSocket(path: path, authority: "localhost"),
-      transportSecurity: .plaintext)
+/// A socket that is connected to the path's.
+@Sendable func connectedSocket(_ path: String) throws -> CInt {
+  let socket = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+  guard withAddress(path, { connect(socket, $0, $1) }) == 0 else { throw SystemError() }
+  _ = fcntl(socket, F_SETFL, O_NONBLOCK)
+  return socket
+}
+
+struct TestClient<Transport: ClientTransport>: Sendable {
+  private let client: GRPCClient<Transport>
+
+  static func run(
+    _ transport: Transport, _ body: (TestClient) async throws -> Void
+  ) async throws {
     try await withGRPCClient(transport: transport) { try await body(TestClient(client: $0)) }
   }
 

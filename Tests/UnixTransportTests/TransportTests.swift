@@ -127,7 +127,7 @@ struct TransportTests {
 }
 
 /// Expects that the call fails with this.
-private func expect<Success>(
+func expect<Success>(
   _ code: RPCError.Code, _ message: String, _ call: () async throws -> Success
 ) async {
   let error = await #expect(throws: RPCError.self) { _ = try await call() }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityClient
+import Synchronization
 
 struct WatchCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -21,10 +22,10 @@ struct WatchCommand: ConnctlCommand {
 
   func run() async throws {
     self.console.endWithReader()
-    var isFirst = true
-    for await event in StatusStream(socket: self.socket, since: self.since) {
-      if isFirst, case .disconnected(let error) = event { throw error }
-      isFirst = false
+    let isFirst = Atomic(true)
+    try await StatusStream(socket: self.socket, since: self.since).forEach { [self] event in
+      if case .disconnected(let error) = event, isFirst.load(ordering: .relaxed) { throw error }
+      isFirst.store(false, ordering: .relaxed)
       switch event {
       case .disconnected(let error):
         self.console.remark("connd went away (\(error)); looking for it")

@@ -59,6 +59,18 @@ public struct StatusStream: AsyncSequence, Sendable {
     case invalidation
   }
 
+  /// Who hears of an event; the next one is not read before it returns. Where it throws, the stream ends.
+  package typealias Receiver = @Sendable (StatusEvent) async throws -> Void
+
+  /// Tells the elements as they come, in the present task: for who has nothing else to do.
+  ///
+  /// - Throws: `CancellationError`, or what the receiver throws.
+  package func forEach(_ tell: @escaping Receiver) async throws {
+    let follower = Follower(
+      socket: self.socket, kinds: self.kinds, progress: Progress(since: self.since))
+    try await follower.run(tell)
+  }
+
   public func makeAsyncIterator() -> AsyncIterator {
     AsyncIterator(
       subscription: Subscription(socket: self.socket, since: self.since, kinds: self.kinds))
@@ -85,7 +97,7 @@ final class Subscription: Sendable {
     self.events = events
     self.task = Task(executorPreference: Dialling.current.executor) {
       let follower = Follower(socket: socket, kinds: kinds, progress: Progress(since: since))
-      try? await follower.run(events)
+      try? await follower.run { try await events.send($0) }
       events.finish()
     }
   }
@@ -108,33 +120,36 @@ private final class Follower: Sendable {
     self.progress = Mutex(progress)
   }
 
-  /// - Throws: `CancellationError`, nothing else.
-  func run(_ events: Handoff<StatusEvent>) async throws {
+  /// - Throws: `CancellationError`, or what the receiver throws.
+  func run(_ tell: @escaping StatusStream.Receiver) async throws {
     while true {
-      let error = await self.connection(events)
+      let error = try await self.connection(tell)
       let (event, pause) = self.progress.withLock { $0.lost(error) }
-      if let event { try await events.send(event) }
+      if let event { try await tell(event) }
       try await Task.sleep(for: pause)
     }
   }
 
+  /// What the receiver has thrown.
+  private struct Refusal: Error { var error: any Error }
+
   /// Reads one connection to its end, and returns why it ended.
-  private func connection(_ events: Handoff<StatusEvent>) async -> any Error {
+  private func connection(_ receiver: @escaping StatusStream.Receiver) async throws -> any Error {
+    let tell: StatusStream.Receiver = { event in
+      do { try await receiver(event) } catch { throw Refusal(error: error) }
+    }
     do {
       let request = self.progress.withLock { $0.request(self.kinds) }
-      try await withConnection(to: self.socket) { connd in
-        try await connd.watch(request) { response in
-          // The header comes at once, the first message only when something changes.
-          _ = try response.accepted.get()
-          if let event = self.progress.withLock({ $0.accepted() }) { try await events.send(event) }
-          for try await message in response.messages {
-            if let event = try self.progress.withLock({ try $0.received(message) }) {
-              try await events.send(event)
-            }
-          }
+      try await Dialling.current.watch(request, at: self.socket) {
+        if let event = self.progress.withLock({ $0.accepted() }) { try await tell(event) }
+      } _: { message in
+        if let event = try self.progress.withLock({ try $0.received(message) }) {
+          try await tell(event)
         }
       }
       return ConndError.notThere("connd ended the stream")
+    } catch let refusal as Refusal {
+      throw refusal.error
     } catch {
       return ConndError.reading(error, from: self.socket)
     }

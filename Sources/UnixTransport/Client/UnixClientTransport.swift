@@ -26,14 +26,62 @@ package struct UnixClientTransport: ClientTransport {
     let connection = self.connection
     await withTaskCancellationHandler {
       await withCheckedContinuation { ended in
-        self.reactor.run {
-          do { try connection.value.begin() } catch { connection.value.close() }
-          connection.value.whenClosed(ended)
-        }
+        self.begin()
+        self.reactor.run { connection.value.whenClosed(ended) }
       }
     } onCancel: {
-      self.reactor.run { connection.value.close() }
+      self.close()
     }
+  }
+
+  private func begin() {
+    let connection = self.connection
+    self.reactor.run {
+      do { try connection.value.begin() } catch { connection.value.close() }
+    }
+  }
+
+  private func close() {
+    let connection = self.connection
+    self.reactor.run { connection.value.close() }
+  }
+
+  /// Makes one call of a request and a stream of responses, without a client of gRPC's: its layers take as long for a message
+  /// as reading and decoding it does. The connection ends with the call.
+  ///
+  /// - Parameters:
+  ///   - accepted: called when the server has begun its response.
+  ///   - take: called with each response; the next one is not read before it returns.
+  /// - Throws: `RPCError`; what the closures throw.
+  package func stream(
+    _ method: MethodDescriptor, _ request: [UInt8], accepted: () async throws -> Void,
+    _ take: ([UInt8]) async throws -> Void
+  ) async throws {
+    self.begin()
+    defer { self.close() }
+    let stream = try await self.stream(method)
+    try await stream.requests.write(request)
+    stream.requests.end(Status(code: .ok, message: ""))
+    while let event = try await stream.responses.next() {
+      switch event {
+      case .begin: try await accepted()
+      case .message(let response): try await take(response)
+      case .end(let status):
+        if let error = status.flatMap({ RPCError(status: $0) }) { throw error }
+      }
+    }
+  }
+
+  private func stream(_ method: MethodDescriptor) async throws -> ClientStream {
+    let stream = ClientStream(method, self.reactor)
+    let connection = self.connection
+    try await withCheckedThrowingContinuation { (begun: CheckedContinuation<Void, any Error>) in
+      self.reactor.run {
+        begun.resume(
+          with: Result { () throws(RPCError) in try stream.begin(connection.value) }.mapError { $0 })
+      }
+    }
+    return stream
   }
 
   package func beginGracefulShutdown() {
@@ -46,14 +94,7 @@ package struct UnixClientTransport: ClientTransport {
     _ closure: (_ stream: RPCStream<Inbound, Outbound>, _ context: ClientContext) async throws ->
       Success
   ) async throws -> Success {
-    let stream = ClientStream(descriptor, self.reactor)
-    let connection = self.connection
-    try await withCheckedThrowingContinuation { (begun: CheckedContinuation<Void, any Error>) in
-      self.reactor.run {
-        begun.resume(
-          with: Result { () throws(RPCError) in try stream.begin(connection.value) }.mapError { $0 })
-      }
-    }
+    let stream = try await self.stream(descriptor)
     defer { self.reactor.run { stream.cancel() } }
     let parts = InboxParts(inbox: stream.responses) { event -> RPCResponsePart<[UInt8]>? in
       switch event {

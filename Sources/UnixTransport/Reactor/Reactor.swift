@@ -157,15 +157,19 @@ package final class Reactor: TaskExecutor {
     let result = Mutex<Result<Success, any Error>?>(nil)
   }
 
+  /// Runs the jobs that there are, and those that they lead to, for some rounds: then it is the descriptors' turn.
   private func runJobs() {
-    let jobs = self.queue.withLock { queue in
-      defer { queue.jobs = [] }
-      return queue.jobs
-    }
-    for job in jobs {
-      switch job {
-      case .task(let job): job.runSynchronously(on: self.asUnownedTaskExecutor())
-      case .work(let work): work()
+    for _ in 0..<8 {
+      let jobs = self.queue.withLock { queue in
+        defer { queue.jobs = [] }
+        return queue.jobs
+      }
+      if jobs.isEmpty { return }
+      for job in jobs {
+        switch job {
+        case .task(let job): job.runSynchronously(on: self.asUnownedTaskExecutor())
+        case .work(let work): work()
+        }
       }
     }
   }
