@@ -119,7 +119,9 @@ struct StoreTests {
     #expect(snapshot == changes.last?.change.snapshot)
   }
 
-  @Test("who wants the news for subscribers is called by a change and by the end, where somebody subscribes")
+  @Test(
+    "who wants the news for subscribers is called by a change and by the end, where somebody subscribes"
+  )
   func news() throws {
     let changes = try Self.changes(2)
     let store = Store()

@@ -8,7 +8,8 @@ import Testing
 
 @Suite("gRPC's client over a Unix socket")
 struct ClientTests {
-  @Test("requests and responses of any size pass, in order", arguments: [0, 1, 5_000, 70_000, 200_000])
+  @Test(
+    "requests and responses of any size pass, in order", arguments: [0, 1, 5_000, 70_000, 200_000])
   func echo(size: Int) async throws {
     try await TestServer.runOwnClient { client, _ in
       let messages = (0..<20).map { [UInt8](repeating: $0, count: size) }
@@ -49,7 +50,8 @@ struct ClientTests {
     }
   }
 
-  @Test("one call without gRPC's client is told when it is accepted, of each response, and how it ends")
+  @Test(
+    "one call without gRPC's client is told when it is accepted, of each response, and how it ends")
   func single() async throws {
     try await TestServer.run(connectedSocket) { socket, admission, reactor in
       let told = Mutex<[String]>([])
@@ -76,7 +78,9 @@ struct ClientTests {
       let other = sockets[1]
       reactor.execute { close(other) }
       await expect(.unavailable, "the connection was closed") {
-        try await transport.stream(.count, [3]) {} _: { _ in }
+        try await transport.stream(.count, [3]) {
+        } _: { _ in
+        }
       }
     }
   }

@@ -23,7 +23,11 @@ struct ReactorTests {
     let threads = try await Self.run { reactor in
       var threads: Set<UInt> = [pthread_self()]
       await withTaskGroup(of: UInt.self) { group in
-        for _ in 0..<10 { group.addTask { await Task.yield(); return pthread_self() } }
+        for _ in 0..<10 {
+          group.addTask {
+            await Task.yield(); return pthread_self()
+          }
+        }
         for await thread in group { threads.insert(thread) }
       }
       let places = Mutex<[Int]>([])
@@ -93,9 +97,11 @@ func startThread(_ body: @escaping @Sendable () -> Void) {
   }
   var thread = pthread_t()
   let argument = Unmanaged.passRetained(Body(body)).toOpaque()
-  pthread_create(&thread, nil, { argument in
-    argument.map { Unmanaged<Body>.fromOpaque($0).takeRetainedValue() }?.run()
-    return nil
-  }, argument)
+  pthread_create(
+    &thread, nil,
+    { argument in
+      argument.map { Unmanaged<Body>.fromOpaque($0).takeRetainedValue() }?.run()
+      return nil
+    }, argument)
   pthread_detach(thread)
 }

@@ -41,7 +41,9 @@ struct RequestHeadTests {
 
   @Test(
     "a call that cannot be taken ends with UNIMPLEMENTED",
-    arguments: [[":path": "/"], [":path": "no/slash"], [":path": "/a/b/c"], ["grpc-encoding": "gzip"]])
+    arguments: [
+      [":path": "/"], [":path": "no/slash"], [":path": "/a/b/c"], ["grpc-encoding": "gzip"],
+    ])
   func refused(changes: [String: String]) {
     guard case .refused(let headers) = self.reading(changes) else {
       Issue.record("not refused")

@@ -34,9 +34,10 @@ extension MethodDescriptor {
 enum TestServer {
   /// With grpc-swift's own client.
   static func run(
-    _ body: @escaping @Sendable (
-      TestClient<HTTP2ClientTransport.Posix>, TestAdmission
-    ) async throws -> Void
+    _ body:
+      @escaping @Sendable (
+        TestClient<HTTP2ClientTransport.Posix>, TestAdmission
+      ) async throws -> Void
   ) async throws {
     try await Self.run({ $0 }) { path, admission, _ in
       let transport = try HTTP2ClientTransport.Posix(
@@ -48,7 +49,8 @@ enum TestServer {
 
   /// With ``UnixClientTransport``.
   static func runOwnClient(
-    _ body: @escaping @Sendable (TestClient<UnixClientTransport>, TestAdmission) async throws -> Void
+    _ body:
+      @escaping @Sendable (TestClient<UnixClientTransport>, TestAdmission) async throws -> Void
   ) async throws {
     try await Self.run(connectedSocket) { socket, admission, reactor in
       let transport = UnixClientTransport(connected: socket, on: reactor)

@@ -17,7 +17,8 @@ struct TransportTests {
     }
   }
 
-  @Test("requests and responses of any size pass, in order", arguments: [0, 1, 5_000, 70_000, 200_000])
+  @Test(
+    "requests and responses of any size pass, in order", arguments: [0, 1, 5_000, 70_000, 200_000])
   func echo(size: Int) async throws {
     try await TestServer.run { client, _ in
       let messages = (0..<20).map { [UInt8](repeating: $0, count: size) }

@@ -41,7 +41,9 @@ struct PathCommand: ConnctlCommand {
   }
 
   /// The first answer of `WatchPath`, looked up for the user who asks.
-  private static func path(to address: IPAddress, _ connd: any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Path {
+  private static func path(
+    to address: IPAddress, _ connd: any Connectivity_V1_Connectivity.ClientProtocol
+  ) async throws -> Path {
     var request = Connectivity_V1_WatchPathRequest()
     request.destination = address.description
     return try await connd.watchPath(request, options: .prompt) { response in

@@ -33,7 +33,8 @@ public func withConnd<Result: Sendable>(
 
 /// As the public one, by what dials for this task.
 package func withDialledConnd<Result: Sendable>(
-  at socket: String, _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
+  at socket: String,
+  _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
 ) async throws -> Result {
   do {
     return try await withConnection(to: socket, body)
@@ -44,7 +45,8 @@ package func withDialledConnd<Result: Sendable>(
 
 /// As the above, with gRPC's errors.
 func withConnection<Result: Sendable>(
-  to socket: String, _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
+  to socket: String,
+  _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
 ) async throws -> Result {
   try await Dialling.current.withClient(of: socket, body)
 }

@@ -1,4 +1,3 @@
-
 /// Has connd watch connections: one stream for many flows, kept up across restarts of connd.
 ///
 /// 1. Each flow is answered: by its path, or by an invalidation or a refusal, with which it is guarded no longer.

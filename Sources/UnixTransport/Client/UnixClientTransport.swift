@@ -78,7 +78,8 @@ package struct UnixClientTransport: ClientTransport {
     try await withCheckedThrowingContinuation { (begun: CheckedContinuation<Void, any Error>) in
       self.reactor.run {
         begun.resume(
-          with: Result { () throws(RPCError) in try stream.begin(connection.value) }.mapError { $0 })
+          with: Result { () throws(RPCError) in try stream.begin(connection.value) }.mapError { $0 }
+        )
       }
     }
     return stream

@@ -28,7 +28,9 @@ final class HTTP2Connection: Pollable {
   private var isLingering = false
 
   /// Takes the socket, which does not block, and closes it in the end.
-  init(_ socket: CInt, _ role: HTTP2Session.Role, _ owner: any HTTP2ConnectionOwner, _ reactor: Reactor) {
+  init(
+    _ socket: CInt, _ role: HTTP2Session.Role, _ owner: any HTTP2ConnectionOwner, _ reactor: Reactor
+  ) {
     self.socket = socket
     self.reactor = reactor
     self.owner = owner

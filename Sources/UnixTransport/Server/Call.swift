@@ -141,7 +141,8 @@ final class SingleRequest: RequestSink {
   private var isTaken = false
 
   init(
-    _ stream: ServerStream, _ peer: PeerCredentials, longest: Int, _ begin: @escaping StreamingMethod
+    _ stream: ServerStream, _ peer: PeerCredentials, longest: Int,
+    _ begin: @escaping StreamingMethod
   ) {
     self.stream = stream
     self.peer = peer

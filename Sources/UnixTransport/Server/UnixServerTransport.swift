@@ -44,9 +44,10 @@ package struct UnixServerTransport: ServerTransport {
   }
 
   package func listen(
-    streamHandler: @escaping @Sendable (
-      _ stream: RPCStream<Inbound, Outbound>, _ context: ServerContext
-    ) async -> Void
+    streamHandler:
+      @escaping @Sendable (
+        _ stream: RPCStream<Inbound, Outbound>, _ context: ServerContext
+      ) async -> Void
   ) async throws {
     let server = self.server
     await withTaskCancellationHandler {
