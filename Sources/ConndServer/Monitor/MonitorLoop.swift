@@ -26,6 +26,8 @@ struct MonitorLoop {
   var refusals: [String: LogThrottle] = [:]
   private var overruns = LogThrottle()
   private var respite = Respite()
+  /// Of what was drained in this turn some concerned nobody: there will be more of it soon.
+  private(set) var hasHeardHubbub = false
   private var precedence = Precedence()
   private(set) var kernel: (any Kernel)?
   var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
@@ -101,6 +103,7 @@ struct MonitorLoop {
   mutating func deal(with woken: Waiter.Woken) {
     let now = self.clock.now
     let isRested = self.respite.ends(by: now)
+    self.hasHeardHubbub = false
     if self.listens, woken.hasMessages || isRested { self.drain() }
     if let slept = woken.slept { self.step(.resumed(slept)) }
 
@@ -128,7 +131,11 @@ struct MonitorLoop {
         mayHaveMore = try kernel.drain(into: &events)
         self.statistics.count(events)
         self.log(events)
-        if self.engine.mayMatter(events) { self.step(.events(events)) }
+        if self.engine.mayMatter(events) {
+          self.step(.events(events))
+        } else {
+          self.hasHeardHubbub = true
+        }
         // A kernel that tells faster than this is read keeps nobody from hearing of it.
         if self.news.count > Self.mostNews { self.tellOfNews() }
         if events.contains(where: \.isOverrun), self.respite.begins(at: self.clock.now) { return }

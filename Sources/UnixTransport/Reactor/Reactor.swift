@@ -47,8 +47,9 @@ package final class Reactor: TaskExecutor {
   /// Where what is sent together is put together.
   nonisolated(unsafe) let scratch = UnsafeMutableRawBufferPointer.allocate(
     byteCount: 48 << 10, alignment: 16)
+  /// So few at a time: jobs, what was published among them, do not wait for many clients.
   private nonisolated(unsafe) let events = UnsafeMutableBufferPointer<epoll_event>.allocate(
-    capacity: 64)
+    capacity: 16)
 
   /// - Throws: where there are no more descriptors to be had.
   package init() throws(SystemError) {

@@ -5,7 +5,7 @@ import Glibc
 /// Accepts connections on a Unix socket and has calls handled until it is finished. It belongs to the reactor's thread.
 final class UnixServer: Pollable, @unchecked Sendable {
   /// So many connections are accepted before it is the turn of those that there are.
-  private static let mostAccepted = 16
+  private static let mostAccepted = 4
 
   let reactor: Reactor
   let settings: UnixServerTransport.Settings
