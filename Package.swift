@@ -70,13 +70,6 @@ let transport: [Target] = [
     swiftSettings: swiftSettings)
 ]
 
-// What both programs run their tasks on.
-let executors: [Target] = [
-  .target(
-    name: "EventLoopExecutor", dependencies: [.product(name: "NIOCore", package: "swift-nio")],
-    swiftSettings: swiftSettings)
-]
-
 // The pure middle.
 let middle: [Target] = [
   .target(name: "Connectivity", swiftSettings: swiftSettings)
@@ -116,7 +109,7 @@ let clients: [Target] = [
     name: "ConnectivityClient",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityProtocol", "EventLoopExecutor", lifecycle, logging,
+        "Connectivity", "ConnectivityProtocol", lifecycle, logging,
         .product(name: "DequeModule", package: "swift-collections"),
       ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
     swiftSettings: swiftSettings),
@@ -231,5 +224,5 @@ let package = Package(
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
     .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
   ],
-  targets: [edge, transport, executors, middle, wire, daemon, clients, tests].flatMap { $0 }
+  targets: [edge, transport, middle, wire, daemon, clients, tests].flatMap { $0 }
 )

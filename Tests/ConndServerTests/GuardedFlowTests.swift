@@ -191,7 +191,7 @@ struct GuardedFlowTests {
     #expect(loop.count("readings") == readings)
 
     #expect(try loop.guardFlow(2, boundTo: 7) == ["2 path none unsatisfied"])
-    loop.kernel.bound[7] = try .over(7, from: "192.0.2.9")
+    loop.kernel.bound[7] = .over(7, from: "192.0.2.9")
     #expect(loop.tell([.link(Link(index: 7, name: "b0"))]) == ["2 path b0"])
   }
 

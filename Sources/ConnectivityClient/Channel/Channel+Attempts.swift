@@ -1,5 +1,4 @@
 internal import Connectivity
-private import EventLoopExecutor
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 private import Logging

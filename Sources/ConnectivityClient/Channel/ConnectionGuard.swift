@@ -1,5 +1,4 @@
 internal import Connectivity
-private import EventLoopExecutor
 private import Synchronization
 
 /// Guards one connection's flow, from before it is made: no change can fall between. (But where connd took another source

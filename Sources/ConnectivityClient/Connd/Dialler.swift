@@ -1,5 +1,4 @@
 package import ConnectivityProtocol
-private import EventLoopExecutor
 private import GRPCCore
 
 /// Makes connections to connd. Applications have NIO's, for NIO is what they use anyway; connctl brings its own, which has

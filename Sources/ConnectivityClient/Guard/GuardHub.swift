@@ -1,5 +1,4 @@
 private import Connectivity
-private import EventLoopExecutor
 private import Synchronization
 
 /// One guard, as ``FlowGuard`` is, for all channels of a process that guard their flows with the connd of one socket.

@@ -1,5 +1,3 @@
-private import EventLoopExecutor
-
 /// The task behind an iterator. It ends with the iterator, and with the task that reads.
 final class PathSubscription: Sendable {
   private let mailbox: PathMailbox

@@ -1,4 +1,4 @@
-package import NIOCore
+internal import NIOCore
 
 /// Runs tasks on a thread of NIO's, beside the connections that they serve.
 ///
@@ -7,14 +7,14 @@ package import NIOCore
 /// (`_dispatch_workq_monitor_pools` of its src/event/workqueue.c), and idle is to mean idle (D7).
 ///
 /// What runs here must not block for long: nothing else goes on meanwhile.
-package final class EventLoopTaskExecutor: TaskExecutor {
+final class EventLoopTaskExecutor: TaskExecutor {
   private let eventLoop: any EventLoop
 
-  package init(_ eventLoop: any EventLoop) {
+  init(_ eventLoop: any EventLoop) {
     self.eventLoop = eventLoop
   }
 
-  package func enqueue(_ job: consuming ExecutorJob) {
+  func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
     self.eventLoop.execute { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
   }
@@ -24,7 +24,7 @@ extension EventLoop {
   /// Returns after the time, in the machine's uptime. Unlike `Task.sleep` it needs no thread but the loop's.
   ///
   /// - Throws: `CancellationError`.
-  package func sleep(for duration: Duration) async throws(CancellationError) {
+  func sleep(for duration: Duration) async throws(CancellationError) {
     let alarm = self.scheduleTask(in: TimeAmount(duration)) {}
     do {
       try await withTaskCancellationHandler {
@@ -36,20 +36,4 @@ extension EventLoop {
       throw CancellationError()
     }
   }
-}
-
-/// Does something asynchronous on the event loop's thread, all tasks that it starts included, and blocks the caller's
-/// until it is done: what the main function of a program needs.
-package func runBlocking<Result: Sendable>(
-  on eventLoop: any EventLoop, _ body: @escaping @Sendable () async throws -> Result
-) throws -> Result {
-  let result = eventLoop.makePromise(of: Result.self)
-  Task(executorPreference: EventLoopTaskExecutor(eventLoop)) {
-    do {
-      result.succeed(try await body())
-    } catch {
-      result.fail(error)
-    }
-  }
-  return try result.futureResult.wait()
 }
