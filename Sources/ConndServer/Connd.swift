@@ -67,7 +67,7 @@ struct Connd {
       services: [
         .init(service: monitor),
         .init(service: reporter),
-        .init(service: ServerService(server: server, store: store)),
+        .init(service: ServerService(server: server, store: store, monitor: monitor)),
         .init(
           service: Reloader(
             started: self.configuration, read: self.readConfiguration, monitor: monitor,
@@ -137,8 +137,12 @@ struct Connd {
 private struct ServerService<Transport: ServerTransport>: Service {
   let server: GRPCServer<Transport>
   let store: Store
+  let monitor: Monitor
 
   func run() async throws {
+    // Who connects before waits in the socket's queue: to assume that one is online is for want of knowledge, not of time (K8).
+    await self.monitor.firstReading()
+    if Task.isShuttingDownGracefully { return }
     try await withGracefulShutdownHandler {
       try await self.server.serve()
     } onGracefulShutdown: {
