@@ -1,6 +1,5 @@
 import ConnectivityClient
 import ConnectivityProtocol
-import GRPCCore
 import SwiftProtobuf
 import UnixTransport
 
@@ -16,15 +15,7 @@ struct ReactorDialler: Dialler {
   ) async throws -> Result {
     let transport = UnixClientTransport(
       connected: try SocketProbe.connection(to: socket), on: self.reactor)
-    return try await withThrowingTaskGroup(of: Void.self) { group in
-      let client = GRPCClient(transport: transport)
-      group.addTask { try await client.runConnections() }
-      defer {
-        client.beginGracefulShutdown()
-        group.cancelAll()
-      }
-      return try await body(Connectivity_V1_Connectivity.Client(wrapping: client))
-    }
+    return try await ConnectivityClient.withClient(over: transport) { try await body($0) }
   }
 
   func watch(

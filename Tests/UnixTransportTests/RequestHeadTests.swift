@@ -78,10 +78,14 @@ struct RequestHeadTests {
     #expect(headers.fields["grpc-status"] == "8")
   }
 
-  @Test("a status's message is written with what a header can hold")
-  func message() {
+  @Test("a status's message is written with what a header can hold, and as much as clients take")
+  func message() throws {
     let headers = HeaderBlock.trailers(Status(code: .aborted, message: "50 % für\nalle\u{7F}"))
     #expect(headers.fields == ["grpc-status": "10", "grpc-message": "50 %25 f%C3%BCr%0Aalle%7F"])
+    let long = HeaderBlock.trailers(
+      Status(code: .aborted, message: String(repeating: "ü", count: 100_000)))
+    let length = try #require(long.fields["grpc-message"]).utf8.count
+    #expect((4096..<4100).contains(length))
     #expect(HeaderBlock.trailers(Status(code: .ok, message: "")).fields == ["grpc-status": "0"])
   }
 }

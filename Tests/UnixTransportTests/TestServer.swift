@@ -18,6 +18,8 @@ extension MethodDescriptor {
   /// Answers each message with itself.
   static let echo = test("Echo")
   static let fail = test("Fail")
+  /// Fails in the words of its request.
+  static let quote = test("Quote")
   /// Fails after a message.
   static let failLate = test("FailLate")
   /// Sends a message, and waits for its cancellation.
@@ -101,7 +103,8 @@ enum TestServer {
 
   private static func listen(_ path: String) throws -> CInt {
     let socket = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-    guard withAddress(path, { bind(socket, $0, $1) }) == 0, Glibc.listen(socket, 100) == 0 else {
+    guard withUnixAddress(path, { bind(socket, $0, $1) }) == 0, Glibc.listen(socket, 100) == 0
+    else {
       throw SystemError()
     }
     return socket
@@ -156,6 +159,11 @@ private struct TestService: RegistrableRPCService {
     register(.echo) { requests, _, writer in
       for try await request in requests { try await writer.write(request) }
     }
+    register(.quote) { requests, _, _ in
+      for try await request in requests {
+        throw RPCError(code: .invalidArgument, message: String(decoding: request, as: UTF8.self))
+      }
+    }
     register(.failLate) { _, _, writer in
       try await writer.write([1])
       throw RPCError(code: .dataLoss, message: "after all")
@@ -181,24 +189,10 @@ private struct Raw: MessageSerializer, MessageDeserializer {
   }
 }
 
-/// Calls bind(2) or connect(2).
-private func withAddress(
-  _ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> CInt
-) -> CInt {
-  var address = sockaddr_un()
-  address.sun_family = sa_family_t(AF_UNIX)
-  withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
-  return withUnsafePointer(to: &address) { address in
-    address.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-      body($0, socklen_t(MemoryLayout<sockaddr_un>.size))
-    }
-  }
-}
-
 /// A socket that is connected to the path's.
 @Sendable func connectedSocket(_ path: String) throws -> CInt {
   let socket = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-  guard withAddress(path, { connect(socket, $0, $1) }) == 0 else { throw SystemError() }
+  guard withUnixAddress(path, { connect(socket, $0, $1) }) == 0 else { throw SystemError() }
   _ = fcntl(socket, F_SETFL, O_NONBLOCK)
   return socket
 }

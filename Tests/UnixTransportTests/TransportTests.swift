@@ -70,6 +70,16 @@ struct TransportTests {
     }
   }
 
+  @Test("an error that quotes a long request ends the call, too")
+  func longMessage() async throws {
+    try await TestServer.run { client, _ in
+      let error = await #expect(throws: RPCError.self) {
+        try await client.unary(.quote, [UInt8](repeating: 0, count: 200_000))
+      }
+      #expect(error?.code == .invalidArgument)
+    }
+  }
+
   @Test("a call that is not admitted is told why, and the connection goes on")
   func notAdmitted() async throws {
     try await TestServer.run { client, admission in

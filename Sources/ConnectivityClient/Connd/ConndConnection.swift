@@ -1,5 +1,5 @@
 public import ConnectivityProtocol
-internal import GRPCCore
+package import GRPCCore
 public import GRPCNIOTransportHTTP2Posix
 
 /// The generated client, on a connection to connd.
@@ -66,7 +66,15 @@ func withNIOConnection<Result: Sendable>(
       config.connection.flushCoalescing = nil
     },
     eventLoopGroup: ClientThread.eventLoop)
-  return try await withThrowingTaskGroup(of: Void.self) { group in
+  return try await withClient(over: transport, body)
+}
+
+/// Runs a client over the transport while `body` does.
+package func withClient<Transport: ClientTransport, Result: Sendable>(
+  over transport: Transport,
+  _ body: (Connectivity_V1_Connectivity.Client<Transport>) async throws -> Result
+) async throws -> Result {
+  try await withThrowingTaskGroup(of: Void.self) { group in
     let client = GRPCClient(transport: transport)
     group.addTask { try await client.runConnections() }
     defer {
@@ -74,6 +82,6 @@ func withNIOConnection<Result: Sendable>(
       client.beginGracefulShutdown()
       group.cancelAll()
     }
-    return try await body(ConndClient(wrapping: client))
+    return try await body(Connectivity_V1_Connectivity.Client(wrapping: client))
   }
 }

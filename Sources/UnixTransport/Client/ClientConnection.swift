@@ -1,9 +1,8 @@
 import GRPCCore
 
-/// A connection to a server and its streams. It belongs to the reactor's thread.
+/// A connection to a server. It belongs to the reactor's thread.
 final class ClientConnection: HTTP2ConnectionOwner {
   private var connection: HTTP2Connection?
-  private var streams: [Int32: ClientStream] = [:]
   private var whenClosed: [CheckedContinuation<Void, Never>] = []
 
   /// Takes the socket, which does not block, and closes it in the end.
@@ -18,7 +17,7 @@ final class ClientConnection: HTTP2ConnectionOwner {
 
   func flushSoon() { self.connection?.flushSoon() }
 
-  func add(_ stream: ClientStream, _ id: Int32) { self.streams[id] = stream }
+  func add(_ stream: ClientStream, _ id: Int32) { self.connection?.add(stream, id) }
 
   /// Begins no more calls, and closes when those that there are have ended.
   func finish() { self.connection?.finish() }
@@ -31,46 +30,11 @@ final class ClientConnection: HTTP2ConnectionOwner {
     self.whenClosed.append(continuation)
   }
 
+  /// Servers begin no streams.
+  func stream(_ id: Int32) -> (any HTTP2Stream)? { nil }
+
   func connectionClosed() {
-    let streams = self.streams.values
-    self.streams = [:]
-    for stream in streams { stream.end(.connectionIsClosed) }
     for continuation in self.whenClosed { continuation.resume() }
     self.whenClosed = []
-  }
-
-  // MARK: The session
-
-  /// Servers begin no streams.
-  func began(_ stream: Int32) {}
-
-  func received(_ stream: Int32, header name: Bytes, _ value: Bytes) {
-    self.streams[stream]?.received(header: name, value)
-  }
-
-  func receivedHeaders(_ stream: Int32) {
-    self.streams[stream]?.receivedHeaders()
-  }
-
-  func received(_ stream: Int32, data: UnsafeRawBufferPointer) {
-    self.streams[stream]?.received(data)
-  }
-
-  func inputEnded(_ stream: Int32) {
-    self.streams[stream]?.inputEnded()
-  }
-
-  func outputEnded(_ stream: Int32) {}
-
-  func receivedFiller() {
-    self.connection?.receivedFiller()
-  }
-
-  func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling {
-    self.streams[stream]?.fill(frame) ?? .nothing
-  }
-
-  func closed(_ stream: Int32, _ error: UInt32) {
-    self.streams.removeValue(forKey: stream)?.closed(error)
   }
 }

@@ -2,7 +2,7 @@ import CNghttp2
 import GRPCCore
 
 /// A call to a server. It belongs to the reactor's thread, but for what its task reads and writes.
-final class ClientStream: @unchecked Sendable {
+final class ClientStream: HTTP2Stream, @unchecked Sendable {
   /// How many bytes a response may have: connd's history and statistics are the longest.
   private static let longest = 16 << 20
 
@@ -74,7 +74,7 @@ final class ClientStream: @unchecked Sendable {
 
   // MARK: The response
 
-  func received(header name: ResponseHead.Bytes, _ value: ResponseHead.Bytes) {
+  func received(header name: Bytes, _ value: Bytes) {
     self.head.take(name, value)
   }
 
@@ -108,16 +108,14 @@ final class ClientStream: @unchecked Sendable {
     self.responses.finish(.success(self.head.status))
   }
 
-  func closed(_ error: UInt32) {
-    self.end(.http2(error))
-  }
+  func outputEnded() {}
 
   /// The call is over, by this if by nothing before.
-  func end(_ error: RPCError) {
+  func closed(_ error: UInt32?) {
     guard self.connection != nil else { return }
     self.connection = nil
     self.requests.close()
-    self.responses.finish(.failure(error))
+    self.responses.finish(.failure(error.map { .http2($0) } ?? .connectionIsClosed))
   }
 }
 

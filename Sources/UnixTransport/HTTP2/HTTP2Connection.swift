@@ -1,12 +1,31 @@
 import Glibc
 
+/// A stream of a connection: what comes in it, and what is to go out.
+protocol HTTP2Stream: AnyObject {
+  typealias Bytes = UnsafeBufferPointer<UInt8>
+
+  func received(header name: Bytes, _ value: Bytes)
+  func receivedHeaders()
+  func received(_ data: UnsafeRawBufferPointer)
+  /// The other end sends no more.
+  func inputEnded()
+  /// What was handed in with an end was sent.
+  func outputEnded()
+  /// There is room for so much data.
+  func fill(_ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling
+  /// - Parameter error: of HTTP/2 (RFC 9113, 7); `nil` where the whole connection was closed.
+  func closed(_ error: UInt32?)
+}
+
 /// Whose connection it is.
-protocol HTTP2ConnectionOwner: HTTP2SessionDelegate {
-  /// The connection was closed, by whichever side.
+protocol HTTP2ConnectionOwner: AnyObject {
+  /// The other end begins a stream; `nil` where it may not.
+  func stream(_ id: Int32) -> (any HTTP2Stream)?
+  /// The connection was closed, by whichever side, and its streams with it.
   func connectionClosed()
 }
 
-/// A socket and the HTTP/2 session that is spoken over it. It belongs to the reactor's thread.
+/// A socket, the HTTP/2 session that is spoken over it, and its streams. It belongs to the reactor's thread.
 final class HTTP2Connection: Pollable {
   /// So much is read at a time: messages are small, and who sends many at once has some of them read, and then it is the
   /// others' turn.
@@ -17,6 +36,7 @@ final class HTTP2Connection: Pollable {
   private unowned let owner: any HTTP2ConnectionOwner
   /// `nil` when the connection is closed.
   private(set) var session: HTTP2Session?
+  private(set) var streams: [Int32: any HTTP2Stream] = [:]
   /// What was to be sent and the socket did not take.
   private var unsent: [UInt8] = []
   private var isWaitingForRoom = false
@@ -34,7 +54,7 @@ final class HTTP2Connection: Pollable {
     self.socket = socket
     self.reactor = reactor
     self.owner = owner
-    self.session = HTTP2Session(role, owner)
+    self.session = HTTP2Session(role, self)
   }
 
   func begin() throws(SystemError) {
@@ -55,14 +75,15 @@ final class HTTP2Connection: Pollable {
     self.reactor.forget(self.socket)
     Glibc.close(self.socket)
     self.unsent = []
+    let streams = self.streams.values
+    self.streams = [:]
+    for stream in streams { stream.closed(nil) }
     self.owner.connectionClosed()
     withExtendedLifetime(session) {}
   }
 
-  /// A frame came that carries nothing.
-  func receivedFiller() {
-    if self.fillers.exceed() { self.session?.terminate() }
-  }
+  /// Takes a stream that this end has begun.
+  func add(_ stream: any HTTP2Stream, _ id: Int32) { self.streams[id] = stream }
 
   // MARK: Reading
 
@@ -142,5 +163,37 @@ final class HTTP2Connection: Pollable {
   /// - Returns: how many bytes the socket took. One whose other end has gone takes none; reading tells so.
   private func send(_ bytes: UnsafeRawBufferPointer) -> Int {
     max(0, Glibc.send(self.socket, bytes.baseAddress, bytes.count, CInt(MSG_NOSIGNAL)))
+  }
+}
+
+// MARK: - The session's streams
+
+extension HTTP2Connection: HTTP2SessionDelegate {
+  func began(_ stream: Int32) { self.streams[stream] = self.owner.stream(stream) }
+
+  func received(_ stream: Int32, header name: Bytes, _ value: Bytes) {
+    self.streams[stream]?.received(header: name, value)
+  }
+
+  func receivedHeaders(_ stream: Int32) { self.streams[stream]?.receivedHeaders() }
+
+  func received(_ stream: Int32, data: UnsafeRawBufferPointer) {
+    self.streams[stream]?.received(data)
+  }
+
+  func inputEnded(_ stream: Int32) { self.streams[stream]?.inputEnded() }
+
+  func outputEnded(_ stream: Int32) { self.streams[stream]?.outputEnded() }
+
+  func receivedFiller() {
+    if self.fillers.exceed() { self.session?.terminate() }
+  }
+
+  func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling {
+    self.streams[stream]?.fill(frame) ?? .nothing
+  }
+
+  func closed(_ stream: Int32, _ error: UInt32) {
+    self.streams.removeValue(forKey: stream)?.closed(error)
   }
 }

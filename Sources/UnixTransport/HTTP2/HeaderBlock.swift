@@ -63,10 +63,15 @@ extension HeaderBlock: ExpressibleByDictionaryLiteral {
   }
 }
 
-/// Status-Message of gRPC's PROTOCOL-HTTP2.md: bytes that a header cannot hold are written as `%` and two digits.
+/// Clients take headers of 8 KiB together, most of them (PROTOCOL-HTTP2.md), and nghttp2 sends none of more than 64; a message
+/// may quote what a client has sent.
+private let longestMessage = 4096
+
+/// Status-Message of gRPC's PROTOCOL-HTTP2.md: bytes that a header cannot hold are written as `%` and two digits. Of a long
+/// one the beginning.
 private func percentEncoded(_ text: String) -> String {
   var encoded = ""
-  for byte in text.utf8 {
+  for byte in text.utf8 where encoded.utf8.count < longestMessage {
     if (0x20...0x7E).contains(byte), byte != UInt8(ascii: "%") {
       encoded.unicodeScalars.append(Unicode.Scalar(byte))
     } else {

@@ -1,10 +1,9 @@
-/// A client's connection and its streams. It belongs to the reactor's thread.
+/// A client's connection. It belongs to the reactor's thread.
 final class ServerConnection: HTTP2ConnectionOwner {
   let server: UnixServer
   let peer: PeerCredentials
   private let socket: CInt
   private var connection: HTTP2Connection?
-  private var streams: [Int32: ServerStream] = [:]
 
   /// Takes the socket, which does not block, and closes it in the end.
   init(_ socket: CInt, _ peer: PeerCredentials, _ server: UnixServer) {
@@ -26,55 +25,15 @@ final class ServerConnection: HTTP2ConnectionOwner {
 
   /// Takes no more calls, and closes when those that there are have ended.
   func finish() {
-    self.connection?.finish()
-    for stream in self.streams.values { stream.finish() }
+    guard let connection = self.connection else { return }
+    connection.finish()
+    for case let stream as ServerStream in connection.streams.values { stream.finish() }
   }
 
   /// Closes the socket, and ends what calls there are.
   func close() { self.connection?.close() }
 
-  func connectionClosed() {
-    let streams = self.streams.values
-    self.streams = [:]
-    for stream in streams { stream.close() }
-    self.server.closed(self, self.socket)
-  }
+  func stream(_ id: Int32) -> (any HTTP2Stream)? { ServerStream(id, self) }
 
-  // MARK: The session
-
-  func began(_ stream: Int32) {
-    self.streams[stream] = ServerStream(stream, self)
-  }
-
-  func received(_ stream: Int32, header name: Bytes, _ value: Bytes) {
-    self.streams[stream]?.received(header: name, value)
-  }
-
-  func receivedHeaders(_ stream: Int32) {
-    self.streams[stream]?.begin()
-  }
-
-  func received(_ stream: Int32, data: UnsafeRawBufferPointer) {
-    self.streams[stream]?.received(data)
-  }
-
-  func inputEnded(_ stream: Int32) {
-    self.streams[stream]?.inputEnded()
-  }
-
-  func outputEnded(_ stream: Int32) {
-    self.streams[stream]?.outputEnded()
-  }
-
-  func receivedFiller() {
-    self.connection?.receivedFiller()
-  }
-
-  func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling {
-    self.streams[stream]?.fill(frame) ?? .nothing
-  }
-
-  func closed(_ stream: Int32, _ error: UInt32) {
-    self.streams.removeValue(forKey: stream)?.close()
-  }
+  func connectionClosed() { self.server.closed(self, self.socket) }
 }

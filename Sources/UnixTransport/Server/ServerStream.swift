@@ -14,7 +14,7 @@ protocol RequestSink: AnyObject {
 }
 
 /// One call: a stream of a connection. It belongs to the reactor's thread; others only have it resumed.
-package final class ServerStream: @unchecked Sendable {
+package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   let id: Int32
   /// `nil` when the stream is closed.
   private(set) var connection: ServerConnection?
@@ -37,12 +37,12 @@ package final class ServerStream: @unchecked Sendable {
 
   // MARK: The request
 
-  func received(header name: RequestHead.Bytes, _ value: RequestHead.Bytes) {
+  func received(header name: Bytes, _ value: Bytes) {
     self.head?.take(name, value)
   }
 
-  /// The headers are there.
-  func begin() {
+  /// The headers are there; trailers say nothing.
+  func receivedHeaders() {
     guard let connection = self.connection, let head = self.head else { return }
     self.head = nil
     let method: MethodDescriptor
@@ -151,7 +151,7 @@ package final class ServerStream: @unchecked Sendable {
   }
 
   /// The stream is closed, by whichever side.
-  func close() {
+  func closed(_ error: UInt32?) {
     guard let connection = self.connection else { return }
     self.connection = nil
     self.closeSink()
