@@ -23,10 +23,38 @@ struct BPFProgram {
 
   /// Goes into `part`, which returns in every case, where A is `value`, and else over it with A as it was.
   mutating func add(_ part: BPFProgram, ifEqual value: UInt32) {
+    self.add(part, ifOneOf: [value])
+  }
+
+  /// Goes into `part`, which returns in every case, where A is one of a few `values`, and else over it with A as it was.
+  mutating func add(_ part: BPFProgram, ifOneOf values: [UInt32]) {
+    for (index, value) in values.enumerated() {
+      self.add(BPF_JMP | BPF_JEQ | BPF_K, value, ifTrue: UInt8(values.count - index))
+    }
     // A conditional jump reaches 255 instructions, an unconditional one any number.
-    self.add(BPF_JMP | BPF_JEQ | BPF_K, value, ifTrue: 1)
     self.add(BPF_JMP | BPF_JA, UInt32(part.count))
     self.add(part)
+  }
+
+  /// Passes the message where A is one of `values`.
+  mutating func pass(ifOneOf values: some Sequence<UInt32>) {
+    for value in values {
+      self.add(BPF_JMP | BPF_JEQ | BPF_K, value, ifFalse: 1)
+      self.pass()
+    }
+  }
+
+  /// A = the number of 32 bits at `offset`, of which a plain load makes something that is equal or not, but has no order.
+  mutating func loadNumber(at offset: UInt32) {
+    for byte in (0..<4).reversed() {
+      let place = UInt32(bigEndian: 1) == 1 ? 3 - byte : byte
+      if byte < 3 {
+        self.add(BPF_ALU | BPF_LSH | BPF_K, 8)
+        self.add(BPF_MISC | BPF_TAX, 0)
+      }
+      self.add(BPF_LD | BPF_B | BPF_ABS, offset + UInt32(place))
+      if byte < 3 { self.add(BPF_ALU | BPF_ADD | BPF_X, 0) }
+    }
   }
 
   mutating func pass() { self.add(BPF_RET | BPF_K, .max) }

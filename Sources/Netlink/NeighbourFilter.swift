@@ -5,7 +5,7 @@ import Connectivity
 ///
 /// An entry goes stale and is reachable again as traffic comes and goes, and each time the kernel tells; on a large
 /// network it tells of hundreds of hosts (an ARP storm). None of that wakes connd (D7).
-struct NeighbourFilter: FilterPart {
+struct NeighbourFilter: FamilyFilterPart {
   /// How exactly it looks.
   private enum Exactness {
     case hardwareAddress
@@ -56,10 +56,7 @@ struct NeighbourFilter: FilterPart {
     case .none: program.pass()
     case .link:
       program.add(BPF_LD | BPF_W | BPF_ABS, self.link)
-      for link in Set(gateways.map(\.link)).sorted() {
-        program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(link), ifFalse: 1)
-        program.pass()
-      }
+      program.pass(ifOneOf: Set(gateways.map(\.link)).sorted().map { BPFProgram.field($0) })
       program.drop()
     case .hardwareAddress:
       program.findAttribute(UInt32(NDA_DST), from: self.attributes, passIfNone: false)

@@ -1,7 +1,7 @@
 import CLinux
 import Connectivity
 
-/// The classic BPF program of a listener: of routes and neighbours it lets through those that may touch a watched
+/// The classic BPF program of a listener: of routes, neighbours and links it lets through those that may touch a watched
 /// path (D6), and everything else.
 ///
 /// The program sees the first message of a datagram only. The kernel sends one notification a datagram, but packs
@@ -20,6 +20,7 @@ struct NotificationFilter {
         RouteFilter(family, watching: watched.destinations),
       ]
     }
+    if let unheard = watched.unheard { parts.append(LinkFilter(unheard)) }
     var program = Self.program(of: parts)
     while program.count > min(limit, BPFProgram.longest), Self.coarsen(&parts) {
       program = Self.program(of: parts)
@@ -51,6 +52,7 @@ struct NotificationFilter {
 
     var program = BPFProgram()
     program.add(BPF_LD | BPF_H | BPF_ABS, self.type)
+    for links in parts.compactMap({ $0 as? LinkFilter }) { program.add(links.program) }
     program.add(neighbours, ifEqual: BPFProgram.field(UInt16(RTM_NEWNEIGH)))
     // A neighbour that went tells nothing of the one to come, and the kernel's questions to arpd nothing at all.
     program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_DELNEIGH)), ifTrue: 1)
@@ -64,7 +66,7 @@ struct NotificationFilter {
   }
 
   /// Goes into the part of the message's family; other families are dropped.
-  private static func byFamily(_ parts: [some FilterPart]) -> BPFProgram {
+  private static func byFamily(_ parts: [some FamilyFilterPart]) -> BPFProgram {
     var program = BPFProgram()
     program.add(BPF_LD | BPF_B | BPF_ABS, self.family)
     for part in parts {
@@ -75,11 +77,14 @@ struct NotificationFilter {
   }
 }
 
-/// What the filter does with messages of one kind and one family.
+/// What the filter does with messages of one kind.
 protocol FilterPart {
-  var family: AddressFamily { get }
-  /// Returns in every case.
   var program: BPFProgram { get }
   /// A shorter program that lets through what this does, and more; `nil` where there is none.
   var coarser: Self? { get }
+}
+
+/// What the filter does with messages of one kind and one family. Its program returns in every case.
+protocol FamilyFilterPart: FilterPart {
+  var family: AddressFamily { get }
 }

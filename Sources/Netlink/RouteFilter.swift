@@ -7,7 +7,7 @@ import Connectivity
 /// A route passes where its prefix is no longer than one bit (OpenVPN's `redirect-gateway def1` covers the default
 /// route by 0.0.0.0/1 and 128.0.0.0/1), or where it contains a watched address. So a million routes to elsewhere,
 /// multicast routes, and the local routes of each new address never wake connd.
-struct RouteFilter: FilterPart {
+struct RouteFilter: FamilyFilterPart {
   let family: AddressFamily
   let program: BPFProgram
   /// What a route has to overlap to pass: the leading `bits` of the destinations, in order, none twice.

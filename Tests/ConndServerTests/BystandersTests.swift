@@ -1,4 +1,5 @@
 import Connectivity
+import Netlink
 import Testing
 
 @testable import ConndServer
@@ -115,5 +116,95 @@ struct BystandersTests {
     self.bystanders.isDrained()
     #expect(self.bystanders.mayMatter([self.link(7)]))
     #expect(!self.bystanders.mayMatter([self.link(8, isNew: true)]))
+  }
+
+  // MARK: Unheard
+
+  /// Something goes on until they are loud, while link 200 is the newest.
+  private func becomeUnheard() {
+    let noise = [self.link(190, isNew: true)] + Array(repeating: self.link(190), count: 15)
+    #expect(!self.bystanders.areLoud)
+    #expect(!self.bystanders.mayMatter(noise))
+    #expect(self.bystanders.areLoud)
+    self.bystanders.ignore(after: 200)
+    #expect(!self.bystanders.areLoud)
+  }
+
+  @Test("T3 where many links come and go, later ones are not heard")
+  func unheard() {
+    self.becomeUnheard()
+    // What was sent before the filter was there.
+    let late = [self.link(201, isNew: true), self.link(202), self.removed(202)]
+    #expect(!self.bystanders.mayMatter(late))
+    #expect(self.bystanders.mayMatter([self.link(200)]))
+    #expect(!self.bystanders.filterIsTooNarrow)
+  }
+
+  @Test("T3 where links cannot be listed, it takes as much again until that is tried once more")
+  func unlisted() {
+    #expect(!self.bystanders.mayMatter([self.link(9, isNew: true)]))
+    #expect(!self.bystanders.mayMatter(Array(repeating: self.link(9), count: 20)))
+    self.bystanders.ignore(after: nil)
+    #expect(!self.bystanders.areLoud && self.bystanders.unheard == nil)
+    #expect(!self.bystanders.mayMatter(Array(repeating: self.link(9), count: 16)))
+    #expect(self.bystanders.areLoud)
+  }
+
+  @Test(
+    "T3 an unheard link is heard when something leads to it",
+    arguments: ["route", "address", "port"])
+  func heardAgain(_ what: String) {
+    self.bystanders.use([3])
+    self.becomeUnheard()
+    switch what {
+    case "route": #expect(self.bystanders.mayMatter([self.route(by: 205)]))
+    case "address": #expect(self.bystanders.mayMatter([self.address(self.global, on: 205)]))
+    default: #expect(self.bystanders.mayMatter([self.link(205, master: 3)]))
+    }
+    #expect(self.bystanders.unheard == UnheardLinks(above: 200, except: [205], masters: [3]))
+    #expect(self.bystanders.filterIsTooNarrow)
+    #expect(self.bystanders.filterIsSet())
+    #expect(!self.bystanders.filterIsSet())
+    #expect(self.bystanders.mayMatter([self.link(205)]))
+    #expect(!self.bystanders.mayMatter([self.link(206)]))
+    // Its number may be another's.
+    #expect(self.bystanders.mayMatter([self.removed(205)]))
+    #expect(self.bystanders.unheard == UnheardLinks(above: 200, masters: [3]))
+  }
+
+  @Test(
+    "I7 all links are heard again when something may lead to any",
+    arguments: ["path", "several", "nexthop", "overrun", "filter", "malformed"])
+  func allHeardAgain(_ what: String) {
+    self.becomeUnheard()
+    switch what {
+    case "path": self.bystanders.use([205])
+    case "several": #expect(self.bystanders.mayMatter([self.route(by: nil)]))
+    case "nexthop": #expect(self.bystanders.mayMatter([.nexthop(id: 1)]))
+    case "overrun": #expect(self.bystanders.mayMatter([.overrun]))
+    case "malformed": #expect(self.bystanders.mayMatter([.malformed("")]))
+    default: self.bystanders.forget()
+    }
+    #expect(self.bystanders.unheard == nil)
+    #expect(self.bystanders.filterIsSet())
+    #expect(self.bystanders.mayMatter([self.link(205)]))
+  }
+
+  @Test("D7 where very many are led to, those that there are by then are listed anew")
+  func manyLed() {
+    self.becomeUnheard()
+    for link in 201..<300 as Range<UInt32> {
+      #expect(self.bystanders.mayMatter([self.address(self.global, on: link)]))
+    }
+    #expect(self.bystanders.unheard == nil)
+    #expect(self.bystanders.filterIsSet())
+  }
+
+  @Test("D7 a filter that would name too many links lets all through")
+  func manyUsed() {
+    self.bystanders.use(1...129)
+    self.becomeUnheard()
+    #expect(self.bystanders.unheard == nil)
+    #expect(!self.bystanders.areLoud)
   }
 }

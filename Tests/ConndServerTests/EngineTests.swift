@@ -190,11 +190,11 @@ struct EngineTests {
     ]
     var engine = Engine(Configuration(), restored: nil)
     _ = try self.step(&engine, .start, 0)
-    #expect(engine.hasNewGateways)
+    #expect(engine.filterIsTooNarrow)
     #expect(engine.watchedByKernel.destinations.contains(remote))
     #expect(try engine.filterIsSet(self.kernel) == [])
     _ = try self.step(&engine, .events([]), 1)
-    #expect(!engine.hasNewGateways)
+    #expect(!engine.filterIsTooNarrow)
   }
 
   @Test(

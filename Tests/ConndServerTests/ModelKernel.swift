@@ -99,6 +99,10 @@ final class ModelKernel: Kernel {
   }
 
   func links() throws(KernelUnavailable) -> [LinkFacts] { Array(self.linkTable.values) }
+  func newestLink() throws(KernelUnavailable) -> UInt32? {
+    try self.ask()
+    return self.linkTable.keys.max()
+  }
   func addresses() throws(KernelUnavailable) -> [Address] { self.addressTable }
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] { [] }
 

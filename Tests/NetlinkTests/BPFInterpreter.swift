@@ -95,7 +95,10 @@ extension BPFInterpreter {
     watching destinations: [IPAddress] = [], gateways: [Neighbour] = [],
     limit: Int = BPFProgram.longest
   ) {
-    let watched = Watched(destinations: destinations, gateways: gateways)
+    self.init(Watched(destinations: destinations, gateways: gateways), limit: limit)
+  }
+
+  init(_ watched: Watched, limit: Int = BPFProgram.longest) {
     self.init(program: NotificationFilter(watched, limit: limit).program)
   }
 }

@@ -167,6 +167,45 @@ struct ListenerTests {
     #expect(try self.prefixes(listener) == ["0.0.0.0/0"])
   }
 
+  @Test("T3 later links are not told of, but for some, the ports of some, and what leads to them")
+  func unheardLinks() throws {
+    let namespace = try self.makeNamespace()
+    try namespace.ip("link add br0 index 12 type bridge")
+    let unheard = UnheardLinks(above: 21, except: [40], masters: [12])
+    let listener = try namespace.perform { try Listener(watching: Watched(unheard: unheard)) }
+    func told(_ words: String...) throws -> Set<UInt32> {
+      for words in words { try namespace.ip(words) }
+      return Set(
+        try self.drain(listener).compactMap { event in
+          switch event {
+          case .link(let link), .linkRemoved(let link): link.index
+          case .address(let address), .addressRemoved(let address): address.link
+          case .route(let change, _), .routeRemoved(let change): change.outLink
+          default: nil
+          }
+        })
+    }
+    try #expect(
+      told(
+        "link add ve2 index 30 type veth peer name ve3 index 31", "link set ve2 up",
+        "link set ve3 up") == [])
+    try #expect(told("addr add fe80::77/64 dev ve2 nodad") == [])
+    try #expect(told("addr add 2001:db8::77/64 dev ve2 nodad") == [30])
+    try #expect(told("addr add 192.0.2.77/24 dev ve3") == [31])
+    try #expect(told("route add default via 192.0.2.1 dev ve3") == [31])
+    // The bridge itself is one of the others.
+    try #expect(told("link set ve2 master br0").subtracting([12]) == [30])
+    _ = try told("link set ve2 nomaster")
+    try #expect(told("link set ve0 down", "link set ve0 up").isSuperset(of: [10, 21]))
+    try #expect(told("link add ve4 index 40 type veth peer name ve5 index 41") == [40])
+    try #expect(told("link set ve4 up", "link set ve5 up").contains(40))
+    try #expect(told("link del ve4") == [40])
+    try #expect(told("link set ve3 down").isSubset(of: [31]))
+
+    try listener.watch(Watched())
+    try #expect(told("link set ve3 up").contains(31))
+  }
+
   @Test("D8 an overrun is an event, and the listener goes on")
   func overrun() throws {
     let namespace = try self.makeNamespace()

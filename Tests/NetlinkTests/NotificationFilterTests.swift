@@ -21,9 +21,12 @@ struct NotificationFilterTests {
   func shortest() throws {
     let destinations = try ["10.5.77.1", "2001:db8:1:2::3"].map { try address($0) }
     let gateways = try ["192.0.2.1", "fe80::1"].map { Neighbour(try address($0), link: 10) }
-    let longest = BPFInterpreter(watching: destinations, gateways: gateways)
+    let watched = Watched(
+      destinations: destinations, gateways: gateways,
+      unheard: UnheardLinks(above: 9, except: [10], masters: [3]))
+    let longest = BPFInterpreter(watched)
     for limit in 32..<longest.program.count {
-      let filter = BPFInterpreter(watching: destinations, gateways: gateways, limit: limit)
+      let filter = BPFInterpreter(watched, limit: limit)
       #expect(filter.program.count <= limit)
       for capture in Capture.all where longest.run(on: capture.bytes) == .max {
         #expect(filter.run(on: capture.bytes) == .max)
@@ -35,7 +38,10 @@ struct NotificationFilterTests {
   func truncations() throws {
     let destinations = try ["10.5.77.1", "2001:db8:1:2::3"].map { try address($0) }
     let gateways = try ["192.0.2.1", "fe80::1"].map { Neighbour(try address($0), link: 10) }
-    let filter = BPFInterpreter(watching: destinations, gateways: gateways)
+    let filter = BPFInterpreter(
+      Watched(
+        destinations: destinations, gateways: gateways,
+        unheard: UnheardLinks(above: 9, except: [10], masters: [3])))
     for capture in Capture.all {
       for count in 0..<capture.bytes.count {
         #expect(filter.run(on: Array(capture.bytes.prefix(count))) != nil)

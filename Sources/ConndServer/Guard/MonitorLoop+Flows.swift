@@ -47,7 +47,7 @@ extension MonitorLoop {
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
       _ = try registrar.get()
-      if self.engine.hasNewGateways { try self.watchGateways(kernel) }
+      if self.engine.filterIsTooNarrow { try self.widenFilter(kernel) }
     } catch {
       guard error.isPassing else { return self.lose(error) }
       // What kept changing makes connd read again, whatever it is, and ask for these flows once more.
@@ -154,7 +154,7 @@ extension MonitorLoop {
             .init(id: $0.key.id, event: .flow($0.event), generation: generation)
           })
       }
-      if self.engine.hasNewGateways { try self.watchGateways(kernel) }
+      if self.engine.filterIsTooNarrow { try self.widenFilter(kernel) }
     } catch {
       self.lose(error)
     }

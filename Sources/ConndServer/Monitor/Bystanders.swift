@@ -1,7 +1,8 @@
 import Connectivity
+import Netlink
 
-/// Links that no path can depend on, so that what happens to them needs no reading (T3): on a machine with containers they
-/// come and go all the time.
+/// Links that no path can depend on, so that what happens to them needs no reading (T3), and in time not even to be heard: on
+/// a machine with containers they come and go all the time.
 ///
 /// The kernel makes a link without addresses and without routes. Whatever leads to it after that is told: a route that may
 /// hold a destination of somebody's passes the filter, an address has a message of its own, and so has the link above it.
@@ -15,14 +16,62 @@ final class Bystanders {
   /// That began after the present reading did, whose end therefore says nothing.
   private var hasJustForgotten = false
 
+  /// Links with a greater index are bystanders, too, and the kernel does not tell of them; `nil`: it tells of all.
+  private var last: UInt32?
+  /// Of those the ones that something has led to.
+  private var led: Set<UInt32> = []
+  /// Whether the kernel's filter holds back what may matter by now, so that it has to be set and all to be read again.
+  private(set) var filterIsTooNarrow = false
+  /// How many messages were read for nothing.
+  private var vain = 0
+
+  /// What it takes for links not to be heard: all of them have to be listed.
+  private static let patience = 16
+  /// Where more are led to, as by a server's tunnels, those that there are by then are listed anew.
+  private static let mostLed = 64
+  /// A filter that names more costs more than it saves.
+  private static let mostNamed = 128
+
+  /// What the kernel's filter is to hold back.
+  var unheard: UnheardLinks? {
+    guard let last, self.led.count + self.used.count <= Self.mostNamed else { return nil }
+    let except = self.led.union(self.used.filter { $0 > last })
+    return UnheardLinks(above: last, except: except.sorted(), masters: self.used.sorted())
+  }
+
+  /// Whether too much is heard of links that do not matter: ``ignore(after:)`` ends that.
+  var areLoud: Bool { self.last == nil && !self.isBlind && self.vain >= Self.patience }
+
+  /// They shall be heard no more, if they come after all the links that there are.
+  ///
+  /// - Parameter last: the greatest index of these; `nil` where they cannot be listed now.
+  func ignore(after last: UInt32?) { (self.last, self.led, self.vain) = (last, [], 0) }
+
+  /// The filter is as it is to be, and what it held back before is about to be read.
+  ///
+  /// - Returns: whether it held back what may matter.
+  func filterIsSet() -> Bool {
+    defer { self.filterIsTooNarrow = false }
+    return self.filterIsTooNarrow
+  }
+
   /// Paths are made of these.
   func use(_ links: some Sequence<UInt32>) {
     // Nobody knows which of the others are its ports.
-    for link in links where self.used.insert(link).inserted { self.links = [] }
+    for link in links where self.used.insert(link).inserted { self.hearAll() }
   }
 
   /// Something may have led to them untold: what the filter held back before, or what was lost.
-  func forget() { (self.links, self.isBlind, self.hasJustForgotten) = ([], true, true) }
+  func forget() {
+    self.hearAll()
+    (self.isBlind, self.hasJustForgotten) = (true, true)
+  }
+
+  private func hearAll() {
+    if self.last != nil { self.filterIsTooNarrow = true }
+    self.links = []
+    self.ignore(after: nil)
+  }
 
   /// What was told so far is about to be read.
   func beginsToDrain() { self.hasJustForgotten = false }
@@ -32,35 +81,59 @@ final class Bystanders {
 
   /// Whether messages may concern somebody's path; they are to be passed in their order, and all of them.
   func mayMatter(_ events: [KernelEvent]) -> Bool {
-    // Not `contains`: each may make or unmake one.
-    events.reduce(false) { self.mayMatter($1) || $0 }
+    var anyMatters = false
+    for event in events {
+      if self.mayMatter(event) { anyMatters = true } else { self.vain += 1 }
+    }
+    return anyMatters
   }
 
   private func mayMatter(_ event: KernelEvent) -> Bool {
     switch event {
     case .link(let link):
-      if link.isNew, !self.isBlind, !self.used.contains(link.index) {
+      if link.isNew, !self.isBlind, !self.used.contains(link.index), !self.isUnheard(link.index) {
         self.links.insert(link.index)
       }
       // When it leaves its master, the message does not say which one that was.
-      if link.master.map(self.used.contains) ?? false { self.links.remove(link.index) }
-      return !self.links.contains(link.index)
+      if link.master.map(self.used.contains) ?? false { self.lead(to: link.index) }
+      return !self.contains(link.index)
     case .linkRemoved(let link):
+      let isBystander = self.contains(link.index)
       self.used.remove(link.index)
-      return self.links.remove(link.index) == nil
+      self.led.remove(link.index)
+      self.links.remove(link.index)
+      return !isBystander
     case .address(let address), .addressRemoved(let address):
       // One that is not good for its link alone may be taken for the source on another; to IPv4 they all are.
       if address.address.family == .ipv4 || !address.address.isLinkLocal {
-        self.links.remove(address.link)
+        self.lead(to: address.link)
       }
-      return !self.links.contains(address.link)
+      return !self.contains(address.link)
     case .route(let change, _), .routeRemoved(let change):
-      if let link = change.outLink { self.links.remove(link) } else { self.forget() }
+      if let link = change.outLink { self.lead(to: link) } else { self.forget() }
       return true
     case .nexthop, .nexthopRemoved, .overrun, .malformed:
       self.forget()
       return true
     case .rule, .ruleRemoved, .neighbour: return true
     }
+  }
+
+  private func contains(_ link: UInt32) -> Bool {
+    self.links.contains(link) || self.isUnheard(link)
+  }
+
+  private func isUnheard(_ link: UInt32) -> Bool {
+    guard let last, link > last else { return false }
+    return !self.used.contains(link) && !self.led.contains(link)
+  }
+
+  /// The link is a bystander no more.
+  private func lead(to link: UInt32) {
+    self.links.remove(link)
+    guard self.isUnheard(link) else { return }
+    self.led.insert(link)
+    self.filterIsTooNarrow = true
+    if self.led.count > Self.mostLed { self.hearAll() }
   }
 }

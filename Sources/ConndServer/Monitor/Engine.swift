@@ -44,12 +44,13 @@ struct Engine {
   /// The family that decides at a tie.
   var preferred: AddressFamily { self.changes.preferred }
 
-  /// What the kernel is to tell about, beside links, addresses and default routes.
+  /// What the kernel is to tell about, beside default routes.
   var watchedByKernel: Watched {
     let single = Set(self.watched.keys.map(\.address)).union(self.flows.addresses)
       .union(self.gateways.tunnelEnds)
     return Watched(
-      destinations: self.reader.destinations.all + single.sorted(), gateways: self.gateways.all)
+      destinations: self.reader.destinations.all + single.sorted(), gateways: self.gateways.all,
+      unheard: self.gateways.bystanders.unheard)
   }
 
   /// Whether messages may concern what somebody follows. They are to be passed in their order, and all of them; those that
@@ -243,10 +244,23 @@ extension Engine {
   mutating func removeFlow(_ key: FlowTable.Key) { self.flows.remove(key) }
   mutating func removeFlows(of guardian: UInt64) { self.flows.removeAll(of: guardian) }
 
-  /// Whether the kernel's filter lacks a gateway.
-  var hasNewGateways: Bool { self.gateways.isNew }
+  /// Whether the kernel's filter holds back what may matter: it lacks a gateway, or a link.
+  var filterIsTooNarrow: Bool {
+    self.gateways.isNew || self.gateways.bystanders.filterIsTooNarrow
+  }
 
-  /// The kernel's filter knows of all gateways.
+  /// Whether the kernel tells much of links that do not matter, which it need not.
+  var bystandersAreLoud: Bool { self.gateways.bystanders.areLoud }
+
+  /// What becomes of links that come from now on need not be told, as long as nothing leads to them; the filter is to be set.
+  mutating func ignoreBystanders(
+    _ kernel: some Kernel
+  ) throws(KernelUnavailable) {
+    self.gateways.bystanders.ignore(after: nil)
+    self.gateways.bystanders.ignore(after: try kernel.newestLink())
+  }
+
+  /// The kernel's filter passes all that matters.
   ///
   /// - Returns: what was missed before it did; `nil` where nothing can have been.
   func filterIsSet(_ kernel: some Kernel) throws(KernelUnavailable) -> [KernelEvent]? {

@@ -125,12 +125,13 @@ final class Gateways {
   /// The kernel's filter knows of all; what it let pass before is read again.
   ///
   /// - Returns: the messages that would have told so, if the kernel knows another hardware address by now; `nil` where
-  ///   nothing can have been missed. Of the routes to a tunnel's other end there is nothing to compare: the paths are to be
-  ///   read again.
+  ///   nothing can have been missed. Of the routes to a tunnel's other end, and of links, there is nothing to compare: the
+  ///   paths are to be read again.
   func filterIsSet(_ kernel: some Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
     self.isNew = false
     var events: [KernelEvent] = []
-    let mustRead = self.hasNewTunnelEnd
+    let heardTooLittle = self.bystanders.filterIsSet()
+    let mustRead = self.hasNewTunnelEnd || heardTooLittle
     self.hasNewTunnelEnd = false
     for known in self.all {
       guard let neighbour = try kernel.neighbour(known.address, on: known.link),

@@ -46,14 +46,17 @@ protocol Kernel {
   /// All links, for those who want to look at them.
   func links() throws(KernelUnavailable) -> [LinkFacts]
 
+  /// The greatest index that a link has; `nil` where there are none.
+  func newestLink() throws(KernelUnavailable) -> UInt32?
+
   /// All addresses.
   func addresses() throws(KernelUnavailable) -> [Address]
 
   /// The policy rules of a family, in their order.
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule]
 
-  /// Makes changes known of routes that may concern one of the destinations, and of no others but default routes; and of
-  /// gateways whose hardware address becomes another one.
+  /// Makes changes known of routes that may concern one of the destinations, and of no others but default routes; of gateways
+  /// whose hardware address becomes another one; and of links, but for some.
   func watch(_ watched: Watched) throws(KernelUnavailable)
 }
 

@@ -49,6 +49,8 @@ extension KernelDecorator {
 
   func links() throws(KernelUnavailable) -> [LinkFacts] { try self.source.links() }
 
+  func newestLink() throws(KernelUnavailable) -> UInt32? { try self.source.newestLink() }
+
   func addresses() throws(KernelUnavailable) -> [Address] { try self.source.addresses() }
 
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] {

@@ -56,9 +56,6 @@ final class Monitor: Service {
       // What was handed over before this point has set the wake-up, so the wait does not sleep over it.
       let kernel = loop.listens ? loop.kernel?.fileDescriptor ?? -1 : -1
       loop.deal(with: waiter.wait(for: kernel, until: loop.due))
-      // Where containers come and go, a wake-up for each message costs more than to read it. Who waits for the processor has
-      // it first, and then there is more to be read.
-      if loop.hasHeardHubbub { sched_yield() }
       loop.evaluateFlows()
     }
     loop.endStreams()

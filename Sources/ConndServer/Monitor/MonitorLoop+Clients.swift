@@ -55,8 +55,8 @@ extension MonitorLoop {
     do throws(KernelUnavailable) {
       var path = try self.engine.followedPath(to: destination, from: kernel)
       // What is below a tunnel that it leads into may have changed before the filter knew of that.
-      if self.engine.hasNewGateways {
-        try self.watchGateways(kernel)
+      if self.engine.filterIsTooNarrow {
+        try self.widenFilter(kernel)
         path = try self.engine.followedPath(to: destination, from: kernel)
       }
       return path
@@ -78,6 +78,7 @@ extension MonitorLoop {
 
   mutating func filterIs(_ watched: Watched) {
     let filtered = Set(watched.destinations)
+    // Routes to them that were held back may lead by any link.
     if !filtered.isSubset(of: self.filtered) { self.engine.filterIsOther() }
     (self.filtered, self.unneeded) = (filtered, 0)
   }
@@ -89,6 +90,17 @@ extension MonitorLoop {
     } catch {
       self.lose(error)
     }
+  }
+
+  /// Has the kernel tell no more of links that nothing leads to, where many come and go.
+  mutating func ignoreBystanders(_ kernel: any Kernel) throws(KernelUnavailable) {
+    do throws(KernelUnavailable) {
+      try self.engine.ignoreBystanders(kernel)
+    } catch where error.isPassing {
+      // Just now they cannot be listed, for some come and go; another time.
+      return
+    }
+    try self.setFilter(kernel)
   }
 
   /// Lets routes pass for more addresses, if they do not yet.
@@ -108,8 +120,8 @@ extension MonitorLoop {
     self.updateFilter()
   }
 
-  /// Has the filter let pass what concerns the gateways in use, and looks at what may have come before it did.
-  mutating func watchGateways(_ kernel: any Kernel) throws(KernelUnavailable) {
+  /// Has the filter let pass what concerns the gateways and the links in use, and looks at what may have come before it did.
+  mutating func widenFilter(_ kernel: any Kernel) throws(KernelUnavailable) {
     try self.setFilter(kernel)
     if let missed = try self.engine.filterIsSet(kernel) { self.step(.events(missed)) }
   }

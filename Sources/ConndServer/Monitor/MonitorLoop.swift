@@ -26,8 +26,6 @@ struct MonitorLoop {
   var refusals: [String: LogThrottle] = [:]
   private var overruns = LogThrottle()
   private var respite = Respite()
-  /// Of what was drained in this turn some concerned nobody: there will be more of it soon.
-  private(set) var hasHeardHubbub = false
   private var precedence = Precedence()
   private(set) var kernel: (any Kernel)?
   var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
@@ -103,7 +101,6 @@ struct MonitorLoop {
   mutating func deal(with woken: Waiter.Woken) {
     let now = self.clock.now
     let isRested = self.respite.ends(by: now)
-    self.hasHeardHubbub = false
     if self.listens, woken.hasMessages || isRested { self.drain() }
     if let slept = woken.slept { self.step(.resumed(slept)) }
 
@@ -131,16 +128,14 @@ struct MonitorLoop {
         mayHaveMore = try kernel.drain(into: &events)
         self.statistics.count(events)
         self.log(events)
-        if self.engine.mayMatter(events) {
-          self.step(.events(events))
-        } else {
-          self.hasHeardHubbub = true
-        }
+        if self.engine.mayMatter(events) { self.step(.events(events)) }
         // A kernel that tells faster than this is read keeps nobody from hearing of it.
         if self.news.count > Self.mostNews { self.tellOfNews() }
         if events.contains(where: \.isOverrun), self.respite.begins(at: self.clock.now) { return }
       }
-      if self.kernel != nil { self.engine.isDrained() }
+      guard let kernel = self.kernel else { return }
+      self.engine.isDrained()
+      if self.engine.bystandersAreLoud { try self.ignoreBystanders(kernel) }
     } catch {
       self.lose(error)
     }
@@ -173,7 +168,7 @@ struct MonitorLoop {
       self.statistics.count(step.occasion, published: step.changes.count)
       self.registerBlindFlows()
       self.publish(try self.engine.follow(step, kernel: kernel))
-      if self.engine.hasNewGateways { try self.watchGateways(kernel) }
+      if self.engine.filterIsTooNarrow { try self.widenFilter(kernel) }
     } catch {
       self.lose(error)
     }
@@ -305,10 +300,10 @@ extension MonitorLoop {
 
   private mutating func openKernelOrGiveUp(_ occasion: Occasion) {
     do throws(KernelUnavailable) {
+      self.engine.filterIsOther()
       let watched = self.engine.watchedByKernel
       self.kernel = try self.openKernel(watched)
       self.filterIs(watched)
-      self.engine.filterIsOther()
       self.step(occasion)
       if self.kernel != nil { self.reopening.succeeded() }
     } catch {

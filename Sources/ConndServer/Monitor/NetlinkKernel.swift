@@ -13,6 +13,7 @@ final class NetlinkKernel: Kernel {
   /// What the kernel said about addresses of a link, until it tells that one of the link's has changed: an IPv4 address
   /// cannot be asked for by itself, and a link may have thousands.
   private var knownAddresses: [UInt32: [IPAddress: Address]] = [:]
+  private var unheard: UnheardLinks?
 
   /// How many events are read before they are acted upon, however many more wait.
   private static let batch = 4096
@@ -33,6 +34,7 @@ final class NetlinkKernel: Kernel {
       throw KernelUnavailable(error)
     }
     self.devices = DeviceReader(root: sysfs)
+    self.unheard = watched.unheard
   }
 
   var fileDescriptor: CInt { self.listener.fileDescriptor }
@@ -86,7 +88,15 @@ final class NetlinkKernel: Kernel {
   }
 
   func links() throws(KernelUnavailable) -> [LinkFacts] {
-    try ask { () throws(NetlinkError) in try self.requester.links() }.map(self.withDevice)
+    let links = try ask { () throws(NetlinkError) in try self.requester.links() }
+    // Of some it is not told that they go.
+    let present = Set(links.map(\.index))
+    self.knownDevices = self.knownDevices.filter { present.contains($0.key) }
+    return links.map(self.withDevice)
+  }
+
+  func newestLink() throws(KernelUnavailable) -> UInt32? {
+    try ask { () throws(NetlinkError) in try self.requester.links() }.map(\.index).max()
   }
 
   func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
@@ -114,6 +124,11 @@ final class NetlinkKernel: Kernel {
   }
 
   func watch(_ watched: Watched) throws(KernelUnavailable) {
+    if watched.unheard != self.unheard {
+      // What is remembered of a link is no good once nothing is told of it, and what was told after that begins anew.
+      self.unheard = watched.unheard
+      self.knownAddresses = [:]
+    }
     try ask { () throws(NetlinkError) in try self.listener.watch(watched) }
   }
 

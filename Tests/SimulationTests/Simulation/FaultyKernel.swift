@@ -66,8 +66,19 @@ final class FaultyKernel: Kernel {
         gateway.link == neighbour.link && gateway.address == neighbour.address
           && gateway.hardwareAddress != neighbour.hardwareAddress
       }
+    case .link(let link), .linkRemoved(let link):
+      return self.hears(link.index)
+        || link.master.map { self.watched.unheard?.masters.contains($0) ?? true } ?? false
+    case .address(let address), .addressRemoved(let address):
+      let isOthers = address.address.family == .ipv4 || !address.address.isLinkLocal
+      return isOthers || self.hears(address.link)
     default: return true
     }
+  }
+
+  private func hears(_ link: UInt32) -> Bool {
+    guard let unheard = self.watched.unheard else { return true }
+    return link <= unheard.above || unheard.except.contains(link)
   }
 
   /// The buffer is full: some of what waits is lost, and the next reading begins by saying so.
@@ -171,6 +182,11 @@ final class FaultyKernel: Kernel {
     return self.network.links.compactMap { link in
       self.network.link(link.index).map { LinkFacts($0, device: self.network.device(link.index)) }
     }
+  }
+
+  func newestLink() throws(KernelUnavailable) -> UInt32? {
+    try self.ask()
+    return self.network.links.map(\.index).max()
   }
 
   func addresses() throws(KernelUnavailable) -> [Address] {

@@ -1,0 +1,67 @@
+import CLinux
+import Connectivity
+
+/// The filter's part for links and their addresses: drops what concerns none but links that nothing leads to (T3).
+///
+/// On a machine with containers links come and go all the time, with nine messages for each, and none of them wakes connd
+/// (D7). An address passes all the same unless it is good for its link alone: the kernel may take it for another link's
+/// source.
+struct LinkFilter: FilterPart {
+  /// To be run with A = the message's type; where that is none of its own, it leaves both as they were.
+  let program: BPFProgram
+  private let passesAll: Bool
+
+  init(_ unheard: UnheardLinks) {
+    self.passesAll = false
+    self.program = Self.program(unheard)
+  }
+
+  /// That lets everything through.
+  private init() {
+    self.passesAll = true
+    self.program = BPFProgram()
+  }
+
+  var coarser: LinkFilter? { self.passesAll ? nil : LinkFilter() }
+
+  // Offsets from the start of a message: nlmsghdr, then ifinfomsg or ifaddrmsg, in which the index has the same place.
+  private static let family = UInt32(MemoryLayout<nlmsghdr>.size)
+  private static let scope = Self.family + 3
+  private static let link = Self.family + 4
+  private static let attributes = Self.family + UInt32(MemoryLayout<ifinfomsg>.size)
+
+  private static func program(_ unheard: UnheardLinks) -> BPFProgram {
+    func types(_ types: Int...) -> [UInt32] { types.map { BPFProgram.field(UInt16($0)) } }
+
+    var links = self.passHeard(unheard)
+    links.findAttribute(UInt32(IFLA_MASTER), from: self.attributes, passIfNone: false)
+    links.add(BPF_LD | BPF_W | BPF_IND, UInt32(MemoryLayout<nlattr>.size))
+    links.pass(ifOneOf: unheard.masters.map { BPFProgram.field($0) })
+    links.drop()
+
+    var addresses = BPFProgram()
+    addresses.add(BPF_LD | BPF_B | BPF_ABS, self.family)
+    addresses.add(BPF_JMP | BPF_JEQ | BPF_K, UInt32(AF_INET6), ifTrue: 1)
+    addresses.pass()
+    addresses.add(BPF_LD | BPF_B | BPF_ABS, self.scope)
+    addresses.add(BPF_JMP | BPF_JEQ | BPF_K, UInt32(RT_SCOPE_LINK.rawValue), ifTrue: 1)
+    addresses.pass()
+    addresses.add(self.passHeard(unheard))
+    addresses.drop()
+
+    var program = BPFProgram()
+    program.add(links, ifOneOf: types(Int(RTM_NEWLINK), Int(RTM_DELLINK)))
+    program.add(addresses, ifOneOf: types(Int(RTM_NEWADDR), Int(RTM_DELADDR)))
+    return program
+  }
+
+  /// Passes the message where its link is none of the unheard.
+  private static func passHeard(_ unheard: UnheardLinks) -> BPFProgram {
+    var program = BPFProgram()
+    program.loadNumber(at: self.link)
+    program.add(BPF_JMP | BPF_JGT | BPF_K, unheard.above, ifTrue: 1)
+    program.pass()
+    program.pass(ifOneOf: unheard.except)
+    return program
+  }
+}
