@@ -15,6 +15,8 @@ extension FlowTracker {
     public mutating func join(_ later: Circumstances) {
       if case .overdue(let severity) = later.categoryChange, self.categoryChange == .inDoubt {
         self.categoryChange = .changed(severity)
+      } else if later.categoryChange == .returned, self.categoryChange == .inDoubt {
+        self.categoryChange = .returned
       } else if later.categoryChange.gravity >= self.categoryChange.gravity {
         self.categoryChange = later.categoryChange
       }

@@ -107,7 +107,9 @@ public struct InvalidationMaker: Hashable, Sendable {
       self.isIntact[family] = self.trackers[family] != nil
     }
     if after.path.status == .satisfied { self.followed = after.family }
-    return Outcome(invalidations: drafts, categoryChange: categoryChange)
+    return Outcome(
+      invalidations: drafts,
+      categoryChange: self.isBackByAnotherFamily(categoryChange, after) ? .returned : categoryChange)
   }
 
   // MARK: - One family's default path
@@ -258,6 +260,15 @@ public struct InvalidationMaker: Hashable, Sendable {
     return known == transition.to ? nil : known
   }
 
+  /// Whether the category is what it was when a grace ends: only those are lost who were on the path that did not come back,
+  /// which its own scope says, and flows know.
+  private func isBackByAnotherFamily(
+    _ change: FlowTracker.CategoryChange?, _ status: Status
+  ) -> Bool {
+    guard case .overdue = change else { return false }
+    return status.path.status == .satisfied
+  }
+
   private func wide(
     _ change: FlowTracker.CategoryChange?, _ status: Status, _ slept: Duration?
   ) -> Draft? {
@@ -265,9 +276,7 @@ public struct InvalidationMaker: Hashable, Sendable {
     let category: Invalidation.Severity? =
       switch change {
       case .changed(let severity): severity
-      // By another family the category is what it was: only those who were on the path that did not come back are lost, which
-      // its own scope says.
-      case .overdue(let severity): status.path.status == .satisfied ? nil : severity
+      case .overdue(let severity): self.isBackByAnotherFamily(change, status) ? nil : severity
       case .inDoubt, .returned: .advise
       case nil: nil
       }

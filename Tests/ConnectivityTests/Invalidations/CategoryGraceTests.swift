@@ -38,6 +38,18 @@ struct CategoryGraceTests {
       ])
   }
 
+  @Test("I5 I10 a flow whose own path was there all the time outlives what another family has replaced")
+  func flow() {
+    #expect(
+      Story.follow("\(Self.byIPv6) | 9s wifi", Self.both, to: .through(3)) == [
+        "1s advise categoryChanged", "1.5s advise categoryChanged", "2s advise categoryChanged",
+      ])
+    // What is looked at only when all of it is over.
+    var late = FlowTracker.Circumstances(categoryChange: .inDoubt)
+    late.join(.init(categoryChange: .returned))
+    #expect(late.categoryChange == .returned)
+  }
+
   @Test("I5 I10 a category that another family brings back, and has kept, is back")
   func intact() {
     #expect(

@@ -20,6 +20,8 @@ struct Scene: Hashable {
     case elsewhere
     /// Another machine on the link of this index.
     case neighbour(UInt32)
+    /// Somewhere that a route of its own leads to, by the router on the link of this index.
+    case through(UInt32)
     /// This machine.
     case local
   }
@@ -40,6 +42,7 @@ struct Scene: Hashable {
     switch aim {
     case .elsewhere: self.best(family).path
     case .neighbour(let index): self.connected(index, family) ?? self.best(family).path
+    case .through(let index): self.routed(index, family) ?? self.best(family).path
     case .local: .loopback
     }
   }
@@ -79,10 +82,14 @@ struct Scene: Hashable {
 
   /// The route of a link's own subnet.
   private func connected(_ index: UInt32, _ family: AddressFamily) -> Path? {
-    guard let link = self.place(index)?.link, link.host[family] != nil else { return nil }
-    var path = link.with { $0.gateway[family] = 1 }.observed(family)?.path
+    var path = self.routed(index, family)
     path?.gateway = nil
     return path
+  }
+
+  private func routed(_ index: UInt32, _ family: AddressFamily) -> Path? {
+    guard let link = self.place(index)?.link, link.host[family] != nil else { return nil }
+    return link.with { $0.gateway[family] = 1 }.observed(family)?.path
   }
 
   // MARK: - What the kernel says

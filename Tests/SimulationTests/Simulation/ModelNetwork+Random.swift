@@ -8,9 +8,9 @@ extension ModelNetwork {
 
   /// Something that happens to a network, and may change what everybody knows.
   mutating func happen(using random: inout SeededGenerator) -> [KernelEvent] {
-    let link = random.pick(self.links.filter { $0.sort != .loopback && $0.sort != .container })
+    let link = random.pick(self.links.filter { $0.sort != .loopback && !self.isBystander($0) })
     let family = random.pick(AddressFamily.allCases)
-    switch random.number(0...27) {
+    switch random.number(0...29) {
     case 0...4: return self.repair(random.pick(["eth0", "wlan0", "wwan0", "wlan0"]))
     case 5, 6:
       return self.change(link.index) { $0.hasCarrier.toggle() } + self.learn(link.index, &random)
@@ -39,17 +39,64 @@ extension ModelNetwork {
     case 24: return self.toggleRule(&random)
     case 25: return self.toggleHostRoute(&random)
     case 26: return self.toggleRefusal(family, &random)
+    case 27: return self.leadToContainer(family, &random)
+    case 28:
+      guard let led = self.containers.filter({ !self.isBystander($0) }).first else { return [] }
+      return random.oneIn(3)
+        ? self.removeLink(led.index) : self.change(led.index) { $0.hasCarrier.toggle() }
     default: return self.learnRouters(link.index)
     }
   }
-
-  private func learnable(_ index: UInt32) -> Bool { self[index]?.hasNeighbours ?? false }
 
   private mutating func learn(_ index: UInt32, _ random: inout SeededGenerator) -> [KernelEvent] {
     random.oneIn(3) ? [] : self.learnRouters(index)
   }
 
   private var defaults: [ModelRoute] { self.routes.filter { $0.prefix.length <= 1 } }
+
+  private var containers: [ModelLink] { self.links.filter { $0.sort == .container } }
+
+  /// Whether nothing leads to a container's link, so that it is nobody's.
+  private func isBystander(_ link: ModelLink) -> Bool {
+    link.sort == .container && link.addresses.allSatisfy(\.address.isLinkLocal)
+      && !self.routes.contains { $0.link == link.index }
+  }
+
+  /// A container takes the traffic, as the far side of a VPN in one does; or something else leads there, and it may later.
+  private mutating func leadToContainer(
+    _ family: AddressFamily, _ random: inout SeededGenerator
+  ) -> [KernelEvent] {
+    guard let link = self.containers.randomElement(using: &random), link.isUp else { return [] }
+    var events = self.addAddress(link.host(family, 7))
+    if !random.oneIn(3) { events += self.addDefault(link.index, family) }
+    return events
+  }
+
+  /// Containers start, one stops, or does something in between.
+  private mutating func containerNoise(_ random: inout SeededGenerator) -> [KernelEvent] {
+    let bystanders = self.containers.filter(self.isBystander)
+    guard let link = bystanders.randomElement(using: &random),
+      bystanders.count > 8 || !random.oneIn(3)
+    else {
+      var events: [KernelEvent] = []
+      // Where there are many, connd does not listen to more.
+      for _ in 0..<random.pick([1, 1, 6]) {
+        events += self.addLink("veth\(self.lastIndex)", .container) { $0.isUp = false }
+        for isUp in [true, false, true] {
+          events += self.change(self.lastIndex) { $0.isUp = isUp }
+        }
+      }
+      return events
+    }
+    switch random.number(0...3) {
+    case 0: return self.removeLink(link.index)
+    case 1:
+      let own = IPAddress.bytes(
+        [0xfe, 0x80] + [UInt8](repeating: 0, count: 12) + [1, random.pick([7, 8])])
+      return self.addAddress(Address(own, prefixLength: 64, link: link.index))
+    default: return self.change(link.index) { $0.hasCarrier.toggle() }
+    }
+  }
 
   /// New connections get another address of the same subnet (RFC 8981).
   private mutating func rotate(
@@ -191,15 +238,8 @@ extension ModelNetwork {
   /// Something that leaves every path alone (T3).
   mutating func noise(_ probe: IPAddress, using random: inout SeededGenerator) -> [KernelEvent] {
     let link = random.pick(self.links.filter { $0.sort != .container })
-    switch random.number(0...6) {
-    case 0:
-      let containers = self.links.filter { $0.sort == .container }
-      if let container = containers.randomElement(using: &random), !random.oneIn(3) {
-        return random.oneIn(3)
-          ? self.removeLink(container.index)
-          : self.change(container.index) { $0.hasCarrier.toggle() }
-      }
-      return self.addLink("veth\(self.lastIndex)", .container) { $0.hasCarrier = true }
+    switch random.number(0...8) {
+    case 0, 6, 7: return self.containerNoise(&random)
     case 1:
       // Wireless drivers say so while they scan: a name, and flags that are not to be believed.
       guard let wifi = self.named("wlan0"), wifi.isUp else { return [] }

@@ -57,12 +57,13 @@ extension ModelNetwork {
   }
 
   /// The source address: one in the subnet of the next hop before others, one that is preferred before a deprecated one, the
-  /// latest of them.
+  /// latest of them. One that is good for its link alone is none: no destination is on a link only.
   private func source(
     on link: UInt32, for nextHop: IPAddress, _ family: AddressFamily
   ) -> IPAddress? {
     let usable = (self[link]?.addresses ?? []).filter { address in
       address.address.family == family && !address.flags.contains(.tentative)
+        && !address.address.isLinkLocal
     }
     func rank(_ address: Address) -> (Int, Int) {
       let isNear = IPPrefix.block(address.address, address.prefixLength).contains(nextHop)

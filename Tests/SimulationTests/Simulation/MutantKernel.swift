@@ -12,6 +12,7 @@ final class MutantKernel: KernelDecorator {
   private var batches: [Daemon.Batch] = []
   private var batch: (events: [KernelEvent], before: Snapshot)?
   private var wasOpened = false
+  private var unheard: UnheardLinks?
 
   init(_ kernel: FaultyKernel, _ store: Store, _ mutation: Mutation?) {
     self.kernel = kernel
@@ -81,7 +82,14 @@ final class MutantKernel: KernelDecorator {
 
   func watched(_ watched: Watched) -> Watched {
     var watched = watched
-    if self.mutation == .filtersTooMuch { watched.destinations = [] }
+    switch self.mutation {
+    case .filtersTooMuch: watched.destinations = []
+    case .ignoresLateLinks:
+      self.unheard = (watched.unheard ?? self.unheard).map { UnheardLinks(above: $0.above) }
+      watched.unheard = self.unheard
+    case .ignoresEarlyLinks: watched.unheard?.above = 0
+    default: break
+    }
     return watched
   }
 }

@@ -21,6 +21,10 @@ enum Mutation: String, CaseIterable, Sendable {
   case asksOneProbe
   /// T3: whatever the kernel says is published.
   case tellsNoise
+  /// T3: a link that comes late is never heard, whatever leads to it.
+  case ignoresLateLinks
+  /// T3: links are not heard that were there before the others.
+  case ignoresEarlyLinks
   /// T4: the status published is that of the change before.
   case publishesOldStatus
   /// I1
