@@ -96,7 +96,7 @@ extension MonitorLoop {
   mutating func ignoreBystanders(_ kernel: any Kernel) throws(KernelUnavailable) {
     do throws(KernelUnavailable) {
       try self.engine.ignoreBystanders(kernel)
-    } catch where error.isPassing {
+    } catch  where error.isPassing {
       // Just now they cannot be listed, for some come and go; another time.
       return
     }

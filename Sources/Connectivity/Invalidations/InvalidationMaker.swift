@@ -109,7 +109,8 @@ public struct InvalidationMaker: Hashable, Sendable {
     if after.path.status == .satisfied { self.followed = after.family }
     return Outcome(
       invalidations: drafts,
-      categoryChange: self.isBackByAnotherFamily(categoryChange, after) ? .returned : categoryChange)
+      categoryChange: self.isBackByAnotherFamily(categoryChange, after) ? .returned : categoryChange
+    )
   }
 
   // MARK: - One family's default path

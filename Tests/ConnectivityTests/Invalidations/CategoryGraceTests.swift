@@ -38,7 +38,8 @@ struct CategoryGraceTests {
       ])
   }
 
-  @Test("I5 I10 a flow whose own path was there all the time outlives what another family has replaced")
+  @Test(
+    "I5 I10 a flow whose own path was there all the time outlives what another family has replaced")
   func flow() {
     #expect(
       Story.follow("\(Self.byIPv6) | 9s wifi", Self.both, to: .through(3)) == [

@@ -76,6 +76,7 @@ struct GuardedFlow {
     // Which address it has, nobody knows but by what it was told.
     if self.flow.local == nil, self.told.status == .satisfied {
       self.made?.source = self.told.source
+      self.made?.sourceLink = self.told.chain.first?.index
       if let source = self.told.source, !network.has(source, on: self.told.chain.first?.index) {
         self.excuse("the address that it was told went")
       }

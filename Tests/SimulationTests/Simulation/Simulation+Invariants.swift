@@ -112,11 +112,12 @@ extension Simulation {
     }
   }
 
-  /// A bounce or a return after which the default path's network is another ends all, also what was made since then (I5).
+  /// A bounce, a loss or a return after which the default path's network is another ends all, also what was made since then
+  /// (I5).
   private func excuseBounces(_ changes: [Change]) {
     for (index, change) in changes.enumerated() {
       guard case .transition(let transition) = change,
-        transition.bounced || transition.from == .none
+        transition.bounced || [transition.from, transition.to].contains(.none)
       else { continue }
       let isOtherNetwork = changes[(index + 1)...].prefix { $0.snapshot == nil }.contains {
         change in
