@@ -1,5 +1,6 @@
-// hostile ROUNDS NAMESPACE SOCKET PROCESS [CASE]: how late a subscriber of the connd PROCESS hears of a change beside
-// hostile clients, as ratios to the same without them. The two take turns, so that noise hits them alike.
+// hostile ROUNDS NAMESPACE SOCKET PROCESS OTHER [CASE]: how late a subscriber of the connd PROCESS hears of a change
+// beside hostile clients, as ratios to the same without them, and to the same while they attack another connd at the socket
+// OTHER, which takes the processors as much. All take turns, so that noise hits them alike.
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
@@ -18,7 +19,7 @@
 
 enum { turns = 5, quiet = 20, most_late = 30000 };
 
-static const char *namespace, *socket_path, *process;
+static const char *namespace, *socket_path, *process, *other_path;
 static struct machine machine;
 static struct call call;
 static int arrived;
@@ -58,12 +59,12 @@ static long memory(void) {
   return size;
 }
 
-static pid_t start(const struct attack *attack) {
+static pid_t start(const struct attack *attack, const char *target) {
   pid_t child = fork();
   if (child < 0) perror("fork"), exit(1);
   if (child) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  attack->run(socket_path);
+  attack->run(target);
   _exit(1);
 }
 
@@ -75,37 +76,43 @@ static void end(pid_t child) {
 }
 
 static void compare(const struct attack *attack, int rounds) {
-  static struct samples without, with;
-  without.count = with.count = 0;
+  static struct samples without, with, elsewhere;
+  without.count = with.count = elsewhere.count = 0;
   long before = memory(), most = before;
   for (int turn = 0; turn < turns; turn++) {
     pause_for(500);
     measure(&without, rounds / turns);
-    pid_t hostile = start(attack);
+    pid_t hostile = start(attack, socket_path);
     pause_for(500);
     measure(&with, rounds / turns);
     long held = memory();
     if (held > most) most = held;
     end(hostile);
+    hostile = start(attack, other_path);
+    pause_for(500);
+    measure(&elsewhere, rounds / turns);
+    end(hostile);
   }
   double p50 = percentile(&with, .5), p99 = percentile(&with, .99);
-  printf("| %-23s | %7.0f µs | %7.0f µs | %5.1f × | %5.1f × | %6ld kB |\n", attack->name, p50, p99,
-         p50 / percentile(&without, .5), p99 / percentile(&without, .99), most - before);
+  printf("| %-23s | %7.0f µs | %5.1f × | %5.1f × | %7.0f µs | %5.1f × | %5.1f × | %6ld kB |\n",
+         attack->name, p50, p50 / percentile(&without, .5), p50 / percentile(&elsewhere, .5), p99,
+         p99 / percentile(&without, .99), p99 / percentile(&elsewhere, .99), most - before);
   fflush(stdout);
 }
 
 int main(int argc, char **argv) {
-  if (argc < 5) return fprintf(stderr, "usage: hostile ROUNDS NAMESPACE SOCKET PROCESS [CASE]\n"), 64;
+  if (argc < 6)
+    return fprintf(stderr, "usage: hostile ROUNDS NAMESPACE SOCKET PROCESS OTHER [CASE]\n"), 64;
   int rounds = atoi(argv[1]);
   if (rounds < turns || rounds > most_samples) return 64;
-  namespace = argv[2], socket_path = argv[3], process = argv[4];
+  namespace = argv[2], socket_path = argv[3], process = argv[4], other_path = argv[5];
   open_machine(&machine, namespace);
   call = (struct call){.take = take_event};
   open_call(&call, socket_path, "Watch");
   send_message(&call, NULL, 0, 1);
 
-  printf("| beside                  |        p50 |        p99 | p50 ÷   | p99 ÷   | memory    |\n");
-  printf("|-------------------------|------------|------------|---------|---------|-----------|\n");
+  printf("| beside                  |        p50 | ÷ none  | ÷ other |        p99 | ÷ none  | ÷ other | memory    |\n");
+  printf("|-------------------------|------------|---------|---------|------------|---------|---------|-----------|\n");
   for (int i = 0; i < attack_count; i++)
-    if (argc < 6 || strstr(attacks[i].name, argv[5])) compare(&attacks[i], rounds);
+    if (argc < 7 || strstr(attacks[i].name, argv[6])) compare(&attacks[i], rounds);
 }

@@ -76,12 +76,20 @@ struct GuardedFlow {
     // Which address it has, nobody knows but by what it was told.
     if self.flow.local == nil, self.told.status == .satisfied {
       self.made?.source = self.told.source
-      self.made?.sourceLink = self.told.chain.first?.index
       if let source = self.told.source, !network.has(source, on: self.told.chain.first?.index) {
         self.excuse("the address that it was told went")
       }
     }
-    if self.flow.local == nil, self.told.status != .satisfied { self.made = nil }
+    // Nor that a rule kept it on its old link, when it was told of a better path.
+    let isElsewhere = self.told.chain.first != self.made?.path.chain.first
+    if self.flow.local == nil, self.told.status != .satisfied || isElsewhere { self.made = nil }
+    // Nor on which link its address was, where the path that it was told has another, and its link is made anew.
+    let link = self.told.chain.first?.index
+    if let local = self.flow.local, local != self.told.source, network[link] == nil,
+      network.owner(of: local) != nil
+    {
+      self.made = nil
+    }
   }
 
   /// Clients were told that the category is another (I5), though it may only be held back (T1).

@@ -169,6 +169,7 @@ extension ModelLink {
     case .cellular: self.network
     case .vlan: (self.network & ~1) + 100
     case .tunnel: 200
+    case .container: UInt8(30 + self.index % 60)
     default: self.network & ~1
     }
   }

@@ -94,8 +94,7 @@ extension Simulation {
   /// What a published category may end (I5): all that was made on another, and all where it came back on another path.
   private func noteCategory(_ change: Change) {
     if case .invalidation(let told) = change, told.reason == .categoryChanged,
-      told.severity == .destroy, let last = self.record.lastPath,
-      let source = last.source, !self.kernel.network.has(source, on: last.chain.first?.index)
+      told.severity == .destroy, let last = self.record.lastPath, self.isGone(last)
     {
       // It does not come back: there is nothing to wait for.
       let category = self.daemon.store.snapshot.status.category
@@ -110,6 +109,12 @@ extension Simulation {
     for index in self.flows.indices {
       self.flows[index].categoryIsPublished(transition.to, isAnotherPath: isAnother)
     }
+  }
+
+  /// Whether a path does not come back as it was.
+  private func isGone(_ path: Path) -> Bool {
+    let (network, link) = (self.kernel.network, path.chain.first?.index)
+    return network[link]?.isUp != true || path.source.map { !network.has($0, on: link) } ?? false
   }
 
   /// A bounce, a loss or a return after which the default path's network is another ends all, also what was made since then
@@ -212,14 +217,18 @@ extension Simulation {
     let told = self.flows[index].told
     guard self.flows[index].made == nil, told.status == .satisfied else { return }
     let network = self.kernel.network
-    self.flows[index].begin(on: told, in: network, self.truth)
     // It may have read what connd has not heard of yet; then what connd hears concerns it.
     let flow = self.flows[index].flow
     let isPresent = told.agrees(with: network.path(to: flow.destination))
-    // A connection that was made on another path, when nobody could tell, is dead already.
+    // A connection that was made on another path, when nobody could tell, is dead already, or a rule keeps it there.
     let isElsewhere =
       flow.local.map { !network.has($0, on: told.chain.first?.index) && !self.flows[index].isLocal }
       ?? false
+    var own = flow.destination
+    own.source = flow.local
+    let pinned = isElsewhere ? network.path(to: own) : told
+    self.flows[index].begin(
+      on: pinned.status == .satisfied ? pinned : told, in: network, self.truth)
     // The category is the one that was published (T4): what is made while a gain is held back is older than it (I5).
     let isHeld = notice.category != self.truth.category
     if isHeld || isElsewhere || !isPresent || !self.kernel.isQuiet || !self.daemon.isOpen {
