@@ -125,10 +125,8 @@ fuzz: deps ## give hostile bytes to what reads netlink and settings (SECONDS=600
 	@Tests/fuzz/run "$(or $(SECONDS),600)"
 
 .PHONY: storms
-storms: release deps-test deps-bench ## run the kernel's storms at full size, and measure what they cost
+storms: deps deps-test ## run the kernel's storms at full size (make bench measures what they cost)
 	@CONND_STORMS=full dev/test --filter 'OverrunScenario|StormsScenario|ChurnScenario.containers'
-	$(sudo) Tests/storms/run "$$($(release) --show-bin-path)"
-	$(sudo) Tests/storms/hostile "$$($(release) --show-bin-path)"
 
 .PHONY: soak
 soak: deps deps-test ## change a network at random, look for what is lost or leaks (SECONDS=3600 SEED= CONND=)
@@ -137,8 +135,10 @@ soak: deps deps-test ## change a network at random, look for what is lost or lea
 	$(sudo) Tests/soak/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)" "$(or $(SECONDS),3600)" "$(SEED)"
 
 .PHONY: bench
-bench: release deps-test deps-bench ## measure speed and memory (BENCH=--quick: three minutes)
+bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick: four minutes)
 	@$(sudo) Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
+	$(sudo) Tests/storms/run "$$($(release) --show-bin-path)" $(if $(BENCH),500 20000)
+	$(if $(BENCH),,$(sudo) Tests/storms/hostile "$$($(release) --show-bin-path)")
 
 .PHONY: lint
 lint: ## check the format of the sources

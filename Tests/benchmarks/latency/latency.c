@@ -1,7 +1,8 @@
-// latency ROUNDS NETNS:floor:SOCKET NETNS:http2:SOCKET NETNS:guard:SOCKET NETNS:connctl:"COMMAND": how long a change of
+// latency [--made] ROUNDS NETNS:floor:SOCKET NETNS:http2:SOCKET NETNS:guard:SOCKET NETNS:connctl:"COMMAND": how long a change of
 // the kernel takes to a subscriber, and to a client that guards a flow on the default path. Each subject has a network
 // namespace of its own, so that none of them works while another is measured; and they take turns, so that noise hits
-// them alike.
+// them alike. With --made it is told, too, how much of it is left once the kernel has made the change: beside a million
+// routes that takes the kernel itself long.
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
@@ -27,7 +28,7 @@ struct subject {
   /// What has come: events, and answers to requests.
   int arrived, answered;
   uint64_t flow;
-  struct samples samples;
+  struct samples samples, rest;
 };
 
 static struct subject subjects[most_subjects];
@@ -71,9 +72,15 @@ static void settle(struct subject *subject) {
   while (take(subject, 20)) continue;
 }
 
+static int tells_rest;
+
+/// The change was begun at `start`, and is made.
 static void await(struct subject *subject, double start) {
+  double made = now();
   if (!take(subject, 5000)) fprintf(stderr, "%s: no event in 5 s\n", subject->name), exit(1);
-  add_sample(&subject->samples, now() - start);
+  double end = now();
+  add_sample(&subject->samples, end - start);
+  add_sample(&subject->rest, end - made);
 }
 
 static void prepare(struct subject *subject, int link) {
@@ -123,7 +130,7 @@ static void lose_address(struct subject *subject, int round) {
 static void measure(const char *name, int rounds, int pause,
                     void change(struct subject *, int)) {
   for (int i = 0; i < subject_count; i++) {
-    subjects[i].samples.count = 0;
+    subjects[i].samples.count = subjects[i].rest.count = 0;
     use_link(&subjects[i].machine, 0);
     settle(&subjects[i]);
   }
@@ -131,9 +138,12 @@ static void measure(const char *name, int rounds, int pause,
     for (int i = 0; i < subject_count; i++) change(&subjects[i], round);
     pause_for(pause);
   }
-  for (int i = 0; i < subject_count; i++)
-    if (subjects[i].samples.count)
-      print_times(name, subjects[i].name, &subjects[i].samples, &subjects[0].samples);
+  for (int i = 0; i < subject_count; i++) {
+    struct subject *subject = &subjects[i];
+    if (!subject->samples.count) continue;
+    print_times(name, subject->name, &subject->samples, &subjects[0].samples);
+    if (tells_rest) print_times("  once made", subject->name, &subject->rest, &subjects[0].samples);
+  }
 }
 
 /// Starts a command, which ends with this process; what it prints can be read from the result.
@@ -183,7 +193,8 @@ static void open_subject(char *argument) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 3) return fprintf(stderr, "usage: latency ROUNDS SUBJECT...\n"), 64;
+  if (argc > 1 && !strcmp(argv[1], "--made")) tells_rest = 1, argc--, argv++;
+  if (argc < 3) return fprintf(stderr, "usage: latency [--made] ROUNDS SUBJECT...\n"), 64;
   int rounds = atoi(argv[1]);
   if (rounds < 1 || rounds > most_samples || argc - 2 > most_subjects) return 64;
   for (int i = 2; i < argc; i++) open_subject(argv[i]);
