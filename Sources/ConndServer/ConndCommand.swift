@@ -15,7 +15,7 @@ public struct ConndCommand: ParsableCommand {
       connd listens on a Unix socket: what --socket names, else CONND_SOCKET, else the configuration, \
       else /run/connd/connd.sock (for another user than root and without that directory: \
       $XDG_RUNTIME_DIR/connd.sock). systemd may pass the socket. SIGHUP reads the configuration again; \
-      SIGTERM and SIGINT end connd.
+      SIGUSR1 logs what connctl stats tells; SIGTERM and SIGINT end connd.
 
       Exit status: 0 ended as asked, or the configuration is right; 1 it could not start, 64 usage, \
       77 no permission, 78 the configuration is wrong.

@@ -4,10 +4,10 @@ import Connectivity
 /// The filter's part for links and their addresses: drops what concerns none but links that nothing leads to (T3).
 ///
 /// On a machine with containers links come and go all the time, with nine messages for each, and none of them wakes connd
-/// (D7). An address passes all the same unless it is good for its link alone: the kernel may take it for another link's
-/// source.
+/// (D7). An address passes all the same unless it is good for its link alone: the kernel prefers others for the source on
+/// another link (RFC 6724, rule 2).
 struct LinkFilter: FilterPart {
-  /// To be run with A = the message's type; where that is none of its own, it leaves both as they were.
+  /// To be run with A = the message's type; where that is none of its own, it leaves A as it was.
   let program: BPFProgram
   private let passesAll: Bool
 

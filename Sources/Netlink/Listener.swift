@@ -9,11 +9,11 @@ import Glibc
 public final class Listener {
   private let socket: NetlinkSocket
 
-  /// Opens a socket that hears of links, IPv4 and IPv6 addresses and rules, nexthop objects, and the routes and
+  /// Opens a socket that hears of IPv4 and IPv6 addresses and rules, of nexthop objects, and of the links, routes and
   /// neighbours that matter.
   ///
   /// - Parameters:
-  ///   - watched: What routes and neighbours matter for.
+  ///   - watched: What routes and neighbours matter for, and which links do not.
   ///   - receiveBuffer: The size to ask for, in bytes; the kernel's default where `nil`. What exceeds
   ///     net.core.rmem_max needs CAP_NET_ADMIN, and is otherwise cut to it.
   /// - Throws: where there is no netlink, or a group is refused.
@@ -71,7 +71,7 @@ public final class Listener {
   }
 
   /// Makes routes matter that may hold one of the destinations or a default path, and of neighbours those gateways
-  /// that get another hardware address than the one given, and no others.
+  /// that get another hardware address than the one given, and no others; and of the links all but some.
   ///
   /// What changed before is not told: a gateway that was read has to be read again once it is watched.
   public func watch(_ watched: Watched) throws(NetlinkError) {

@@ -1,6 +1,7 @@
 public import Connectivity
 
-/// What a listener is to hear of, beside rules, nexthop objects and default routes.
+/// What a listener is to hear of, beside rules, nexthop objects, default routes, and addresses that are good for more than
+/// their link.
 public struct Watched: Hashable, Sendable {
   /// The addresses that changes of routes matter for.
   public var destinations: [IPAddress]
@@ -18,8 +19,9 @@ public struct Watched: Hashable, Sendable {
   }
 }
 
-/// Links that were made after all those that matter. The kernel numbers links in the order in which they are made, so that one
-/// number tells them from the others.
+/// Links that are told from those that matter by one number: who names it sees to it that it is no less than that of any link
+/// that is there and matters, or names that one. That links to come have a greater one is mostly so, for the kernel counts
+/// on; one that is given its index, or brings it along from another namespace, may have a smaller one, and is heard.
 ///
 /// Told is still what may lead to them: routes, and addresses that another link may borrow.
 public struct UnheardLinks: Hashable, Sendable {

@@ -61,7 +61,7 @@ struct BystandersTests {
   @Test(
     "T3 a link to which something leads may matter",
     arguments: [
-      "route", "address", "IPv4 link-local", "path", "several", "nexthop", "overrun", "filter",
+      "route", "address", "IPv4 link-local", "path", "several", "nexthop", "overrun", "missed",
       "malformed",
     ])
   func led(_ what: String) {
@@ -122,11 +122,11 @@ struct BystandersTests {
 
   /// Something goes on until they are loud, while link 200 is the newest.
   private func becomeUnheard() {
-    let noise = [self.link(190, isNew: true)] + Array(repeating: self.link(190), count: 15)
+    let noise = [self.link(200, isNew: true)] + Array(repeating: self.link(200), count: 15)
     #expect(!self.bystanders.areLoud)
     #expect(!self.bystanders.mayMatter(noise))
     #expect(self.bystanders.areLoud)
-    self.bystanders.ignore(after: 200)
+    self.bystanders.ignore(after: [1, 200, 190])
     #expect(!self.bystanders.areLoud)
   }
 
@@ -136,18 +136,55 @@ struct BystandersTests {
     // What was sent before the filter was there.
     let late = [self.link(201, isNew: true), self.link(202), self.removed(202)]
     #expect(!self.bystanders.mayMatter(late))
-    #expect(self.bystanders.mayMatter([self.link(200)]))
+    #expect(self.bystanders.mayMatter([self.link(199)]))
     #expect(!self.bystanders.filterIsTooNarrow)
   }
 
-  @Test("T3 where links cannot be listed, it takes as much again until that is tried once more")
+  @Test(
+    "T3 where links cannot be listed, it takes twice as much until that is tried once more, a thousand at most"
+  )
   func unlisted() {
     #expect(!self.bystanders.mayMatter([self.link(9, isNew: true)]))
-    #expect(!self.bystanders.mayMatter(Array(repeating: self.link(9), count: 20)))
-    self.bystanders.ignore(after: nil)
-    #expect(!self.bystanders.areLoud && self.bystanders.unheard == nil)
-    #expect(!self.bystanders.mayMatter(Array(repeating: self.link(9), count: 16)))
-    #expect(self.bystanders.areLoud)
+    for patience in [16, 32, 64, 128, 256, 512, 1024, 1024] {
+      #expect(!self.bystanders.areLoud)
+      #expect(!self.bystanders.mayMatter(Array(repeating: self.link(9), count: patience)))
+      #expect(self.bystanders.areLoud)
+      self.bystanders.ignore(after: nil)
+      #expect(self.bystanders.unheard == nil)
+    }
+  }
+
+  @Test("T3 a link whose number is far ahead does not make those heard that come after the last")
+  func ahead() {
+    self.bystanders.use([3])
+    #expect(!self.bystanders.mayMatter([self.link(200, isNew: true)]))
+    self.bystanders.ignore(after: [1, 3, 5000, 200])
+    #expect(self.bystanders.unheard == UnheardLinks(above: 200, except: [5000], masters: [3]))
+    #expect(!self.bystanders.mayMatter([self.link(201, isNew: true)]))
+    #expect(self.bystanders.mayMatter([self.link(5000)]))
+    // With many of them, those that come are heard until they are further ahead.
+    self.bystanders.ignore(after: [1, 3, 200] + Array(5000..<5100))
+    #expect(self.bystanders.unheard == UnheardLinks(above: 5099, masters: [3]))
+  }
+
+  @Test("D6 a filter that lets all links pass from now on misses nothing that has to be read again")
+  func hearAll() {
+    self.becomeUnheard()
+    self.bystanders.hearAll()
+    #expect(self.bystanders.unheard == nil)
+    #expect(!self.bystanders.filterIsSet())
+    // What was sent before it may be unread.
+    #expect(self.bystanders.mayMatter([self.link(201, isNew: true)]))
+  }
+
+  @Test(
+    "D6 what led to an unheard link before is read again, although the filter lets all pass meanwhile"
+  )
+  func hearAllAfterLead() {
+    self.becomeUnheard()
+    #expect(self.bystanders.mayMatter([self.address(self.global, on: 205)]))
+    self.bystanders.hearAll()
+    #expect(self.bystanders.filterIsSet())
   }
 
   @Test(
@@ -174,7 +211,7 @@ struct BystandersTests {
 
   @Test(
     "I7 all links are heard again when something may lead to any",
-    arguments: ["path", "several", "nexthop", "overrun", "filter", "malformed"])
+    arguments: ["path", "several", "nexthop", "overrun", "missed", "malformed"])
   func allHeardAgain(_ what: String) {
     self.becomeUnheard()
     switch what {

@@ -99,9 +99,9 @@ final class ModelKernel: Kernel {
   }
 
   func links() throws(KernelUnavailable) -> [LinkFacts] { Array(self.linkTable.values) }
-  func newestLink() throws(KernelUnavailable) -> UInt32? {
+  func linkIndexes() throws(KernelUnavailable) -> [UInt32] {
     try self.ask()
-    return self.linkTable.keys.max()
+    return Array(self.linkTable.keys)
   }
   func addresses() throws(KernelUnavailable) -> [Address] { self.addressTable }
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] { [] }

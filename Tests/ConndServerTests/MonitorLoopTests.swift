@@ -44,6 +44,68 @@ struct MonitorLoopTests {
     #expect(loop.loop.engine.snapshot.status.category == .wired)
   }
 
+  @Test("K8 T3 it is answered at once where what has kept changing is not heard")
+  func passingFailureUnheard() throws {
+    var loop = try TestLoop.started()
+    let kernel = loop.kernel
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    loop.becomeDeaf()
+    #expect(kernel.watched.unheard != nil)
+    let passing = KernelUnavailable(description: "interrupted", isPassing: true)
+    kernel.happens(after: 0) { kernel.failure = passing }
+    kernel.happens(after: 1) { kernel.failure = nil }
+    #expect(try loop.guardFlow(2) == ["2 path none unknown"])
+    #expect(kernel.watched.unheard == nil)
+    #expect(loop.turn() == ["2 path eth0"])
+  }
+
+  @Test("D6 a destination more has all links heard, and needs no other reading")
+  func destinationWhileUnheard() throws {
+    var loop = try TestLoop.started()
+    loop.becomeDeaf()
+    let batches = loop.count("batches")
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    #expect(loop.kernel.watched.unheard == nil)
+    #expect(loop.turn() == [] && loop.count("batches") == batches)
+  }
+
+  @Test("K6 D6 a tunnel's other end that moves has all links heard")
+  func tunnelEndWhileUnheard() throws {
+    var loop = try TestLoop.started { kernel in
+      kernel.addTunnel(5, "gre1", to: "198.51.100.1")
+      try kernel.lead("0.0.0.0", 0, .over(5, from: "10.0.0.7"))
+      try kernel.lead("198.51.100.0", 24, .over(2, via: "192.0.2.1", from: "192.0.2.7"))
+    }
+    loop.becomeDeaf()
+    #expect(loop.kernel.watched.unheard != nil)
+    loop.kernel.addTunnel(5, "gre1", to: "198.51.100.2")
+    _ = loop.tell()
+    let end = try IPAddress(spelt: "198.51.100.2")
+    #expect(loop.kernel.watched.destinations.contains(end))
+    #expect(loop.kernel.watched.unheard == nil)
+    // And what comes then is noticed.
+    loop.becomeDeaf()
+    try loop.kernel.lead("0.0.0.0", 0, .over(9, from: "10.0.0.9"))
+    loop.kernel.addLink(9, "late")
+    _ = loop.tell()
+    #expect(loop.kernel.watched.unheard == nil)
+  }
+
+  @Test("T3 where links cannot be listed nothing is lost but that they are heard")
+  func unlisted() throws {
+    var loop = try TestLoop.started()
+    let kernel = loop.kernel
+    var link = Link(index: 100, name: "veth100")
+    link.isNew = true
+    for _ in 0..<15 { _ = loop.tell([.link(link)]) }
+    kernel.happens(after: 0) { kernel.isGone = true }
+    kernel.happens(after: 1) { kernel.isGone = false }
+    #expect(loop.tell([.link(link)]) == [])
+    #expect(loop.loop.kernel != nil && kernel.watched.unheard == nil)
+    loop.becomeDeaf()
+    #expect(kernel.watched.unheard != nil)
+  }
+
   @Test("K8 a kernel that fails while flows are registered is lost, and opened again")
   func failure() throws {
     var loop = try TestLoop.started()

@@ -1,5 +1,6 @@
 import Connectivity
 import Logging
+import Netlink
 import Synchronization
 import Systemd
 
@@ -35,6 +36,13 @@ struct TestLoop {
     try prepare(loop.kernel)
     loop.loop.start()
     return loop
+  }
+
+  /// Containers come and go until connd does not hear of more.
+  mutating func becomeDeaf() {
+    var link = Link(index: 100, name: "veth100")
+    link.isNew = true
+    for _ in 0..<2000 where self.kernel.watched.unheard == nil { _ = self.tell([.link(link)]) }
   }
 
   /// Guards so many flows, each to a destination of its own.

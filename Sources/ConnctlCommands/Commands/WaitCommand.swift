@@ -23,7 +23,7 @@ struct WaitCommand: ConnctlCommand {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "The longest to wait: 500ms, 5s, 2m; a number alone is seconds.", valueName: "time"),
+      "The longest to wait: 500ms, 5s, 2m, 1h; a number alone is seconds.", valueName: "time"),
     transform: Timeout.reading)
   var timeout: Timeout?
 

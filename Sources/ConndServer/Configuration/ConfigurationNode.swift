@@ -20,7 +20,10 @@ struct ConfigurationNode {
     }
     var entries: [ConfigurationEntry] = []
     for (name, value) in mapping {
-      let text = name.string ?? ""
+      guard let text = name.scalar?.string, !text.isEmpty else {
+        throw ConfigurationError(
+          file: self.file, line: name.mark?.line, key: self.key, message: "a key must be a word")
+      }
       let key = self.key.map { "\($0).\(text)" } ?? text
       entries.append(
         ConfigurationEntry(

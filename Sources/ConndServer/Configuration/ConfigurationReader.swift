@@ -134,8 +134,11 @@ extension ConfigurationError {
       .composer(_, let problem, let mark, _):
       self.init(file: file, line: mark.line, message: problem)
     case .duplicatedKeysInMapping(let keys, let context):
-      let name = keys.first ?? ""
-      self.init(file: file, line: context.mark.line, key: name, message: "is there twice")
+      // Yams has words for such keys only as are words.
+      let name = keys.first { $0 != "<uncovertable>" }
+      self.init(
+        file: file, line: context.mark.line, key: name,
+        message: name == nil ? "a key must be a word" : "is there twice")
     case .reader(let problem, _, let value, let text):
       self.init(file: file, line: text.line(ofFirst: value), message: problem)
     default:

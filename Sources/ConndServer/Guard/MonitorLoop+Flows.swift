@@ -45,13 +45,16 @@ extension MonitorLoop {
       }
     }
     guard let kernel = self.kernel else { return }
+    if case .failure(let error) = registrar {
+      guard error.isPassing else { return self.lose(error) }
+      // What kept changing makes connd read again, whatever it is, and ask for these flows once more; if it was held back, at
+      // once.
+      self.engine.missedSomething()
+    }
     do throws(KernelUnavailable) {
-      _ = try registrar.get()
       if self.engine.filterIsTooNarrow { try self.widenFilter(kernel) }
     } catch {
-      guard error.isPassing else { return self.lose(error) }
-      // What kept changing makes connd read again, whatever it is, and ask for these flows once more.
-      self.engine.filterIsOther()
+      self.lose(error)
     }
   }
 

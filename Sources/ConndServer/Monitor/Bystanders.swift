@@ -18,15 +18,19 @@ final class Bystanders {
 
   /// Links with a greater index are bystanders, too, and the kernel does not tell of them; `nil`: it tells of all.
   private var last: UInt32?
-  /// Of those the ones that something has led to.
+  /// Of those the ones that something has led to, or may have.
   private var led: Set<UInt32> = []
+  /// The link that was made last, as far as was told: the kernel goes on from there.
+  private var newest: UInt32 = 0
   /// Whether the kernel's filter holds back what may matter by now, so that it has to be set and all to be read again.
   private(set) var filterIsTooNarrow = false
   /// How many messages were read for nothing.
   private var vain = 0
+  /// How many it takes for later links not to be heard. All that there are have to be listed then, which costs as much as a
+  /// thousand messages where there are thousands: so what does not last is tried ever more rarely.
+  private var patience = 16
+  private static let mostPatience = 1024
 
-  /// What it takes for links not to be heard: all of them have to be listed.
-  private static let patience = 16
   /// Where more are led to, as by a server's tunnels, those that there are by then are listed anew.
   private static let mostLed = 64
   /// A filter that names more costs more than it saves.
@@ -40,12 +44,20 @@ final class Bystanders {
   }
 
   /// Whether too much is heard of links that do not matter: ``ignore(after:)`` ends that.
-  var areLoud: Bool { self.last == nil && !self.isBlind && self.vain >= Self.patience }
+  var areLoud: Bool { self.last == nil && !self.isBlind && self.vain >= self.patience }
 
   /// They shall be heard no more, if they come after all the links that there are.
   ///
-  /// - Parameter last: the greatest index of these; `nil` where they cannot be listed now.
-  func ignore(after last: UInt32?) { (self.last, self.led, self.vain) = (last, [], 0) }
+  /// - Parameter present: the indexes of these; `nil` where they cannot be listed now.
+  func ignore(after present: [UInt32]?) {
+    self.patience = min(2 * self.patience, Self.mostPatience)
+    (self.last, self.led, self.vain) = (nil, [], 0)
+    guard let present, let greatest = present.max() else { return }
+    // Some have an index that is far ahead: they brought it along from another namespace, or were given it.
+    let ahead = present.filter { $0 > self.newest }
+    let isFew = self.newest > 0 && ahead.count <= Self.mostLed
+    (self.last, self.led) = isFew ? (self.newest, Set(ahead)) : (greatest, [])
+  }
 
   /// The filter is as it is to be, and what it held back before is about to be read.
   ///
@@ -58,19 +70,26 @@ final class Bystanders {
   /// Paths are made of these.
   func use(_ links: some Sequence<UInt32>) {
     // Nobody knows which of the others are its ports.
-    for link in links where self.used.insert(link).inserted { self.hearAll() }
+    for link in links where self.used.insert(link).inserted { self.doubtAll() }
+  }
+
+  /// The filter is about to pass more than before, and of links all. What it held back may lead anywhere, and is yet to be
+  /// read by whoever needs it.
+  func hearAll() {
+    let wasTooNarrow = self.filterIsTooNarrow
+    self.forget()
+    self.filterIsTooNarrow = wasTooNarrow
   }
 
   /// Something may have led to them untold: what the filter held back before, or what was lost.
   func forget() {
-    self.hearAll()
+    self.doubtAll()
     (self.isBlind, self.hasJustForgotten) = (true, true)
   }
 
-  private func hearAll() {
+  private func doubtAll() {
     if self.last != nil { self.filterIsTooNarrow = true }
-    self.links = []
-    self.ignore(after: nil)
+    (self.links, self.last, self.led, self.vain) = ([], nil, [], 0)
   }
 
   /// What was told so far is about to be read.
@@ -91,6 +110,7 @@ final class Bystanders {
   private func mayMatter(_ event: KernelEvent) -> Bool {
     switch event {
     case .link(let link):
+      if link.isNew { self.newest = link.index }
       if link.isNew, !self.isBlind, !self.used.contains(link.index), !self.isUnheard(link.index) {
         self.links.insert(link.index)
       }
@@ -134,6 +154,6 @@ final class Bystanders {
     guard self.isUnheard(link) else { return }
     self.led.insert(link)
     self.filterIsTooNarrow = true
-    if self.led.count > Self.mostLed { self.hearAll() }
+    if self.led.count > Self.mostLed { self.doubtAll() }
   }
 }

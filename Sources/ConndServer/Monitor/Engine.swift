@@ -68,8 +68,11 @@ struct Engine {
     self.flows.isDrained()
   }
 
-  /// The kernel's filter passes more than before, or is another socket's: what it held back may have led anywhere.
-  func filterIsOther() { self.gateways.bystanders.forget() }
+  /// The kernel's filter is about to pass more than before, or to be another socket's: what it held back may have led anywhere.
+  func hearAllLinks() { self.gateways.bystanders.hearAll() }
+
+  /// Something was missed that may have led anywhere.
+  func missedSomething() { self.gateways.bystanders.forget() }
 
   /// Reads the default paths, and compares with what was published.
   mutating func step(
@@ -253,11 +256,9 @@ extension Engine {
   var bystandersAreLoud: Bool { self.gateways.bystanders.areLoud }
 
   /// What becomes of links that come from now on need not be told, as long as nothing leads to them; the filter is to be set.
-  mutating func ignoreBystanders(
-    _ kernel: some Kernel
-  ) throws(KernelUnavailable) {
-    self.gateways.bystanders.ignore(after: nil)
-    self.gateways.bystanders.ignore(after: try kernel.newestLink())
+  func ignoreBystanders(_ kernel: some Kernel) {
+    // Where they cannot be listed, some just come and go; another time. A kernel that is lost shows at the next reading.
+    self.gateways.bystanders.ignore(after: try? kernel.linkIndexes())
   }
 
   /// The kernel's filter passes all that matters.

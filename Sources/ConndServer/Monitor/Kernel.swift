@@ -46,8 +46,8 @@ protocol Kernel {
   /// All links, for those who want to look at them.
   func links() throws(KernelUnavailable) -> [LinkFacts]
 
-  /// The greatest index that a link has; `nil` where there are none.
-  func newestLink() throws(KernelUnavailable) -> UInt32?
+  /// The indexes of all links.
+  func linkIndexes() throws(KernelUnavailable) -> [UInt32]
 
   /// All addresses.
   func addresses() throws(KernelUnavailable) -> [Address]
@@ -63,7 +63,7 @@ protocol Kernel {
 /// The kernel cannot be asked, and why.
 struct KernelUnavailable: Error, Hashable, CustomStringConvertible {
   var description: String
-  /// Only this question has no answer, because what it lists kept changing: more will be told of that.
+  /// Only this question has no answer, because what it lists kept changing: it is to be asked again.
   var isPassing = false
 }
 

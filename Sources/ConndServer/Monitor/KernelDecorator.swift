@@ -49,7 +49,7 @@ extension KernelDecorator {
 
   func links() throws(KernelUnavailable) -> [LinkFacts] { try self.source.links() }
 
-  func newestLink() throws(KernelUnavailable) -> UInt32? { try self.source.newestLink() }
+  func linkIndexes() throws(KernelUnavailable) -> [UInt32] { try self.source.linkIndexes() }
 
   func addresses() throws(KernelUnavailable) -> [Address] { try self.source.addresses() }
 

@@ -72,15 +72,16 @@ extension MonitorLoop {
   ) throws(KernelUnavailable) {
     var watched = self.engine.watchedByKernel
     watched.destinations += Set(addresses).subtracting(watched.destinations).sorted()
+    if !self.filtered.isSuperset(of: watched.destinations) {
+      self.engine.hearAllLinks()
+      watched.unheard = nil
+    }
     try kernel.watch(watched)
     self.filterIs(watched)
   }
 
   mutating func filterIs(_ watched: Watched) {
-    let filtered = Set(watched.destinations)
-    // Routes to them that were held back may lead by any link.
-    if !filtered.isSubset(of: self.filtered) { self.engine.filterIsOther() }
-    (self.filtered, self.unneeded) = (filtered, 0)
+    (self.filtered, self.unneeded) = (Set(watched.destinations), 0)
   }
 
   private mutating func updateFilter() {
@@ -94,12 +95,7 @@ extension MonitorLoop {
 
   /// Has the kernel tell no more of links that nothing leads to, where many come and go.
   mutating func ignoreBystanders(_ kernel: any Kernel) throws(KernelUnavailable) {
-    do throws(KernelUnavailable) {
-      try self.engine.ignoreBystanders(kernel)
-    } catch  where error.isPassing {
-      // Just now they cannot be listed, for some come and go; another time.
-      return
-    }
+    self.engine.ignoreBystanders(kernel)
     try self.setFilter(kernel)
   }
 

@@ -300,7 +300,7 @@ extension MonitorLoop {
 
   private mutating func openKernelOrGiveUp(_ occasion: Occasion) {
     do throws(KernelUnavailable) {
-      self.engine.filterIsOther()
+      self.engine.hearAllLinks()
       let watched = self.engine.watchedByKernel
       self.kernel = try self.openKernel(watched)
       self.filterIs(watched)

@@ -95,8 +95,8 @@ final class NetlinkKernel: Kernel {
     return links.map(self.withDevice)
   }
 
-  func newestLink() throws(KernelUnavailable) -> UInt32? {
-    try ask { () throws(NetlinkError) in try self.requester.links() }.map(\.index).max()
+  func linkIndexes() throws(KernelUnavailable) -> [UInt32] {
+    try ask { () throws(NetlinkError) in try self.requester.links() }.map(\.index)
   }
 
   func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
@@ -125,8 +125,9 @@ final class NetlinkKernel: Kernel {
 
   func watch(_ watched: Watched) throws(KernelUnavailable) {
     if watched.unheard != self.unheard {
-      // What is remembered of a link is no good once nothing is told of it, and what was told after that begins anew.
+      // What is remembered of a link is no good once nothing is told of it.
       self.unheard = watched.unheard
+      self.knownDevices = [:]
       self.knownAddresses = [:]
     }
     try ask { () throws(NetlinkError) in try self.listener.watch(watched) }

@@ -15,16 +15,22 @@ extension FlowTracker {
     public mutating func join(_ later: Circumstances) {
       if case .overdue(let severity) = later.categoryChange, self.categoryChange == .inDoubt {
         self.categoryChange = .changed(severity)
-      } else if later.categoryChange == .returned, self.categoryChange == .inDoubt {
-        self.categoryChange = .returned
+      } else if self.categoryChange == .inDoubt,
+        later.categoryChange == .returned || later.categoryChange == .replaced
+      {
+        self.categoryChange = later.categoryChange
       } else if later.categoryChange.gravity >= self.categoryChange.gravity {
         self.categoryChange = later.categoryChange
       }
       self.slept = [self.slept, later.slept].compactMap { $0 }.max()
     }
 
+    /// Whether a grace is over: what was lost with the category is lost.
     var isOverdue: Bool {
-      if case .overdue = self.categoryChange { true } else { false }
+      switch self.categoryChange {
+      case .overdue, .replaced: true
+      case .changed, .inDoubt, .returned, nil: false
+      }
     }
   }
 
@@ -37,6 +43,8 @@ extension FlowTracker {
     case returned
     /// The grace is over.
     case overdue(Invalidation.Severity)
+    /// The grace is over, and another path has brought the same category back: lost is only what was on the first.
+    case replaced
   }
 }
 
@@ -44,7 +52,7 @@ extension FlowTracker.CategoryChange? {
   fileprivate var gravity: Int {
     switch self {
     case nil: 0
-    case .returned: 1
+    case .returned, .replaced: 1
     case .inDoubt: 2
     case .overdue: 3
     case .changed: 4

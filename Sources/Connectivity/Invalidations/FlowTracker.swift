@@ -174,6 +174,8 @@ public struct FlowTracker: Hashable, Sendable {
     switch change {
     case .changed(let severity): return Verdict(.categoryChanged, severity)
     case .inDoubt, .returned: return Verdict(.categoryChanged, .advise)
+    case .replaced:
+      return self.isCategoryInDoubt ? Verdict(.categoryChanged, .advise) : nil
     case .overdue(let severity):
       // What was registered since then began on what there is now.
       return self.isCategoryInDoubt ? Verdict(.categoryChanged, severity) : nil

@@ -93,7 +93,7 @@ public struct InvalidationMaker: Hashable, Sendable {
     }
     let after = change?.snapshot?.status ?? before
     let categoryChange = self.categoryChange(change, after)
-    let wide = self.wide(categoryChange, after, slept)
+    let wide = self.wide(categoryChange, slept)
     for one in told {
       let isShared = self.isShared(one, by: told)
       if let draft = self.draft(one, isShared: isShared, beside: wide), !drafts.contains(draft) {
@@ -107,10 +107,7 @@ public struct InvalidationMaker: Hashable, Sendable {
       self.isIntact[family] = self.trackers[family] != nil
     }
     if after.path.status == .satisfied { self.followed = after.family }
-    return Outcome(
-      invalidations: drafts,
-      categoryChange: self.isBackByAnotherFamily(categoryChange, after) ? .returned : categoryChange
-    )
+    return Outcome(invalidations: drafts, categoryChange: categoryChange)
   }
 
   // MARK: - One family's default path
@@ -227,7 +224,9 @@ public struct InvalidationMaker: Hashable, Sendable {
       guard let family = self.familyInDoubt else { return nil }
       if inDoubt != nil, status[family].status != .satisfied { return nil }
       self.familyInDoubt = nil
-      return inDoubt == nil ? .overdue(self.policy.categoryChanged) : .returned
+      if inDoubt != nil { return .returned }
+      return status.path.status == .satisfied
+        ? .replaced : .overdue(self.policy.categoryChanged)
     }
     self.familyInDoubt = nil
     if transition.to == .none {
@@ -261,25 +260,16 @@ public struct InvalidationMaker: Hashable, Sendable {
     return known == transition.to ? nil : known
   }
 
-  /// Whether the category is what it was when a grace ends: only those are lost who were on the path that did not come back,
-  /// which its own scope says, and flows know.
-  private func isBackByAnotherFamily(
-    _ change: FlowTracker.CategoryChange?, _ status: Status
-  ) -> Bool {
-    guard case .overdue = change else { return false }
-    return status.path.status == .satisfied
-  }
-
   private func wide(
-    _ change: FlowTracker.CategoryChange?, _ status: Status, _ slept: Duration?
+    _ change: FlowTracker.CategoryChange?, _ slept: Duration?
   ) -> Draft? {
     let sleep = slept.map { self.policy.severity(ofSleep: $0) }
     let category: Invalidation.Severity? =
       switch change {
-      case .changed(let severity): severity
-      case .overdue(let severity): self.isBackByAnotherFamily(change, status) ? nil : severity
+      case .changed(let severity), .overdue(let severity): severity
       case .inDoubt, .returned: .advise
-      case nil: nil
+      // Those who were on the path that did not come back hear of it by its own scope.
+      case .replaced, nil: nil
       }
     guard let severity = [category, sleep].compactMap({ $0 }).max() else { return nil }
     return Draft(

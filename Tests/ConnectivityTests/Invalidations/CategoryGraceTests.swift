@@ -46,9 +46,17 @@ struct CategoryGraceTests {
         "1s advise categoryChanged", "1.5s advise categoryChanged", "2s advise categoryChanged",
       ])
     // What is looked at only when all of it is over.
-    var late = FlowTracker.Circumstances(categoryChange: .inDoubt)
-    late.join(.init(categoryChange: .returned))
-    #expect(late.categoryChange == .returned)
+    for end in [.returned, .replaced] as [FlowTracker.CategoryChange] {
+      var late = FlowTracker.Circumstances(categoryChange: .inDoubt)
+      late.join(.init(categoryChange: end))
+      #expect(late.categoryChange == end)
+    }
+  }
+
+  @Test("I5 I10 who lost his path dies when the grace is over, whatever brought the category back")
+  func lostFlow() {
+    #expect(
+      Story.follow("\(Self.byIPv6) | 9s wifi", [.ipv6, .ipv4]).last == "2s destroy categoryChanged")
   }
 
   @Test("I5 I10 a category that another family brings back, and has kept, is back")

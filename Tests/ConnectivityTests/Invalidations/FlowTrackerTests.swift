@@ -255,6 +255,19 @@ struct FlowTrackerTests {
     #expect(returned.see(Self.wired, .overdue(.destroy)) == nil)
   }
 
+  @Test("I5 I10 a category that another path has brought back concerns whom its loss did")
+  func replaced() {
+    var flow = FollowedFlow(on: Self.wired)
+    #expect(flow.see(Self.wired, .inDoubt) == "advise categoryChanged")
+    #expect(flow.see(Self.wired, .replaced) == "advise categoryChanged")
+    #expect(flow.see(Self.wired, .replaced) == nil)
+    var gone = FollowedFlow(on: Self.wired)
+    #expect(gone.see(.noRoute, .inDoubt) == "advise categoryChanged")
+    #expect(gone.see(.noRoute, .replaced, at: 500) == "destroy categoryChanged")
+    var new = FollowedFlow(on: Self.wired)
+    #expect(new.see(Self.wired, .replaced) == nil)
+  }
+
   @Test("I5 a grace of the category that ends destroys also what lost its path meanwhile")
   func overdueWithoutPath() {
     var flow = FollowedFlow(on: Self.wired)

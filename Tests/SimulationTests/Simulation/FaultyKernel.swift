@@ -184,9 +184,9 @@ final class FaultyKernel: Kernel {
     }
   }
 
-  func newestLink() throws(KernelUnavailable) -> UInt32? {
+  func linkIndexes() throws(KernelUnavailable) -> [UInt32] {
     try self.ask()
-    return self.network.links.map(\.index).max()
+    return self.network.links.map(\.index)
   }
 
   func addresses() throws(KernelUnavailable) -> [Address] {
