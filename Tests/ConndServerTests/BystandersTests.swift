@@ -225,6 +225,8 @@ struct BystandersTests {
     #expect(self.bystanders.unheard == nil)
     #expect(self.bystanders.filterIsSet())
     #expect(self.bystanders.mayMatter([self.link(205)]))
+    // What was sent before it may be unread.
+    #expect(self.bystanders.mayMatter([self.link(206, isNew: true)]))
   }
 
   @Test("D7 where very many are led to, those that there are by then are listed anew")

@@ -88,7 +88,10 @@ final class Bystanders {
   }
 
   private func doubtAll() {
-    if self.last != nil { self.filterIsTooNarrow = true }
+    // What was said of them meanwhile is lost.
+    if self.last != nil {
+      (self.filterIsTooNarrow, self.isBlind, self.hasJustForgotten) = (true, true, true)
+    }
     (self.links, self.last, self.led, self.vain) = ([], nil, [], 0)
   }
 

@@ -255,10 +255,14 @@ extension Engine {
   /// Whether the kernel tells much of links that do not matter, which it need not.
   var bystandersAreLoud: Bool { self.gateways.bystanders.areLoud }
 
-  /// What becomes of links that come from now on need not be told, as long as nothing leads to them; the filter is to be set.
-  func ignoreBystanders(_ kernel: some Kernel) {
+  /// What becomes of links that come from now on need not be told, as long as nothing leads to them.
+  ///
+  /// - Returns: whether the kernel's filter is to be set.
+  func ignoreBystanders(_ kernel: some Kernel) -> Bool {
     // Where they cannot be listed, some just come and go; another time. A kernel that is lost shows at the next reading.
-    self.gateways.bystanders.ignore(after: try? kernel.linkIndexes())
+    let present = try? kernel.linkIndexes()
+    self.gateways.bystanders.ignore(after: present)
+    return present != nil
   }
 
   /// The kernel's filter passes all that matters.

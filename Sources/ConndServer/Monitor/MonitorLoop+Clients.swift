@@ -95,8 +95,7 @@ extension MonitorLoop {
 
   /// Has the kernel tell no more of links that nothing leads to, where many come and go.
   mutating func ignoreBystanders(_ kernel: any Kernel) throws(KernelUnavailable) {
-    self.engine.ignoreBystanders(kernel)
-    try self.setFilter(kernel)
+    if self.engine.ignoreBystanders(kernel) { try self.setFilter(kernel) }
   }
 
   /// Lets routes pass for more addresses, if they do not yet.
