@@ -135,7 +135,7 @@ soak: deps deps-test ## change a network at random, look for what is lost or lea
 	$(sudo) Tests/soak/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)" "$(or $(SECONDS),3600)" "$(SEED)"
 
 .PHONY: bench
-bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick: four minutes)
+bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick: less of it)
 	@$(sudo) Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
 	$(sudo) Tests/storms/run "$$($(release) --show-bin-path)" $(if $(BENCH),500 20000)
 	$(if $(BENCH),,$(sudo) Tests/storms/hostile "$$($(release) --show-bin-path)")

@@ -49,7 +49,7 @@ struct ContainersScenario {
   }
 
   @Test("T3 D7 where many containers come and go, one more wakes nobody")
-  func sleep() throws {
+  func unheard() throws {
     let lab = try self.deaf()
     #expect(try self.pairs(50, in: lab) == 0)
     try lab.expectSilence(after: "containers")
