@@ -40,6 +40,15 @@ final class GuardedFlow {
     throw CommandError("connctl guard has ended: \(self.command.standardError)")
   }
 
+  /// Checks that the next thing that connd says of the flow is this advice.
+  func expectAdvice(
+    _ reason: String, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    let told = try self.invalidation()
+    #expect(
+      "\(told.severity) \(told.reason)" == "advise \(reason)", sourceLocation: sourceLocation)
+  }
+
   /// Checks that connd declares the flow dead for one of these reasons, that it was told so before only as `before`, and that TCP
   /// agrees.
   func expectDestroyed(
@@ -69,14 +78,11 @@ final class GuardedFlow {
   /// Checks that the connection works, and that connd has given this advice and says nothing more. Then ends the flow by
   /// taking its address away: what connd says of that must be the next thing that it says.
   func expectAlive(
-    in laboratory: Laboratory, on link: String, told advice: [String] = [],
+    in laboratory: Laboratory, on link: String, advised advice: [String] = [],
     sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
     // Flows are looked at after the change was published: advice that is on its way must not meet the end of the address.
-    for expected in advice {
-      let told = try self.invalidation()
-      #expect("\(told.severity) \(told.reason)" == expected, sourceLocation: sourceLocation)
-    }
+    for reason in advice { try self.expectAdvice(reason, sourceLocation: sourceLocation) }
     if let connection = self.connection {
       #expect(connection.carries(within: .seconds(10)), sourceLocation: sourceLocation)
       let length = connection.local.contains(":") ? 64 : 24
