@@ -78,6 +78,24 @@ struct GuardedFlowTests {
     #expect(loop.tell([.neighbour(router(9))]) == ["2 destroy networkChanged"])
   }
 
+  @Test("I4 the router is found and replaced before anybody looks", arguments: [true, false])
+  func routerReplacedAtOnce(isOneBatch: Bool) throws {
+    let gateway = try IPAddress(spelt: "192.0.2.1")
+    func router(_ last: UInt8) -> Neighbour {
+      Neighbour(gateway, link: 2, hardwareAddress: [2, 0, 0, 0, 0, last])
+    }
+    var loop = try TestLoop.started()
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    let events: [KernelEvent] = [.neighbour(router(7)), .neighbour(router(8))]
+    loop.kernel.neighbours[gateway] = router(8)
+    if !isOneBatch { loop.kernel.untold.append { [events[0]] } }
+    #expect(loop.tell(isOneBatch ? events : [events[1]]) == ["1 destroy networkChanged"])
+    #expect(loop.invalidations == ["destroy networkChanged"])
+    // Who comes now begins with the new one.
+    #expect(try loop.guardFlow(2) == ["2 path eth0"])
+    #expect(loop.tell() == [])
+  }
+
   // MARK: - Connections that are not on the path that is known
 
   /// 198.51.100.7 is wlan0's.

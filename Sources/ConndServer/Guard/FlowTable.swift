@@ -41,6 +41,8 @@ struct FlowTable {
       self.remaining = remaining
     }
 
+    var hasSuccessors: Bool { !self.circumstances.successors.isEmpty }
+
     mutating func takePart() -> ArraySlice<Destination> {
       let part = self.remaining.prefix(self.part)
       self.remaining = self.remaining.dropFirst(part.count)
@@ -200,8 +202,7 @@ struct FlowTable {
     let old = flow.tracker.path
     let hadBegun = flow.tracker.hasBegun
     let verdict = flow.tracker.update(
-      to: reading, flow.lastPass < pass.number ? pass.circumstances : .init(), policy: policy,
-      at: now)
+      to: reading, self.circumstances(of: flow, in: pass), policy: policy, at: now)
     let destination = flow.tracker.flow.destination
     let isNew = flow.told != way.shown
     if verdict?.severity == .destroy {
@@ -223,6 +224,18 @@ struct FlowTable {
       return .invalidation(verdict, cause, way.shown)
     }
     return isNew ? .path(way.shown) : nil
+  }
+
+  /// What happened to a flow that is looked at now.
+  private func circumstances(
+    of flow: GuardedFlow, in pass: Pass
+  ) -> FlowTracker.Circumstances {
+    var circumstances = flow.lastPass < pass.number ? pass.circumstances : .init()
+    // The reading is of now: it shows already what looks that wait for their turn are about.
+    for later in self.passes where later.hasSuccessors && flow.lastPass < later.number {
+      circumstances.successors.formUnion(later.circumstances.successors)
+    }
+    return circumstances
   }
 
   private mutating func forget(_ key: Key, _ destination: Destination) {

@@ -23,7 +23,7 @@ struct Engine {
     var changes: [Change]
     /// For those who are looked at when the changes are published.
     var occasion: Occasion
-    var categoryChange: FlowTracker.CategoryChange?
+    var circumstances: FlowTracker.Circumstances
   }
 
   /// When to step again even if the kernel says nothing.
@@ -78,15 +78,21 @@ struct Engine {
   mutating func step(
     _ occasion: Occasion, kernel: some Kernel, at now: Instant, time: Timestamp
   ) throws(KernelUnavailable) -> Step {
-    if case .events(let events) = occasion { self.gateways.note(events) }
+    var successors: Set<[UInt8]> = []
+    if case .events(let events) = occasion { successors = self.gateways.note(events) }
     // What the kernel told meanwhile is lost, as in an overrun.
-    if self.isKernelLost { self.gateways.note([.overrun]) }
-    let reading = try self.reading(from: kernel)
+    if self.isKernelLost { successors = self.gateways.note([.overrun]) }
+    var reading = try self.reading(from: kernel)
+    reading.successors = successors
     let occasion = self.isKernelLost ? .kernelBack : occasion
     self.isKernelLost = false
     let made = self.changes.update(to: reading, on: occasion, at: now, time: time)
     self.deadline = made.deadline
-    return Step(changes: made.changes, occasion: occasion, categoryChange: made.categoryChange)
+    let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
+    return Step(
+      changes: made.changes, occasion: occasion,
+      circumstances: .init(
+        categoryChange: made.categoryChange, slept: slept, successors: successors))
   }
 
   private mutating func reading(
@@ -133,9 +139,7 @@ struct Engine {
   mutating func follow(
     _ step: Step, kernel: some Kernel
   ) throws(KernelUnavailable) -> [(destination: Destination, path: Path)] {
-    let slept: Duration? = if case .resumed(let slept) = step.occasion { slept } else { nil }
-    self.flows.lookAtAll(
-      step.occasion, .init(categoryChange: step.categoryChange, slept: slept))
+    self.flows.lookAtAll(step.occasion, step.circumstances)
     var paths: [(Destination, Path)] = []
     for (destination, told) in self.watched {
       let path = try self.followedPath(to: destination, from: kernel)

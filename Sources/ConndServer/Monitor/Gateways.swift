@@ -93,7 +93,11 @@ final class Gateways {
   }
 
   /// Takes note of what the kernel has told.
-  func note(_ events: [KernelEvent]) {
+  ///
+  /// - Returns: the hardware addresses that gateways were told to have in place of others.
+  @discardableResult
+  func note(_ events: [KernelEvent]) -> Set<[UInt8]> {
+    var successors: Set<[UInt8]> = []
     for event in events {
       switch event {
       case .neighbour(let neighbour):
@@ -101,6 +105,7 @@ final class Gateways {
         guard let known = self.known[key], let address = neighbour.hardwareAddress,
           known.hardwareAddress != address
         else { continue }
+        if known.hardwareAddress != nil, !known.isInDoubt { successors.insert(address) }
         self.known[key] = Known(hardwareAddress: address)
         self.isNew = true
       case .link(let link):
@@ -120,6 +125,7 @@ final class Gateways {
       default: break
       }
     }
+    return successors
   }
 
   /// The kernel's filter knows of all; what it let pass before is read again.
