@@ -29,7 +29,7 @@ struct ContainersScenario {
   /// - Returns: how often that has woken the thread that reads netlink.
   private func pairs(_ count: Int, in lab: Laboratory) throws -> Int {
     let figures = try ProcessFigures(try #require(lab.connd))
-    let sleeps = try figures.sleeps
+    let sleeps = try figures.sleepsAtRest()
     try lab.namespace.ipBatch(
       (1...count).flatMap { number in
         let (one, other) = ("c\(number)", "d\(number)")

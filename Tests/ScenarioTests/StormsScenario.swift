@@ -39,7 +39,7 @@ struct StormsScenario {
   private func storm(in lab: Laboratory) throws {
     let connd = try #require(lab.connd)
     let figures = try ProcessFigures(connd)
-    let (sleeps, memory) = (try figures.sleeps, try figures.memory)
+    let (sleeps, memory) = (try figures.sleepsAtRest(), try figures.memory)
     let count = Storm.size(50_000, full: 1_000_000)
     var loaded = 0
     while loaded < count {

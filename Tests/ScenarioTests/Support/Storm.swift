@@ -35,6 +35,14 @@ struct ProcessFigures {
     get throws { try self.number("voluntary_ctxt_switches", in: "\(self.reader)/status") }
   }
 
+  /// The same, once it has dealt with all there was.
+  func sleepsAtRest() throws -> Int {
+    try waitUntil("connd's reader sleeps") {
+      try Command.run(["grep", "^State:", "\(self.reader)/status"]).contains("S (sleeping)")
+    }
+    return try self.sleeps
+  }
+
   /// The memory that no file stands for, in kilobytes.
   var memory: Int { get throws { try self.number("RssAnon", in: "\(self.directory)/status") } }
 
