@@ -203,7 +203,7 @@ package final class Reactor: TaskExecutor {
 
   private func ring() {
     let now = ContinuousClock.now
-    let due = self.alarms.filter { $0.due <= now }
+    let due = self.alarms.filter { $0.due <= now }.sorted { $0.due < $1.due }
     self.alarms.removeAll { $0.due <= now }
     for alarm in due { alarm.work() }
   }
