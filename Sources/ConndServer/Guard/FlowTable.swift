@@ -1,5 +1,4 @@
 import Connectivity
-import DequeModule
 
 /// All flows that are guarded, and their evaluation in slices, so that ten thousand of them never keep the monitor from
 /// the kernel's next message.
@@ -20,37 +19,6 @@ struct FlowTable {
 
   typealias Told = (key: Key, event: Event)
 
-  /// One look at all flows, of which a part may still be to come.
-  private struct Pass {
-    var number: UInt64
-    var occasion: Occasion
-    var circumstances: FlowTracker.Circumstances
-    var remaining: ArraySlice<Destination>
-    /// How many destinations are looked up before the kernel's next message is; it may be one that everybody waits for. Few at
-    /// first: what belongs to one event comes in several messages, shortly after each other.
-    private var part = 4
-    private static let largestPart = 32
-
-    init(
-      number: UInt64, occasion: Occasion, circumstances: FlowTracker.Circumstances,
-      remaining: ArraySlice<Destination>
-    ) {
-      self.number = number
-      self.occasion = occasion
-      self.circumstances = circumstances
-      self.remaining = remaining
-    }
-
-    var hasSuccessors: Bool { !self.circumstances.successors.isEmpty }
-
-    mutating func takePart() -> ArraySlice<Destination> {
-      let part = self.remaining.prefix(self.part)
-      self.remaining = self.remaining.dropFirst(part.count)
-      self.part = min(2 * self.part, Self.largestPart)
-      return part
-    }
-  }
-
   private var entries: [Key: GuardedFlow] = [:]
   private var counts: [UInt64: Int] = [:]
   private var userCounts: [UInt32: Int] = [:]
@@ -60,14 +28,11 @@ struct FlowTable {
   private var blind: [Key: Registration] = [:]
   /// Those that began with something that the kernel has yet to tell of.
   private var ahead: Set<Key> = []
-  private var passes: Deque<Pass> = []
-  private var lastPass: UInt64 = 0
+  private var passes = Passes()
 
   /// How many destinations are looked up before something else has its turn: about a millisecond, where flows go to different
   /// ones.
   private static let slice = 256
-  /// How many looks wait for their turn.
-  private static let mostPasses = 8
 
   var isEmpty: Bool { self.entries.isEmpty }
   var count: Int { self.entries.count }
@@ -96,32 +61,7 @@ struct FlowTable {
   /// Has all flows looked at, because of what happened.
   mutating func lookAtAll(_ occasion: Occasion, _ circumstances: FlowTracker.Circumstances) {
     guard !self.entries.isEmpty else { return }
-    let all = self.destinations.all[...]
-    // A look that has not begun yet sees what is true then: it serves both occasions. What happened in between is kept
-    // apart as long as there is not too much of it.
-    if let last = self.passes.indices.last, last > 0,
-      last >= Self.mostPasses
-        || self.passes[last].circumstances == .init() && circumstances == .init()
-    {
-      self.lastPass += 1
-      self.passes[last].number = self.lastPass
-      self.passes[last].occasion = self.passes[last].occasion.joined(with: occasion)
-      self.passes[last].circumstances.join(circumstances)
-      self.passes[last].remaining = all
-    } else {
-      self.append(occasion, circumstances, all)
-    }
-  }
-
-  private mutating func append(
-    _ occasion: Occasion, _ circumstances: FlowTracker.Circumstances,
-    _ destinations: ArraySlice<Destination>
-  ) {
-    self.lastPass += 1
-    self.passes.append(
-      Pass(
-        number: self.lastPass, occasion: occasion, circumstances: circumstances,
-        remaining: destinations))
+    self.passes.append(occasion, circumstances, all: self.destinations.all[...])
   }
 
   /// Has those looked at whose grace is over, if none is looked at yet.
@@ -139,7 +79,7 @@ struct FlowTable {
       self.findEarliestDeadline()
       return
     }
-    self.append(.timer, .init(), self.destinations.all.filter(overdue.contains)[...])
+    self.passes.append(.timer, .init(), self.destinations.all.filter(overdue.contains)[...])
   }
 
   /// Looks at the next slice of what is to be looked at.
@@ -167,14 +107,14 @@ struct FlowTable {
       }
       if isAhead, !hadBegun, flow.tracker.hasBegun { self.ahead.insert(key) }
     }
-    if pass.remaining.isEmpty { self.passes.removeFirst() } else { self.passes[0] = pass }
+    self.passes.goOn(with: pass)
     if !self.isBusy { self.findEarliestDeadline() }
     return told
   }
 
   /// All that the kernel has told is read: nothing of it concerns those who began with it.
   mutating func isDrained() {
-    for key in self.ahead { self.entries[key]?.disregard(upTo: self.lastPass) }
+    for key in self.ahead { self.entries[key]?.disregard(upTo: self.passes.last) }
     self.ahead = []
   }
 
@@ -196,13 +136,13 @@ struct FlowTable {
   }
 
   private mutating func update(
-    _ key: Key, _ flow: GuardedFlow, _ reading: FlowReading, _ way: Way, _ pass: Pass,
+    _ key: Key, _ flow: GuardedFlow, _ reading: FlowReading, _ way: Way, _ pass: Passes.Pass,
     _ policy: InvalidationPolicy, _ now: Instant
   ) -> Event? {
     let old = flow.tracker.path
     let hadBegun = flow.tracker.hasBegun
     let verdict = flow.tracker.update(
-      to: reading, self.circumstances(of: flow, in: pass), policy: policy, at: now)
+      to: reading, self.passes.circumstances(of: flow, in: pass), policy: policy, at: now)
     let destination = flow.tracker.flow.destination
     let isNew = flow.told != way.shown
     if verdict?.severity == .destroy {
@@ -211,7 +151,7 @@ struct FlowTable {
     } else {
       flow.settle(on: way, isNew: isNew)
       // The reading is of now: looks that wait for their turn are about what happened before it.
-      if !hadBegun, flow.tracker.hasBegun { flow.begin(after: self.lastPass) }
+      if !hadBegun, flow.tracker.hasBegun { flow.begin(after: self.passes.last) }
       if flow.tracker.deadline != nil {
         self.inDoubt.insert(key)
       } else if !self.inDoubt.isEmpty {
@@ -224,18 +164,6 @@ struct FlowTable {
       return .invalidation(verdict, cause, way.shown)
     }
     return isNew ? .path(way.shown) : nil
-  }
-
-  /// What happened to a flow that is looked at now.
-  private func circumstances(
-    of flow: GuardedFlow, in pass: Pass
-  ) -> FlowTracker.Circumstances {
-    var circumstances = flow.lastPass < pass.number ? pass.circumstances : .init()
-    // The reading is of now: it shows already what looks that wait for their turn are about.
-    for later in self.passes where later.hasSuccessors && flow.lastPass < later.number {
-      circumstances.successors.formUnion(later.circumstances.successors)
-    }
-    return circumstances
   }
 
   private mutating func forget(_ key: Key, _ destination: Destination) {
@@ -276,7 +204,7 @@ extension FlowTable {
     let entry = GuardedFlow(
       tracker: FlowTracker(flow, on: made, network: network), told: way.shown,
       depth: made.chain == way.judged.chain ? way.depth : try look.depth(of: made),
-      sourceLink: sourceLink, lastPass: self.lastPass)
+      sourceLink: sourceLink, lastPass: self.passes.last)
     let reading = try look.reading(of: entry.baseline, way, to: flow.destination)
     let since = registrar.gravest(since: registration.sinceGeneration, flow, way.judged, reading)
 
@@ -309,7 +237,7 @@ extension FlowTable {
     self.insert(
       GuardedFlow(
         tracker: FlowTracker(registration.flow, on: made), told: .unknown,
-        depth: made.chain.count, sourceLink: nil, lastPass: self.lastPass),
+        depth: made.chain.count, sourceLink: nil, lastPass: self.passes.last),
       registration.key)
     self.blind[registration.key] = registration
     return .path(.unknown)
@@ -346,17 +274,5 @@ extension FlowTable {
     // In an order that does not depend on a hash's.
     let keys = self.entries.keys.filter { $0.guardian == guardian }
     for key in keys.sorted(by: { $0.id < $1.id }) { self.remove(key) }
-  }
-}
-
-extension Occasion {
-  /// More messages than this are not kept for the sake of the cause.
-  private static let mostEvents = 4096
-
-  fileprivate func joined(with other: Occasion) -> Occasion {
-    guard case .events(let events) = self, case .events(let others) = other,
-      events.count < Self.mostEvents
-    else { return other }
-    return .events(events + others)
   }
 }
