@@ -43,7 +43,8 @@ struct GatewaysTests {
   func askedAgain() throws {
     let address = try IPAddress(spelt: "192.0.2.1")
     func known() throws -> UInt8? {
-      try self.gateways.hardwareAddress(of: address, on: 2, from: self.kernel)?.last
+      try self.gateways.hardwareAddress(
+        of: Gateway(link: 2, address: address), from: self.kernel)?.last
     }
     func neighbour(_ last: UInt8) -> Neighbour {
       Neighbour(address, link: 2, hardwareAddress: [2, 0, 0, 0, 0, last])

@@ -63,37 +63,101 @@ struct GuardedFlowTests {
   @Test("I4 a flow that begins when the router is forgotten is not compared with the old one")
   func routerForgotten() throws {
     let gateway = try IPAddress(spelt: "192.0.2.1")
-    func router(_ last: UInt8) -> Neighbour {
-      Neighbour(gateway, link: 2, hardwareAddress: [2, 0, 0, 0, 0, last])
-    }
-    var loop = try TestLoop.started { $0.neighbours[gateway] = router(7) }
+    var loop = try TestLoop.started { $0.neighbours[gateway] = try self.router(7) }
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     loop.kernel.neighbours = [:]
     #expect(try loop.guardFlow(2) == ["2 path eth0"])
-    #expect(loop.kernel.watched.gateways == [router(7)])
-    loop.kernel.neighbours[gateway] = router(8)
-    #expect(loop.tell([.neighbour(router(8))]) == ["1 destroy networkChanged"])
+    #expect(try loop.kernel.watched.gateways == [self.router(7)])
+    loop.kernel.neighbours[gateway] = try self.router(8)
+    #expect(try loop.tell([.neighbour(self.router(8))]) == ["1 destroy networkChanged"])
     // It has found its router, and notices the next.
-    loop.kernel.neighbours[gateway] = router(9)
-    #expect(loop.tell([.neighbour(router(9))]) == ["2 destroy networkChanged"])
+    loop.kernel.neighbours[gateway] = try self.router(9)
+    #expect(try loop.tell([.neighbour(self.router(9))]) == ["2 destroy networkChanged"])
   }
 
-  @Test("I4 the router is found and replaced before anybody looks", arguments: [true, false])
-  func routerReplacedAtOnce(isOneBatch: Bool) throws {
-    let gateway = try IPAddress(spelt: "192.0.2.1")
-    func router(_ last: UInt8) -> Neighbour {
-      Neighbour(gateway, link: 2, hardwareAddress: [2, 0, 0, 0, 0, last])
+  /// 192.0.2.1, with a hardware address that ends in this.
+  private func router(_ last: UInt8) throws -> Neighbour {
+    Neighbour(
+      try IPAddress(spelt: "192.0.2.1"), link: 2, hardwareAddress: [2, 0, 0, 0, 0, last])
+  }
+
+  private func tell(_ events: [KernelEvent], _ kernel: ModelKernel) {
+    kernel.untold.append {
+      for case .neighbour(let neighbour) in events {
+        kernel.neighbours[neighbour.address] = neighbour
+      }
+      return events
     }
+  }
+
+  @Test("I4 the router is found and replaced before anybody looks", arguments: 0..<3)
+  func routerReplacedAtOnce(batches: Int) throws {
     var loop = try TestLoop.started()
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
-    let events: [KernelEvent] = [.neighbour(router(7)), .neighbour(router(8))]
-    loop.kernel.neighbours[gateway] = router(8)
-    if !isOneBatch { loop.kernel.untold.append { [events[0]] } }
-    #expect(loop.tell(isOneBatch ? events : [events[1]]) == ["1 destroy networkChanged"])
+    let found = KernelEvent.neighbour(try self.router(7))
+    let replaced = KernelEvent.neighbour(try self.router(8))
+    switch batches {
+    case 0: self.tell([found, replaced], loop.kernel)
+    case 1:
+      self.tell([found], loop.kernel)
+      self.tell([replaced], loop.kernel)
+    default:
+      // As Wi-Fi does: what is told of the link may have made the kernel forget its neighbours.
+      self.tell([found], loop.kernel)
+      self.tell([.link(try #require(loop.kernel.linkTable[2]).link)], loop.kernel)
+      self.tell([replaced], loop.kernel)
+    }
+    #expect(loop.turn() == ["1 destroy networkChanged"])
     #expect(loop.invalidations == ["destroy networkChanged"])
-    // Who comes now begins with the new one.
+  }
+
+  @Test("I4 who begins when the router was replaced, is not on the network of before")
+  func routerReplacedBefore() throws {
+    var loop = try TestLoop.started()
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    for last: UInt8 in [7, 8] {
+      self.tell([.neighbour(try self.router(last))], loop.kernel)
+    }
+    // Requests are taken when what was told is read, and before anybody is looked at.
     #expect(try loop.guardFlow(2) == ["2 path eth0"])
-    #expect(loop.tell() == [])
+    #expect(loop.turn() == ["1 destroy networkChanged"])
+  }
+
+  @Test("I4 another router that is replaced is not the flow's")
+  func otherRouterReplaced() throws {
+    let other = try IPAddress(spelt: "192.0.2.2")
+    var loop = try TestLoop.started { kernel in
+      try kernel.lead("203.0.113.0", 24, .over(2, via: "192.0.2.2", from: "192.0.2.7"))
+      kernel.neighbours[try self.router(7).address] = try self.router(7)
+    }
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    // The default gateway's address moves to the router that the flow has had all along.
+    let own = Neighbour(other, link: 2, hardwareAddress: [2, 0, 0, 0, 0, 8])
+    self.tell([.neighbour(try self.router(8))], loop.kernel)
+    self.tell([.neighbour(own)], loop.kernel)
+    #expect(loop.turn() == [])
+    #expect(loop.invalidations == ["destroy networkChanged"])
+  }
+
+  @Test("D7 a router whose address never rests delays nobody for ever")
+  func restlessRouter() throws {
+    var loop = try TestLoop.started()
+    let kernel = loop.kernel
+    var last: UInt8 = 0
+    kernel.onNeighbour = {
+      last &+= 1
+      kernel.neighbours[$0] = try? self.router(last)
+    }
+    self.tell([.neighbour(try self.router(0))], loop.kernel)
+    loop.loop.beginTurn()
+    loop.loop.deal(with: .init(hasMessages: true, slept: nil))
+    // It goes on, between what others want.
+    #expect(loop.loop.isBusy)
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    loop.kernel.onNeighbour = { _ in }
+    _ = loop.turn()
+    #expect(!loop.loop.isBusy)
+    #expect(loop.kernel.watched.gateways == [try self.router(last)])
   }
 
   // MARK: - Connections that are not on the path that is known

@@ -23,6 +23,8 @@ final class ModelKernel: Kernel {
   /// What `addresses` lists.
   var addressTable: [Address] = []
   var neighbours: [IPAddress: Neighbour] = [:]
+  /// Called before each answer about a neighbour.
+  var onNeighbour: (IPAddress) -> Void = { _ in }
   var isGone: Bool {
     get { self.failure != nil }
     set { self.failure = newValue ? KernelUnavailable(description: "gone") : nil }
@@ -95,6 +97,7 @@ final class ModelKernel: Kernel {
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {
     try self.ask()
+    self.onNeighbour(address)
     return self.neighbours[address]
   }
 

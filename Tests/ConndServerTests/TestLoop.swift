@@ -65,7 +65,7 @@ struct TestLoop {
     let flow = Flow(remote, local: try local.map { try IPAddress(spelt: $0) })
     self.loop.requests.append(
       .add(.init(key: .init(guardian: self.mailbox.number, id: id), flow: flow, knownPath: known)))
-    self.loop.takeRequests()
+    self.loop.beginTurn()
     return self.mailbox.take()
   }
 

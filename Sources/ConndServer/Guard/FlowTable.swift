@@ -59,9 +59,15 @@ struct FlowTable {
   }
 
   /// Has all flows looked at, because of what happened.
-  mutating func lookAtAll(_ occasion: Occasion, _ circumstances: FlowTracker.Circumstances) {
+  ///
+  /// - Parameter learnt: the hardware addresses that gateways were first told to have.
+  mutating func lookAtAll(
+    _ occasion: Occasion, _ circumstances: FlowTracker.Circumstances,
+    learnt: [Gateway: [UInt8]] = [:]
+  ) {
     guard !self.entries.isEmpty else { return }
-    self.passes.append(occasion, circumstances, all: self.destinations.all[...])
+    self.passes.append(
+      .init(occasion, circumstances, learnt: learnt, of: self.destinations.all[...]))
   }
 
   /// Has those looked at whose grace is over, if none is looked at yet.
@@ -79,7 +85,7 @@ struct FlowTable {
       self.findEarliestDeadline()
       return
     }
-    self.passes.append(.timer, .init(), self.destinations.all.filter(overdue.contains)[...])
+    self.passes.append(.init(.timer, of: self.destinations.all.filter(overdue.contains)[...]))
   }
 
   /// Looks at the next slice of what is to be looked at.
@@ -141,8 +147,13 @@ struct FlowTable {
   ) -> Event? {
     let old = flow.tracker.path
     let hadBegun = flow.tracker.hasBegun
+    var reading = reading
+    reading.firstHardwareAddress = way.gateway.flatMap {
+      self.passes.hardwareAddress(of: $0, firstToldAfter: flow.lastPass)
+    }
     let verdict = flow.tracker.update(
-      to: reading, self.passes.circumstances(of: flow, in: pass), policy: policy, at: now)
+      to: reading, flow.lastPass < pass.number ? pass.circumstances : .init(), policy: policy,
+      at: now)
     let destination = flow.tracker.flow.destination
     let isNew = flow.told != way.shown
     if verdict?.severity == .destroy {

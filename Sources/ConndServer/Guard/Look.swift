@@ -9,13 +9,19 @@ final class Way: Sendable {
   let judged: Path
   /// How many links of the chain its flows depend on.
   let depth: Int
+  /// The gateway that tells the network.
+  let gateway: Gateway?
   let network: NetworkIdentity
 
-  init(facts: PathFacts, shown: Path, judged: Path, depth: Int, network: NetworkIdentity) {
+  init(
+    facts: PathFacts, shown: Path, judged: Path, depth: Int, gateway: Gateway?,
+    network: NetworkIdentity
+  ) {
     self.facts = facts
     self.shown = shown
     self.judged = judged
     self.depth = depth
+    self.gateway = gateway
     self.network = network
   }
 }
@@ -47,7 +53,7 @@ final class Look {
     let judged = self.flows.path(facts)
     let way = Way(
       facts: facts, shown: self.reader.classifier.path(facts), judged: judged,
-      depth: FlowReader.depth(facts),
+      depth: FlowReader.depth(facts), gateway: self.flows.gateway(judged, facts),
       network: try self.flows.network(judged, facts, from: self.kernel))
     // An answer that was no longer true is that of this destination only.
     key.answer = facts.answer

@@ -44,17 +44,11 @@ extension MonitorLoop {
       case .remove(let key): self.remove(key)
       }
     }
-    guard let kernel = self.kernel else { return }
-    if case .failure(let error) = registrar {
+    if self.kernel != nil, case .failure(let error) = registrar {
       guard error.isPassing else { return self.lose(error) }
       // What kept changing makes connd read again, whatever it is, and ask for these flows once more; if it was held back, at
       // once.
       self.engine.missedSomething()
-    }
-    do throws(KernelUnavailable) {
-      if self.engine.filterIsTooNarrow { try self.widenFilter(kernel) }
-    } catch {
-      self.lose(error)
     }
   }
 
@@ -157,7 +151,6 @@ extension MonitorLoop {
             .init(id: $0.key.id, event: .flow($0.event), generation: generation)
           })
       }
-      if self.engine.filterIsTooNarrow { try self.widenFilter(kernel) }
     } catch {
       self.lose(error)
     }

@@ -3,25 +3,28 @@ import DequeModule
 
 /// The looks at flows that are due, the oldest first. Flows are many, and each look is taken in parts.
 struct Passes {
-  /// One look at all flows, of which a part may still be to come.
+  /// One look at flows, of which a part may still be to come.
   struct Pass {
-    fileprivate(set) var number: UInt64
+    /// In the order in which they became due, from 1 on.
+    fileprivate(set) var number: UInt64 = 0
     fileprivate(set) var occasion: Occasion
     fileprivate(set) var circumstances: FlowTracker.Circumstances
+    /// The hardware addresses that gateways were first told to have.
+    fileprivate(set) var learnt: [Gateway: [UInt8]]
     fileprivate(set) var remaining: ArraySlice<Destination>
     /// How many destinations are looked up before the kernel's next message is; it may be one that everybody waits for. Few at
     /// first: what belongs to one event comes in several messages, shortly after each other.
     private var part = 4
     private static let largestPart = 32
 
-    fileprivate init(
-      number: UInt64, occasion: Occasion, circumstances: FlowTracker.Circumstances,
-      remaining: ArraySlice<Destination>
+    init(
+      _ occasion: Occasion, _ circumstances: FlowTracker.Circumstances = .init(),
+      learnt: [Gateway: [UInt8]] = [:], of destinations: ArraySlice<Destination>
     ) {
-      self.number = number
       self.occasion = occasion
       self.circumstances = circumstances
-      self.remaining = remaining
+      self.learnt = learnt
+      self.remaining = destinations
     }
 
     mutating func takePart() -> ArraySlice<Destination> {
@@ -29,6 +32,16 @@ struct Passes {
       self.remaining = self.remaining.dropFirst(part.count)
       self.part = min(2 * self.part, Self.largestPart)
       return part
+    }
+
+    /// Whether more happened than the reading itself shows.
+    fileprivate var hasNews: Bool { self.circumstances != .init() || !self.learnt.isEmpty }
+
+    fileprivate mutating func join(_ later: Pass) {
+      self.occasion = self.occasion.joined(with: later.occasion)
+      self.circumstances.join(later.circumstances)
+      self.learnt.merge(later.learnt) { first, _ in first }
+      self.remaining = later.remaining
     }
   }
 
@@ -42,33 +55,18 @@ struct Passes {
   var isEmpty: Bool { self.waiting.isEmpty }
   var first: Pass? { self.waiting.first }
 
-  /// A look at these flows is due.
-  mutating func append(
-    _ occasion: Occasion, _ circumstances: FlowTracker.Circumstances,
-    _ destinations: ArraySlice<Destination>
-  ) {
+  /// A look is due. One that has not begun yet sees what is true then: it serves both occasions. What happened in between is
+  /// kept apart as long as there is not too much of it.
+  mutating func append(_ pass: Pass) {
     self.last += 1
-    self.waiting.append(
-      Pass(
-        number: self.last, occasion: occasion, circumstances: circumstances,
-        remaining: destinations))
-  }
-
-  /// A look at all flows is due. One that has not begun yet sees what is true then: it serves both occasions. What happened in
-  /// between is kept apart as long as there is not too much of it.
-  mutating func append(
-    _ occasion: Occasion, _ circumstances: FlowTracker.Circumstances,
-    all destinations: ArraySlice<Destination>
-  ) {
-    guard let last = self.waiting.indices.last, last > 0,
-      last >= Self.most
-        || self.waiting[last].circumstances == .init() && circumstances == .init()
-    else { return self.append(occasion, circumstances, destinations) }
-    self.last += 1
-    self.waiting[last].number = self.last
-    self.waiting[last].occasion = self.waiting[last].occasion.joined(with: occasion)
-    self.waiting[last].circumstances.join(circumstances)
-    self.waiting[last].remaining = destinations
+    if let index = self.waiting.indices.last, index > 0,
+      index >= Self.most || !self.waiting[index].hasNews && !pass.hasNews
+    {
+      self.waiting[index].join(pass)
+    } else {
+      self.waiting.append(pass)
+    }
+    self.waiting[self.waiting.count - 1].number = self.last
   }
 
   /// The first has come so far.
@@ -76,14 +74,13 @@ struct Passes {
     if pass.remaining.isEmpty { self.waiting.removeFirst() } else { self.waiting[0] = pass }
   }
 
-  /// What happened to a flow that is looked at in the first one.
-  func circumstances(of flow: GuardedFlow, in pass: Pass) -> FlowTracker.Circumstances {
-    var circumstances = flow.lastPass < pass.number ? pass.circumstances : .init()
-    // The reading is of now: it shows already what looks that wait for their turn are about.
-    for later in self.waiting where flow.lastPass < later.number {
-      circumstances.successors.formUnion(later.circumstances.successors)
+  /// What a gateway was first told to be after a pass was due. A reading is of now: it shows already what looks that wait for
+  /// their turn are about.
+  func hardwareAddress(of gateway: Gateway, firstToldAfter number: UInt64) -> [UInt8]? {
+    for pass in self.waiting where pass.number > number {
+      if let address = pass.learnt[gateway] { return address }
     }
-    return circumstances
+    return nil
   }
 }
 

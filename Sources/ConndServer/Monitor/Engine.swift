@@ -24,6 +24,8 @@ struct Engine {
     /// For those who are looked at when the changes are published.
     var occasion: Occasion
     var circumstances: FlowTracker.Circumstances
+    /// The hardware addresses that gateways were first told to have.
+    var learnt: [Gateway: [UInt8]]
   }
 
   /// When to step again even if the kernel says nothing.
@@ -78,12 +80,11 @@ struct Engine {
   mutating func step(
     _ occasion: Occasion, kernel: some Kernel, at now: Instant, time: Timestamp
   ) throws(KernelUnavailable) -> Step {
-    var successors: Set<[UInt8]> = []
-    if case .events(let events) = occasion { successors = self.gateways.note(events) }
+    var learnt: [Gateway: [UInt8]] = [:]
+    if case .events(let events) = occasion { learnt = self.gateways.note(events) }
     // What the kernel told meanwhile is lost, as in an overrun.
-    if self.isKernelLost { successors = self.gateways.note([.overrun]) }
-    var reading = try self.reading(from: kernel)
-    reading.successors = successors
+    if self.isKernelLost { learnt = self.gateways.note([.overrun]) }
+    let reading = try self.reading(from: kernel, learnt)
     let occasion = self.isKernelLost ? .kernelBack : occasion
     self.isKernelLost = false
     let made = self.changes.update(to: reading, on: occasion, at: now, time: time)
@@ -91,12 +92,11 @@ struct Engine {
     let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
     return Step(
       changes: made.changes, occasion: occasion,
-      circumstances: .init(
-        categoryChange: made.categoryChange, slept: slept, successors: successors))
+      circumstances: .init(categoryChange: made.categoryChange, slept: slept), learnt: learnt)
   }
 
   private mutating func reading(
-    from kernel: some Kernel
+    from kernel: some Kernel, _ learnt: [Gateway: [UInt8]]
   ) throws(KernelUnavailable) -> ChangeMaker.Reading {
     var reading = ChangeMaker.Reading(.unknown)
     let flows = FlowReader(classifier: self.reader.classifier, gateways: self.gateways)
@@ -115,6 +115,8 @@ struct Engine {
       reading.flows[family] = try flows.reading(
         facts, of: baseline, to: Destination(facts.destination), path: path,
         network: try flows.network(path, facts, from: kernel), from: kernel)
+      reading.flows[family]?.firstHardwareAddress =
+        flows.gateway(path, facts).flatMap { learnt[$0] }
       if path.status == .satisfied { self.depths[family] = FlowReader.depth(facts) }
     }
     for source in self.changes.sources
@@ -139,7 +141,7 @@ struct Engine {
   mutating func follow(
     _ step: Step, kernel: some Kernel
   ) throws(KernelUnavailable) -> [(destination: Destination, path: Path)] {
-    self.flows.lookAtAll(step.occasion, step.circumstances)
+    self.flows.lookAtAll(step.occasion, step.circumstances, learnt: step.learnt)
     var paths: [(Destination, Path)] = []
     for (destination, told) in self.watched {
       let path = try self.followedPath(to: destination, from: kernel)

@@ -95,24 +95,28 @@ struct FlowReader {
     return route.outLink == link
   }
 
-  /// What is known of the network behind a path's link. Behind a destination on the link it is the one that the link's
-  /// gateway tells.
+  /// The gateway whose hardware address tells the network behind a path's link; for a destination on the link, too.
+  func gateway(_ path: Path, _ facts: PathFacts) -> Gateway? {
+    guard let link = facts.links.first?.link, link.hasNeighbours else { return nil }
+    let address = path.gateway ?? self.gateways.address(on: link.index, path.source?.family)
+    return address.map { Gateway(link: link.index, address: $0) }
+  }
+
+  /// What is known of the network behind a path's link.
   func network(
     _ path: Path, _ facts: PathFacts, from kernel: some Kernel
   ) throws(KernelUnavailable) -> NetworkIdentity {
     guard let first = facts.links.first?.link else { return NetworkIdentity() }
-    let gateway = path.gateway ?? self.gateways.address(on: first.index, path.source?.family)
     let prefix = path.source.flatMap { source in
       path.sourcePrefixLength.flatMap { IPPrefix(source, length: $0) }
     }
-    let hasHardwareAddresses = first.hasNeighbours
     return NetworkIdentity(
       gateway: path.gateway,
-      gatewayHardwareAddress: hasHardwareAddresses
-        ? try gateway.flatMap { (gateway) throws(KernelUnavailable) in
-          try self.gateways.hardwareAddress(of: gateway, on: first.index, from: kernel)
-        } : nil,
-      hasHardwareAddresses: hasHardwareAddresses, prefix: prefix)
+      gatewayHardwareAddress: try self.gateway(path, facts).flatMap {
+        (gateway) throws(KernelUnavailable) in
+        try self.gateways.hardwareAddress(of: gateway, from: kernel)
+      },
+      hasHardwareAddresses: first.hasNeighbours, prefix: prefix)
   }
 }
 

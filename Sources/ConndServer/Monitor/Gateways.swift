@@ -1,5 +1,11 @@
 import Connectivity
 
+/// A gateway by its address, on the link behind which it is.
+struct Gateway: Hashable {
+  var link: UInt32
+  var address: IPAddress
+}
+
 /// What the kernel is to tell of because of where paths lead: the hardware addresses of the gateways in use, as it last knew
 /// them, by which one network is told from another (I4); and the other ends of tunnels, the routes to which decide what is
 /// below them (K6).
@@ -7,11 +13,6 @@ import Connectivity
 /// The kernel forgets a neighbour when its link loses the carrier, and has to ask again; flows remember what it had found
 /// before, and those that begin in between know of none. Owned by the monitor's thread.
 final class Gateways {
-  private struct Key: Hashable {
-    var link: UInt32
-    var address: IPAddress
-  }
-
   private struct Known {
     /// As it was last; `nil` if it never was.
     var hardwareAddress: [UInt8]?
@@ -21,13 +22,13 @@ final class Gateways {
 
   /// The links that paths do not lead to.
   let bystanders = Bystanders()
-  private var known: [Key: Known] = [:]
+  private var known: [Gateway: Known] = [:]
   /// The gateway of each link's default path, for what is known of the link as a whole.
   private var ofLinks: [UInt32: [AddressFamily: IPAddress]] = [:]
   /// The other ends of the tunnels that paths lead into.
   var tunnelEnds: Set<IPAddress> { Set(self.endsOfTunnels.map(\.address)) }
   /// By the tunnel's link.
-  private var endsOfTunnels: Set<Key> = []
+  private var endsOfTunnels: Set<Gateway> = []
   /// There is one that the kernel's filter does not know of.
   private var hasNewTunnelEnd = false
   /// Whether the kernel's filter does not know of all that is here.
@@ -61,7 +62,7 @@ final class Gateways {
     self.bystanders.use(facts.links.lazy.map(\.link.index))
     for facts in facts.links {
       guard case .destination(let end) = facts.below, self.endsOfTunnels.count < Self.mostTunnels,
-        self.endsOfTunnels.insert(Key(link: facts.link.index, address: end)).inserted
+        self.endsOfTunnels.insert(Gateway(link: facts.link.index, address: end)).inserted
       else { continue }
       self.hasNewTunnelEnd = true
       self.isNew = true
@@ -70,19 +71,18 @@ final class Gateways {
 
   /// What the kernel knows of a gateway.
   func hardwareAddress(
-    of gateway: IPAddress, on link: UInt32, from kernel: some Kernel
+    of gateway: Gateway, from kernel: some Kernel
   ) throws(KernelUnavailable) -> [UInt8]? {
-    let key = Key(link: link, address: gateway)
-    let known = self.known[key]
+    let known = self.known[gateway]
     if let known, !known.isInDoubt { return known.hardwareAddress }
-    let found = try kernel.neighbour(gateway, on: link)?.hardwareAddress
+    let found = try kernel.neighbour(gateway.address, on: gateway.link)?.hardwareAddress
     // The kernel's filter goes by what was there last.
     if let known, found == nil || found == known.hardwareAddress {
-      self.known[key]?.isInDoubt = found == nil
+      self.known[gateway]?.isInDoubt = found == nil
       return found
     }
     if known == nil, self.known.count >= Self.most { self.known = [:] }
-    self.known[key] = Known(hardwareAddress: found)
+    self.known[gateway] = Known(hardwareAddress: found)
     self.isNew = true
     return found
   }
@@ -94,20 +94,22 @@ final class Gateways {
 
   /// Takes note of what the kernel has told.
   ///
-  /// - Returns: the hardware addresses that gateways were told to have in place of others.
+  /// - Returns: of the gateways of which nothing was known for certain, the hardware addresses that were told first.
   @discardableResult
-  func note(_ events: [KernelEvent]) -> Set<[UInt8]> {
-    var successors: Set<[UInt8]> = []
+  func note(_ events: [KernelEvent]) -> [Gateway: [UInt8]] {
+    var learnt: [Gateway: [UInt8]] = [:]
     for event in events {
       switch event {
       case .neighbour(let neighbour):
-        let key = Key(link: neighbour.link, address: neighbour.address)
-        guard let known = self.known[key], let address = neighbour.hardwareAddress,
-          known.hardwareAddress != address
-        else { continue }
-        if known.hardwareAddress != nil, !known.isInDoubt { successors.insert(address) }
+        let key = Gateway(link: neighbour.link, address: neighbour.address)
+        guard let known = self.known[key], let address = neighbour.hardwareAddress else {
+          continue
+        }
+        if known.hardwareAddress == nil || known.isInDoubt {
+          learnt[key] = learnt[key] ?? address
+        }
         self.known[key] = Known(hardwareAddress: address)
-        self.isNew = true
+        if known.hardwareAddress != address { self.isNew = true }
       case .link(let link):
         for key in self.known.keys where key.link == link.index {
           self.known[key]?.isInDoubt = true
@@ -125,7 +127,7 @@ final class Gateways {
       default: break
       }
     }
-    return successors
+    return learnt
   }
 
   /// The kernel's filter knows of all; what it let pass before is read again.
@@ -148,7 +150,7 @@ final class Gateways {
     return events.isEmpty && !mustRead ? nil : events
   }
 
-  private func forget(where isForgotten: (Key) -> Bool) {
+  private func forget(where isForgotten: (Gateway) -> Bool) {
     let kept = self.known.filter { !isForgotten($0.key) }
     if kept.count != self.known.count { self.isNew = true }
     self.known = kept

@@ -53,13 +53,12 @@ extension MonitorLoop {
   private mutating func path(to destination: Destination) -> Path {
     guard let kernel = self.kernel else { return .unknown }
     do throws(KernelUnavailable) {
-      var path = try self.engine.followedPath(to: destination, from: kernel)
+      let path = try self.engine.followedPath(to: destination, from: kernel)
+      guard self.engine.filterIsTooNarrow else { return path }
       // What is below a tunnel that it leads into may have changed before the filter knew of that.
-      if self.engine.filterIsTooNarrow {
-        try self.widenFilter(kernel)
-        path = try self.engine.followedPath(to: destination, from: kernel)
-      }
-      return path
+      self.widenFilter()
+      guard let kernel = self.kernel else { return .unknown }
+      return try self.engine.followedPath(to: destination, from: kernel)
     } catch {
       self.lose(error)
       return .unknown
@@ -116,8 +115,19 @@ extension MonitorLoop {
   }
 
   /// Has the filter let pass what concerns the gateways and the links in use, and looks at what may have come before it did.
-  mutating func widenFilter(_ kernel: any Kernel) throws(KernelUnavailable) {
-    try self.setFilter(kernel)
-    if let missed = try self.engine.filterIsSet(kernel) { self.step(.events(missed)) }
+  ///
+  /// Where a gateway's address changes faster than this, as a hostile neighbour may have it, the rest is for the next turn.
+  mutating func widenFilter() {
+    for _ in 0..<Self.mostRounds where self.engine.filterIsTooNarrow {
+      guard let kernel = self.kernel else { return }
+      do throws(KernelUnavailable) {
+        try self.setFilter(kernel)
+        if let missed = try self.engine.filterIsSet(kernel) { self.read(.events(missed)) }
+      } catch {
+        self.lose(error)
+      }
+    }
   }
+
+  private static let mostRounds = 8
 }

@@ -70,12 +70,16 @@ struct MonitorLoop {
   /// What is to be done before the next wait.
   mutating func beginTurn() {
     self.takeRequests()
+    self.widenFilter()
     self.narrowFilter()
     self.tellOfNews()
   }
 
   /// Whether there is more to do at once.
-  var isBusy: Bool { !self.requests.isEmpty || self.looksAtFlows }
+  var isBusy: Bool {
+    !self.requests.isEmpty || self.looksAtFlows
+      || self.kernel != nil && self.engine.filterIsTooNarrow
+  }
 
   /// Whether flows are to be looked at now.
   var looksAtFlows: Bool {
@@ -158,8 +162,13 @@ struct MonitorLoop {
     }
   }
 
-  /// Reads the kernel and publishes what has changed; then follows what single clients follow.
+  /// Reads the kernel and publishes what has changed; then follows what single clients follow, and what leads there.
   mutating func step(_ occasion: Occasion) {
+    self.read(occasion)
+    self.widenFilter()
+  }
+
+  mutating func read(_ occasion: Occasion) {
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
       let step = try self.engine.step(
@@ -168,7 +177,6 @@ struct MonitorLoop {
       self.statistics.count(step.occasion, published: step.changes.count)
       self.registerBlindFlows()
       self.publish(try self.engine.follow(step, kernel: kernel))
-      if self.engine.filterIsTooNarrow { try self.widenFilter(kernel) }
     } catch {
       self.lose(error)
     }

@@ -19,8 +19,6 @@ public struct ChangeMaker: Hashable, Sendable {
     public var flows: [AddressFamily: FlowReading]
     /// Those of `sources` that are gone.
     public var lostSources: Set<InvalidationMaker.AddressOnLink>
-    /// Hardware addresses that gateways have in place of others since the last reading.
-    public var successors: Set<[UInt8]> = []
 
     public init(
       _ observation: Observation, flows: [AddressFamily: FlowReading] = [:],
@@ -75,7 +73,7 @@ public struct ChangeMaker: Hashable, Sendable {
     let slept: Duration? = if case .resumed(let duration) = occasion { duration } else { nil }
     let outcome = self.invalidations.update(
       to: reading.flows, lost: reading.lostSources, change: made.change, from: before,
-      slept: slept, successors: reading.successors, at: now)
+      slept: slept, at: now)
 
     var step = Step(categoryChange: outcome.categoryChange)
     step.changes = made.change.map { [$0] } ?? []

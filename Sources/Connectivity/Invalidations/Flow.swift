@@ -74,6 +74,9 @@ public struct FlowReading: Hashable, Sendable {
   /// below may move (I5).
   public var path: Path
   public var network: NetworkIdentity
+  /// The hardware address that the network's gateway was first told to have since the last look, if none was known before:
+  /// who had yet to learn it is on the network of that one, whatever took its place since (I4).
+  public var firstHardwareAddress: [UInt8]?
   /// The flow's own address is not there any more.
   public var isSourceGone: Bool
   /// A link of the path that the flow was made on is gone, or set down.
@@ -86,12 +89,13 @@ public struct FlowReading: Hashable, Sendable {
   public var isPinned: Bool
 
   public init(
-    _ path: Path, network: NetworkIdentity = NetworkIdentity(), isSourceGone: Bool = false,
-    isLinkLost: Bool = false, isLocal: Bool = false, isInTunnel: Bool = false,
-    isPinned: Bool = false
+    _ path: Path, network: NetworkIdentity = NetworkIdentity(),
+    firstHardwareAddress: [UInt8]? = nil, isSourceGone: Bool = false, isLinkLost: Bool = false,
+    isLocal: Bool = false, isInTunnel: Bool = false, isPinned: Bool = false
   ) {
     self.path = path
     self.network = network
+    self.firstHardwareAddress = firstHardwareAddress
     self.isSourceGone = isSourceGone
     self.isLinkLost = isLinkLost
     self.isLocal = isLocal

@@ -5,16 +5,10 @@ extension FlowTracker {
     public var categoryChange: CategoryChange?
     /// The machine slept for so long (I6).
     public var slept: Duration?
-    /// The hardware addresses that gateways were told to have in place of others. Who looks only now cannot see that his
-    /// network was another one before, if he had not learnt yet which (I4).
-    public var successors: Set<[UInt8]>
 
-    public init(
-      categoryChange: CategoryChange? = nil, slept: Duration? = nil, successors: Set<[UInt8]> = []
-    ) {
+    public init(categoryChange: CategoryChange? = nil, slept: Duration? = nil) {
       self.categoryChange = categoryChange
       self.slept = slept
-      self.successors = successors
     }
 
     /// Takes what happened later for part of the same: the gravest counts.
@@ -29,7 +23,6 @@ extension FlowTracker {
         self.categoryChange = later.categoryChange
       }
       self.slept = [self.slept, later.slept].compactMap { $0 }.max()
-      self.successors.formUnion(later.successors)
     }
 
     /// Whether a grace is over: what was lost with the category is lost.

@@ -79,7 +79,7 @@ public struct FlowTracker: Hashable, Sendable {
       self.network = reading.network
     }
 
-    if let verdict = self.whatIsGone(reading, circumstances) { return verdict }
+    if let verdict = self.whatIsGone(reading) { return verdict }
     let isOverdue = self.isCategoryInDoubt && circumstances.isOverdue
     let category = self.categoryHit(reading, circumstances, policy)
     let hits: [Verdict?]
@@ -116,21 +116,24 @@ public struct FlowTracker: Hashable, Sendable {
   }
 
   /// What leaves no hope, in the order of I9.
-  private func whatIsGone(_ reading: FlowReading, _ circumstances: Circumstances) -> Verdict? {
+  private func whatIsGone(_ reading: FlowReading) -> Verdict? {
     if reading.isSourceGone { return Verdict(.sourceAddressLost, .destroy) }
     if reading.isLinkLost { return Verdict(.interfaceLost, .destroy) }
     if reading.path.status == .satisfied, self.isOnLink(of: reading.path),
-      reading.network.isOther(than: self.network) || self.missedNetwork(reading, circumstances)
+      reading.network.isOther(than: self.network(before: reading))
     {
       return Verdict(.networkChanged, .destroy)
     }
     return nil
   }
 
-  /// Whether the network became known, and another, since the last look.
-  private func missedNetwork(_ reading: FlowReading, _ circumstances: Circumstances) -> Bool {
-    guard self.network.gatewayHardwareAddress == nil else { return false }
-    return reading.network.gatewayHardwareAddress.map(circumstances.successors.contains) ?? false
+  /// The network, of which what was not known may have become known since the last look.
+  private func network(before reading: FlowReading) -> NetworkIdentity {
+    var network = self.network
+    if network.gatewayHardwareAddress == nil, network.gateway == reading.network.gateway {
+      network.gatewayHardwareAddress = reading.firstHardwareAddress
+    }
+    return network
   }
 
   /// There is no path: the flow is in doubt until the grace is over (I10).

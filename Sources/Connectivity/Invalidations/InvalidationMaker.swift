@@ -83,16 +83,13 @@ public struct InvalidationMaker: Hashable, Sendable {
   ///   - change: the change that was made of the same reading.
   ///   - before: the status before that change.
   ///   - slept: how long the machine slept before the reading.
-  ///   - successors: hardware addresses that gateways have in place of others.
   public mutating func update(
     to readings: [AddressFamily: FlowReading], lost: Set<AddressOnLink>, change: Change?,
-    from before: Status, slept: Duration? = nil, successors: Set<[UInt8]> = [], at now: Instant
+    from before: Status, slept: Duration? = nil, at now: Instant
   ) -> Outcome {
     var drafts = self.loseFormerSources(lost)
-    // The category and sleep are for the wide scope.
-    let circumstances = FlowTracker.Circumstances(successors: successors)
     let told = AddressFamily.allCases.compactMap { family in
-      self.update(family, readings[family] ?? FlowReading(.unknown), circumstances, at: now)
+      self.update(family, readings[family] ?? FlowReading(.unknown), at: now)
     }
     let after = change?.snapshot?.status ?? before
     let categoryChange = self.categoryChange(change, after)
@@ -123,15 +120,15 @@ public struct InvalidationMaker: Hashable, Sendable {
   }
 
   private mutating func update(
-    _ family: AddressFamily, _ reading: FlowReading, _ circumstances: FlowTracker.Circumstances,
-    at now: Instant
+    _ family: AddressFamily, _ reading: FlowReading, at now: Instant
   ) -> Told? {
     guard var tracker = self.trackers[family] else {
       if reading.path.status == .satisfied { self.follow(reading.path, reading.network, family) }
       return nil
     }
     let old = tracker.path
-    let verdict = tracker.update(to: reading, circumstances, policy: self.policy, at: now)
+    // The category is for the wide scope.
+    let verdict = tracker.update(to: reading, policy: self.policy, at: now)
     self.trackers[family] = tracker
 
     switch verdict?.severity {
