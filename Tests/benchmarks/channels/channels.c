@@ -14,8 +14,8 @@
 #include "../common/socket.h"
 #include "program.h"
 
-// How long, in milliseconds, something may take, and when all has come to rest.
-enum { most_subscribers = 1000, patience = 30000, quiet = 50 };
+// When, in milliseconds, all has come to rest.
+enum { most_subscribers = 1000, quiet = 50 };
 
 static void prepare(struct machine *machine, int link) {
   use_link(machine, link);
@@ -44,6 +44,8 @@ static void subscribe(const char *socket, int count) {
 
 static void read_line(int subscriber, int flags) {
   char line[4096];
+  if (!flags && poll(&(struct pollfd){subscriber, POLLIN, 0}, 1, patience) <= 0)
+    fprintf(stderr, "the floor says nothing\n"), exit(1);
   ssize_t count = recv(subscriber, line, sizeof(line), flags);
   if (count == 0) fprintf(stderr, "the floor went away\n"), exit(1);
 }

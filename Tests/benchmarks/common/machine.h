@@ -4,8 +4,9 @@
 #include <stdint.h>
 
 // A link that is lost three times within ten seconds flaps, and its gains are held back: so many links take turns. Each
-// rests so long that it neither flaps for connd nor is held back by the kernel's linkwatch.
-enum { links = 5, rest = 2100 };
+// rests so long that it neither flaps for connd nor is held back by the kernel's linkwatch. And so long is waited, for what
+// must come. In milliseconds.
+enum { links = 5, rest = 2100, patience = 60000 };
 
 struct machine {
   int netlink, far_netlink;

@@ -60,9 +60,11 @@ int main(int argc, char **argv) {
   if (argc != 2) return fprintf(stderr, "usage: floor SOCKET\n"), 64;
 
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  strncpy(address.sun_path, argv[1], sizeof(address.sun_path) - 1);
-  int listener = socket(AF_UNIX, SOCK_STREAM, 0);
-  if (bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, most_subscribers))
+  // Who sees the socket can connect to it.
+  snprintf(address.sun_path, sizeof(address.sun_path), "%s.new", argv[1]);
+  int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  if (bind(listener, (struct sockaddr *)&address, sizeof(address)) ||
+      listen(listener, most_subscribers) || rename(address.sun_path, argv[1]))
     fail(argv[1]);
 
   struct mnl_socket *events = open_netlink(), *questions = open_netlink();
@@ -76,8 +78,12 @@ int main(int argc, char **argv) {
   int subscribers[most_subscribers], count = 0;
   for (;;) {
     if (poll(waits, 2, -1) < 0) fail("poll");
-    if (waits[1].revents && count < most_subscribers)
-      subscribers[count++] = accept(listener, NULL, NULL);
+    // All of them: who has connected before a change waits to be told of it.
+    while (waits[1].revents && count < most_subscribers) {
+      int subscriber = accept(listener, NULL, NULL);
+      if (subscriber < 0) break;
+      subscribers[count++] = subscriber;
+    }
     if (!waits[0].revents) continue;
     char buffer[32768], line[64];
     while (recv(waits[0].fd, buffer, sizeof(buffer), MSG_DONTWAIT) > 0) continue;

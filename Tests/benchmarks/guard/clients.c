@@ -92,7 +92,7 @@ static void guard_again(struct crowd *crowd) {
   crowd->flow++;
   for (int i = 0; i < clients; i++)
     add_flow(&crowd->clients[i].call, crowd->flow, 0x11000000 + (uint32_t)i);
-  if (!await(crowd, &crowd->answered, clients, 5000))
+  if (!await(crowd, &crowd->answered, clients, patience))
     fprintf(stderr, "only %d clients were answered\n", crowd->answered), exit(1);
 }
 
@@ -106,7 +106,7 @@ static void lose_carrier(struct crowd *crowd, int link) {
   for (int i = 0; i < clients; i++) crowd->clients[i].is_told = 0;
   double start = now();
   set_carrier(machine, link, 0);
-  if (!await(crowd, &crowd->told, clients, 5000))
+  if (!await(crowd, &crowd->told, clients, patience))
     fprintf(stderr, "only %d clients were told\n", crowd->told), exit(1);
   add_sample(&crowd->samples, now() - start);
   set_carrier(machine, link, 1);
@@ -119,7 +119,7 @@ void measure_clients(struct daemon *floor, struct daemon *watched, struct daemon
   open_crowd(&guarding_crowd, guarding);
   long before = anonymous_memory(watched->process);
   open_crowd(&watching_crowd, watched);
-  if (!await(&watching_crowd, &watching_crowd.told, clients, 5000))
+  if (!await(&watching_crowd, &watching_crowd.told, clients, patience))
     fprintf(stderr, "only %d clients were welcomed\n", watching_crowd.told), exit(1);
   double memory = (double)(anonymous_memory(watched->process) - before) / clients;
   struct crowd *crowds[] = {&floor_crowd, &watching_crowd, &guarding_crowd};

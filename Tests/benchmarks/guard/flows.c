@@ -21,7 +21,7 @@ static void count_message(void *context, const uint8_t *message, size_t length) 
 
 static void await_messages(struct call *call, int *arrived, int count) {
   while (*arrived < count) {
-    if (poll(&(struct pollfd){call->descriptor, POLLIN, 0}, 1, 5000) <= 0)
+    if (poll(&(struct pollfd){call->descriptor, POLLIN, 0}, 1, patience) <= 0)
       fprintf(stderr, "connd says nothing\n"), exit(1);
     read_messages(call);
   }

@@ -77,7 +77,7 @@ static int tells_rest;
 /// The change was begun at `start`, and is made.
 static void await(struct subject *subject, double start) {
   double made = now();
-  if (!take(subject, 5000)) fprintf(stderr, "%s: no event in 5 s\n", subject->name), exit(1);
+  if (!take(subject, patience)) fprintf(stderr, "%s: no event in a minute\n", subject->name), exit(1);
   double end = now();
   add_sample(&subject->samples, end - start);
   add_sample(&subject->rest, end - made);
@@ -91,7 +91,7 @@ static void prepare(struct subject *subject, int link) {
   subject->answered = 0;
   add_flow(&subject->call, ++subject->flow, 0x11000001);
   while (!subject->answered)
-    if (poll(&(struct pollfd){subject->events, POLLIN, 0}, 1, 5000) > 0)
+    if (poll(&(struct pollfd){subject->events, POLLIN, 0}, 1, patience) > 0)
       read_messages(&subject->call);
 }
 
@@ -101,7 +101,7 @@ static void change_route(struct subject *subject, int round) {
   if (subject->kind == 'g') return;
   struct machine *machine = &subject->machine;
   double start = now();
-  replace_default_route(machine->netlink, machine->link[0], address_on(0, 3 + round % 2));
+  replace_default_route(machine->netlink, machine->link[0], address_on(0, 3 + round % 200));
   await(subject, start);
   settle(subject);
 }
