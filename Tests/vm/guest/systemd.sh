@@ -46,7 +46,7 @@ check "the installed configuration is right" connd --check-config
 echo "# activation"
 check "D2 the socket unit starts" systemctl start connd.socket
 check "D2 the socket alone does not start connd" is inactive systemctl is-active connd.service
-check "D2 a connection starts connd, and is answered" connctl is none
+check "D2 a connection starts connd, and is answered" connctl wait none --timeout 1m
 check "connd runs" is active systemctl is-active connd.service
 check "D3 any user may ask" setpriv --reuid=4321 --regid=4321 --clear-groups connctl is none
 check "D3 the installed programs need no Swift toolchain" bash -c '! ldd /usr/bin/connd /usr/bin/connctl | grep -E "swift|Foundation|not found"'
@@ -66,9 +66,9 @@ drop_in sandbox <<'D'
 ExecStartPre=bash -c 'exec 2>&1; : <>/dev/udp/127.0.0.1/9; cat /proc/1/status; ls /home /root; true'
 D
 systemctl restart connd.service
-check "D3 sockets of the internet are refused" within 10 bash -c "journalctl --unit=connd --output=cat | grep 'Address family not supported'"
-check "D3 other processes are not seen" within 10 bash -c "journalctl --unit=connd --output=cat | grep '/proc/1/status: No such file'"
-check "D3 nor anybody's home" within 10 bash -c "journalctl --unit=connd --output=cat | grep \"'/root': Permission denied\""
+check "D3 sockets of the internet are refused" within 60 bash -c "journalctl --unit=connd --output=cat | grep 'Address family not supported'"
+check "D3 other processes are not seen" within 60 bash -c "journalctl --unit=connd --output=cat | grep '/proc/1/status: No such file'"
+check "D3 nor anybody's home" within 60 bash -c "journalctl --unit=connd --output=cat | grep \"'/root': Permission denied\""
 rm /etc/systemd/system/connd.service.d/sandbox.conf
 systemctl daemon-reload
 
@@ -76,7 +76,7 @@ echo "# notifications"
 check "Type" is notify property connd.service Type
 check "NotifyAccess" is exec property connd.service NotifyAccess
 check "WatchdogUSec" is 1min property connd.service WatchdogUSec
-check "D1 the status names the category" within 10 is '.*\bnone\b.*' property connd.service StatusText
+check "D1 the status names the category" within 60 is '.*\bnone\b.*' property connd.service StatusText
 ip link add up0 type dummy
 ip link set up0 up
 ip address add 192.0.2.2/24 dev up0
@@ -86,20 +86,20 @@ links:
 Y
 check "reload" systemctl reload connd.service
 ip route add default via 192.0.2.1
-check "a default route makes the category wired" connctl wait wired --timeout 10s
-check "D1 the status follows: category and link" within 10 is '.*\bwired\b.*\bup0\b.*' property connd.service StatusText
+check "a default route makes the category wired" connctl wait wired --timeout 1m
+check "D1 the status follows: category and link" within 60 is '.*\bwired\b.*\bup0\b.*' property connd.service StatusText
 connctl watch --json >/run/watch 2>&1 &
 watch=$!
-check "D1 the status follows: one subscriber" within 10 is '.*\b1 subscriber\b.*' property connd.service StatusText
+check "D1 the status follows: one subscriber" within 60 is '.*\b1 subscriber\b.*' property connd.service StatusText
 ip route del default
-check "without the route the category is none" connctl wait none --timeout 10s
-check "D1 the status follows: none" within 10 is '.*\bnone\b.*' property connd.service StatusText
-check "watch told both" within 10 grep '"transition".*"none"' /run/watch
+check "without the route the category is none" connctl wait none --timeout 1m
+check "D1 the status follows: none" within 60 is '.*\bnone\b.*' property connd.service StatusText
+check "watch told both" within 60 grep '"transition".*"none"' /run/watch
 ip route add default via 192.0.2.1
-check "the route is back" connctl wait wired --timeout 10s
+check "the route is back" connctl wait wired --timeout 1m
 
 echo "# journal"
-check "a transition is in the journal by its fields" within 10 bash -c 'journalctl --unit=connd --output=json CATEGORY=wired INTERFACE=up0 | grep -q SYSLOG_IDENTIFIER.*connd'
+check "a transition is in the journal by its fields" within 60 bash -c 'journalctl --unit=connd --output=json CATEGORY=wired INTERFACE=up0 | grep -q SYSLOG_IDENTIFIER.*connd'
 check "a message tells it all without the fields" bash -c 'journalctl --unit=connd --output=cat CATEGORY=wired | grep -w wired | grep -w up0'
 check "connd complained of nothing" is '' journalctl --quiet --unit=connd --priority=warning --output=cat _COMM=connd
 
@@ -116,7 +116,7 @@ check "it has done its work" rm /run/backup
 ip route del default
 check "offline" connctl wait none --timeout 1m
 systemctl start backup.service
-check "offline: the unit is skipped" within 10 bash -c "journalctl --unit=backup --output=cat | grep \"Skipped due to 'exec-condition'\""
+check "offline: the unit is skipped" within 60 bash -c "journalctl --unit=backup --output=cat | grep \"Skipped due to 'exec-condition'\""
 check "which is no failure" exits 1 systemctl is-failed backup.service
 check "it did nothing" test ! -e /run/backup
 ip route add default via 192.0.2.1
@@ -127,11 +127,11 @@ check "it has done its work again" rm /run/backup
 echo "# statistics"
 check "connctl stats" is '.*"published": *\{.*"transition": *[1-9].*' connctl stats --json
 check "a signal asks for them" systemctl kill --signal=USR1 --kill-who=main connd.service
-check "they are in the journal" within 10 bash -c 'journalctl --unit=connd --output=cat _COMM=connd | grep "statistics since" | grep published_transition'
+check "they are in the journal" within 60 bash -c 'journalctl --unit=connd --output=cat _COMM=connd | grep "statistics since" | grep published_transition'
 
 echo "# room"
 subscribed() { connctl stats --json | grep -E "\"subscribers\": ?$1\b"; }
-check "with one subscriber" within 10 subscribed 1
+check "with one subscriber" within 60 subscribed 1
 show_room "one subscriber"
 check "MemoryMax has room" half memory.peak MemoryMax
 check "TasksMax has room" half pids.current TasksMax
@@ -149,9 +149,9 @@ check "they leave" within 60 subscribed 1
 echo "# clock"
 check "the clock is set" date --set='+1 hour'
 ip route del default
-check "something happens afterwards" connctl wait none --timeout 10s
+check "something happens afterwards" connctl wait none --timeout 1m
 ip route add default via 192.0.2.1
-check "and is undone" connctl wait wired --timeout 10s
+check "and is undone" connctl wait wired --timeout 1m
 check "I6 a clock that is set is no sleep" bash -c '! grep "\"resumed\"" /run/watch'
 
 echo "# reload"
@@ -165,7 +165,7 @@ check "the new configuration holds when the reload returns" connctl is wifi
 check "the process is the same" is "$before" main
 echo "links: 7" >/etc/connd/connd.yaml
 check "a reload with a wrong configuration fails" exits 1 systemctl reload connd.service
-check "the journal names file and line" bash -c 'journalctl --unit=connd --output=cat | grep "connd.yaml:1"'
+check "the journal names file and line" within 60 bash -c 'journalctl --unit=connd --output=cat | grep "connd.yaml:1"'
 check "what was right still holds" connctl is wifi
 check "connd still runs" is active systemctl is-active connd.service
 check "the process is still the same" is "$before" main
@@ -192,17 +192,19 @@ crashes=$(property connd.service NRestarts)
 oldest=$(connctl history --json | head -n 1)
 connctl watch --json >/run/watch-crash 2>/run/watch-crash.log &
 crash_watch=$!
-check "a subscriber" within 10 grep snapshot /run/watch-crash
-systemctl kill --signal=KILL --kill-who=main connd.service
+check "a subscriber" within 60 grep snapshot /run/watch-crash
+# What happens between these two nobody hears.
+systemctl kill --signal=STOP --kill-who=main connd.service
 ip route del default
+systemctl kill --signal=KILL --kill-who=main connd.service
 check "I7 connd is killed and started again" within 60 is $((crashes + 1)) property connd.service NRestarts
 check "what changed meanwhile is told" connctl wait none --timeout 1m
-check "as learnt late" within 10 grep '"learntLate": *true' /run/watch-crash
+check "as learnt late" within 60 grep '"learntLate": *true' /run/watch-crash
 ip route add default via 192.0.2.1
 check "what changes then is told" connctl wait wired --timeout 1m
 check "the generation went on" test "$(generation)" -gt "${before:?}"
 check "the history went on" test "$(connctl history --json | head -n 1)" = "${oldest:?}"
-check "D5 the subscriber missed nothing" within 10 bash -c "$(declare -f changes)"'
+check "D5 the subscriber missed nothing" within 60 bash -c "$(declare -f changes)"'
     diff <(connctl history --json | changes | awk "\$1 > '"$before"'") <(changes </run/watch-crash)'
 check "D5 and was told of no gap" bash -c '! grep "\"gap\"" /run/watch-crash'
 kill $crash_watch
@@ -229,16 +231,19 @@ echo "# watchdog"
 systemctl reset-failed connd.service
 drop_in watchdog <<'D'
 [Service]
-WatchdogSec=2
+WatchdogSec=5
 D
 systemctl restart connd.service
 started=$(property connd.service ExecMainStartTimestampMonotonic)
 answered_since() { [ $(($(property connd.service WatchdogTimestampMonotonic) - started)) -ge "$1" ]; }
-check "D1 the watchdog is answered for three times its time" within 20 answered_since 6000000
+check "D1 the watchdog is answered for three times its time" within 60 answered_since 15000000
 check "connd was not restarted" is 0 property connd.service NRestarts
 systemctl kill --signal=STOP --kill-who=main connd.service
-check "D1 a connd that hangs is noticed and started again" within 30 is 1 property connd.service NRestarts
-check "it answers again" within 10 connctl is wired
+check "D1 a connd that hangs is noticed and started again" within 60 is 1 property connd.service NRestarts
+check "it answers again" within 60 connctl is wired
+rm /etc/systemd/system/connd.service.d/watchdog.conf
+systemctl daemon-reload
+systemctl restart connd.service
 
 echo "# memory"
 systemctl reset-failed connd.service
@@ -247,7 +252,7 @@ restarts=$(property connd.service NRestarts)
 limit=$(property connd.service MemoryMax)
 # What connd has, and room for some subscribers, but not for all that come.
 used=$(awk '$1 == "anon" || $1 == "kernel" { sum += $2 } END { print sum }' "$cgroup/memory.stat")
-systemctl set-property --runtime connd.service MemoryMax=$((used + (1 << 20)))
+systemctl set-property --runtime connd.service MemoryMax=$((used + (1 << 19)))
 subscribers=()
 for ((i = 0; i < 80; i++)); do
     connctl watch >/dev/null 2>&1 &
@@ -259,7 +264,7 @@ check "D8 a connd that gets no more memory is ended and started again" within 12
 kill "${subscribers[@]}" 2>/dev/null
 wait "${subscribers[@]}" 2>/dev/null
 systemctl set-property --runtime connd.service MemoryMax="$limit"
-check "that is said" within 10 bash -c 'journalctl --unit=connd --output=cat | grep -i "oom[- ]kill"'
+check "that is said" within 60 bash -c 'journalctl --unit=connd --output=cat | grep -i "oom[- ]kill"'
 systemctl daemon-reload
 systemctl reset-failed connd.service
 systemctl start connd.service
