@@ -5,6 +5,7 @@ import Logging
 import ServiceLifecycle
 import Synchronization
 import Systemd
+import UnixSignals
 import UnixTransport
 
 /// The composition root: makes the parts, joins them, and runs them as one group.
@@ -38,8 +39,11 @@ struct Connd {
     let store = Store(past.changes, after: past.generation)
     let statistics = Statistics()
     let monitor = try self.makeMonitor(store, statistics, history)
+    // Before connd is ready: until they are trapped, these signals end it.
+    let hangups = await UnixSignalsSequence(trapping: .sighup)
     let reporter = StatisticsReporter(
-      statistics: statistics, store: store, monitor: monitor, logger: self.logger)
+      statistics: statistics, store: store, monitor: monitor,
+      requests: await UnixSignalsSequence(trapping: .sigusr1), logger: self.logger)
 
     let doorkeeper = Doorkeeper(
       self.configuration.limits, statistics: statistics, logger: self.logger)
@@ -72,7 +76,7 @@ struct Connd {
           service: Reloader(
             started: self.configuration, read: self.readConfiguration, monitor: monitor,
             doorkeeper: doorkeeper, store: store, notifier: self.notifier, state: reloadState,
-            logger: self.logger)),
+            requests: hangups, logger: self.logger)),
         .init(
           service: Announcer(
             store: store, monitor: monitor, notifier: self.notifier, reloading: reloadState,

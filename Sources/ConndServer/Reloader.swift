@@ -3,6 +3,7 @@ import Logging
 import ServiceLifecycle
 import Synchronization
 import Systemd
+import UnixSignals
 
 /// Reads the configuration again on SIGHUP; one that is wrong changes nothing but what is said about it.
 struct Reloader: Service {
@@ -14,10 +15,12 @@ struct Reloader: Service {
   let store: Store
   let notifier: Notifier
   let state: ReloadState
+  /// Each of these signals is a request.
+  let requests: UnixSignalsSequence
   let logger: Logger
 
   func run() async throws {
-    await atEach(.sighup) { await self.reload() }
+    await atEach(self.requests) { await self.reload() }
   }
 
   private func reload() async {

@@ -1,9 +1,8 @@
 import ServiceLifecycle
 import UnixSignals
 
-/// Does something at each signal of a kind, one after the other, until connd stops.
-func atEach(_ signal: UnixSignal, _ body: @escaping @Sendable () async -> Void) async {
-  let signals = await UnixSignalsSequence(trapping: signal)
+/// Does something at each signal, one after the other, until connd stops.
+func atEach(_ signals: UnixSignalsSequence, _ body: @escaping @Sendable () async -> Void) async {
   await withTaskGroup(of: Void.self) { group in
     group.addTask { for await _ in signals { await body() } }
     try? await gracefulShutdown()

@@ -3,6 +3,7 @@ import ConnectivityProtocol
 import Logging
 import ServiceLifecycle
 import SwiftProtobuf
+import UnixSignals
 
 /// Tells the statistics: to those who ask for them, and to the log on SIGUSR1.
 struct StatisticsReporter: Service {
@@ -10,17 +11,23 @@ struct StatisticsReporter: Service {
   let store: Store
   let monitor: Monitor
   let logger: Logger
+  private let requests: UnixSignalsSequence
   private let started = Timestamp.now()
 
-  init(statistics: Statistics, store: Store, monitor: Monitor, logger: Logger) {
+  /// - Parameter requests: each of these signals has the log told.
+  init(
+    statistics: Statistics, store: Store, monitor: Monitor, requests: UnixSignalsSequence,
+    logger: Logger
+  ) {
     self.statistics = statistics
+    self.requests = requests
     self.store = store
     self.monitor = monitor
     self.logger = logger
   }
 
   func run() async throws {
-    await atEach(.sigusr1) { await self.log() }
+    await atEach(self.requests) { await self.log() }
   }
 
   /// What was counted since the start, and what there is now.
