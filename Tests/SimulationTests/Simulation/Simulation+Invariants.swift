@@ -114,7 +114,11 @@ extension Simulation {
   /// Whether a path does not come back as it was.
   private func isGone(_ path: Path) -> Bool {
     let (network, link) = (self.kernel.network, path.chain.first?.index)
-    return network[link]?.isUp != true || path.source.map { !network.has($0, on: link) } ?? false
+    guard let state = network[link], state.isUp else { return true }
+    // Only Wi-Fi's carrier is waited for (I10). It may have gone just after its route had moved: then no category was none, but
+    // who asks for the route before that, and for the link after it, finds none.
+    return !state.hasCarrier && path.medium != .wifi
+      || path.source.map { !network.has($0, on: link) } ?? false
   }
 
   /// A bounce, a loss or a return after which the default path's network is another ends all, also what was made since then
