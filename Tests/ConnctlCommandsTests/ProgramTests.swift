@@ -214,7 +214,8 @@ struct FollowingTests {
       let screen = Screen(lines: 2)
       let before = StubConnd { _, writer in
         try await writer.write(.snapshot(.sample))
-        await seen.pass()
+        // It ends with its server.
+        await Gate().pass()
       }
       let after = StubConnd { request, writer in
         #expect(request.sinceGeneration == 17)

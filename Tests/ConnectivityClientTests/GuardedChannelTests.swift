@@ -159,7 +159,10 @@ struct GuardedChannelTests {
 
   @Test("C7 connd may come late, go, and come again")
   func absent() async throws {
-    try await playingNetwork { network, client, _, record in
+    let calls = LogRecorder()
+    try await playingNetwork {
+      $0.calls = CallSettings(logger: calls.logger)
+    } _: { network, client, _, record in
       await network.stop()
       let call = await hangingCall(client, record)
       try await network.start()
@@ -167,8 +170,9 @@ struct GuardedChannelTests {
       network.become(.cellular)
       let error = try await call.value
       #expect(error?.invalidation != nil)
+      // The channel knows on which path it is.
+      repeat { _ = try await client.echo() } while !calls.lines.contains { $0.contains("wwan0") }
       let next = await hangingCall(client, record)
-      try await network.waitForFlows(atLeast: 1)
       await network.stop()
       network.become(.wired)
       try await network.start()
@@ -255,7 +259,8 @@ struct GuardedChannelTests {
       $0.calls = CallSettings(
         logger: calls.logger, requestID: .userDefined("request-7"), requestIDHeader: "x-request-id")
     } _: { network, client, _, record in
-      _ = try await client.echo()
+      // The connection does not wait for connd's answer for ever.
+      repeat { _ = try await client.echo() } while !calls.lines.contains { $0.contains("wlan0") }
       #expect(Array(record.metadata[0][stringValues: "x-request-id"]) == ["request-7"])
       let call = await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)

@@ -38,7 +38,7 @@ struct ContainersScenario {
           "link set \(other) up", "address add fe80::77/64 dev \(one) nodad", "link del \(one)",
         ]
       })
-    return try figures.sleeps - sleeps
+    return try figures.sleepsAtRest() - sleeps
   }
 
   /// A link that comes late, up at both ends.

@@ -6,8 +6,8 @@ import Testing
 @Suite("Python client", .needsNamespaces, .laboratory)
 struct PythonClientTests {
   /// A laboratory that the client expects, with connd running.
-  private func laboratory() throws -> Laboratory {
-    let lab = try Laboratory()
+  private func laboratory(configuration: String = "") throws -> Laboratory {
+    let lab = try Laboratory(configuration: configuration)
     try lab.addLink("eth0", "192.0.2.2")
     try lab.namespace.ip("route add default via 192.0.2.1")
     try lab.startConnd()
@@ -21,7 +21,9 @@ struct PythonClientTests {
       "watch_path", "explain", "links", "history", "invalid",
     ])
   func check(_ name: String) throws {
-    let lab = try self.laboratory()
+    // Long enough for a route to come back in time, whatever else the machine does.
+    let lab = try self.laboratory(
+      configuration: name == "invalidations" ? "grace: {route: 5s}\n" : "")
     let client = try lab.python("client.py", name)
     try client.expectSuccess()
   }

@@ -10,6 +10,8 @@ struct StatisticsScenario {
     try lab.addLink("eth0", "192.0.2.2")
     try lab.namespace.ip("route add default via 192.0.2.1")
     try lab.start()
+    // It is counted when it was published.
+    try waitUntil("it is counted") { try lab.statistics().published["transition"] == 1 }
     let start = try lab.statistics()
     #expect(start.resynchronisations == 1, "the first reading")
     #expect(start.subscriptions == 1)

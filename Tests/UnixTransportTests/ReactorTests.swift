@@ -60,25 +60,28 @@ struct ReactorTests {
     #expect(count == 1000)
   }
 
-  @Test("what has a time is done in the order of the times, and not before")
-  func alarms() async throws {
+  @Test(
+    "what has a time is done in the order of the times, and not before", arguments: [false, true])
+  func alarms(isLate: Bool) async throws {
     let order = try await Self.run { reactor in
       let order = Mutex<[Int]>([])
       let start = ContinuousClock.now
       await withCheckedContinuation { done in
         reactor.execute {
-          for delay in [30, 10, 20] {
+          for delay in [600, 200, 400] {
             reactor.execute(after: .milliseconds(delay)) {
               #expect(start.duration(to: .now) >= .milliseconds(delay))
               order.withLock { $0.append(delay) }
-              if delay == 30 { done.resume() }
+              if delay == 600 { done.resume() }
             }
           }
+          // Then all of them are due.
+          if isLate { usleep(700_000) }
         }
       }
       return order.withLock { $0 }
     }
-    #expect(order == [10, 20, 30])
+    #expect(order == [200, 400, 600])
   }
 
   @Test("an error of the body is that of the run")

@@ -20,10 +20,9 @@ struct ProcessFigures {
 
   init(_ connd: RunningCommand) throws {
     self.directory = "/proc/\(connd.processIdentifier)"
-    let names = try Command.run(
-      ["grep", "-lx", "connd-monitor", "-r", "--include=comm"] + [
-        "\(self.directory)/task"
-      ])
+    // Other threads may end meanwhile.
+    let files = "\(self.directory)/task/*/comm"
+    let names = try Command.run(["sh", "-c", "grep -lsx connd-monitor \(files) || true"])
     guard let name = names.split(separator: "\n").first else {
       throw CommandError("connd has no thread that reads netlink")
     }
