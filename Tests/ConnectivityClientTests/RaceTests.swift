@@ -142,14 +142,19 @@ struct RaceTests {
   func idle() async throws {
     try await self.racing { network, port, config in
       var config = config
-      config.connection.maxIdleTime = .milliseconds(1)
+      // Whenever it is looked, once in a millisecond, a connection without a call is closed.
+      config.connection.maxIdleTime = .nanoseconds(1)
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
-        client, _ in
+        client, transport in
         for round in 0..<Self.rounds {
           let answer = try await client.echo(EchoServer.get, "\(round)")
           #expect(answer == "\(round)")
-          // The timeout may fall before, into and behind the beginning of the next call.
-          try await Task.sleep(for: .microseconds(900 + round % 20 * 30))
+          // The next call begins before the timeout, at it, and at the moment when the connection is closed.
+          if round % 2 == 0 {
+            for _ in 0..<(round % 50) { await Task.yield() }
+          } else {
+            while transport.connectivityState == .ready { await Task.yield() }
+          }
         }
       }
     }
