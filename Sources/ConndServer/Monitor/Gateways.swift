@@ -20,6 +20,11 @@ final class Gateways {
     var isInDoubt = false
   }
 
+  private struct TunnelEnd: Hashable {
+    var link: UInt32
+    var address: IPAddress
+  }
+
   /// The links that paths do not lead to.
   let bystanders = Bystanders()
   private var known: [Gateway: Known] = [:]
@@ -28,7 +33,7 @@ final class Gateways {
   /// The other ends of the tunnels that paths lead into.
   var tunnelEnds: Set<IPAddress> { Set(self.endsOfTunnels.map(\.address)) }
   /// By the tunnel's link.
-  private var endsOfTunnels: Set<Gateway> = []
+  private var endsOfTunnels: Set<TunnelEnd> = []
   /// There is one that the kernel's filter does not know of.
   private var hasNewTunnelEnd = false
   /// Whether the kernel's filter does not know of all that is here.
@@ -62,7 +67,7 @@ final class Gateways {
     self.bystanders.use(facts.links.lazy.map(\.link.index))
     for facts in facts.links {
       guard case .destination(let end) = facts.below, self.endsOfTunnels.count < Self.mostTunnels,
-        self.endsOfTunnels.insert(Gateway(link: facts.link.index, address: end)).inserted
+        self.endsOfTunnels.insert(TunnelEnd(link: facts.link.index, address: end)).inserted
       else { continue }
       self.hasNewTunnelEnd = true
       self.isNew = true

@@ -162,12 +162,13 @@ struct MonitorLoop {
     }
   }
 
-  /// Reads the kernel and publishes what has changed; then follows what single clients follow, and what leads there.
+  /// Reads the kernel and publishes what has changed; then has the filter follow what leads there now.
   mutating func step(_ occasion: Occasion) {
     self.read(occasion)
     self.widenFilter()
   }
 
+  /// Reads the kernel and publishes what has changed; then follows what single clients follow.
   mutating func read(_ occasion: Occasion) {
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
