@@ -2,7 +2,6 @@ import ConnectivityClient
 import ConnectivityTestKit
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
-import Glibc
 import Synchronization
 import Testing
 
@@ -14,11 +13,10 @@ private final class Flag: Sendable {
   func set() { self.value.store(true, ordering: .relaxed) }
 }
 
-/// Changes of the network in the middle of everything else, a thousand of each; where each takes long, CONND_RACES of them.
+/// Changes of the network in the middle of everything else, a thousand of each.
 @Suite("Channels that race with the network", .timeLimit(.minutes(20)))
 struct RaceTests {
-  private static let rounds =
-    getenv("CONND_RACES").flatMap { Int(String(cString: $0)) } ?? 1000
+  private static let rounds = 1000
   /// One after the other.
   private static let networks: [NetworkConditions] = [.wifi, .cellular, .wired]
 

@@ -110,7 +110,7 @@ struct ChannelLifecycleScenario {
     let near = try client.open(CallBench.near)
     let moment = try self.cellular(bench)
     try client.expectEnded(
-      far, ["interfaceLost"], since: moment, "wifi to cellular, TLS", within: .seconds(4))
+      far, ["interfaceLost"], since: moment, "wifi to cellular, TLS", within: .seconds(2))
     try client.expectNextCall(CallBench.far, from: "10.1.0.2", "wifi to cellular, TLS")
     try client.expectUndisturbed(near)
     try client.quit()

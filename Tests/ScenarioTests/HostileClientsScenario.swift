@@ -160,7 +160,7 @@ struct HostileClientsScenario {
     let client = try lab.python("hostile.py", "holds_connections")
     try client.line { $0 == "held" }
     try waitUntil("connd says so") { connd.standardError.contains("no connection can be accepted") }
-    try lab.change(20)
+    try lab.change(100)
     // One attempt a second, of which one is said in ten.
     let tries = Int(beginning.duration(to: .now).components.seconds) + 1
     let count = connd.standardError.count(of: "no connection can be accepted")

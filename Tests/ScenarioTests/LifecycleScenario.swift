@@ -325,12 +325,10 @@ struct LifecycleScenario {
     // It waits for connd, too.
     let waiting = try RunningCommand(
       [Programs.connctl, "--socket", lab.socket, "wait", "--timeout", "60s", "online"])
-    let connd = try lab.spawnConnd()
     // Whether this comes before READY or after it, depends on how soon connctl tries again.
-    try lab.notifications.variable { $0 == "STATUS=none, 1 subscriber" }
-    try lab.namespace.ip("route add default via 192.0.2.1")
+    try lab.startConnd { $0 == "STATUS=none, 1 subscriber" }
+    try lab.ip("route add default via 192.0.2.1")
     #expect(try waiting.wait() == 0)
-    withExtendedLifetime(connd) {}
   }
 
   @Test(

@@ -37,11 +37,13 @@ final class Laboratory {
 
   /// Starts connd, and returns when it has said that it is ready.
   @discardableResult
-  func startConnd(prefix: [String] = []) throws -> RunningCommand {
+  func startConnd(
+    prefix: [String] = [], until isStarted: (String) -> Bool = { $0 == "READY=1" }
+  ) throws -> RunningCommand {
     let connd = try self.spawnConnd(prefix: prefix)
     self.connd = connd
     do {
-      try self.notifications.variable { $0 == "READY=1" }
+      try self.notifications.variable(where: isStarted)
     } catch {
       throw CommandError("connd is not ready: \(error); \(connd.standardError)")
     }
