@@ -117,6 +117,24 @@ struct FlowTrackerTests {
     #expect(learning.see(Self.wifi) == "destroy networkChanged")
   }
 
+  @Test("I4 of a router that was replaced before it was looked at, counts what was told first")
+  func firstRouter() {
+    func by(_ router: UInt8, first: UInt8) -> FlowReading {
+      .by(.wifi, router: router).with { $0.firstHardwareAddress = [2, 0, 0, 0, 0, first] }
+    }
+    var late = FollowedFlow(on: .by(.wifi, router: nil))
+    #expect(late.see(by(2, first: 1)) == "destroy networkChanged")
+    var learning = FollowedFlow(on: .by(.wifi, router: nil))
+    #expect(learning.see(by(2, first: 2)) == nil)
+    // Who knew it goes by that.
+    var knowing = FollowedFlow(on: .by(.wifi, router: 2))
+    #expect(knowing.see(by(2, first: 1)) == nil)
+    // What was told is of another gateway than its own.
+    let other = FlowReading.by(.wifi, router: nil).with { $0.network.gateway = nil }
+    var elsewhere = FollowedFlow(on: other)
+    #expect(elsewhere.see(by(2, first: 1)) == nil)
+  }
+
   @Test("I4 another router on another link is not another network of the flow's own")
   func routerOfAnotherLink() {
     var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
