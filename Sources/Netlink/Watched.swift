@@ -7,14 +7,18 @@ public struct Watched: Hashable, Sendable {
   public var destinations: [IPAddress]
   /// The neighbours whose hardware address matters, each with the one that is known (`nil`: none is).
   public var gateways: [Neighbour]
+  /// The hardware addresses of which it matters behind which port of a bridge they are.
+  public var bridged: [[UInt8]]
   /// The links that nothing is to be told of; `nil`: there are none.
   public var unheard: UnheardLinks?
 
   public init(
-    destinations: [IPAddress] = [], gateways: [Neighbour] = [], unheard: UnheardLinks? = nil
+    destinations: [IPAddress] = [], gateways: [Neighbour] = [], bridged: [[UInt8]] = [],
+    unheard: UnheardLinks? = nil
   ) {
     self.destinations = destinations
     self.gateways = gateways
+    self.bridged = bridged
     self.unheard = unheard
   }
 }

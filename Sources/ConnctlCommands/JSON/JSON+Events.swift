@@ -43,7 +43,8 @@ extension JSON {
       return .head("path", generation).appending(.path(path, to: destination.description))
     case .invalidation(let invalidation):
       let scope = Invalidation.Scope(
-        family: destination.family, localAddresses: local.map { [$0] }, destination: destination)
+        family: destination.family, localAddresses: local.map { [$0] },
+        destination: .address(destination))
       return .head("invalidation", generation)
         .appending(
           .body(invalidation.reason, invalidation.severity, scope, invalidation.cause))

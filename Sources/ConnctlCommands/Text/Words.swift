@@ -45,6 +45,7 @@ extension Path.Reason {
     case .noSourceAddress: "no usable source address"
     case .flapping: "the link flaps"
     case .kernelUnavailable: "the kernel cannot be asked"
+    case .unsupported: "the kernel does not have the family"
     }
   }
 }
@@ -59,7 +60,8 @@ extension Path.Reason {
     case .linkDown: "\(interface) is down"
     case .flapping: "\(interface) flaps"
     case .noSourceAddress: "\(interface) has no usable source address"
-    case .noRoute, .unreachable, .prohibited, .blackhole, .throw, .kernelUnavailable: self.words
+    case .noRoute, .unreachable, .prohibited, .blackhole, .throw, .kernelUnavailable, .unsupported:
+      self.words
     }
   }
 }

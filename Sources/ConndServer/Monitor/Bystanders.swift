@@ -138,7 +138,7 @@ final class Bystanders {
     case .nexthop, .nexthopRemoved, .overrun, .malformed:
       self.forget()
       return true
-    case .rule, .ruleRemoved, .neighbour: return true
+    case .rule, .ruleRemoved, .neighbour, .bridgeEntry, .setting: return true
     }
   }
 

@@ -67,17 +67,31 @@ extension Invalidation {
     public var family: AddressFamily?
     /// Their local address is one of these; `nil`: any.
     public var localAddresses: [IPAddress]?
-    /// Their remote address.
-    public var destination: IPAddress?
+    /// Where they lead to; `nil`: anywhere.
+    public var destination: Destination?
 
     public init(
       interface: String? = nil, family: AddressFamily? = nil, localAddresses: [IPAddress]? = nil,
-      destination: IPAddress? = nil
+      destination: Destination? = nil
     ) {
       self.interface = interface
       self.family = family
       self.localAddresses = localAddresses
       self.destination = destination
+    }
+
+    /// What a remote address has to be.
+    public enum Destination: Hashable, Sendable, CustomStringConvertible {
+      /// In none of the link's own subnets, so that it is reached by a gateway.
+      case offLink
+      case address(IPAddress)
+
+      public var description: String {
+        switch self {
+        case .offLink: "offLink"
+        case .address(let address): address.description
+        }
+      }
     }
 
     /// All channels (but those that never leave the machine).

@@ -17,8 +17,13 @@ public enum KernelEvent: Hashable, Sendable {
   case nexthop(id: UInt32)
   /// A nexthop object is gone, and with it, untold, all routes that use it.
   case nexthopRemoved(id: UInt32)
-  /// A neighbour that is a gateway has a hardware address that was not known before (`RTM_NEWNEIGH`).
+  /// A neighbour that is a gateway has a hardware address that was not known before, does not answer any more, or
+  /// answers again (`RTM_NEWNEIGH`).
   case neighbour(Neighbour)
+  /// A bridge has learnt by which port it reaches a hardware address (`RTM_NEWNEIGH` of `AF_BRIDGE`).
+  case bridgeEntry(BridgeEntry)
+  /// A setting that lookups depend on is another (`RTM_NEWNETCONF`).
+  case setting(AddressFamily)
   /// The socket's buffer overflowed (ENOBUFS): anything may have happened.
   case overrun
   /// A message that cannot be read: it is told, not trusted.

@@ -12,6 +12,9 @@ public struct Link: Hashable, Sendable {
   public var operationalState: OperationalState
   /// `IFLA_CARRIER`; `nil` where the kernel did not say.
   public var carrier: Bool?
+  /// How often the link has lost its carrier since it was made (`IFLA_CARRIER_DOWN_COUNT`); `nil` where the kernel did not
+  /// say.
+  public var carrierDownCount: UInt32?
   /// `IFLA_LINK`, where that is a link of this namespace: the lower link of a vlan, a veth's other end.
   public var lower: UInt32?
   /// The bridge, bond, team or VRF that this link is a port of.

@@ -10,16 +10,36 @@ public struct Destination: Hashable, Sendable {
   public var source: IPAddress?
   /// The index of the link that the traffic is bound to (`SO_BINDTODEVICE`); `nil` for any.
   public var outLink: UInt32?
+  /// Whose `ip rule … ipproto`, `sport` and `dport` hold, and by which one of several nexthops is chosen; `nil` where no
+  /// single connection is meant.
+  public var transport: Transport?
 
   public init(
     _ address: IPAddress, uid: UInt32 = 0, mark: UInt32 = 0, source: IPAddress? = nil,
-    outLink: UInt32? = nil
+    outLink: UInt32? = nil, transport: Transport? = nil
   ) {
     self.address = address
     self.uid = uid
     self.mark = mark
     self.source = source
     self.outLink = outLink
+    self.transport = transport
+  }
+}
+
+/// What tells one connection between two addresses from another.
+public struct Transport: Hashable, Sendable {
+  /// The protocol, by its number at IANA: 6 for TCP, 17 for UDP.
+  public var number: UInt8
+  /// 0 where it is not known.
+  public var localPort: UInt16
+  /// 0 where it is not known.
+  public var remotePort: UInt16
+
+  public init(_ number: UInt8, localPort: UInt16 = 0, remotePort: UInt16 = 0) {
+    self.number = number
+    self.localPort = localPort
+    self.remotePort = remotePort
   }
 }
 
@@ -70,6 +90,30 @@ public struct MatchedRoute: Hashable, Sendable {
     self.table = table
     self.priority = priority
     self.nexthop = nexthop
+  }
+}
+
+/// The entry of the routing tables that decides about a destination.
+public struct RouteEntry: Hashable, Sendable {
+  public var route: MatchedRoute
+  public var kind: Route.Kind
+  /// The index of the link that it leads to, of a local route that of the link that has the address; `nil` where it has
+  /// several.
+  public var outLink: UInt32?
+  /// The indexes of the links that traffic is spread over, where there are several.
+  public var legs: [UInt32]
+  /// The kernel made it itself, for an address (`RTPROT_KERNEL`).
+  public var isKernels: Bool
+
+  public init(
+    _ route: MatchedRoute, kind: Route.Kind = .unicast, outLink: UInt32? = nil,
+    legs: [UInt32] = [], isKernels: Bool = false
+  ) {
+    self.route = route
+    self.kind = kind
+    self.outLink = outLink
+    self.legs = legs
+    self.isKernels = isKernels
   }
 }
 

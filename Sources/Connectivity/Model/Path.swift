@@ -32,6 +32,8 @@ public struct Path: Hashable, Sendable {
     case linkDown
     /// No usable source address: none, tentative, DAD failed, or one that does not reach the destination.
     case noSourceAddress
+    /// The kernel does not have the family (`ipv6.disable=1`).
+    case unsupported
     /// The link flaps and a gain is held back (T1).
     case flapping
     /// The kernel cannot be asked: no netlink, or refused groups (K8).

@@ -19,6 +19,8 @@ extension KernelEvent {
     case .nexthop: Cause(.nexthop, "nexthopChanged", message: "RTM_NEWNEXTHOP")
     case .nexthopRemoved: Cause(.nexthop, "nexthopRemoved", message: "RTM_DELNEXTHOP")
     case .neighbour: Cause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH")
+    case .bridgeEntry: Cause(.neighbour, "portChanged", message: "RTM_NEWNEIGH")
+    case .setting: Cause(.route, "settingChanged", message: "RTM_NEWNETCONF")
     case .overrun: .overrun
     case .malformed: Cause(.kernel, "malformedMessage")
     }
@@ -40,7 +42,8 @@ extension KernelEvent {
     case .address(let address), .addressRemoved(let address): address.link
     case .route(let change, _), .routeRemoved(let change): change.outLink
     case .neighbour(let neighbour): neighbour.link
-    case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .overrun, .malformed: nil
+    case .bridgeEntry(let entry): entry.bridge ?? entry.port
+    case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .setting, .overrun, .malformed: nil
     }
   }
 
@@ -61,11 +64,17 @@ extension KernelEvent {
     case .route(let change, _), .routeRemoved(let change):
       return change.route.prefix.address.family == family
         && (change.outLink == nil || isInChain(change.outLink))
-    case .rule(let ruled), .ruleRemoved(let ruled):
+    case .rule(let ruled), .ruleRemoved(let ruled), .setting(let ruled):
       return ruled == family
+    case .bridgeEntry(let entry):
+      return isInChain(entry.port) || isInChain(entry.bridge)
     case .nexthop, .nexthopRemoved, .overrun:
       return true
-    case .neighbour, .malformed:
+    case .neighbour(let neighbour):
+      // Of gateways that kernels choose by whether they answer (IPv6).
+      return neighbour.address.family == family && isInChain(neighbour.link)
+        && (old.gateway == neighbour.address || new.gateway == neighbour.address)
+    case .malformed:
       return false
     }
   }
@@ -90,7 +99,8 @@ extension KernelEvent {
       return link == first.index && change.gateway == path.gateway
     case .nexthopRemoved(let id):
       return observed.route?.nexthop == id
-    case .route, .rule, .ruleRemoved, .nexthop, .neighbour, .overrun, .malformed:
+    case .route, .rule, .ruleRemoved, .nexthop, .neighbour, .bridgeEntry, .setting, .overrun,
+      .malformed:
       return false
     }
   }
@@ -123,7 +133,7 @@ extension Path {
     case .noRoute, .unreachable, .prohibited, .blackhole, .throw: return routing
     case .noCarrier, .dormant, .linkDown, .flapping: return [.link]
     case .noSourceAddress: return [.address]
-    case .kernelUnavailable: return [.kernel]
+    case .kernelUnavailable, .unsupported: return [.kernel]
     case nil:
       if self.gateway != new.gateway || self.table != new.table { return routing }
       return self.source != new.source ? [.address] : [.link]

@@ -218,6 +218,7 @@ extension Connectivity_V1_PathReason {
     case .noSourceAddress: self = .noSourceAddress
     case .flapping: self = .flapping
     case .kernelUnavailable: self = .kernelUnavailable
+    case .unsupported: self = .unsupported
     }
   }
 }
@@ -237,6 +238,7 @@ extension Path.Reason {
     case .noSourceAddress: self = .noSourceAddress
     case .flapping: self = .flapping
     case .kernelUnavailable: self = .kernelUnavailable
+    case .unsupported: self = .unsupported
     case .unspecified, .UNRECOGNIZED: return nil
     }
   }

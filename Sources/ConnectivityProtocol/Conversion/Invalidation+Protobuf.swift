@@ -47,7 +47,14 @@ extension Invalidation.Scope {
       interface: message.hasInterface ? message.interface : nil,
       family: message.hasFamily ? AddressFamily(message.family) : nil,
       localAddresses: addresses.isEmpty ? nil : addresses,
-      destination: message.hasDestination
-        ? try address(message.destination, "scope.destination") : nil)
+      destination: message.hasDestination ? try Destination(message.destination) : nil)
+  }
+}
+
+extension Invalidation.Scope.Destination {
+  fileprivate init(_ text: String) throws(ConversionError) {
+    self =
+      text == Self.offLink.description
+      ? .offLink : .address(try ConnectivityProtocol.address(text, "scope.destination"))
   }
 }

@@ -431,6 +431,9 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
   /// The link flaps: that the path is back is not told yet.
   case flapping // = 10
   case kernelUnavailable // = 11
+
+  /// The kernel does not have the family (ipv6.disable=1).
+  case unsupported // = 12
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -451,6 +454,7 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
     case 9: self = .noSourceAddress
     case 10: self = .flapping
     case 11: self = .kernelUnavailable
+    case 12: self = .unsupported
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -469,6 +473,7 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
     case .noSourceAddress: return 9
     case .flapping: return 10
     case .kernelUnavailable: return 11
+    case .unsupported: return 12
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -487,6 +492,7 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
     .noSourceAddress,
     .flapping,
     .kernelUnavailable,
+    .unsupported,
   ]
 
 }
@@ -1078,7 +1084,8 @@ public nonisolated struct Connectivity_V1_Scope: Sendable {
   /// Their local address is one of these; empty means any.
   public var localAddresses: [String] = []
 
-  /// Their remote address.
+  /// Where they lead to: an address, or `offLink`: all remote addresses but those in the link's own subnets, which need
+  /// no gateway.
   public var destination: String {
     get {_destination ?? String()}
     set {_destination = newValue}
@@ -1214,6 +1221,13 @@ public nonisolated struct Connectivity_V1_Status: @unchecked Sendable {
   public var family: Connectivity_V1_AddressFamily {
     get {_storage._family}
     set {_uniqueStorage()._family = newValue}
+  }
+
+  /// The network namespace that connd speaks of, by the inode of its /proc/self/ns/net (namespaces(7)). To a client
+  /// in another one, nothing that connd says of links, paths and flows applies. 0: not known.
+  public var networkNamespace: UInt64 {
+    get {_storage._networkNamespace}
+    set {_uniqueStorage()._networkNamespace = newValue}
   }
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1515,8 +1529,8 @@ public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
     set {_uniqueStorage()._id = newValue}
   }
 
-  /// The remote address as text, IPv4 or IPv6. Names are the client's to resolve, and the path does not depend on
-  /// the port.
+  /// The remote address as text, IPv4 or IPv6. Names are the client's to resolve. An IPv4 address that a dual-stack socket
+  /// maps to IPv6 (`::ffff:192.0.2.7`) is IPv4, here and in `local`.
   public var remote: String {
     get {_storage._remote}
     set {_uniqueStorage()._remote = newValue}
@@ -1586,6 +1600,36 @@ public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
     set {_uniqueStorage()._forbidsConstrained = newValue}
   }
 
+  /// The ports of the connection, as getsockname(2) and getpeername(2) have them, and its protocol by IANA's number (6 for
+  /// TCP, which is meant where it is not set and a port is; 17 for UDP). By them routing rules with `ipproto`, `sport`
+  /// and `dport` hold, and one of several nexthops is chosen. Without them connd asks for traffic of no port.
+  public var localPort: UInt32 {
+    get {_storage._localPort ?? 0}
+    set {_uniqueStorage()._localPort = newValue}
+  }
+  /// Returns true if `localPort` has been explicitly set.
+  public var hasLocalPort: Bool {_storage._localPort != nil}
+  /// Clears the value of `localPort`. Subsequent reads from it will return its default value.
+  public mutating func clearLocalPort() {_uniqueStorage()._localPort = nil}
+
+  public var remotePort: UInt32 {
+    get {_storage._remotePort ?? 0}
+    set {_uniqueStorage()._remotePort = newValue}
+  }
+  /// Returns true if `remotePort` has been explicitly set.
+  public var hasRemotePort: Bool {_storage._remotePort != nil}
+  /// Clears the value of `remotePort`. Subsequent reads from it will return its default value.
+  public mutating func clearRemotePort() {_uniqueStorage()._remotePort = nil}
+
+  public var `protocol`: UInt32 {
+    get {_storage._protocol ?? 0}
+    set {_uniqueStorage()._protocol = newValue}
+  }
+  /// Returns true if ``protocol`` has been explicitly set.
+  public var hasProtocol: Bool {_storage._protocol != nil}
+  /// Clears the value of ``protocol``. Subsequent reads from it will return its default value.
+  public mutating func clearProtocol() {_uniqueStorage()._protocol = nil}
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -1652,6 +1696,12 @@ public nonisolated struct Connectivity_V1_GuardResponse: @unchecked Sendable {
       return Connectivity_V1_FlowRefused()
     }
     set {_uniqueStorage()._event = .refused(newValue)}
+  }
+
+  /// The network namespace that this is about, as Status.network_namespace.
+  public var networkNamespace: UInt64 {
+    get {_storage._networkNamespace}
+    set {_uniqueStorage()._networkNamespace = newValue}
   }
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2170,7 +2220,7 @@ nonisolated extension Connectivity_V1_PathStatus: SwiftProtobuf._ProtoNameProvid
 }
 
 nonisolated extension Connectivity_V1_PathReason: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PATH_REASON_UNSPECIFIED\0\u{1}PATH_REASON_NO_ROUTE\0\u{1}PATH_REASON_UNREACHABLE\0\u{1}PATH_REASON_PROHIBITED\0\u{1}PATH_REASON_BLACKHOLE\0\u{1}PATH_REASON_THROW\0\u{1}PATH_REASON_NO_CARRIER\0\u{1}PATH_REASON_DORMANT\0\u{1}PATH_REASON_LINK_DOWN\0\u{1}PATH_REASON_NO_SOURCE_ADDRESS\0\u{1}PATH_REASON_FLAPPING\0\u{1}PATH_REASON_KERNEL_UNAVAILABLE\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PATH_REASON_UNSPECIFIED\0\u{1}PATH_REASON_NO_ROUTE\0\u{1}PATH_REASON_UNREACHABLE\0\u{1}PATH_REASON_PROHIBITED\0\u{1}PATH_REASON_BLACKHOLE\0\u{1}PATH_REASON_THROW\0\u{1}PATH_REASON_NO_CARRIER\0\u{1}PATH_REASON_DORMANT\0\u{1}PATH_REASON_LINK_DOWN\0\u{1}PATH_REASON_NO_SOURCE_ADDRESS\0\u{1}PATH_REASON_FLAPPING\0\u{1}PATH_REASON_KERNEL_UNAVAILABLE\0\u{1}PATH_REASON_UNSUPPORTED\0")
 }
 
 nonisolated extension Connectivity_V1_Medium: SwiftProtobuf._ProtoNameProviding {
@@ -2671,7 +2721,7 @@ nonisolated extension Connectivity_V1_Gap: SwiftProtobuf.Message, SwiftProtobuf.
 
 nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Status"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}category\0\u{3}three_way\0\u{1}since\0\u{1}flags\0\u{1}interface\0\u{1}medium\0\u{1}expensive\0\u{1}constrained\0\u{1}ipv4\0\u{1}ipv6\0\u{1}family\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}category\0\u{3}three_way\0\u{1}since\0\u{1}flags\0\u{1}interface\0\u{1}medium\0\u{1}expensive\0\u{1}constrained\0\u{1}ipv4\0\u{1}ipv6\0\u{1}family\0\u{3}network_namespace\0")
 
   fileprivate class _StorageClass {
     var _generation: UInt64 = 0
@@ -2686,6 +2736,7 @@ nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtob
     var _ipv4: Connectivity_V1_Path? = nil
     var _ipv6: Connectivity_V1_Path? = nil
     var _family: Connectivity_V1_AddressFamily = .unspecified
+    var _networkNamespace: UInt64 = 0
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -2708,6 +2759,7 @@ nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtob
       _ipv4 = source._ipv4
       _ipv6 = source._ipv6
       _family = source._family
+      _networkNamespace = source._networkNamespace
     }
   }
 
@@ -2738,6 +2790,7 @@ nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtob
         case 10: try { try decoder.decodeSingularMessageField(value: &_storage._ipv4) }()
         case 11: try { try decoder.decodeSingularMessageField(value: &_storage._ipv6) }()
         case 12: try { try decoder.decodeSingularEnumField(value: &_storage._family) }()
+        case 13: try { try decoder.decodeSingularUInt64Field(value: &_storage._networkNamespace) }()
         default: break
         }
       }
@@ -2786,6 +2839,9 @@ nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtob
       if _storage._family != .unspecified {
         try visitor.visitSingularEnumField(value: _storage._family, fieldNumber: 12)
       }
+      if _storage._networkNamespace != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._networkNamespace, fieldNumber: 13)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -2807,6 +2863,7 @@ nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtob
         if _storage._ipv4 != rhs_storage._ipv4 {return false}
         if _storage._ipv6 != rhs_storage._ipv6 {return false}
         if _storage._family != rhs_storage._family {return false}
+        if _storage._networkNamespace != rhs_storage._networkNamespace {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -3236,7 +3293,7 @@ nonisolated extension Connectivity_V1_GuardRequest: SwiftProtobuf.Message, Swift
 
 nonisolated extension Connectivity_V1_Flow: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Flow"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}id\0\u{1}remote\0\u{1}local\0\u{1}mark\0\u{1}interface\0\u{3}since_generation\0\u{3}known_path\0\u{3}forbids_expensive\0\u{3}forbids_constrained\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}id\0\u{1}remote\0\u{1}local\0\u{1}mark\0\u{1}interface\0\u{3}since_generation\0\u{3}known_path\0\u{3}forbids_expensive\0\u{3}forbids_constrained\0\u{3}local_port\0\u{3}remote_port\0\u{1}protocol\0")
 
   fileprivate class _StorageClass {
     var _id: UInt64 = 0
@@ -3248,6 +3305,9 @@ nonisolated extension Connectivity_V1_Flow: SwiftProtobuf.Message, SwiftProtobuf
     var _knownPath: Connectivity_V1_Path? = nil
     var _forbidsExpensive: Bool = false
     var _forbidsConstrained: Bool = false
+    var _localPort: UInt32? = nil
+    var _remotePort: UInt32? = nil
+    var _protocol: UInt32? = nil
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -3267,6 +3327,9 @@ nonisolated extension Connectivity_V1_Flow: SwiftProtobuf.Message, SwiftProtobuf
       _knownPath = source._knownPath
       _forbidsExpensive = source._forbidsExpensive
       _forbidsConstrained = source._forbidsConstrained
+      _localPort = source._localPort
+      _remotePort = source._remotePort
+      _protocol = source._protocol
     }
   }
 
@@ -3294,6 +3357,9 @@ nonisolated extension Connectivity_V1_Flow: SwiftProtobuf.Message, SwiftProtobuf
         case 7: try { try decoder.decodeSingularMessageField(value: &_storage._knownPath) }()
         case 8: try { try decoder.decodeSingularBoolField(value: &_storage._forbidsExpensive) }()
         case 9: try { try decoder.decodeSingularBoolField(value: &_storage._forbidsConstrained) }()
+        case 10: try { try decoder.decodeSingularUInt32Field(value: &_storage._localPort) }()
+        case 11: try { try decoder.decodeSingularUInt32Field(value: &_storage._remotePort) }()
+        case 12: try { try decoder.decodeSingularUInt32Field(value: &_storage._protocol) }()
         default: break
         }
       }
@@ -3333,6 +3399,15 @@ nonisolated extension Connectivity_V1_Flow: SwiftProtobuf.Message, SwiftProtobuf
       if _storage._forbidsConstrained != false {
         try visitor.visitSingularBoolField(value: _storage._forbidsConstrained, fieldNumber: 9)
       }
+      try { if let v = _storage._localPort {
+        try visitor.visitSingularUInt32Field(value: v, fieldNumber: 10)
+      } }()
+      try { if let v = _storage._remotePort {
+        try visitor.visitSingularUInt32Field(value: v, fieldNumber: 11)
+      } }()
+      try { if let v = _storage._protocol {
+        try visitor.visitSingularUInt32Field(value: v, fieldNumber: 12)
+      } }()
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -3351,6 +3426,9 @@ nonisolated extension Connectivity_V1_Flow: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._knownPath != rhs_storage._knownPath {return false}
         if _storage._forbidsExpensive != rhs_storage._forbidsExpensive {return false}
         if _storage._forbidsConstrained != rhs_storage._forbidsConstrained {return false}
+        if _storage._localPort != rhs_storage._localPort {return false}
+        if _storage._remotePort != rhs_storage._remotePort {return false}
+        if _storage._protocol != rhs_storage._protocol {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -3392,12 +3470,13 @@ nonisolated extension Connectivity_V1_RemoveFlow: SwiftProtobuf.Message, SwiftPr
 
 nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".GuardResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}id\0\u{1}path\0\u{1}invalidation\0\u{1}refused\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}id\0\u{1}path\0\u{1}invalidation\0\u{1}refused\0\u{3}network_namespace\0")
 
   fileprivate class _StorageClass {
     var _generation: UInt64 = 0
     var _id: UInt64 = 0
     var _event: Connectivity_V1_GuardResponse.OneOf_Event?
+    var _networkNamespace: UInt64 = 0
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -3411,6 +3490,7 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
       _generation = source._generation
       _id = source._id
       _event = source._event
+      _networkNamespace = source._networkNamespace
     }
   }
 
@@ -3470,6 +3550,7 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
             _storage._event = .refused(v)
           }
         }()
+        case 6: try { try decoder.decodeSingularUInt64Field(value: &_storage._networkNamespace) }()
         default: break
         }
       }
@@ -3503,6 +3584,9 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
       }()
       case nil: break
       }
+      if _storage._networkNamespace != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._networkNamespace, fieldNumber: 6)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -3515,6 +3599,7 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
         if _storage._generation != rhs_storage._generation {return false}
         if _storage._id != rhs_storage._id {return false}
         if _storage._event != rhs_storage._event {return false}
+        if _storage._networkNamespace != rhs_storage._networkNamespace {return false}
         return true
       }
       if !storagesAreEqual {return false}
