@@ -1,9 +1,9 @@
 import Connectivity
 
-/// All flows that are guarded, and their evaluation in slices, so that ten thousand of them never keep the monitor from
-/// the kernel's next message.
+/// All flows that are guarded.
 ///
-/// Without I/O of its own: it sees the kernel through the seam.
+/// After each step all of them are due to be looked at, for routes go without a word. A sweep does that in slices, so that ten
+/// thousand of them never keep the monitor from the kernel's next message. Without I/O of its own.
 struct FlowTable {
   /// A flow of a client: the client's stream, and what the client calls it.
   struct Key: Hashable, Sendable {
@@ -20,37 +20,45 @@ struct FlowTable {
   typealias Told = (key: Key, event: Event)
 
   private var entries: [Key: GuardedFlow] = [:]
+  /// In an order that depends on nothing but what came and went.
+  private var flows: [GuardedFlow] = []
   private var counts: [UInt64: Int] = [:]
   private var userCounts: [UInt32: Int] = [:]
-  private var destinations = FlowDestinations()
+  private var addressCounts: [IPAddress: Int] = [:]
   private var inDoubt: Set<Key> = []
   /// Those that were registered while the kernel could not be asked.
   private var blind: [Key: Registration] = [:]
-  /// Those that began with something that the kernel has yet to tell of.
-  private var ahead: Set<Key> = []
-  private var passes = Passes()
 
-  /// How many destinations are looked up before something else has its turn: about a millisecond, where flows go to different
-  /// ones.
+  private var log = StepLog()
+  /// Where the sweep goes on.
+  private var cursor = 0
+  /// How many flows are still to be looked at.
+  private var due = 0
+  /// How many are looked at before the kernel's next message is; it may be one that everybody waits for. Few at first: what
+  /// belongs to one event comes in several messages, shortly after each other.
+  private var part = Self.smallestPart
+  private static let smallestPart = 4
+  private static let largestPart = 32
+  /// How many are looked at before something else has its turn: about a millisecond.
   private static let slice = 256
 
-  var isEmpty: Bool { self.entries.isEmpty }
-  var count: Int { self.entries.count }
+  var isEmpty: Bool { self.flows.isEmpty }
+  var count: Int { self.flows.count }
   func count(of guardian: UInt64) -> Int { self.counts[guardian] ?? 0 }
   func count(ofUser uid: UInt32) -> Int { self.userCounts[uid] ?? 0 }
   func contains(_ key: Key) -> Bool { self.entries[key] != nil }
 
   /// The addresses whose routes matter.
-  var addresses: Set<IPAddress> { Set(self.destinations.all.map(\.address)) }
+  var addresses: Set<IPAddress> { Set(self.addressCounts.keys) }
 
   /// Whether a look at all of them takes more than about 20 ms.
-  var lookTakesLong: Bool { self.destinations.all.count > 4096 }
+  var lookTakesLong: Bool { self.flows.count > 4096 }
 
   /// Whether a look at the flows is under way.
-  var isBusy: Bool { !self.passes.isEmpty }
+  var isBusy: Bool { self.due > 0 }
 
-  /// When those in doubt must be looked at although the kernel says nothing; not later than that of any, and `nil` during a
-  /// look, which sees them all. Ten thousand of them are not gone through each time that it is asked for.
+  /// When those in doubt must be looked at although the kernel says nothing; `nil` during a look, which sees them all. Ten
+  /// thousand of them are not gone through each time that it is asked for.
   var deadline: Instant? { self.isBusy ? nil : self.earliestDeadline }
   private var earliestDeadline: Instant?
 
@@ -58,135 +66,152 @@ struct FlowTable {
     self.earliestDeadline = self.inDoubt.compactMap { self.entries[$0]?.tracker.deadline }.min()
   }
 
+  // MARK: - Looks
+
   /// Has all flows looked at, because of what happened.
-  ///
-  /// - Parameter learnt: the hardware addresses that gateways were first told to have.
-  mutating func lookAtAll(
-    _ occasion: Occasion, _ circumstances: FlowTracker.Circumstances,
-    learnt: [Gateway: [UInt8]] = [:]
-  ) {
-    guard !self.entries.isEmpty else { return }
-    self.passes.append(
-      .init(occasion, circumstances, learnt: learnt, of: self.destinations.all[...]))
+  mutating func lookAtAll(_ step: StepLog.Step) {
+    guard !self.flows.isEmpty else { return }
+    self.log.append(step)
+    self.due = self.flows.count
+    self.part = Self.smallestPart
   }
 
-  /// Has those looked at whose grace is over, if none is looked at yet.
+  /// Has those looked at whose grace is over.
   mutating func lookAtOverdue(at now: Instant) {
     guard !self.isBusy else { return }
-    let overdue = Set(
-      self.inDoubt.compactMap { key -> Destination? in
-        guard let tracker = self.entries[key]?.tracker, let deadline = tracker.deadline else {
-          return nil
-        }
-        return deadline <= now ? tracker.flow.destination : nil
-      })
-    guard !overdue.isEmpty else {
-      // The one that it was is not in doubt any more.
-      self.findEarliestDeadline()
-      return
+    for key in self.inDoubt {
+      guard let flow = self.entries[key], let deadline = flow.tracker.deadline, deadline <= now
+      else { continue }
+      flow.isOverdue = true
+      self.due += 1
     }
-    self.passes.append(.init(.timer, of: self.destinations.all.filter(overdue.contains)[...]))
+    // The one that it was is not in doubt any more.
+    if self.due == 0 { self.findEarliestDeadline() }
+  }
+
+  private func isDue(_ flow: GuardedFlow) -> Bool {
+    flow.isOverdue || flow.seen < self.log.last
+  }
+
+  /// The next flows to be looked at, where the cursor comes to them.
+  private mutating func takePart() -> [GuardedFlow] {
+    var part: [GuardedFlow] = []
+    let most = min(self.part, self.due)
+    for _ in 0..<self.flows.count where part.count < most {
+      if self.cursor >= self.flows.count { self.cursor = 0 }
+      let flow = self.flows[self.cursor]
+      self.cursor += 1
+      if self.isDue(flow) { part.append(flow) }
+    }
+    self.part = min(2 * self.part, Self.largestPart)
+    if part.isEmpty { self.due = 0 }
+    return part
   }
 
   /// Looks at the next slice of what is to be looked at.
   mutating func evaluate(
-    _ reader: PathReader, _ gateways: Gateways, policy: InvalidationPolicy,
-    from kernel: some Kernel, at now: Instant
+    _ reader: FlowReader, policy: InvalidationPolicy, at now: Instant
   ) throws(KernelUnavailable) -> [Told] {
-    guard var pass = self.passes.first else { return [] }
-    let look = Look(reader, gateways, kernel)
-    // All is read before anything is concluded: a kernel that fails in between must not swallow what was to be told.
-    var readings: [Reading] = []
-    var count = 0
-    var isAhead: Bool
-    repeat {
-      let part = pass.takePart()
-      count += part.count
-      try self.read(Array(part), look, kernel, into: &readings)
-      isAhead = kernel.hasMessages
-    } while count < Self.slice && !pass.remaining.isEmpty && !isAhead
+    guard self.isBusy else { return [] }
     var told: [Told] = []
-    for (key, flow, way, reading) in readings {
-      let hadBegun = flow.tracker.hasBegun
-      if let event = self.update(key, flow, reading, way, pass, policy, now) {
-        told.append((key, event))
+    var count = 0
+    var hasMessages = false
+    repeat {
+      let part = self.takePart()
+      count += part.count
+      // All is read before anything is concluded: a kernel that fails in between must not swallow what was to be told.
+      let readings = try self.read(part, reader)
+      hasMessages = reader.view.hasMessages
+      for (flow, way, reading) in readings {
+        let event = try self.look(
+          at: flow, way, reading, reader, policy, hasMessages: hasMessages, at: now)
+        if let event { told.append((flow.key, event)) }
       }
-      if isAhead, !hadBegun, flow.tracker.hasBegun { self.ahead.insert(key) }
+    } while count < Self.slice && self.isBusy && !hasMessages
+    if !self.isBusy {
+      self.log.clear()
+      self.findEarliestDeadline()
     }
-    self.passes.goOn(with: pass)
-    if !self.isBusy { self.findEarliestDeadline() }
     return told
   }
 
-  /// All that the kernel has told is read: nothing of it concerns those who began with it.
-  mutating func isDrained() {
-    for key in self.ahead { self.entries[key]?.disregard(upTo: self.passes.last) }
-    self.ahead = []
-  }
-
-  private typealias Reading = (key: Key, flow: GuardedFlow, way: Way, reading: FlowReading)
+  private typealias Reading = (flow: GuardedFlow, way: Way, reading: FlowReading)
 
   private func read(
-    _ destinations: [Destination], _ look: Look, _ kernel: some Kernel,
-    into readings: inout [Reading]
-  ) throws(KernelUnavailable) {
-    for (destination, answer) in zip(destinations, try kernel.routes(to: destinations)) {
-      guard let keys = self.destinations[destination] else { continue }
-      let way = try look.way(to: destination, answer)
-      for key in keys where self.blind[key] == nil {
-        guard let flow = self.entries[key] else { continue }
-        let reading = try look.reading(of: flow.baseline, way, to: destination)
-        readings.append((key, flow, way, reading))
-      }
+    _ flows: [GuardedFlow], _ reader: FlowReader
+  ) throws(KernelUnavailable) -> [Reading] {
+    let questions = flows.map(\.tracker.question)
+    let answers = try reader.view.routes(to: questions)
+    var readings: [Reading] = []
+    readings.reserveCapacity(flows.count)
+    for (flow, (question, answer)) in zip(flows, zip(questions, answers)) {
+      // A question without a source may have an answer with one (IPv6).
+      let way = try reader.way(
+        to: question, answer == .noRoute(.noRoute) && question.source == nil ? nil : answer)
+      let reading = try reader.reading(of: question, madeOn: flow.tracker.path, way)
+      readings.append((flow, way, reading))
     }
+    return readings
   }
 
-  private mutating func update(
-    _ key: Key, _ flow: GuardedFlow, _ reading: FlowReading, _ way: Way, _ pass: Passes.Pass,
-    _ policy: InvalidationPolicy, _ now: Instant
-  ) -> Event? {
+  private mutating func look(
+    at flow: GuardedFlow, _ way: Way, _ reading: FlowReading, _ reader: FlowReader,
+    _ policy: InvalidationPolicy, hasMessages: Bool, at now: Instant
+  ) throws(KernelUnavailable) -> Event? {
+    guard self.blind[flow.key] == nil else {
+      self.isSeen(flow)
+      return nil
+    }
     let old = flow.tracker.path
-    let hadBegun = flow.tracker.hasBegun
-    var reading = reading
-    reading.firstHardwareAddress = way.gateway.flatMap {
-      self.passes.hardwareAddress(of: $0, firstToldAfter: flow.lastPass)
+    let step = self.log.step(since: flow.seen)
+    var tracker = flow.tracker
+    let verdict = tracker.update(to: reading, slept: step.slept, policy: policy, at: now)
+    let isDestroyed = verdict?.severity == .destroy
+    if isDestroyed, hasMessages, !flow.isPostponed {
+      // What was read may be of two moments, and what waits to be read of that (K8).
+      flow.isPostponed = true
+      return nil
     }
-    let verdict = flow.tracker.update(
-      to: reading, flow.lastPass < pass.number ? pass.circumstances : .init(), policy: policy,
-      at: now)
-    let destination = flow.tracker.flow.destination
-    let isNew = flow.told != way.shown
-    if verdict?.severity == .destroy {
-      self.entries[key] = nil
-      self.forget(key, destination)
-    } else {
-      flow.settle(on: way, isNew: isNew)
-      // The reading is of now: looks that wait for their turn are about what happened before it.
-      if !hadBegun, flow.tracker.hasBegun { flow.begin(after: self.passes.last) }
-      if flow.tracker.deadline != nil {
-        self.inDoubt.insert(key)
-      } else if !self.inDoubt.isEmpty {
-        self.inDoubt.remove(key)
-      }
+    flow.isPostponed = false
+    flow.tracker = tracker
+    self.isSeen(flow)
+    guard let verdict else {
+      self.note(flow)
+      guard flow.told != way.shown else { return nil }
+      flow.told = way.shown
+      return .path(way.shown)
     }
-    if let verdict {
-      let cause = pass.occasion.cause(
-        of: verdict, destination.address.family, from: old, to: way.shown)
+    let cause = step.occasion.cause(
+      of: verdict, flow.tracker.flow.destination.address.family, from: old, to: way.shown)
+    guard isDestroyed else {
+      flow.told = way.shown
+      self.note(flow)
       return .invalidation(verdict, cause, way.shown)
     }
-    return isNew ? .path(way.shown) : nil
+    self.remove(flow.key)
+    return .invalidation(verdict, cause, try self.pathForNew(flow, reader))
   }
 
-  private mutating func forget(_ key: Key, _ destination: Destination) {
-    self.blind[key] = nil
-    self.ahead.remove(key)
-    self.counts[key.guardian]? -= 1
-    if self.counts[key.guardian] == 0 { self.counts[key.guardian] = nil }
-    self.userCounts[destination.uid]? -= 1
-    if self.userCounts[destination.uid] == 0 { self.userCounts[destination.uid] = nil }
-    self.inDoubt.remove(key)
-    if self.inDoubt.isEmpty { self.earliestDeadline = nil }
-    self.destinations.remove(key, destination)
+  private mutating func isSeen(_ flow: GuardedFlow) {
+    if self.isDue(flow) { self.due -= 1 }
+    (flow.seen, flow.isOverdue) = (self.log.last, false)
+  }
+
+  private mutating func note(_ flow: GuardedFlow) {
+    if flow.tracker.deadline != nil {
+      self.inDoubt.insert(flow.key)
+    } else if !self.inDoubt.isEmpty {
+      self.inDoubt.remove(flow.key)
+    }
+  }
+
+  /// What a new connection to the same destination gets.
+  private func pathForNew(
+    _ flow: GuardedFlow, _ reader: FlowReader
+  ) throws(KernelUnavailable) -> Path {
+    var question = flow.tracker.flow.destination
+    question.transport?.localPort = 0
+    return try reader.way(to: question).shown
   }
 }
 
@@ -200,56 +225,33 @@ extension FlowTable {
     _ registration: Registration, _ registrar: Registrar, policy: InvalidationPolicy,
     at now: Instant
   ) throws(KernelUnavailable) -> Event {
-    let (flow, look) = (registration.flow, registrar.look)
-    let way = try look.way(to: flow.destination, registrar.answer(for: flow.destination))
-    let known = registration.knownPath ?? way.judged
-    try look.use(known, boundTo: flow.destination.outLink)
-    var (made, network) = (known, way.network)
-    let source = flow.local ?? made.source
-    let sourceLink = try source.flatMap { (source) throws(KernelUnavailable) in
-      try look.link(of: source, likely: made.chain.first?.index)
-    }
-    if let own = try look.ownPath(of: flow, sourceLink, made) {
-      (made, network) = (own, NetworkIdentity())
-    }
-    let entry = GuardedFlow(
-      tracker: FlowTracker(flow, on: made, network: network), told: way.shown,
-      depth: made.chain == way.judged.chain ? way.depth : try look.depth(of: made),
-      sourceLink: sourceLink, lastPass: self.passes.last)
-    let reading = try look.reading(of: entry.baseline, way, to: flow.destination)
-    let since = registrar.gravest(since: registration.sinceGeneration, flow, way.judged, reading)
+    let (flow, reader) = (registration.flow, registrar.reader)
+    var first = flow.destination
+    first.source = flow.local
+    let present = try reader.way(to: first, registrar.answer(for: first))
+    let made = registration.knownPath ?? present.judged
+    try registrar.use(made, boundTo: flow.destination.outLink)
 
-    var verdict: FlowTracker.Verdict?
-    if let local = flow.local, entry.sourceLink == nil, !local.isLoopback {
-      verdict = FlowTracker.Verdict(.sourceAddressLost, .destroy)
-    } else if !reading.isLinkLost, try look.isElsewhere(flow, entry.sourceLink, way) {
-      verdict = FlowTracker.Verdict(.betterPath, .destroy)
-    } else {
-      let change: FlowTracker.CategoryChange? =
-        since?.scope == .everything ? since.map { .changed($0.severity) } : nil
-      verdict = entry.tracker.update(
-        to: reading, .init(categoryChange: change), policy: policy, at: now)
-      if let since, since.scope != .everything,
-        verdict.map({ $0.severity < since.severity }) ?? true
-      {
-        verdict = FlowTracker.Verdict(since.reason, since.severity)
-      }
+    var tracker = FlowTracker(flow, on: made, network: present.network)
+    let question = tracker.question
+    let way = question == first ? present : try reader.way(to: question)
+    let reading = try reader.reading(of: question, madeOn: made, way)
+    let since = registrar.gravest(of: registration, way.judged, reading)
+    let verdict = tracker.register(on: reading, since: since, policy: policy, at: now)
+    if let verdict, verdict.severity == .destroy {
+      return .invalidation(
+        verdict, since?.cause ?? .late("diedBefore", made),
+        try reader.way(to: flow.destination).shown)
     }
-    if verdict?.severity != .destroy { self.insert(entry, registration.key) }
+    self.insert(registration.key, tracker, told: way.shown)
     guard let verdict else { return .path(way.shown) }
-    let change = verdict.severity == .advise ? "pathMissing" : "diedBefore"
-    let late = Cause(.registration, change, interface: known.interface, learntLate: true)
-    return .invalidation(verdict, since?.cause ?? late, way.shown)
+    return .invalidation(verdict, since?.cause ?? .late("pathMissing", made), way.shown)
   }
 
   /// Guards a flow while the kernel cannot be asked; it is to be registered again when it can be.
   mutating func addBlindly(_ registration: Registration) -> Event {
     let made = registration.knownPath ?? .unknown
-    self.insert(
-      GuardedFlow(
-        tracker: FlowTracker(registration.flow, on: made), told: .unknown,
-        depth: made.chain.count, sourceLink: nil, lastPass: self.passes.last),
-      registration.key)
+    self.insert(registration.key, FlowTracker(registration.flow, on: made), told: .unknown)
     self.blind[registration.key] = registration
     return .path(.unknown)
   }
@@ -264,20 +266,34 @@ extension FlowTable {
     return registrations.map(\.value)
   }
 
-  private mutating func insert(_ entry: GuardedFlow, _ key: Key) {
-    self.entries[key] = entry
+  private mutating func insert(_ key: Key, _ tracker: FlowTracker, told: Path) {
+    let flow = GuardedFlow(
+      key, tracker, told: told, seen: self.log.last, place: self.flows.count)
+    self.entries[key] = flow
+    self.flows.append(flow)
     self.counts[key.guardian, default: 0] += 1
-    self.userCounts[entry.tracker.flow.destination.uid, default: 0] += 1
-    self.destinations.insert(key, entry.tracker.flow.destination)
-    if let deadline = entry.tracker.deadline {
+    self.userCounts[flow.uid, default: 0] += 1
+    self.addressCounts[tracker.flow.destination.address, default: 0] += 1
+    if let deadline = tracker.deadline {
       self.inDoubt.insert(key)
       self.earliestDeadline = min(self.earliestDeadline ?? deadline, deadline)
     }
   }
 
   mutating func remove(_ key: Key) {
-    guard let entry = self.entries.removeValue(forKey: key) else { return }
-    self.forget(key, entry.tracker.flow.destination)
+    guard let flow = self.entries.removeValue(forKey: key) else { return }
+    if self.isDue(flow) { self.due -= 1 }
+    // The last takes its place.
+    if let last = self.flows.popLast(), last !== flow {
+      self.flows[flow.place] = last
+      last.place = flow.place
+    }
+    self.blind[key] = nil
+    self.inDoubt.remove(key)
+    if self.inDoubt.isEmpty { self.earliestDeadline = nil }
+    self.counts.decrement(key.guardian)
+    self.userCounts.decrement(flow.uid)
+    self.addressCounts.decrement(flow.tracker.flow.destination.address)
   }
 
   /// A client has gone.
@@ -285,5 +301,19 @@ extension FlowTable {
     // In an order that does not depend on a hash's.
     let keys = self.entries.keys.filter { $0.guardian == guardian }
     for key in keys.sorted(by: { $0.id < $1.id }) { self.remove(key) }
+  }
+}
+
+extension Dictionary where Value == Int {
+  /// Counts one less; what is not there any more is not kept.
+  fileprivate mutating func decrement(_ key: Key) {
+    guard let count = self[key] else { return }
+    self[key] = count > 1 ? count - 1 : nil
+  }
+}
+
+extension Cause {
+  fileprivate static func late(_ change: String, _ made: Path) -> Cause {
+    Cause(.registration, change, interface: made.interface, learntLate: true)
   }
 }

@@ -13,13 +13,13 @@ extension MonitorLoop {
   mutating func dismiss(_ number: UInt64) {
     guard let guardian = self.guardians.removeValue(forKey: number) else { return }
     guardian.finish()
-    let flows = self.engine.guardedFlows(of: number)
+    let flows = self.engine.flows.count(of: number)
     guard flows > 0 else { return }
     self.engine.removeFlows(of: number)
     self.unneeded += flows
     self.logger.debug(
       "a client's flows are let go",
-      metadata: ["flows": "\(flows)", "left": "\(self.engine.guardedFlows)"])
+      metadata: ["flows": "\(flows)", "left": "\(self.engine.flows.count)"])
   }
 
   /// Deals with the next requests of clients, in their order.
@@ -29,13 +29,13 @@ extension MonitorLoop {
     self.drain()
     let requests = Array(self.requests.prefix(Self.slice))
     self.requests.removeFirst(requests.count)
-    let destinations = requests.compactMap(\.registration?.flow.destination)
+    let registrations = requests.compactMap(\.registration)
     var registrar = Result { () throws(KernelUnavailable) in
       guard let kernel = self.kernel else { throw KernelUnavailable.notOpen }
       // First the filter, then the reading: what changes in between is told.
-      try self.widenFilter(to: destinations.map(\.address), kernel)
+      try self.widenFilter(to: registrations.map(\.flow.destination.address), kernel)
       return try self.engine.registrar(
-        for: destinations, past: destinations.isEmpty ? [] : self.store.past, from: kernel)
+        for: registrations, past: registrations.isEmpty ? [] : self.store.past, kernel)
     }
     for request in requests {
       switch request {
@@ -48,7 +48,7 @@ extension MonitorLoop {
       guard error.isPassing else { return self.lose(error) }
       // What kept changing makes connd read again, whatever it is, and ask for these flows once more; if it was held back, at
       // once.
-      self.engine.missedSomething()
+      self.engine.missSomething()
     }
   }
 
@@ -79,7 +79,7 @@ extension MonitorLoop {
   ) {
     let key = registration.key
     guard let guardian = self.guardians[key.guardian] else { return }
-    if self.engine.isGuarded(key) {
+    if self.engine.flows.contains(key) {
       self.answer(
         guardian, key.id, .refused(.invalid("add.id: flow \(key.id) is guarded already")))
     } else if let (limit, message) = self.exceededLimit(registration) {
@@ -93,7 +93,7 @@ extension MonitorLoop {
 
   private mutating func remove(_ key: FlowTable.Key) {
     guard let guardian = self.guardians[key.guardian] else { return }
-    guard self.engine.isGuarded(key) else {
+    guard self.engine.flows.contains(key) else {
       self.answer(
         guardian, key.id, .refused(.invalid("remove.id: no flow \(key.id) is guarded")))
       return
@@ -110,11 +110,11 @@ extension MonitorLoop {
     let (engine, limits) = (self.engine, self.limits)
     let user = registration.flow.destination.uid
     let (limit, words): (String, String)
-    if engine.guardedFlows(of: registration.key.guardian) >= limits.flowsPerStream {
+    if engine.flows.count(of: registration.key.guardian) >= limits.flowsPerStream {
       (limit, words) = ("flowsPerStream", "a stream guards at most \(limits.flowsPerStream)")
-    } else if engine.guardedFlows(ofUser: user) >= limits.flowsPerUser {
+    } else if engine.flows.count(ofUser: user) >= limits.flowsPerUser {
       (limit, words) = ("flowsPerUser", "those of a user guard at most \(limits.flowsPerUser)")
-    } else if engine.guardedFlows >= limits.flows {
+    } else if engine.flows.count >= limits.flows {
       (limit, words) = ("flows", "connd guards at most \(limits.flows)")
     } else {
       return nil
@@ -140,9 +140,9 @@ extension MonitorLoop {
   mutating func evaluateFlows() {
     guard self.looksAtFlows, let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
-      let before = self.engine.guardedFlows
-      let told = try self.engine.evaluateFlows(from: kernel, at: self.clock.now)
-      self.unneeded += before - self.engine.guardedFlows
+      let before = self.engine.flows.count
+      let told = try self.engine.evaluateFlows(kernel, at: self.clock.now)
+      self.unneeded += before - self.engine.flows.count
       for told in told { self.statistics.count(told.event) }
       let generation = self.engine.snapshot.generation
       for (number, told) in Dictionary(grouping: told, by: \.key.guardian) {

@@ -13,17 +13,18 @@ extension FlowTable {
 
   /// What the kernel and the history say about flows that are registered together.
   struct Registrar {
-    let look: Look
+    let reader: FlowReader
     private let answers: [Destination: RouteAnswer]
     /// What was not only advised, the oldest first.
     private let invalidations: [Invalidation]
 
     init(
-      _ destinations: [Destination], _ look: Look, _ kernel: some Kernel, past: [Published]
+      _ questions: [Destination], _ reader: FlowReader, past: [Published]
     ) throws(KernelUnavailable) {
-      self.look = look
-      let answers = zip(destinations, try kernel.routes(to: destinations))
-      self.answers = Dictionary(answers) { $1 }
+      self.reader = reader
+      let answers = zip(questions, try reader.view.routes(to: questions))
+      // A question without a source may have an answer with one (IPv6).
+      self.answers = Dictionary(answers.filter { $0.1 != .noRoute(.noRoute) }) { $1 }
       self.invalidations = past.compactMap { published in
         guard case .invalidation(let invalidation) = published.change,
           invalidation.severity != .advise
@@ -32,18 +33,28 @@ extension FlowTable {
       }
     }
 
-    func answer(for destination: Destination) -> RouteAnswer {
-      self.answers[destination] ?? .noRoute(.noRoute)
+    /// `nil` where it is to be asked for.
+    func answer(for question: Destination) -> RouteAnswer? { self.answers[question] }
+
+    /// A flow is on this path, and perhaps bound to a link. Links that are not there, as a client may invent them, are none
+    /// to watch.
+    func use(_ path: Path, boundTo link: UInt32?) throws(KernelUnavailable) {
+      var links = link.map { [$0] } ?? []
+      for link in path.chain where try self.reader.view.link(link.index) != nil {
+        links.append(link.index)
+      }
+      self.reader.interests.bystanders.use(links)
     }
 
-    /// The gravest of what happened to the flow since a generation, of these the latest.
+    /// The gravest of what happened to a flow that is registered again, since the generation that its client knew of; of these
+    /// the latest.
     func gravest(
-      since generation: UInt64?, _ flow: Flow, _ path: Path, _ reading: FlowReading
+      of registration: Registration, _ path: Path, _ reading: FlowReading
     ) -> Invalidation? {
-      guard let generation, !reading.isLocal else { return nil }
+      guard let generation = registration.sinceGeneration, !reading.isLocal else { return nil }
       let covering = self.invalidations.reversed()
         .prefix { $0.generation > generation }
-        .filter { $0.covers(flow, path) }
+        .filter { $0.covers(registration.flow, path) }
       let gravest = covering.map(\.severity).max()
       return covering.first { $0.severity == gravest }
     }
@@ -52,9 +63,13 @@ extension FlowTable {
 
 extension Invalidation {
   /// Whether a flow that is registered only now had been in the scope.
+  ///
+  /// What its own way tells is not looked for here: that a category is another, or a link went, says nothing of a connection
+  /// whose address and way are there (I0).
   fileprivate func covers(_ flow: Flow, _ path: Path) -> Bool {
-    if self.scope == .everything { return true }
+    guard self.scope != .everything else { return false }
     if let family = self.scope.family, family != flow.destination.address.family { return false }
+    if self.scope.destination == .offLink, path.gateway == nil { return false }
     if let addresses = self.scope.localAddresses {
       guard let local = flow.local else { return false }
       return addresses.contains(local)

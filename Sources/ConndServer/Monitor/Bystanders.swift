@@ -96,10 +96,10 @@ final class Bystanders {
   }
 
   /// What was told so far is about to be read.
-  func beginsToDrain() { self.hasJustForgotten = false }
+  func beginToDrain() { self.hasJustForgotten = false }
 
   /// All that was told is read.
-  func isDrained() { self.isBlind = self.hasJustForgotten }
+  func endDraining() { self.isBlind = self.hasJustForgotten }
 
   /// Whether messages may concern somebody's path; they are to be passed in their order, and all of them.
   func mayMatter(_ events: [KernelEvent]) -> Bool {

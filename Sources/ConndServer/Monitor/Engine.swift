@@ -11,33 +11,29 @@ struct Engine {
   private var changes: ChangeMaker
   /// The destinations that somebody follows, each with the path that was told last.
   private var watched: [Destination: Path] = [:]
-  private var flows = FlowTable()
-  private let gateways = Gateways()
+  private(set) var flows = FlowTable()
+  private let interests = Interests()
+  private var damper = FlapDamper()
   private var isKernelLost = false
-  /// How many links of each family's default path its connections depend on.
-  private var depths: [AddressFamily: Int] = [:]
+  /// Until when what the kernel said holds (D9).
+  private var expiry: Instant?
 
   /// What is to be published after a step.
   struct Step {
     /// In this order.
     var changes: [Change]
     /// For those who are looked at when the changes are published.
-    var occasion: Occasion
-    var circumstances: FlowTracker.Circumstances
-    /// The hardware addresses that gateways were first told to have.
-    var learnt: [Gateway: [UInt8]]
+    var followers: StepLog.Step
   }
 
-  /// When to step again even if the kernel says nothing.
-  private(set) var deadline: Instant?
+  /// The end of a hold or of a grace of the stream's.
+  private var graceOrHold: Instant?
 
   init(_ configuration: Configuration, restored: Snapshot?) {
-    self.reader = PathReader(configuration)
+    self.reader = PathReader(configuration, self.interests.networks)
     self.changes = ChangeMaker(
       restored: restored, preferred: configuration.prefer, policy: configuration.invalidations)
-    for family in AddressFamily.allCases {
-      self.gateways.bystanders.use(self.changes.path(family)?.chain.map(\.index) ?? [])
-    }
+    self.interests.bystanders.use(self.changes.followed.flatMap { $0.path.chain.map(\.index) })
   }
 
   /// What was published last.
@@ -46,119 +42,142 @@ struct Engine {
   /// The family that decides at a tie.
   var preferred: AddressFamily { self.changes.preferred }
 
+  /// When to step again even if the kernel says nothing, and why.
+  var deadline: (due: Instant, occasion: Occasion)? {
+    switch (self.graceOrHold, self.expiry) {
+    case (let due?, let expiry?) where expiry < due: (expiry, .expiry)
+    case (let due?, _): (due, .timer)
+    case (nil, let expiry?): (expiry, .expiry)
+    case (nil, nil): nil
+    }
+  }
+
   /// What the kernel is to tell about, beside default routes.
   var watchedByKernel: Watched {
     let single = Set(self.watched.keys.map(\.address)).union(self.flows.addresses)
-      .union(self.gateways.tunnelEnds)
+      .union(self.interests.tunnelEnds)
     return Watched(
-      destinations: self.reader.destinations.all + single.sorted(), gateways: self.gateways.all,
-      unheard: self.gateways.bystanders.unheard)
+      destinations: self.reader.destinations.all + single.sorted(),
+      gateways: self.interests.networks.gateways, bridged: self.interests.networks.bridged,
+      unheard: self.interests.bystanders.unheard)
   }
 
-  /// Whether messages may concern what somebody follows. They are to be passed in their order, and all of them; those that
-  /// concern nobody need no step.
-  func mayMatter(_ events: [KernelEvent]) -> Bool {
-    self.gateways.bystanders.mayMatter(events)
-  }
-
-  /// What the kernel has told so far is about to be read.
-  func beginsToDrain() { self.gateways.bystanders.beginsToDrain() }
-
-  /// All that the kernel has told is read.
-  mutating func isDrained() {
-    self.gateways.bystanders.isDrained()
-    self.flows.isDrained()
-  }
-
-  /// The kernel's filter is about to pass more than before, or to be another socket's: what it held back may have led anywhere.
-  func hearAllLinks() { self.gateways.bystanders.hearAll() }
-
-  /// Something was missed that may have led anywhere.
-  func missedSomething() { self.gateways.bystanders.forget() }
+  // MARK: - Steps
 
   /// Reads the default paths, and compares with what was published.
   mutating func step(
-    _ occasion: Occasion, kernel: some Kernel, at now: Instant, time: Timestamp
+    _ occasion: Occasion, _ kernel: any Kernel, at now: Instant, time: Timestamp
   ) throws(KernelUnavailable) -> Step {
-    var learnt: [Gateway: [UInt8]] = [:]
-    if case .events(let events) = occasion { learnt = self.gateways.note(events) }
+    if case .events(let events) = occasion { self.note(events, at: now) }
     // What the kernel told meanwhile is lost, as in an overrun.
-    if self.isKernelLost { learnt = self.gateways.note([.overrun]) }
-    let reading = try self.reading(from: kernel, learnt)
+    if self.isKernelLost { self.interests.note([.overrun]) }
+    let reading = try self.reading(kernel, at: now)
     let occasion = self.isKernelLost ? .kernelBack : occasion
     self.isKernelLost = false
+    self.expiry = kernel.takeExpiry().map { now.advanced(by: $0) }
     let made = self.changes.update(to: reading, on: occasion, at: now, time: time)
-    self.deadline = made.deadline
+    self.graceOrHold = [made.deadline, self.damper.deadline(after: now)].compactMap { $0 }.min()
     let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
-    return Step(
-      changes: made.changes, occasion: occasion,
-      circumstances: .init(categoryChange: made.categoryChange, slept: slept), learnt: learnt)
+    return Step(changes: made.changes, followers: .init(occasion: occasion, slept: slept))
+  }
+
+  /// Whether a step would publish a loss, of which messages that wait may tell more (K8).
+  func isLoss(_ kernel: any Kernel) throws(KernelUnavailable) -> Bool {
+    let status = self.changes.snapshot.status
+    let view = KernelView(kernel)
+    for family in AddressFamily.allCases where status[family].status == .satisfied {
+      if try self.reader.defaultPath(family, view).present.status != .satisfied { return true }
+    }
+    return false
+  }
+
+  private mutating func note(_ events: [KernelEvent], at now: Instant) {
+    self.interests.note(events)
+    for event in events {
+      switch event {
+      case .link(let link): self.damper.observe(link, isPartOfPath: false, at: now)
+      case .linkRemoved(let link): self.damper.observeRemoval(of: link, at: now)
+      default: break
+      }
+    }
   }
 
   private mutating func reading(
-    from kernel: some Kernel, _ learnt: [Gateway: [UInt8]]
+    _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> ChangeMaker.Reading {
-    var reading = ChangeMaker.Reading(.unknown)
-    let flows = FlowReader(classifier: self.reader.classifier, gateways: self.gateways)
-    for family in AddressFamily.allCases {
-      let (observed, facts) = try self.reader.defaultPath(family, from: kernel)
-      reading.observation[family] = observed
-      self.gateways.use(facts)
-      if let link = observed.path.chain.first?.index {
-        self.gateways.use(observed.path.gateway, on: link, family)
-      }
-      let old = self.changes.path(family)
-      let path = flows.path(facts, for: old)
-      let baseline = FlowReader.Baseline(
-        path: old ?? path, depth: try self.depth(of: old, family, from: kernel),
-        source: old?.source)
-      reading.flows[family] = try flows.reading(
-        facts, of: baseline, to: Destination(facts.destination), path: path,
-        network: try flows.network(path, facts, from: kernel), from: kernel)
-      reading.flows[family]?.firstHardwareAddress =
-        flows.gateway(path, facts).flatMap { learnt[$0] }
-      if path.status == .satisfied { self.depths[family] = FlowReader.depth(facts) }
+    let view = KernelView(kernel)
+    self.reader.held = self.damper.held(at: now)
+    var paths = try self.defaultPaths(view)
+    let links = paths.flatMap(\.value.facts.links).map(\.link)
+    for link in links { self.damper.observe(link, isPartOfPath: true, at: now) }
+    self.damper.forget(allBut: Set(links.map(\.name)), at: now)
+    let held = self.damper.held(at: now)
+    if held != self.reader.held {
+      self.reader.held = held
+      paths = try self.defaultPaths(view)
     }
-    for source in self.changes.sources
-    where try kernel.address(source.address, on: source.link.index) == nil {
+
+    let flows = FlowReader(self.reader, self.interests, view)
+    var reading = ChangeMaker.Reading(.unknown)
+    for (family, path) in paths {
+      self.interests.use(path.facts)
+      reading.observation[family] = path.observed
+      let way = try flows.way(to: path.destination, path.facts.answer)
+      reading.present[family] = PresentPath(path.present, network: way.network)
+    }
+    for followed in self.changes.followed {
+      guard var question = paths[followed.family]?.destination else { continue }
+      question.source = followed.source
+      reading.followed[followed.id] = try flows.reading(
+        of: question, madeOn: followed.path, flows.way(to: question))
+    }
+    for source in self.changes.formerSources
+    where try view.address(source.address, on: source.link.index) == nil {
       reading.lostSources.insert(source)
     }
     return reading
   }
 
-  /// How many links of the default path its channels depend on.
-  private func depth(
-    of old: Path?, _ family: AddressFamily, from kernel: some Kernel
-  ) throws(KernelUnavailable) -> Int {
-    guard let old else { return 0 }
-    if let known = self.depths[family] { return known }
-    return try self.reader.depth(of: old.chain, from: kernel)
+  private func defaultPaths(
+    _ view: KernelView
+  ) throws(KernelUnavailable) -> [AddressFamily: DefaultPath] {
+    var paths: [AddressFamily: DefaultPath] = [:]
+    for family in AddressFamily.allCases {
+      paths[family] = try self.reader.defaultPath(family, view)
+    }
+    return paths
   }
 
   /// Looks at what somebody follows, after the step was published.
   ///
   /// - Returns: the paths of watched destinations that are new. Flows are looked at slice by slice, by `evaluateFlows`.
   mutating func follow(
-    _ step: Step, kernel: some Kernel
+    _ step: Step, _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> [(destination: Destination, path: Path)] {
-    self.flows.lookAtAll(step.occasion, step.circumstances, learnt: step.learnt)
+    self.flows.lookAtAll(step.followers)
     var paths: [(Destination, Path)] = []
+    let view = KernelView(kernel)
     for (destination, told) in self.watched {
-      let path = try self.followedPath(to: destination, from: kernel)
+      let path = try self.followedPath(to: destination, view)
       if path != told { paths.append((destination, path)) }
     }
+    self.noteExpiry(kernel, at: now)
     return paths
   }
 
   /// The path to a destination that somebody follows, of which he is told.
   mutating func followedPath(
-    to destination: Destination, from kernel: some Kernel
+    to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> Path {
-    let facts = try self.reader.facts(about: destination, from: kernel)
-    self.gateways.use(facts)
-    let path = self.reader.classifier.path(facts)
+    let (path, facts) = try self.reader.path(to: destination, view)
+    self.interests.use(facts)
     self.watched[destination] = path
     return path
+  }
+
+  private mutating func noteExpiry(_ kernel: any Kernel, at now: Instant) {
+    guard let expiry = kernel.takeExpiry().map({ now.advanced(by: $0) }) else { return }
+    self.expiry = min(self.expiry ?? expiry, expiry)
   }
 
   /// The kernel cannot be asked: nothing is known any more (K8), and no flow is judged.
@@ -168,7 +187,7 @@ struct Engine {
     self.isKernelLost = true
     let made = self.changes.update(
       to: ChangeMaker.Reading(.unknown), on: .kernelLost(reason.description), at: now, time: time)
-    self.deadline = made.deadline
+    (self.graceOrHold, self.expiry) = (made.deadline, nil)
     var paths: [(Destination, Path)] = []
     for (destination, path) in self.watched where path.status != .unknown {
       self.watched[destination] = .unknown
@@ -188,48 +207,85 @@ struct Engine {
 
   /// Takes another configuration; a step must follow.
   mutating func configure(_ configuration: Configuration) {
-    self.reader = PathReader(configuration)
+    self.reader = PathReader(configuration, self.interests.networks)
     self.changes.preferred = configuration.prefer
     self.changes.policy = configuration.invalidations
+  }
+}
+
+// MARK: - What is heard
+
+extension Engine {
+  /// Whether messages may concern what somebody follows. They are to be passed in their order, and all of them; those that
+  /// concern nobody need no step.
+  func mayMatter(_ events: [KernelEvent]) -> Bool {
+    self.interests.bystanders.mayMatter(events)
+  }
+
+  /// What the kernel has told so far is about to be read.
+  func beginToDrain() { self.interests.bystanders.beginToDrain() }
+
+  /// All that the kernel has told is read.
+  func endDraining() { self.interests.bystanders.endDraining() }
+
+  /// The kernel's filter is about to pass more than before, or to be another socket's: what it held back may have led anywhere.
+  func hearAllLinks() { self.interests.bystanders.hearAll() }
+
+  /// Something was missed that may have led anywhere.
+  func missSomething() { self.interests.bystanders.forget() }
+
+  /// Whether the kernel's filter holds back what may matter: it lacks a gateway, or a link.
+  var filterIsTooNarrow: Bool { self.interests.isWider }
+
+  /// Whether the kernel tells much of links that do not matter, which it need not.
+  var bystandersAreLoud: Bool { self.interests.bystanders.areLoud }
+
+  /// What becomes of links that come from now on need not be told, as long as nothing leads to them.
+  ///
+  /// - Returns: whether the kernel's filter is to be set.
+  func ignoreBystanders(_ kernel: any Kernel) -> Bool {
+    // Where they cannot be listed, some just come and go; another time. A kernel that is lost shows at the next reading.
+    let present = try? kernel.links()
+    self.interests.bystanders.ignore(after: present?.map(\.link.index))
+    return present != nil
+  }
+
+  /// The kernel's filter passes all that matters.
+  ///
+  /// - Returns: what was missed before it did; `nil` where nothing can have been.
+  func filterIsSet(_ kernel: any Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
+    try self.interests.filterIsSet(KernelView(kernel))
   }
 }
 
 // MARK: - Flows
 
 extension Engine {
-  /// Whether flows wait to be looked at.
-  var isBusy: Bool { self.flows.isBusy }
-
-  /// Whether a look at all flows takes so long that a millisecond more does not count.
-  var lookTakesLong: Bool { self.flows.lookTakesLong }
-
-  /// When to look at flows even if the kernel says nothing.
-  var flowDeadline: Instant? { self.flows.deadline }
-
-  var guardedFlows: Int { self.flows.count }
-  func guardedFlows(of guardian: UInt64) -> Int { self.flows.count(of: guardian) }
-  func guardedFlows(ofUser uid: UInt32) -> Int { self.flows.count(ofUser: uid) }
-
-  func isGuarded(_ key: FlowTable.Key) -> Bool { self.flows.contains(key) }
-
+  /// Looks at the next slice of the flows that are due.
   mutating func evaluateFlows(
-    from kernel: some Kernel, at now: Instant
+    _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> [FlowTable.Told] {
-    try self.flows.evaluate(
-      self.reader, self.gateways, policy: self.changes.policy, from: kernel, at: now)
+    let reader = FlowReader(self.reader, self.interests, KernelView(kernel))
+    let told = try self.flows.evaluate(reader, policy: self.changes.policy, at: now)
+    self.noteExpiry(kernel, at: now)
+    return told
   }
 
   mutating func lookAtOverdueFlows(at now: Instant) { self.flows.lookAtOverdue(at: now) }
 
-  /// What is needed to guard flows to these destinations, read at once.
+  /// What is needed to guard flows, read at once.
   ///
   /// - Parameter past: what was published, the oldest first.
   func registrar(
-    for destinations: [Destination], past: [Published], from kernel: some Kernel
+    for registrations: [FlowTable.Registration], past: [Published], _ kernel: any Kernel
   ) throws(KernelUnavailable) -> FlowTable.Registrar {
-    self.gateways.doubt()
-    return try FlowTable.Registrar(
-      destinations, Look(self.reader, self.gateways, kernel), kernel, past: past)
+    let questions = registrations.map { registration in
+      var question = registration.flow.destination
+      question.source = registration.flow.local
+      return question
+    }
+    let reader = FlowReader(self.reader, self.interests, KernelView(kernel))
+    return try FlowTable.Registrar(questions, reader, past: past)
   }
 
   /// Guards a flow from now on, unless it is dead already. Where the kernel cannot be asked the registrar becomes the
@@ -252,37 +308,12 @@ extension Engine {
 
   mutating func removeFlow(_ key: FlowTable.Key) { self.flows.remove(key) }
   mutating func removeFlows(of guardian: UInt64) { self.flows.removeAll(of: guardian) }
-
-  /// Whether the kernel's filter holds back what may matter: it lacks a gateway, or a link.
-  var filterIsTooNarrow: Bool {
-    self.gateways.isNew || self.gateways.bystanders.filterIsTooNarrow
-  }
-
-  /// Whether the kernel tells much of links that do not matter, which it need not.
-  var bystandersAreLoud: Bool { self.gateways.bystanders.areLoud }
-
-  /// What becomes of links that come from now on need not be told, as long as nothing leads to them.
-  ///
-  /// - Returns: whether the kernel's filter is to be set.
-  func ignoreBystanders(_ kernel: some Kernel) -> Bool {
-    // Where they cannot be listed, some just come and go; another time. A kernel that is lost shows at the next reading.
-    let present = try? kernel.linkIndexes()
-    self.gateways.bystanders.ignore(after: present)
-    return present != nil
-  }
-
-  /// The kernel's filter passes all that matters.
-  ///
-  /// - Returns: what was missed before it did; `nil` where nothing can have been.
-  func filterIsSet(_ kernel: some Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
-    try self.gateways.filterIsSet(kernel)
-  }
 }
 
 extension PathReader {
-  fileprivate init(_ configuration: Configuration) {
+  fileprivate init(_ configuration: Configuration, _ networks: Networks) {
     self.init(
       destinations: configuration.destinations,
-      classifier: PathClassifier(policy: configuration.links))
+      classifier: PathClassifier(policy: configuration.links), networks: networks)
   }
 }

@@ -1,128 +1,208 @@
 import Connectivity
 
-/// Reads what the kernel shows of a flow (I1 to I5): its path, whether what it was made on is still there, and the network
-/// behind it.
-struct FlowReader {
-  let classifier: PathClassifier
-  let gateways: Gateways
+/// The way that a flow's own question leads, shared by all whose answer is alike: one object, for ten thousand flows hold it
+/// at once.
+final class Way: Sendable {
+  let answer: RouteAnswer
+  let facts: PathFacts
+  /// What a client is told.
+  let shown: Path
+  /// What flows on it are judged by: those inside a tunnel depend on no more than the way into it.
+  let judged: Path
+  let network: NetworkIdentity
 
-  /// What a flow was made on, and has to be compared with.
-  struct Baseline {
-    /// The path at that time.
-    var path: Path
-    /// How many links of its chain the flow depends on: those below a tunnel may move (I5).
-    var depth: Int
-    /// The flow's own address, and the link that has it.
-    var source: IPAddress?
-    var sourceLink: UInt32?
+  init(
+    _ answer: RouteAnswer, _ facts: PathFacts, shown: Path, judged: Path, network: NetworkIdentity
+  ) {
+    self.answer = answer
+    self.facts = facts
+    self.shown = shown
+    self.judged = judged
+    self.network = network
+  }
+}
+
+/// Reads what the kernel shows of flows (I0) during one turn: each is asked about with all that is its own, and what is the
+/// same for many is asked and judged once.
+final class FlowReader {
+  let reader: PathReader
+  let interests: Interests
+  let view: KernelView
+  private var ways: [WayKey: Way] = [:]
+  /// The ways on which new connections are, too, as one flow of each has shown.
+  private var usual: Set<WayKey> = []
+
+  private struct WayKey: Hashable {
+    var answer: RouteAnswer
+    /// A source address is good for some destinations only.
+    var isLinkLocal: Bool
+    /// For destinations on a link that has others below it: neighbours may be behind different ones of these.
+    var neighbour: IPAddress?
   }
 
-  /// The path for a flow that was made on another. What is not in its tunnel yet gains nothing by one that leads nowhere.
-  func path(_ facts: PathFacts, for made: Path?) -> Path {
-    let isInside = made?.chain.first.map { $0.index == facts.links.first?.link.index } ?? false
-    return isInside ? self.path(facts) : self.classifier.path(facts)
+  init(_ reader: PathReader, _ interests: Interests, _ view: KernelView) {
+    self.reader = reader
+    self.interests = interests
+    self.view = view
+  }
+
+  // MARK: - Ways
+
+  func way(
+    to question: Destination, _ answer: RouteAnswer? = nil
+  ) throws(KernelUnavailable) -> Way {
+    let answer = if let answer { answer } else { try self.view.route(to: question) }
+    var key = try self.key(answer, question)
+    if let way = self.ways[key] { return way }
+    let facts = try self.reader.facts(about: question, answer: answer, self.view)
+    self.interests.use(facts)
+    let judged = self.judged(facts)
+    let way = Way(
+      facts.answer, facts, shown: self.reader.classifier.path(facts), judged: judged,
+      network: try self.interests.networks.identity(of: judged, facts, self.view))
+    // An answer that was no longer true is that of this destination only.
+    key.answer = facts.answer
+    self.ways[key] = way
+    return way
+  }
+
+  private func key(
+    _ answer: RouteAnswer, _ question: Destination
+  ) throws(KernelUnavailable) -> WayKey {
+    var key = WayKey(answer: answer, isLinkLocal: question.address.isLinkLocal)
+    if case .route(let route) = answer, route.gateway == nil, route.kind == .unicast,
+      try self.view.link(route.outLink)?.isStacked == true
+    {
+      key.neighbour = question.address
+    }
+    return key
   }
 
   /// The path, of which the status is that of the part that a flow on it depends on.
-  func path(_ facts: PathFacts) -> Path {
-    var path = self.classifier.path(facts)
+  private func judged(_ facts: PathFacts) -> Path {
+    var path = self.reader.classifier.path(facts)
     guard path.status == .requiresConnection, facts.links.contains(where: \.isTunnel) else {
       return path
     }
-    let upper = self.classifier.path(facts.upToTunnel)
+    let upper = self.reader.classifier.path(facts.upToTunnel)
     path.status = upper.status
     path.reason = upper.reason
     return path
   }
 
-  /// How many links of the chain a flow depends on.
-  static func depth(_ facts: PathFacts) -> Int { facts.upToTunnel.links.count }
+  // MARK: - Flows
 
-  /// What the facts show of a flow.
+  /// What there is to see of a flow that was made on a path.
+  ///
+  /// - Parameters:
+  ///   - question: with all that is the flow's own.
+  ///   - way: what the kernel answers to that.
   func reading(
-    _ facts: PathFacts, of baseline: Baseline, to destination: Destination, path: Path,
-    network: NetworkIdentity, from kernel: some Kernel
+    of question: Destination, madeOn made: Path, _ way: Way
   ) throws(KernelUnavailable) -> FlowReading {
-    var reading = FlowReading(path, network: network)
-    if case .route(let route) = facts.answer { reading.isLocal = route.kind == .local }
-    reading.isLocal = reading.isLocal || destination.address.isLoopback
-    reading.isInTunnel = facts.links.contains(where: \.isTunnel)
-    reading.isSourceGone = try self.isSourceGone(baseline, path, from: kernel)
-    reading.isLinkLost = try self.isLinkLost(baseline, path, from: kernel)
-    if !reading.isSourceGone, !reading.isLinkLost, path.status == .satisfied,
-      let source = baseline.source, let link = baseline.path.chain.first?.index,
-      link != path.chain.first?.index
-    {
-      reading.isPinned = try self.isPinned(destination, source, to: link, from: kernel)
+    let before = made.chain.first?.index
+    let now = way.judged.chain.first?.index
+    // What is not in its tunnel yet gains nothing by one that leads nowhere.
+    var reading = FlowReading(now == before ? way.judged : way.shown, network: way.network)
+    if case .route(let route) = way.answer { reading.isLocal = route.kind == .local }
+    reading.isLocal = reading.isLocal || question.address.isLoopback
+    if let source = question.source, !source.isLoopback {
+      reading.isSourceGone = try self.view.owner(of: source) == nil
+    }
+    guard !reading.isLocal, !reading.isSourceGone, let before, before != 0 else { return reading }
+    if reading.path.status == .satisfied {
+      if now == before {
+        reading.alternative = try self.alternative(question, way)
+      } else {
+        reading.leftLink = try self.leftLink(before, question, way)
+      }
+    } else if now != before, try self.isDown(before) {
+      reading.leftLink = .failed
     }
     return reading
   }
 
-  private func isSourceGone(
-    _ baseline: Baseline, _ path: Path, from kernel: some Kernel
-  ) throws(KernelUnavailable) -> Bool {
-    guard let source = baseline.source, !source.isLoopback else { return false }
-    if path.status == .satisfied, path.source == source { return false }
-    // An address that is not known to be on the out-link is not missed there: unnumbered links borrow one.
-    if baseline.sourceLink == nil, baseline.path.sourcePrefixLength == nil { return false }
-    guard let link = baseline.sourceLink ?? baseline.path.chain.first?.index else { return false }
-    if path.source == source { return try kernel.address(source, on: link) == nil }
-    // The kernel takes an address away before its routes (__inet_del_ifa, ipv6_del_addr). Who saw the routes gone has yet to
-    // read that the address is.
-    return try !kernel.hasAddress(source, on: link)
+  private func isDown(_ link: UInt32) throws(KernelUnavailable) -> Bool {
+    try self.view.link(link).map { $0.link.state == .down } ?? true
   }
 
-  /// Whether a link that the flow depends on is gone or set down; or has no carrier, while the traffic goes elsewhere.
-  private func isLinkLost(
-    _ baseline: Baseline, _ path: Path, from kernel: some Kernel
-  ) throws(KernelUnavailable) -> Bool {
-    for link in baseline.path.chain.prefix(baseline.depth) where link.index != 0 {
-      let isUsed = path.chain.contains { $0.index == link.index }
-      if isUsed, path.status == .satisfied { continue }
-      guard let facts = try kernel.link(link.index), facts.link.state != .down else { return true }
-      if !isUsed, path.status == .satisfied, facts.link.state != .up { return true }
+  /// What became of a link that the flow's way led over before.
+  private func leftLink(
+    _ link: UInt32, _ question: Destination, _ way: Way
+  ) throws(KernelUnavailable) -> FlowReading.LeftLink {
+    if try !self.isTied(question.source, otherThan: way.judged.chain.first?.index) {
+      return .untied
     }
-    return false
+    guard let facts = try self.view.link(link), facts.link.state == .up else { return .failed }
+    // With several nexthops each is right.
+    if try self.view.entry(for: question)?.legs.contains(link) ?? false { return .untied }
+    var bound = question
+    bound.outLink = link
+    // To IPv4 traffic that is bound to a link the kernel gives a route, of table 0, where no table has one.
+    guard case .route(let route) = try self.view.route(to: bound), route.kind == .unicast,
+      route.table != 0, route.outLink == link,
+      try self.way(to: bound).judged.status == .satisfied
+    else { return .withoutRoute }
+    return .withRoute
   }
 
-  /// Whether a rule for the flow's own address sends it by its old link.
-  private func isPinned(
-    _ destination: Destination, _ source: IPAddress, to link: UInt32, from kernel: some Kernel
+  /// Whether what is sent from an address by a link gets no answer there: it is another link's, and that is one for traffic.
+  private func isTied(
+    _ source: IPAddress?, otherThan link: UInt32?
   ) throws(KernelUnavailable) -> Bool {
-    var destination = destination
-    destination.source = source
-    guard case .route(let route) = try kernel.route(to: destination) else { return false }
-    return route.outLink == link
+    guard let source, let link else { return true }
+    if try self.view.address(source, on: link) != nil { return false }
+    guard let owner = try self.view.owner(of: source) else { return true }
+    return try self.view.link(owner).map { !$0.link.holdsOnlyAddresses } ?? true
   }
 
-  /// The gateway whose hardware address tells the network behind a path's link; for a destination on the link, too.
-  func gateway(_ path: Path, _ facts: PathFacts) -> Gateway? {
-    guard let link = facts.links.first?.link, link.hasNeighbours else { return nil }
-    let address = path.gateway ?? self.gateways.address(on: link.index, path.source?.family)
-    return address.map { Gateway(link: link.index, address: $0) }
-  }
-
-  /// What is known of the network behind a path's link.
-  func network(
-    _ path: Path, _ facts: PathFacts, from kernel: some Kernel
-  ) throws(KernelUnavailable) -> NetworkIdentity {
-    guard let first = facts.links.first?.link else { return NetworkIdentity() }
-    let prefix = path.source.flatMap { source in
-      path.sourcePrefixLength.flatMap { IPPrefix(source, length: $0) }
+  /// What new connections get, where that is another way or subnet.
+  private func alternative(
+    _ question: Destination, _ way: Way
+  ) throws(KernelUnavailable) -> FlowReading.Alternative? {
+    guard case .route(let own) = way.answer, own.kind == .unicast, let source = question.source
+    else { return nil }
+    let key = try self.key(way.answer, question)
+    if self.usual.contains(key) { return nil }
+    var new = question
+    new.source = nil
+    new.transport?.localPort = 0
+    guard case .route(let preferred) = try self.view.route(to: new), preferred.kind == .unicast
+    else { return nil }
+    let isOwnRoute = preferred.gateway == own.gateway && preferred.table == own.table
+    if preferred.outLink != own.outLink {
+      guard try self.view.link(preferred.outLink)?.link.state == .up,
+        try !self.isLegOfSame(new, question)
+      else { return nil }
+      return .init(link: preferred.outLink, source: preferred.source, isKept: true)
     }
-    return NetworkIdentity(
-      gateway: path.gateway,
-      gatewayHardwareAddress: try self.gateway(path, facts).flatMap {
-        (gateway) throws(KernelUnavailable) in
-        try self.gateways.hardwareAddress(of: gateway, from: kernel)
-      },
-      hasHardwareAddresses: first.hasNeighbours, prefix: prefix)
+    var other = way.judged
+    other.source = preferred.source
+    other.sourcePrefixLength = try preferred.source.flatMap { (source) throws(KernelUnavailable) in
+      try self.view.address(source, on: preferred.outLink)?.prefixLength
+    }
+    // Who sends from an address of another link has chosen that himself.
+    guard way.judged.sourcePrefixLength != nil, other.sourcePrefixLength != nil,
+      !other.isOfSameSubnet(as: way.judged)
+    else {
+      // The route is the same, and so will be the sources that it gives to others.
+      if isOwnRoute, preferred.source == source { self.usual.insert(key) }
+      return nil
+    }
+    return .init(link: preferred.outLink, source: preferred.source, isKept: !isOwnRoute)
+  }
+
+  private func isLegOfSame(
+    _ new: Destination, _ own: Destination
+  ) throws(KernelUnavailable) -> Bool {
+    guard let entry = try self.view.entry(for: new), entry.legs.count > 1 else { return false }
+    return try self.view.entry(for: own)?.route == entry.route
   }
 }
 
 extension Link {
-  /// Whether the link has neighbours with hardware addresses: not a modem's, nor a tunnel's.
-  fileprivate var hasNeighbours: Bool {
-    !self.hardwareAddress.isEmpty && !self.flags.contains(.pointToPoint)
+  /// Whether nothing is sent by it: addresses that a machine has whichever way it goes are on `lo`, or on a dummy.
+  fileprivate var holdsOnlyAddresses: Bool {
+    self.flags.contains(.loopback) || self.kind == "dummy" || self.kind == "vrf"
   }
 }

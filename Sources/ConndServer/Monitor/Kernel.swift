@@ -17,47 +17,40 @@ protocol Kernel {
   /// - Returns: whether more may be waiting.
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool
 
-  /// The way to a destination.
-  func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer
+  /// Has the kernel tell of what is watched, and of as little else as possible.
+  func watch(_ watched: Watched) throws(KernelUnavailable)
 
-  /// The ways to many destinations, in their order, for less than the same one by one.
+  /// The ways to destinations, in their order.
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer]
 
-  /// The entry of the routing tables that decides about a destination.
-  func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute?
+  /// For how long the answers that `routes(to:)` has given since the last call hold at least; `nil`: until the kernel tells.
+  func takeExpiry() -> Duration?
+
+  /// The entry of the routing tables that decides about a destination; `nil` where none carries traffic.
+  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry?
 
   /// A link and its device; `nil` where there is none of that index.
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts?
 
-  /// Whether a link has an address at this moment.
-  func hasAddress(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Bool
-
-  /// An address as its link has it, or had it when the kernel last told of the link's addresses.
-  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address?
-
-  /// Has addresses asked for anew that are remembered.
-  func forgetAddresses()
-
-  /// What the kernel knows of a neighbour; `nil` where that is nothing.
-  func neighbour(
-    _ address: IPAddress, on link: UInt32
-  ) throws(KernelUnavailable) -> Neighbour?
-
-  /// All links, for those who want to look at them.
+  /// All links.
   func links() throws(KernelUnavailable) -> [LinkFacts]
 
-  /// The indexes of all links.
-  func linkIndexes() throws(KernelUnavailable) -> [UInt32]
+  /// An address of a link; `nil` where the link has it not.
+  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address?
 
   /// All addresses.
   func addresses() throws(KernelUnavailable) -> [Address]
 
+  /// What the kernel knows of a neighbour; `nil` where that is nothing.
+  func neighbour(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Neighbour?
+
+  /// The port of a bridge behind which a hardware address is; `nil` where the bridge has not learnt it.
+  func bridgePort(
+    of hardwareAddress: [UInt8], on bridge: UInt32
+  ) throws(KernelUnavailable) -> UInt32?
+
   /// The policy rules of a family, in their order.
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule]
-
-  /// Makes changes known of routes that may concern one of the destinations, and of no others but default routes; of gateways
-  /// whose hardware address becomes another one; and of links, but for some.
-  func watch(_ watched: Watched) throws(KernelUnavailable)
 }
 
 /// The kernel cannot be asked, and why.

@@ -53,12 +53,12 @@ extension MonitorLoop {
   private mutating func path(to destination: Destination) -> Path {
     guard let kernel = self.kernel else { return .unknown }
     do throws(KernelUnavailable) {
-      let path = try self.engine.followedPath(to: destination, from: kernel)
+      let path = try self.engine.followedPath(to: destination, KernelView(kernel))
       guard self.engine.filterIsTooNarrow else { return path }
       // What is below a tunnel that it leads into may have changed before the filter knew of that.
       self.widenFilter()
       guard let kernel = self.kernel else { return .unknown }
-      return try self.engine.followedPath(to: destination, from: kernel)
+      return try self.engine.followedPath(to: destination, KernelView(kernel))
     } catch {
       self.lose(error)
       return .unknown
@@ -108,7 +108,7 @@ extension MonitorLoop {
   /// Stops letting routes pass that nobody needs any more (D6). With many addresses only now and then: a filter costs as much
   /// as all of them.
   mutating func narrowFilter() {
-    guard self.unneeded > 0, !self.engine.isBusy, self.requests.isEmpty,
+    guard self.unneeded > 0, !self.engine.flows.isBusy, self.requests.isEmpty,
       self.filtered.count < 512 || 4 * self.unneeded > self.filtered.count
     else { return }
     self.updateFilter()

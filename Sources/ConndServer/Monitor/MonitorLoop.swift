@@ -83,7 +83,7 @@ struct MonitorLoop {
 
   /// Whether flows are to be looked at now.
   var looksAtFlows: Bool {
-    self.kernel != nil && self.engine.isBusy && self.precedence.isOver(at: self.clock.now)
+    self.kernel != nil && self.engine.flows.isBusy && self.precedence.isOver(at: self.clock.now)
   }
 
   /// Whether the kernel's messages are to end a wait.
@@ -95,8 +95,8 @@ struct MonitorLoop {
     var due = [self.reopening.due, self.watchdogDue]
     // Without the kernel nothing can be looked at.
     if self.kernel != nil {
-      due += [self.engine.deadline, self.engine.flowDeadline, self.respite.end]
-      if self.engine.isBusy { due.append(self.precedence.end) }
+      due += [self.engine.deadline?.due, self.engine.flows.deadline, self.respite.end]
+      if self.engine.flows.isBusy { due.append(self.precedence.end) }
     }
     return due.compactMap { $0 }.min()
   }
@@ -108,13 +108,10 @@ struct MonitorLoop {
     if self.listens, woken.hasMessages || isRested { self.drain() }
     if let slept = woken.slept { self.step(.resumed(slept)) }
 
-    if let kernel = self.kernel, let deadline = self.engine.deadline, deadline <= now {
-      // What ends a grace may have passed, with its message still to come.
-      kernel.forgetAddresses()
-      self.step(.timer)
+    if self.kernel != nil, let deadline = self.engine.deadline, deadline.due <= now {
+      self.step(deadline.occasion)
     }
-    if let kernel = self.kernel, let deadline = self.engine.flowDeadline, deadline <= now {
-      kernel.forgetAddresses()
+    if self.kernel != nil, let due = self.engine.flows.deadline, due <= now {
       self.engine.lookAtOverdueFlows(at: now)
     }
     if let due = self.reopening.due, due <= now { self.openKernelOrGiveUp(.kernelBack) }
@@ -128,7 +125,7 @@ struct MonitorLoop {
       // A step may find out that the kernel is lost.
       while mayHaveMore, let kernel = self.kernel {
         events.removeAll(keepingCapacity: true)
-        self.engine.beginsToDrain()
+        self.engine.beginToDrain()
         mayHaveMore = try kernel.drain(into: &events)
         self.statistics.count(events)
         self.log(events)
@@ -138,7 +135,7 @@ struct MonitorLoop {
         if events.contains(where: \.isOverrun), self.respite.begins(at: self.clock.now) { return }
       }
       guard let kernel = self.kernel else { return }
-      self.engine.isDrained()
+      self.engine.endDraining()
       if self.engine.bystandersAreLoud { try self.ignoreBystanders(kernel) }
     } catch {
       self.lose(error)
@@ -172,21 +169,39 @@ struct MonitorLoop {
   mutating func read(_ occasion: Occasion) {
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
+      let occasion = try self.explained(occasion, kernel)
       let step = try self.engine.step(
-        occasion, kernel: kernel, at: self.clock.now, time: self.clock.time)
+        occasion, kernel, at: self.clock.now, time: self.clock.time)
       self.publish(step.changes)
-      self.statistics.count(step.occasion, published: step.changes.count)
+      self.statistics.count(step.followers.occasion, published: step.changes.count)
       self.registerBlindFlows()
-      self.publish(try self.engine.follow(step, kernel: kernel))
+      self.publish(try self.engine.follow(step, kernel, at: self.clock.now))
     } catch {
       self.lose(error)
     }
   }
 
+  /// The occasion, and where it is a loss, what the kernel has told meanwhile: a path that moved between two questions is not
+  /// gone (K8).
+  private mutating func explained(
+    _ occasion: Occasion, _ kernel: any Kernel
+  ) throws(KernelUnavailable) -> Occasion {
+    guard case .events(var events) = occasion, kernel.hasMessages,
+      try self.engine.isLoss(kernel), kernel.hasMessages
+    else { return occasion }
+    let first = events.count
+    _ = try kernel.drain(into: &events)
+    let later = Array(events[first...])
+    self.statistics.count(later)
+    self.log(later)
+    _ = self.engine.mayMatter(later)
+    return .events(events)
+  }
+
   private mutating func publish(_ changes: [Change]) {
     guard !changes.isEmpty else { return }
     self.publisher.publish(changes)
-    if self.engine.lookTakesLong { self.precedence.begin(at: self.clock.now) }
+    if self.engine.flows.lookTakesLong { self.precedence.begin(at: self.clock.now) }
     let status = self.engine.snapshot.status
     self.news += changes.map { ($0, $0.snapshot?.status ?? status) }
   }

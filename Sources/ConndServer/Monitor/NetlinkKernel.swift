@@ -10,9 +10,6 @@ final class NetlinkKernel: Kernel {
   /// What sysfs said about devices: it never changes as long as the link exists under its name. (What is below a stack
   /// does, so stacks are not remembered.)
   private var knownDevices: [UInt32: (name: String, device: Device)] = [:]
-  /// What the kernel said about addresses of a link, until it tells that one of the link's has changed: an IPv4 address
-  /// cannot be asked for by itself, and a link may have thousands.
-  private var knownAddresses: [UInt32: [IPAddress: Address]] = [:]
   private var unheard: UnheardLinks?
 
   /// How many events are read before they are acted upon, however many more wait.
@@ -48,27 +45,17 @@ final class NetlinkKernel: Kernel {
     }
     for event in events[first...] {
       switch event {
-      case .linkRemoved(let link):
-        self.knownDevices[link.index] = nil
-        self.knownAddresses[link.index] = nil
-      case .address(let address), .addressRemoved(let address):
-        self.knownAddresses[address.link] = nil
-      case .overrun:
-        self.knownDevices = [:]
-        self.knownAddresses = [:]
+      case .linkRemoved(let link): self.knownDevices[link.index] = nil
+      case .overrun: self.knownDevices = [:]
       default: break
       }
     }
     return mayHaveMore
   }
 
-  func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
-    try ask { () throws(NetlinkError) in try self.requester.route(to: destination) }
-  }
-
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
     // Many are asked for in turn, and who was woken by what was published may wait for this very processor.
-    sched_yield()
+    if destinations.count > 1 { sched_yield() }
     return try ask { () throws(NetlinkError) in try self.requester.routes(to: destinations) }
   }
 
@@ -78,9 +65,19 @@ final class NetlinkKernel: Kernel {
     try ask { () throws(NetlinkError) in try self.requester.neighbour(address, on: link) }
   }
 
-  func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute? {
-    try ask { () throws(NetlinkError) in try self.requester.match(for: destination) }
+  func bridgePort(
+    of hardwareAddress: [UInt8], on bridge: UInt32
+  ) throws(KernelUnavailable) -> UInt32? {
+    try ask { () throws(NetlinkError) in
+      try self.requester.bridgePort(of: hardwareAddress, on: bridge)
+    }
   }
+
+  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
+    try ask { () throws(NetlinkError) in try self.requester.match2(for: destination) }
+  }
+
+  func takeExpiry() -> Duration? { self.requester.takeExpiry() }
 
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
     try ask { () throws(NetlinkError) in try self.requester.link(index: index) }
@@ -95,25 +92,9 @@ final class NetlinkKernel: Kernel {
     return links.map(self.withDevice)
   }
 
-  func linkIndexes() throws(KernelUnavailable) -> [UInt32] {
-    try ask { () throws(NetlinkError) in try self.requester.links() }.map(\.index)
-  }
-
   func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
-    if let known = self.knownAddresses[link]?[address] { return known }
-    let found = try ask { () throws(NetlinkError) in
-      try self.requester.address(address, on: link)
-    }
-    if let found { self.knownAddresses[link, default: [:]][address] = found }
-    return found
+    try ask { () throws(NetlinkError) in try self.requester.address(address, on: link) }
   }
-
-  func hasAddress(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Bool {
-    self.knownAddresses[link]?[address] = nil
-    return try self.address(address, on: link) != nil
-  }
-
-  func forgetAddresses() { self.knownAddresses = [:] }
 
   func addresses() throws(KernelUnavailable) -> [Address] {
     try ask { () throws(NetlinkError) in try self.requester.addresses(on: nil) }
@@ -128,7 +109,6 @@ final class NetlinkKernel: Kernel {
       // What is remembered of a link is no good once nothing is told of it.
       self.unheard = watched.unheard
       self.knownDevices = [:]
-      self.knownAddresses = [:]
     }
     try ask { () throws(NetlinkError) in try self.listener.watch(watched) }
   }

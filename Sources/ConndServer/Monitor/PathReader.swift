@@ -5,84 +5,31 @@ import Connectivity
 struct PathReader {
   var destinations: DefaultDestination
   var classifier: PathClassifier
+  let networks: Networks
+  /// The names of the links whose gain is held back (T1).
+  var held: Set<String> = []
 
-  /// The default paths.
-  func observation(from kernel: some Kernel) throws(KernelUnavailable) -> Observation {
-    Observation(
-      ipv4: try self.defaultPath(.ipv4, from: kernel).observed,
-      ipv6: try self.defaultPath(.ipv6, from: kernel).observed)
-  }
-
-  /// The default path of a family, and what it is made of.
-  func defaultPath(
-    _ family: AddressFamily, from kernel: some Kernel
-  ) throws(KernelUnavailable) -> (observed: ObservedPath, facts: PathFacts) {
-    let (probe, answers) = try self.probe(family, from: kernel)
-    guard let probe else {
-      let facts = PathFacts(destination: .unspecified(family), answer: .noRoute(.noRoute))
-      return (ObservedPath(.unsatisfied(.noRoute)), facts)
-    }
-    let destination = Destination(self.destinations[family][probe])
-    let facts = try self.facts(about: destination, answer: answers[probe], from: kernel)
-    let path = self.classifier.path(facts)
-    guard path.status != .unsatisfied else { return (ObservedPath(path), facts) }
-    return (ObservedPath(path, route: try kernel.match(for: destination)), facts)
-  }
-
-  /// What the kernel says of each probe, and the place of the one that the majority agrees with.
-  ///
-  /// - Parameter all: whether to ask also about those that can no longer change the majority.
-  func probe(
-    _ family: AddressFamily, all: Bool = false, from kernel: some Kernel
-  ) throws(KernelUnavailable) -> (Int?, [RouteAnswer]) {
-    var answers = try self.answers(family, all: all, from: kernel)
-    // Where each says something else, something has changed between two questions, mostly.
-    if !Self.hasMajority(answers, of: self.destinations[family].count) {
-      answers = try self.answers(family, all: all, from: kernel)
-    }
-    return (DefaultDestination.majority(of: answers), answers)
-  }
-
-  private func answers(
-    _ family: AddressFamily, all: Bool, from kernel: some Kernel
-  ) throws(KernelUnavailable) -> [RouteAnswer] {
-    let probes = self.destinations[family]
-    var answers: [RouteAnswer] = []
-    for probe in probes {
-      let answer = try kernel.route(to: Destination(probe))
-      // Only a unicast route leads to the internet (K2).
-      if case .route(let route) = answer, route.kind != .unicast {
-        answers.append(.noRoute(.noRoute))
-      } else {
-        answers.append(answer)
-      }
-      if !all, Self.hasMajority(answers, of: probes.count) { break }
-    }
-    return answers
-  }
-
-  private static func hasMajority(_ answers: [RouteAnswer], of count: Int) -> Bool {
-    answers.contains { answer in 2 * answers.count { $0.goesTheWay(of: answer) } > count }
-  }
-
-  /// The path to a destination.
+  /// The path to a destination, as it is to be shown: not by a link whose gain is held back.
   func path(
-    to destination: Destination, from kernel: some Kernel
-  ) throws(KernelUnavailable) -> Path {
-    self.classifier.path(try self.facts(about: destination, from: kernel))
+    to destination: Destination, _ view: KernelView
+  ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {
+    let facts = try self.facts(about: destination, view)
+    guard self.isHeld(facts) else { return (self.classifier.path(facts), facts) }
+    return try self.pathBesideHeld(facts, to: destination, view)
   }
 
   /// All that the kernel says about the way to a destination.
   func facts(
-    about destination: Destination, answer: RouteAnswer? = nil, from kernel: some Kernel
+    about destination: Destination, answer: RouteAnswer? = nil, _ view: KernelView
   ) throws(KernelUnavailable) -> PathFacts {
-    var answer = if let answer { answer } else { try kernel.route(to: destination) }
-    answer = try self.current(answer, destination, kernel)
+    var answer = if let answer { answer } else { try view.route(to: destination) }
+    answer = try self.current(answer, destination, view)
     var facts = PathFacts(destination: destination.address, answer: answer)
     guard case .route(let route) = answer else { return facts }
-    try self.followChain(from: route.outLink, into: &facts, kernel)
+    let nextHop = Gateway(link: route.outLink, address: route.gateway ?? destination.address)
+    try self.followChain(towards: nextHop, into: &facts, view)
     if let source = route.source {
-      facts.source = try kernel.address(source, on: route.outLink)
+      facts.source = try view.address(source, on: route.outLink)
     }
     return facts
   }
@@ -91,14 +38,15 @@ struct PathReader {
   /// questions the address may have gone, and others have taken its place. Unnumbered links, which borrow an address, give
   /// the same answer once more.
   private func current(
-    _ answer: RouteAnswer, _ destination: Destination, _ kernel: some Kernel
+    _ answer: RouteAnswer, _ destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> RouteAnswer {
     var answer = answer
+    guard destination.source == nil else { return answer }
     for _ in 0..<Self.mostRepetitions {
       guard case .route(let route) = answer, route.kind == .unicast, let source = route.source,
-        try kernel.address(source, on: route.outLink) == nil
+        try view.address(source, on: route.outLink) == nil
       else { break }
-      let now = try kernel.route(to: destination)
+      let now = try view.routeAnew(to: destination)
       if now == answer { break }
       answer = now
     }
@@ -108,21 +56,11 @@ struct PathReader {
   /// Where addresses change faster than that, the messages of it tell.
   private static let mostRepetitions = 3
 
-  /// How many links of a path that was depend those on who were made on it: what is below a tunnel may move (I5).
-  func depth(
-    of chain: [PathLink], from kernel: some Kernel
-  ) throws(KernelUnavailable) -> Int {
-    for (place, link) in chain.enumerated() {
-      if try kernel.link(link.index)?.isTunnel == true { return place + 1 }
-    }
-    return chain.count
-  }
-
   /// Appends the out-link and what is below it.
   private func followChain(
-    from outLink: UInt32, into facts: inout PathFacts, _ kernel: some Kernel
+    towards nextHop: Gateway, into facts: inout PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) {
-    var next = try kernel.link(outLink)
+    var next = try view.link(nextHop.link)
     while let link = next, facts.links.count < Self.deepest,
       !facts.links.contains(where: { $0.link.index == link.link.index })
     {
@@ -131,11 +69,11 @@ struct PathReader {
       case .nothing:
         next = nil
       case .links(let indexes):
-        next = try self.port(among: indexes, kernel)
+        next = try self.port(of: link, among: indexes, towards: nextHop, view)
       case .destination(let remote):
-        switch try kernel.route(to: Destination(remote)) {
+        switch try view.route(to: Destination(remote)) {
         case .route(let route):
-          next = try kernel.link(route.outLink)
+          next = try view.link(route.outLink)
         case .noRoute(let reason):
           facts.brokenBelow = reason
           next = nil
@@ -147,17 +85,78 @@ struct PathReader {
   /// Stacks are shallow; one that is deeper, or that contains itself, is not followed to its end.
   static let deepest = 16
 
-  /// The port that most likely carries the traffic. A bridge may have a thousand of them, most of them guests: the first
-  /// that leaves no doubt will do.
+  /// The link below that carries the traffic to the next hop (K6).
   private func port(
-    among indexes: [UInt32], _ kernel: some Kernel
+    of link: LinkFacts, among indexes: [UInt32], towards nextHop: Gateway, _ view: KernelView
   ) throws(KernelUnavailable) -> LinkFacts? {
+    if link.link.kind == "bridge" {
+      let learnt = try view.neighbour(nextHop.address, on: nextHop.link)?.hardwareAddress
+      let last = self.networks.lastHardwareAddress(of: nextHop.address, on: nextHop.link)
+      if let address = learnt ?? last,
+        let port = try self.networks.port(of: address, on: link.link.index, view),
+        let facts = try view.link(port), facts.link.master == link.link.index
+      {
+        return facts
+      }
+    }
     var ports: [LinkFacts] = []
+    // A bridge may have a thousand, most of them guests: the first that leaves no doubt will do.
     for index in indexes.sorted() {
-      guard let port = try kernel.link(index) else { continue }
-      if port.isPlaced, port.link.state == .up { return port }
+      guard let port = try view.link(index) else { continue }
+      if port.link.state == .up, !self.isGuest(port), port.isPlaced { return port }
       ports.append(port)
     }
-    return ports.likelyPort
+    func rank(_ port: LinkFacts) -> (Int, Int, Int, UInt32) {
+      (
+        self.isGuest(port) ? 1 : 0, port.link.state == .up ? 0 : 1, port.isPlaced ? 0 : 1,
+        port.link.index
+      )
+    }
+    return ports.min { rank($0) < rank($1) }
+  }
+
+  /// Whether a port leads to a virtual machine or a container; the configuration knows better.
+  private func isGuest(_ port: LinkFacts) -> Bool {
+    guard self.classifier.policy.rule(for: port.link.name)?.medium == nil else { return false }
+    return port.link.kind == "tun" || port.link.kind == "veth" || port.link.kind == "netkit"
+  }
+}
+
+// MARK: - Links whose gain is held back
+
+extension PathReader {
+  /// Whether the way leads over a link whose gain is held back.
+  func isHeld(_ facts: PathFacts) -> Bool {
+    !self.held.isEmpty && facts.links.contains { self.held.contains($0.link.name) }
+  }
+
+  /// The best path without the links that are held back; the kernel's own, as one that does not carry traffic yet, where
+  /// there is none.
+  func pathBesideHeld(
+    _ facts: PathFacts, to destination: Destination, _ view: KernelView
+  ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {
+    var best: (priority: UInt32, path: Path, facts: PathFacts)?
+    for link in try view.links()
+    where link.link.state == .up && link.link.master == nil
+      && !link.link.flags.contains(.loopback) && !self.held.contains(link.link.name)
+    {
+      var bound = destination
+      bound.outLink = link.link.index
+      // To IPv4 traffic that is bound to a link the kernel gives a route, of table 0, where no table has one.
+      guard case .route(let route) = try view.route(to: bound), route.kind == .unicast,
+        route.table != 0, let entry = try view.entry(for: bound)
+      else { continue }
+      let facts = try self.facts(about: bound, view)
+      let path = self.classifier.path(facts)
+      guard path.status == .satisfied, !self.isHeld(facts) else { continue }
+      if best.map({ entry.route.priority < $0.priority }) ?? true {
+        best = (entry.route.priority, path, facts)
+      }
+    }
+    if let best { return (best.path, best.facts) }
+    var path = self.classifier.path(facts)
+    guard path.status == .satisfied else { return (path, facts) }
+    (path.status, path.reason) = (.requiresConnection, .flapping)
+    return (path, facts)
   }
 }

@@ -17,27 +17,27 @@ extension MonitorLoop {
     _ asked: Destination?
   ) throws(KernelUnavailable) -> Connectivity_V1_Explanation {
     let kernel = try self.presentKernel()
+    let view = KernelView(kernel)
     let reader = self.engine.reader
     var explanation = Connectivity_V1_Explanation()
     let destination: Destination
     if let asked {
       destination = asked
     } else {
-      let family = try reader.observation(from: kernel).followed(self.engine.preferred)
-      let (chosen, answers) = try reader.probe(family, all: true, from: kernel)
+      let family = try reader.observation(view).followed(self.engine.preferred)
+      let (chosen, answers) = try reader.probe(family, all: true, view)
       let probes = reader.destinations[family]
       destination = Destination(probes[chosen ?? 0])
       for (address, answer) in zip(probes, answers) {
         var probe = Connectivity_V1_Probe()
         probe.destination = address.description
-        probe.answer = try answer.summary(kernel)
+        probe.answer = try answer.summary(view)
         probe.agrees = chosen.map { answers[$0].goesTheWay(of: answer) } ?? false
         explanation.probes.append(probe)
       }
     }
 
-    let facts = try reader.facts(about: destination, from: kernel)
-    let path = reader.classifier.path(facts)
+    let (path, facts) = try reader.path(to: destination, view)
     let flags = ReachabilityFlags(path)
     explanation.destination = destination.address.description
     explanation.path = Connectivity_V1_Path(path)
@@ -45,7 +45,7 @@ extension MonitorLoop {
     explanation.category = Connectivity_V1_Category(Category(flags, medium: path.medium))
     let addresses = try kernel.addresses()
     explanation.links = facts.links.map { reader.describe($0, addresses) }
-    if let route = try kernel.match(for: destination) {
+    if let route = try view.entry(for: destination)?.route {
       explanation.routePrefix = route.prefix.description
       explanation.routePriority = route.priority
       explanation.rules = try kernel.rules(destination.address.family)
@@ -65,8 +65,9 @@ extension MonitorLoop {
   func listLinks() throws(KernelUnavailable) -> Connectivity_V1_ListLinksResponse {
     let kernel = try self.presentKernel()
     let reader = self.engine.reader
-    let observed = try reader.observation(from: kernel)
-    let all = try kernel.links()
+    let view = KernelView(kernel)
+    let observed = try reader.observation(view)
+    let all = try view.links()
     let names = Dictionary(all.map { ($0.link.index, $0.link.name) }) { first, _ in first }
     let addresses = Dictionary(grouping: try kernel.addresses(), by: \.link)
 
@@ -131,13 +132,13 @@ extension Observation {
 
 extension RouteAnswer {
   /// As `ip route get` writes it: `via 192.0.2.1 dev eth0 table 254`; or why there is no route.
-  fileprivate func summary(_ kernel: some Kernel) throws(KernelUnavailable) -> String {
+  fileprivate func summary(_ view: KernelView) throws(KernelUnavailable) -> String {
     switch self {
     case .noRoute(let reason):
       return reason.rawValue
     case .route(let route):
       let via = route.gateway.map { "via \($0) " } ?? ""
-      let name = try kernel.link(route.outLink)?.link.name ?? "\(route.outLink)"
+      let name = try view.link(route.outLink)?.link.name ?? "\(route.outLink)"
       return "\(via)dev \(name) table \(route.table)"
     }
   }

@@ -43,7 +43,7 @@ struct StatisticsReporter: Service {
       await self.monitor.ask { loop in
         [
           present("guarding_clients", loop.guardians.count),
-          present("guarded_flows", loop.engine.guardedFlows),
+          present("guarded_flows", loop.engine.flows.count),
           present("watched_paths", loop.watchers.count),
         ]
       } ?? []

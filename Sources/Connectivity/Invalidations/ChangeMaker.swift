@@ -7,25 +7,29 @@ public struct ChangeMaker: Hashable, Sendable {
   public struct Step: Hashable, Sendable {
     /// In the order in which they are published.
     public var changes: [Change] = []
-    /// What the category did, for those who know their flows.
-    public var categoryChange: FlowTracker.CategoryChange?
     /// When to read again although the kernel says nothing.
     public var deadline: Instant?
   }
 
   /// What one reading shows of the default paths and of the channels on them.
   public struct Reading: Hashable, Sendable {
+    /// The paths that are to be published.
     public var observation: Observation
-    public var flows: [AddressFamily: FlowReading]
-    /// Those of `sources` that are gone.
+    /// What new connections get: the same, but where a link's gain is held back (T1).
+    public var present: [AddressFamily: PresentPath]
+    /// What became of the paths that are followed, by their ids.
+    public var followed: [UInt64: FlowReading]
+    /// Those of `formerSources` that are gone.
     public var lostSources: Set<InvalidationMaker.AddressOnLink>
 
     public init(
-      _ observation: Observation, flows: [AddressFamily: FlowReading] = [:],
+      _ observation: Observation, present: [AddressFamily: PresentPath] = [:],
+      followed: [UInt64: FlowReading] = [:],
       lostSources: Set<InvalidationMaker.AddressOnLink> = []
     ) {
       self.observation = observation
-      self.flows = flows
+      self.present = present
+      self.followed = followed
       self.lostSources = lostSources
     }
   }
@@ -43,10 +47,10 @@ public struct ChangeMaker: Hashable, Sendable {
 
   /// What was published last.
   public var snapshot: Snapshot { self.transitions.snapshot }
-  /// The addresses whose loss matters.
-  public var sources: [InvalidationMaker.AddressOnLink] { self.invalidations.sources }
-  /// What the default path of a family was, of which channels may still be there.
-  public func path(_ family: AddressFamily) -> Path? { self.invalidations.path(family) }
+  /// The addresses whose loss matters although no new connections get them.
+  public var formerSources: [InvalidationMaker.AddressOnLink] { self.invalidations.formerSources }
+  /// The default paths that channels may be on.
+  public var followed: [FollowedPath] { self.invalidations.followed }
 
   public var preferred: AddressFamily {
     get { self.transitions.preferred }
@@ -68,24 +72,22 @@ public struct ChangeMaker: Hashable, Sendable {
     to reading: Reading, on occasion: Occasion, at now: Instant, time: Timestamp
   ) -> Step {
     let before = self.transitions.snapshot.status
-    let made = self.transitions.update(
-      to: reading.observation, on: occasion, at: now, time: time)
+    let change = self.transitions.update(to: reading.observation, on: occasion, time: time)
     let slept: Duration? = if case .resumed(let duration) = occasion { duration } else { nil }
-    let outcome = self.invalidations.update(
-      to: reading.flows, lost: reading.lostSources, change: made.change, from: before,
-      slept: slept, at: now)
+    let drafts = self.invalidations.update(
+      to: reading, change: change, from: before, slept: slept, at: now)
 
-    var step = Step(categoryChange: outcome.categoryChange)
-    step.changes = made.change.map { [$0] } ?? []
-    for draft in outcome.invalidations {
+    var step = Step()
+    step.changes = change.map { [$0] } ?? []
+    for draft in drafts {
       step.changes.append(
         .invalidation(
           Invalidation(
             generation: self.transitions.takeGeneration(), reason: draft.reason,
             severity: draft.severity, scope: draft.scope,
-            cause: occasion.cause(of: draft, made.change), time: time)))
+            cause: occasion.cause(of: draft, change), time: time)))
     }
-    step.deadline = [made.deadline, self.invalidations.deadline].compactMap { $0 }.min()
+    step.deadline = self.invalidations.deadline
     return step
   }
 }

@@ -1,34 +1,38 @@
-/// Follows one flow from its registration to its end, and says when it is no longer viable: rules I1 to I6, I8 and I10.
+/// Follows one flow from its registration to its end, and says when it is no longer viable.
 ///
-/// A value without a clock: instants are passed in, and a deadline is handed back.
+/// A value without a clock: instants are passed in, and a deadline is handed back. What is said follows from the state and
+/// the reading by `FlowTracker.rules`, an ordered list.
 public struct FlowTracker: Hashable, Sendable {
   public let flow: Flow
-  /// What the flow was made on.
-  public private(set) var path: Path
-  /// When it must be looked at again although the kernel says nothing.
-  public var deadline: Instant? { self.isBlind ? nil : self.doubt?.until }
+  private var state: State
+  /// What was told and still holds, so that it is told once.
+  private var told: [Invalidation.Reason: Told] = [:]
+  /// It was made on another way or from another subnet than the kernel prefers, and wants that.
+  private var hasChosen = false
 
-  private var network: NetworkIdentity
-  /// The path is not there now, and may come back (I10).
-  private var doubt: Doubt?
-  /// The kernel cannot be asked: a grace that ends meanwhile has to wait.
-  private var isBlind = false
-  /// A change of the category was advised, and may have to be made good by a `destroy` when its grace is over.
-  private var isCategoryInDoubt = false
-  /// What was told to be better, so that it is told once.
-  private var better: Better?
-  private var isPolicyTold = false
-
-  private struct Doubt: Hashable {
-    /// The category went with the path.
-    var isOfCategory: Bool
-    var isRouteOnly: Bool
-    var until: Instant
+  fileprivate indirect enum State: Hashable, Sendable {
+    /// It has no address yet, and there was no path for it to be on.
+    case awaitingPath(Path)
+    case alive(Standing)
+    /// Its path is not there now, and may come back (I10).
+    case inDoubt(Standing, Doubt)
+    /// The kernel cannot be asked (K8): a grace that ends meanwhile has to wait.
+    case blind(State)
   }
 
-  private struct Better: Hashable {
-    var way: Way
-    var isPinned: Bool
+  /// What a flow was made on, as it was seen last.
+  struct Standing: Hashable, Sendable {
+    var path: Path
+    var network: NetworkIdentity
+  }
+
+  /// The time that a path that is lost has to come back in (I10).
+  struct Doubt: Hashable, Sendable {
+    /// No link has failed: only the route is missing.
+    var isRouteOnly: Bool
+    /// `drain` from when another path took over on.
+    var severity: Invalidation.Severity
+    var until: Instant
   }
 
   /// Why a flow is not viable, and what is to be done.
@@ -44,225 +48,146 @@ public struct FlowTracker: Hashable, Sendable {
     }
   }
 
+  private struct Told: Hashable, Sendable {
+    var severity: Invalidation.Severity
+    /// For a better path: which one.
+    var alternative: FlowReading.Alternative?
+  }
+
   /// Follows a flow from now on.
   ///
   /// - Parameters:
-  ///   - path: what the flow was made on; of a flow that is new, what the kernel says.
+  ///   - path: what the flow was made on; of a flow that is new, its own way as the kernel says.
   ///   - network: the network behind its link, as far as it is known.
   public init(_ flow: Flow, on path: Path, network: NetworkIdentity = NetworkIdentity()) {
     self.flow = flow
-    self.path = path
-    self.network = network
+    // A connection, which has its own address, has something to lose also while there is no path.
+    let hasBegun = path.status == .satisfied || flow.local != nil && path.status != .unknown
+    self.state =
+      hasBegun ? .alive(Standing(path: path, network: network)) : .awaitingPath(path)
   }
 
-  /// The flow's own address, or what it is taken for.
-  public var source: IPAddress? { self.flow.local ?? self.path.source }
+  /// What the flow was made on.
+  public var path: Path { self.state.path }
+
+  /// The flow's own address, or what it is taken for; `nil` before it has one.
+  public var source: IPAddress? {
+    if let local = self.flow.local { return local }
+    return self.hasBegun ? self.path.source : nil
+  }
+
+  /// Whether there is anything to lose yet: a path that carries traffic, or a connection.
+  public var hasBegun: Bool { self.state.hasBegun }
+
+  /// The question whose answer is the flow's own way.
+  public var question: Destination {
+    var question = self.flow.destination
+    question.source = self.source
+    return question
+  }
+
+  /// When it must be looked at again although the kernel says nothing.
+  public var deadline: Instant? {
+    if case .inDoubt(_, let doubt) = self.state { doubt.until } else { nil }
+  }
+
+  /// Whether its path is not there now, and may come back.
+  public var isInDoubt: Bool { if case .inDoubt = self.state.seeing { true } else { false } }
+
+  /// Begins to guard the flow.
+  ///
+  /// A connection that has just been made is evidence itself (I0): only that its address is none of this machine's refutes
+  /// it, and that the kernel prefers another way for new connections is no news. One that was guarded before is compared
+  /// with the path that was told of it.
+  ///
+  /// - Parameter since: what was published of it while nobody guarded it.
+  /// - Returns: what is to be told; after a `destroy` there is nothing to guard.
+  public mutating func register(
+    on reading: FlowReading, since: Invalidation?, policy: InvalidationPolicy, at now: Instant
+  ) -> Verdict? {
+    self.hasChosen = reading.alternative != nil
+    self.told[.betterPath] = reading.alternative.map { Told(severity: .advise, alternative: $0) }
+    let verdict = self.update(to: reading, policy: policy, at: now)
+    guard let since, verdict.map({ $0.severity < since.severity }) ?? true else { return verdict }
+    return Verdict(since.reason, since.severity)
+  }
 
   /// Looks at a reading.
   ///
+  /// - Parameter slept: how long the machine slept before it (I6).
   /// - Returns: what is to be told; after a `destroy` the tracker is of no more use.
   public mutating func update(
-    to reading: FlowReading, _ circumstances: Circumstances = Circumstances(),
-    policy: InvalidationPolicy, at now: Instant
+    to reading: FlowReading, slept: Duration? = nil, policy: InvalidationPolicy, at now: Instant
   ) -> Verdict? {
-    // What never leaves the machine slept at both ends.
-    let sleep =
-      reading.isLocal
-      ? nil : circumstances.slept.map { Verdict(.resumed, policy.severity(ofSleep: $0)) }
-    // Not to be able to ask is no loss (K8).
-    self.isBlind = reading.path.status == .unknown
-    if self.isBlind { return sleep }
-    guard self.hasBegun else { return self.begin(on: reading) }
-    if self.path.chain.isEmpty, reading.path.status == .satisfied {
-      // It was registered while its route was away: the first that comes is its own.
-      self.path = reading.path
-      self.network = reading.network
+    guard reading.path.status != .unknown else {
+      self.state = .blind(self.state.seeing)
+      return Self.resumed(slept, reading, policy)
+    }
+    let (standing, doubt): (Standing, Doubt?)
+    switch self.state.seeing {
+    case .awaitingPath(let path):
+      self.state = .awaitingPath(path)
+      guard reading.path.status == .satisfied else { return nil }
+      // It begins with the first path: what made that is no change for it.
+      (standing, doubt) = (Standing(path: reading.path, network: reading.network), nil)
+    case .alive(let seen): (standing, doubt) = (seen, nil)
+    case .inDoubt(let seen, let known): (standing, doubt) = (seen, known)
+    case .blind: return nil
     }
 
-    if let verdict = self.whatIsGone(reading) { return verdict }
-    let isOverdue = self.isCategoryInDoubt && circumstances.isOverdue
-    let category = self.categoryHit(reading, circumstances, policy)
-    let hits: [Verdict?]
-    if reading.path.status == .satisfied {
-      hits = [
-        self.linkHit(reading), category, self.betterPathHit(reading, policy),
-        self.policyHit(reading), sleep,
-      ]
-      self.settle(on: reading)
-    } else {
-      // The system's grace began with the same loss, a moment before this flow was looked at: it ends for both.
-      hits = [
-        self.doubtHit(reading, circumstances, policy, isOverdue: isOverdue, at: now), category,
-        sleep,
-      ]
-    }
-    // In the order of I9, the first of the gravest.
-    let gravest = hits.compactMap { $0?.severity }.max()
-    return hits.lazy.compactMap { $0 }.first { $0.severity == gravest }
+    let sight = Sight(
+      flow: self.flow, standing: standing, doubt: doubt, reading: reading, policy: policy,
+      hasChosen: self.hasChosen, slept: slept, now: now)
+    self.state =
+      sight.nextDoubt.map { .inDoubt(standing, $0) } ?? .alive(standing.settled(on: reading))
+    return self.news(Self.rules.compactMap { $0(sight) }, reading.alternative)
   }
 
-  /// Whether there is anything to lose yet: a path that carries traffic, or a connection, which has its own address.
-  public var hasBegun: Bool {
-    self.path.status == .satisfied || self.flow.local != nil && self.path.status != .unknown
-  }
-
-  /// A flow that was registered while nothing was known, or before there was a path, begins with the first one. What made
-  /// that is no change for it.
-  private mutating func begin(on reading: FlowReading) -> Verdict? {
-    guard reading.path.status == .satisfied || self.flow.local != nil else { return nil }
-    self.path = reading.path
-    self.network = reading.network
-    return reading.path.status == .satisfied ? self.policyHit(reading) : nil
-  }
-
-  /// What leaves no hope, in the order of I9.
-  private func whatIsGone(_ reading: FlowReading) -> Verdict? {
-    if reading.isSourceGone { return Verdict(.sourceAddressLost, .destroy) }
-    if reading.isLinkLost { return Verdict(.interfaceLost, .destroy) }
-    if reading.path.status == .satisfied, self.isOnLink(of: reading.path),
-      reading.network.isOther(than: self.network(before: reading))
-    {
-      return Verdict(.networkChanged, .destroy)
-    }
-    return nil
-  }
-
-  /// The network, of which what was not known may have become known since the last look.
-  private func network(before reading: FlowReading) -> NetworkIdentity {
-    var network = self.network
-    if network.gatewayHardwareAddress == nil, network.gateway == reading.network.gateway {
-      network.gatewayHardwareAddress = reading.firstHardwareAddress
-    }
-    return network
-  }
-
-  /// There is no path: the flow is in doubt until the grace is over (I10).
-  private mutating func doubtHit(
-    _ reading: FlowReading, _ circumstances: Circumstances, _ policy: InvalidationPolicy,
-    isOverdue: Bool, at now: Instant
+  /// Of what holds now that which was not told yet; of that the first of the gravest (I9).
+  private mutating func news(
+    _ verdicts: [Verdict], _ alternative: FlowReading.Alternative?
   ) -> Verdict? {
-    let grace = policy.grace(for: reading.path, after: self.path)
-    let isNew = self.doubt == nil
-    var doubt =
-      self.doubt
-      ?? Doubt(
-        isOfCategory: circumstances.categoryChange != nil, isRouteOnly: true,
-        until: now.advanced(by: grace))
-    // A link that fails while its route was missing has no longer grace than its own.
-    if reading.path.hasFailedLink(of: self.path) {
-      doubt.isRouteOnly = false
-      doubt.until = min(doubt.until, now.advanced(by: grace))
+    var holding: [Invalidation.Reason: Told] = [:]
+    for verdict in verdicts where verdict.reason != .resumed {
+      let isBetter = verdict.reason == .betterPath
+      holding[verdict.reason] = Told(
+        severity: verdict.severity, alternative: isBetter ? alternative : nil)
     }
-    if circumstances.categoryChange == .returned { doubt.isOfCategory = false }
-    self.doubt = doubt
-
-    let isOver = doubt.until <= now || isOverdue && doubt.isOfCategory
-    guard isNew || isOver else { return nil }
-    // What I5 does is configured; that no route came back is more than that.
-    let isOfCategory =
-      doubt.isOfCategory && doubt.isRouteOnly && policy.categoryChanged == .destroy
-    var verdict = Verdict(
-      isOfCategory ? .categoryChanged : .interfaceLost, isOver ? .destroy : .advise)
-    verdict.isRouteOnly = doubt.isRouteOnly
-    return verdict
-  }
-
-  /// Its link had failed, and now another takes over: the grace is over.
-  private func linkHit(_ reading: FlowReading) -> Verdict? {
-    guard let doubt = self.doubt, !doubt.isRouteOnly, self.way != Way(reading.path) else {
-      return nil
+    let news = verdicts.filter {
+      $0.reason == .resumed || holding[$0.reason] != self.told[$0.reason]
     }
-    return Verdict(.interfaceLost, .destroy)
-  }
-
-  private mutating func categoryHit(
-    _ reading: FlowReading, _ circumstances: Circumstances, _ policy: InvalidationPolicy
-  ) -> Verdict? {
-    guard let change = circumstances.categoryChange, !self.isExempt(reading) else { return nil }
-    defer { self.isCategoryInDoubt = change == .inDoubt }
-    switch change {
-    case .changed(let severity): return Verdict(.categoryChanged, severity)
-    case .inDoubt, .returned: return Verdict(.categoryChanged, .advise)
-    case .replaced:
-      return self.isCategoryInDoubt ? Verdict(.categoryChanged, .advise) : nil
-    case .overdue(let severity):
-      // What was registered since then began on what there is now.
-      return self.isCategoryInDoubt ? Verdict(.categoryChanged, severity) : nil
-    }
-  }
-
-  /// Whether connd knows that a changed category does not concern the flow (I5).
-  private func isExempt(_ reading: FlowReading) -> Bool {
-    if reading.isLocal { return true }
-    guard reading.path.status == .satisfied, self.way == Way(reading.path) else { return false }
-    let isOnLink = self.path.gateway == nil && reading.path.gateway == nil
-    return isOnLink || reading.isInTunnel
-  }
-
-  private mutating func betterPathHit(
-    _ reading: FlowReading, _ policy: InvalidationPolicy
-  ) -> Verdict? {
-    let way = Way(reading.path)
-    // What the kernel would choose now may be what the flow has had all along.
-    let isOwn =
-      reading.path.source == self.source
-      && reading.path.chain.first?.index == self.path.chain.first?.index
-    guard way != self.way, !isOwn, !reading.isLocal else {
-      self.better = nil
-      return nil
-    }
-    let better = Better(way: way, isPinned: reading.isPinned)
-    guard better != self.better else { return nil }
-    self.better = better
-    return Verdict(.betterPath, reading.isPinned ? .advise : policy.betterPath)
-  }
-
-  private mutating func policyHit(_ reading: FlowReading) -> Verdict? {
-    let isForbidden =
-      self.flow.forbidsExpensive && reading.path.expensive
-      || self.flow.forbidsConstrained && reading.path.constrained
-    defer { self.isPolicyTold = isForbidden }
-    return isForbidden && !self.isPolicyTold ? Verdict(.policy, .destroy) : nil
-  }
-
-  /// The path is there: what was in doubt is not any more, and what is known of the network now is remembered.
-  private mutating func settle(on reading: FlowReading) {
-    self.doubt = nil
-    guard self.way == Way(reading.path) else { return }
-    let source = self.path.source
-    self.path = reading.path
-    // The connection keeps the address that it was made from, whatever new ones get.
-    self.path.source = source ?? reading.path.source
-    self.network = reading.network.completed(by: self.network)
-  }
-
-  /// The same for those who begin on this reading: what is known of the network behind the link stays known.
-  func moved(to reading: FlowReading) -> FlowTracker {
-    let network = reading.network
-    return FlowTracker(
-      self.flow, on: reading.path,
-      network: self.isOnLink(of: reading.path) ? network.completed(by: self.network) : network)
-  }
-
-  private var way: Way { Way(self.path) }
-
-  private func isOnLink(of path: Path) -> Bool {
-    self.path.chain.first?.index == path.chain.first?.index
+    self.told = holding
+    let gravest = news.map(\.severity).max()
+    return news.first { $0.severity == gravest }
   }
 }
 
-/// By which link, and from which subnet: as long as these stay, a connection goes on.
-private struct Way: Hashable {
-  private var link: UInt32?
-  private var prefix: IPPrefix?
-  private var source: IPAddress?
+extension FlowTracker.State {
+  /// The same, where the kernel can be asked.
+  fileprivate var seeing: Self { if case .blind(let state) = self { state } else { self } }
 
-  init(_ path: Path) {
-    self.link = path.chain.first?.index
-    if let source = path.source, let length = path.sourcePrefixLength {
-      self.prefix = IPPrefix(source, length: length)
-    } else {
-      self.source = path.source
+  fileprivate var path: Path {
+    switch self {
+    case .awaitingPath(let path): path
+    case .alive(let standing), .inDoubt(let standing, _): standing.path
+    case .blind(let state): state.path
+    }
+  }
+
+  fileprivate var hasBegun: Bool {
+    if case .awaitingPath = self.seeing { false } else { true }
+  }
+}
+
+extension FlowTracker.Standing {
+  /// What is remembered of a path that is there: as long as it leads the flow's way, as it is now.
+  fileprivate func settled(on reading: FlowReading) -> Self {
+    guard reading.path.status == .satisfied else { return self }
+    switch reading.leftLink {
+    case nil:
+      return Self(path: reading.path, network: reading.network.completed(by: self.network))
+    case .untied: return Self(path: reading.path, network: reading.network)
+    case .failed, .withoutRoute, .withRoute: return self
     }
   }
 }

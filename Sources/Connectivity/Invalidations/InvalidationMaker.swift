@@ -1,25 +1,16 @@
-/// Makes the invalidations of the stream: what became of channels on the default paths.
-///
-/// It follows each family's default path as if it were a flow, so what the stream says of a scope and what `Guard` says of
-/// a flow come from the same rules. A value without a clock.
+/// Makes the invalidations of the stream: what became of channels on the default paths. A value without a clock.
 public struct InvalidationMaker: Hashable, Sendable {
   public var policy: InvalidationPolicy
-
-  private var trackers: [AddressFamily: FlowTracker] = [:]
-  /// Whether those who were on the family's path when it was last published as satisfied still are.
-  private var isIntact: [AddressFamily: Bool] = [:]
+  /// The default paths that channels may be on, the oldest first.
+  public private(set) var followed: [FollowedPath] = []
   /// Addresses that new connections left behind while old ones may still have them (RFC 8981), the oldest first.
-  private var formerSources: [AddressOnLink] = []
-  /// The category when it was last known.
-  private var lastKnown: Category?
-  /// The family that the summary followed when it last had a path.
-  private var followed: AddressFamily?
-  /// The family whose loss changed the category, while its grace runs.
-  private var familyInDoubt: AddressFamily?
-  /// What the category was before there was none.
-  private var lostCategory: Category?
+  public private(set) var formerSources: [AddressOnLink] = []
+
+  private var lastID: UInt64 = 0
+  private var category = CategoryWatch()
 
   private static let mostFormerSources = 32
+  private static let mostFollowed = 16
 
   /// An address, and where it is.
   public struct AddressOnLink: Hashable, Sendable {
@@ -27,140 +18,115 @@ public struct InvalidationMaker: Hashable, Sendable {
     public var link: PathLink
   }
 
-  /// What a step has to publish, beside or after its change.
-  public struct Outcome: Hashable, Sendable {
-    /// The narrow scopes before the wide.
-    public var invalidations: [Draft] = []
-    /// What the category did, for those who know their flows.
-    public var categoryChange: FlowTracker.CategoryChange?
-  }
-
   /// An invalidation before it gets its generation.
-  public struct Draft: Hashable, Sendable {
-    public var reason: Invalidation.Reason
-    public var severity: Invalidation.Severity
-    public var scope: Invalidation.Scope
+  struct Draft: Hashable {
+    var reason: Invalidation.Reason
+    var severity: Invalidation.Severity
+    var scope: Invalidation.Scope
   }
 
   /// - Parameter restored: what an earlier run published last.
   public init(_ policy: InvalidationPolicy = InvalidationPolicy(), restored: Snapshot? = nil) {
     self.policy = policy
     guard let status = restored?.status else { return }
-    self.lastKnown = status.category == .unknown ? nil : status.category
-    self.followed = status.path.status == .satisfied ? status.family : nil
     for family in AddressFamily.allCases where status[family].status == .satisfied {
-      self.follow(status[family], NetworkIdentity(), family)
-      self.isIntact[family] = true
+      self.follow(PresentPath(status[family]), family)
     }
+    self.category.settle(on: status, self.followed)
   }
 
   /// When to read again although the kernel says nothing.
-  public var deadline: Instant? { self.trackers.values.compactMap(\.deadline).min() }
-
-  /// What the default path of a family was, of which channels may still be there.
-  public func path(_ family: AddressFamily) -> Path? { self.trackers[family]?.path }
-
-  /// The addresses whose loss matters.
-  public var sources: [AddressOnLink] {
-    self.formerSources
-      + AddressFamily.allCases.compactMap { family in
-        self.trackers[family].flatMap { Self.source(of: $0.path) }
-      }
-  }
-
-  /// The source address, if it is one of the out-link's own: unnumbered links borrow one.
-  private static func source(of path: Path) -> AddressOnLink? {
-    guard path.sourcePrefixLength != nil, let source = path.source, let link = path.chain.first
-    else { return nil }
-    return AddressOnLink(address: source, link: link)
-  }
+  var deadline: Instant? { self.followed.compactMap(\.tracker.deadline).min() }
 
   /// Looks at a reading of the default paths.
   ///
   /// - Parameters:
-  ///   - readings: those of both families; of one that is missing nothing is known.
-  ///   - lost: the `sources` that are gone.
+  ///   - reading: its readings of `followed` are by their ids; of one that is missing nothing is known.
   ///   - change: the change that was made of the same reading.
   ///   - before: the status before that change.
   ///   - slept: how long the machine slept before the reading.
-  public mutating func update(
-    to readings: [AddressFamily: FlowReading], lost: Set<AddressOnLink>, change: Change?,
-    from before: Status, slept: Duration? = nil, at now: Instant
-  ) -> Outcome {
-    var drafts = self.loseFormerSources(lost)
-    let told = AddressFamily.allCases.compactMap { family in
-      self.update(family, readings[family] ?? FlowReading(.unknown), at: now)
+  /// - Returns: what is to be published beside or after the change, the narrow scopes before the wide.
+  mutating func update(
+    to reading: ChangeMaker.Reading, change: Change?, from before: Status, slept: Duration? = nil,
+    at now: Instant
+  ) -> [Draft] {
+    var drafts = self.loseFormerSources(reading.lostSources)
+    let told = self.lookAtFollowed(reading, slept, at: now)
+    for family in AddressFamily.allCases {
+      if let present = reading.present[family] { self.follow(present, family) }
     }
-    let after = change?.snapshot?.status ?? before
-    let categoryChange = self.categoryChange(change, after)
-    let wide = self.wide(categoryChange, slept)
     for one in told {
-      let isShared = self.isShared(one, by: told)
-      if let draft = self.draft(one, isShared: isShared, beside: wide), !drafts.contains(draft) {
-        drafts.append(draft)
-      }
+      let draft = self.draft(one, isShared: self.isShared(one, by: told))
+      if let draft, !drafts.contains(draft) { drafts.append(draft) }
     }
     drafts.sort { $0.scope.width < $1.scope.width }
-    if let wide { drafts.append(wide) }
 
-    for family in AddressFamily.allCases where after[family].status == .satisfied {
-      self.isIntact[family] = self.trackers[family] != nil
+    let after = change?.snapshot?.status ?? before
+    let category = self.category.severity(of: change, after, self.followed, self.policy)
+    let sleep = slept.map { self.policy.severity(ofSleep: $0) }
+    if let severity = [category, sleep].compactMap({ $0 }).max() {
+      drafts.append(
+        Draft(
+          reason: category == nil ? .resumed : .categoryChanged, severity: severity,
+          scope: .everything))
     }
-    if after.path.status == .satisfied { self.followed = after.family }
-    return Outcome(invalidations: drafts, categoryChange: categoryChange)
+    return drafts
   }
 
-  // MARK: - One family's default path
+  // MARK: - The default paths
 
-  /// What became of those on a family's path.
+  /// What became of those on a path.
   private struct Told {
     var verdict: FlowTracker.Verdict
-    var old: Path
+    var path: Path
     var family: AddressFamily
   }
 
-  private mutating func update(
-    _ family: AddressFamily, _ reading: FlowReading, at now: Instant
-  ) -> Told? {
-    guard var tracker = self.trackers[family] else {
-      if reading.path.status == .satisfied { self.follow(reading.path, reading.network, family) }
-      return nil
+  private mutating func lookAtFollowed(
+    _ reading: ChangeMaker.Reading, _ slept: Duration?, at now: Instant
+  ) -> [Told] {
+    var told: [Told] = []
+    var kept: [FollowedPath] = []
+    for var followed in self.followed {
+      let path = followed.path
+      let verdict = followed.tracker.update(
+        to: reading.followed[followed.id] ?? .unknown, policy: self.policy, at: now)
+      if let verdict { told.append(Told(verdict: verdict, path: path, family: followed.family)) }
+      switch verdict?.severity {
+      case .destroy: continue
+      case .drain where !followed.tracker.isInDoubt:
+        // Those that drain go on until their address goes.
+        self.remember(path)
+      case .drain, .advise, nil: kept.append(followed)
+      }
     }
-    let old = tracker.path
-    // The category is for the wide scope.
-    let verdict = tracker.update(to: reading, policy: self.policy, at: now)
-    self.trackers[family] = tracker
+    self.followed = kept
+    return told
+  }
 
-    switch verdict?.severity {
-    case .destroy, .drain:
-      // Those that drain go on until their address goes, too.
-      if verdict?.severity == .drain { self.remember(old) }
-      self.isIntact[family] = false
-      self.trackers[family] = nil
-      if reading.path.status == .satisfied { self.follow(reading.path, reading.network, family) }
-    case .advise, nil:
-      if reading.path.status == .satisfied { self.rotateSource(of: family, to: reading) }
+  private mutating func follow(_ present: PresentPath, _ family: AddressFamily) {
+    guard present.path.status == .satisfied else { return }
+    if let index = self.followed.lastIndex(where: {
+      $0.family == family && $0.isSame(as: present.path)
+    }) {
+      let same = self.followed[index]
+      guard same.source != present.path.source else { return }
+      // New connections get another address of the same subnet: that ends no old one (T3), until the old address goes.
+      self.remember(same.path)
+      self.followed[index] = FollowedPath(
+        id: same.id, family, on: present.path, present.network)
+      return
     }
-    return verdict.map { Told(verdict: $0, old: old, family: family) }
+    self.lastID += 1
+    self.followed.append(FollowedPath(id: self.lastID, family, on: present.path, present.network))
+    if self.followed.count > Self.mostFollowed { self.followed.removeFirst() }
   }
 
-  private mutating func follow(
-    _ path: Path, _ network: NetworkIdentity, _ family: AddressFamily
-  ) {
-    self.trackers[family] = FlowTracker(
-      Flow(Destination(.unspecified(family))), on: path, network: network)
-  }
-
-  /// New connections get another address of the same subnet: that ends no old one (T3), until the old address goes.
-  private mutating func rotateSource(of family: AddressFamily, to reading: FlowReading) {
-    guard let tracker = self.trackers[family], tracker.path.source != reading.path.source
-    else { return }
-    self.remember(tracker.path)
-    self.trackers[family] = tracker.moved(to: reading)
-  }
-
+  /// Remembers the source address, if it is one of the out-link's own: unnumbered links borrow one.
   private mutating func remember(_ path: Path) {
-    guard let former = Self.source(of: path) else { return }
+    guard path.sourcePrefixLength != nil, let source = path.source, let link = path.chain.first
+    else { return }
+    let former = AddressOnLink(address: source, link: link)
     self.formerSources.removeAll { $0 == former }
     self.formerSources.append(former)
     if self.formerSources.count > Self.mostFormerSources { self.formerSources.removeFirst() }
@@ -182,98 +148,37 @@ public struct InvalidationMaker: Hashable, Sendable {
   /// path takes over.
   private func isShared(_ one: Told, by told: [Told]) -> Bool {
     guard !one.verdict.isRouteOnly else { return false }
-    return self.trackers.allSatisfy { family, tracker in
-      family == one.family || tracker.path.chain.first != one.old.chain.first
-        || told.contains { $0.family == family && $0.verdict == one.verdict }
+    let (link, family) = (one.path.chain.first, one.family)
+    let others = told.filter { $0.family != family && $0.path.chain.first == link }
+    let isElsewhereAlive = self.followed.contains {
+      $0.family != family && $0.path.chain.first == link
     }
+    return others.allSatisfy { $0.verdict == one.verdict } && (!isElsewhereAlive || !others.isEmpty)
   }
 
   /// The scope names what the channels were on.
-  private func draft(_ told: Told, isShared: Bool, beside wide: Draft?) -> Draft? {
+  private func draft(_ told: Told, isShared: Bool) -> Draft? {
     let verdict = told.verdict
-    var scope = Invalidation.Scope(interface: told.old.interface)
+    var scope = Invalidation.Scope(interface: told.path.interface)
     switch verdict.reason {
     case .sourceAddressLost:
       scope.family = told.family
-      scope.localAddresses = told.old.source.map { [$0] }
+      scope.localAddresses = told.path.source.map { [$0] }
     case .interfaceLost:
       scope.family = isShared ? nil : told.family
-      // That only a route is gone is what a changed category says.
-      if verdict.isRouteOnly, let wide, wide.reason == .categoryChanged,
-        wide.severity >= verdict.severity
-      {
-        return nil
-      }
-    case .networkChanged, .betterPath:
+      // Neighbours on the link are reached without the route.
+      if verdict.isRouteOnly { scope.destination = .offLink }
+    case .networkChanged:
+      scope.family = told.family
+      // Where the router alone was replaced, neighbours on the link are what they were.
+      if verdict.severity == .advise { scope.destination = .offLink }
+    case .betterPath:
       scope.family = told.family
     case .categoryChanged, .policy, .resumed:
       // The wide scope says it.
       return nil
     }
     return Draft(reason: verdict.reason, severity: verdict.severity, scope: scope)
-  }
-
-  // MARK: - Everything
-
-  /// What the change, or the end of a grace, means for all channels (I5).
-  private mutating func categoryChange(
-    _ change: Change?, _ status: Status
-  ) -> FlowTracker.CategoryChange? {
-    let inDoubt = self.familyInDoubt.flatMap { self.isIntact[$0] == true ? $0 : nil }
-    guard case .transition(let transition) = change, let from = self.origin(of: transition) else {
-      guard let family = self.familyInDoubt else { return nil }
-      if inDoubt != nil, status[family].status != .satisfied { return nil }
-      self.familyInDoubt = nil
-      if inDoubt != nil { return .returned }
-      return status.path.status == .satisfied
-        ? .replaced : .overdue(self.policy.categoryChanged)
-    }
-    self.familyInDoubt = nil
-    if transition.to == .none {
-      if from != .none { self.lostCategory = from }
-      guard let followed = self.followed, self.isIntact[followed] == true else {
-        return .changed(self.policy.categoryChanged)
-      }
-      self.familyInDoubt = followed
-      return .inDoubt
-    }
-    // With the same category as before nothing is lost but what was on a path that is not there: those of it know, and so
-    // does the system when its grace is over.
-    guard
-      from == transition.to
-        ? transition.bounced : from == .none && self.lostCategory == transition.to
-    else { return .changed(self.policy.categoryChanged) }
-    let isBack = AddressFamily.allCases.contains {
-      status[$0].status == .satisfied && self.isIntact[$0] == true
-    }
-    if !isBack { self.familyInDoubt = inDoubt }
-    return isBack ? .returned : inDoubt != nil ? .inDoubt : .changed(self.policy.categoryChanged)
-  }
-
-  /// What the category was before the transition; `nil` where there is nothing to compare: to know nothing for a while
-  /// invalidates nothing (K8, I7).
-  private mutating func origin(of transition: Transition) -> Category? {
-    guard transition.to != .unknown else { return nil }
-    let known = self.lastKnown
-    self.lastKnown = transition.to
-    if transition.from != .unknown { return transition.from }
-    return known == transition.to ? nil : known
-  }
-
-  private func wide(
-    _ change: FlowTracker.CategoryChange?, _ slept: Duration?
-  ) -> Draft? {
-    let sleep = slept.map { self.policy.severity(ofSleep: $0) }
-    let category: Invalidation.Severity? =
-      switch change {
-      case .changed(let severity), .overdue(let severity): severity
-      case .inDoubt, .returned: .advise
-      // Those who were on the path that did not come back hear of it by its own scope.
-      case .replaced, nil: nil
-      }
-    guard let severity = [category, sleep].compactMap({ $0 }).max() else { return nil }
-    return Draft(
-      reason: category == nil ? .resumed : .categoryChanged, severity: severity, scope: .everything)
   }
 }
 

@@ -32,7 +32,8 @@ public struct InvalidationPolicy: Hashable, Sendable {
   ///
   /// - Parameter lost: what was there before.
   func grace(for path: Path, after lost: Path) -> Duration {
-    guard path.hasFailedLink(of: lost) else { return self.routeGrace }
+    // A connection that was made although the link seemed to carry nothing is evidence itself (I0).
+    guard path.hasFailedLink(of: lost), lost.status == .satisfied else { return self.routeGrace }
     return path.reason != .linkDown && lost.medium == .wifi ? self.wifiGrace : .zero
   }
 }

@@ -84,6 +84,20 @@ public struct Path: Hashable, Sendable {
   /// The out-link's name.
   public var interface: String? { self.chain.first?.name }
 
+  /// Whether the source addresses are of one subnet: one prefix contains the other's address, as an IPv6 host's /64 by router
+  /// advertisement and its /128 by DHCPv6 do.
+  public func isOfSameSubnet(as other: Path) -> Bool {
+    guard let source = self.source, let otherSource = other.source else {
+      return self.source == other.source
+    }
+    if source == otherSource { return true }
+    func contains(_ path: Path, _ address: IPAddress) -> Bool {
+      guard let source = path.source, let length = path.sourcePrefixLength else { return false }
+      return IPPrefix(source, length: length)?.contains(address) ?? false
+    }
+    return contains(self, otherSource) || contains(other, source)
+  }
+
   /// No path, because of `reason`.
   public static func unsatisfied(_ reason: Reason) -> Path {
     Path(status: .unsatisfied, reason: reason)

@@ -1,59 +1,118 @@
-/// Remembers how often paths were lost, and says how long a gain on a link is held back (T1).
+/// Remembers how often links lost their carrier, and says for how long a gain is held back of those that flap (T1).
 ///
-/// Links are known by name: a modem that re-enumerates has a new index each time.
-struct FlapDamper: Hashable, Sendable {
+/// Links are known by name: a modem that re-enumerates has a new index each time. Addresses and routes that come and go are
+/// no flaps. A value without a clock.
+public struct FlapDamper: Hashable, Sendable {
   /// After so long without a loss, earlier losses are forgotten.
   static let memory = Duration.seconds(10)
   /// The loss within that time from which on gains are held.
   static let tolerated = 3
-  static let firstHold = Duration.milliseconds(500)
-  static let longestHold = Duration.seconds(5)
+  static let firstHold = Duration.milliseconds(250)
+  static let longestHold = Duration.seconds(1)
 
-  /// Each family's losses count for themselves: a dual stack loses two paths at a time.
-  private struct Key: Hashable {
-    var link: String
-    var family: AddressFamily
-  }
-
-  fileprivate struct Losses: Hashable {
-    var last: Instant
-    /// Those within the memory, as long as the link is not taken to flap.
-    var recent: [Instant]
+  fileprivate struct History: Hashable {
+    var index: UInt32
+    var isUp: Bool
+    var carrierDownCount: UInt32?
+    /// Losses within the memory, the oldest first.
+    var losses: [Instant] = []
     /// How many losses have come since the link is taken to flap, the one that made it so among them.
-    var sinceFlapping: Int
-  }
+    var sinceFlapping = 0
+    /// Until when its gain is held back.
+    var heldUntil: Instant?
 
-  private var losses: [Key: Losses] = [:]
-
-  mutating func recordLoss(of link: String, _ family: AddressFamily, at now: Instant) {
-    self.losses = self.losses.filter { !$0.value.isForgotten(at: now) }
-    let key = Key(link: link, family: family)
-    var losses = self.losses[key] ?? Losses(last: now, recent: [], sinceFlapping: 0)
-    losses.last = now
-    losses.recent = losses.recent.filter { $0.duration(to: now) <= Self.memory } + [now]
-    if losses.sinceFlapping > 0 || losses.recent.count >= Self.tolerated {
-      losses.sinceFlapping += 1
-      losses.recent = []
+    init(_ link: Link) {
+      self.index = link.index
+      self.isUp = link.state == .up
+      self.carrierDownCount = link.carrierDownCount
     }
-    self.losses[key] = losses
   }
 
-  /// How long a gain on the link is held back from the moment of the gain on; `nil`: not at all.
-  ///
-  /// It is the link that flaps: what either family has shown holds for both.
-  func hold(for link: String, at now: Instant) -> Duration? {
-    AddressFamily.allCases.compactMap { family in
-      guard let losses = self.losses[Key(link: link, family: family)], losses.sinceFlapping > 0,
-        !losses.isForgotten(at: now)
-      else { return nil }
-      let doublings = min(losses.sinceFlapping - 1, 4)
-      return min(Self.firstHold * (1 << doublings), Self.longestHold)
-    }.max()
+  private var links: [String: History] = [:]
+
+  public init() {}
+
+  /// Takes note of a link that is part of a default path, or of what the kernel tells of one that was.
+  public mutating func observe(_ link: Link, isPartOfPath: Bool, at now: Instant) {
+    guard link.provesSomething else { return }
+    guard var history = self.links[link.name] else {
+      if isPartOfPath { self.links[link.name] = History(link) }
+      return
+    }
+    guard let losses = history.losses(until: link) else { return }
+    let isGain = link.state == .up && (!history.isUp || losses > 0)
+    (history.index, history.isUp) = (link.index, link.state == .up)
+    history.carrierDownCount = link.carrierDownCount ?? history.carrierDownCount
+    history.record(losses, at: now)
+    if link.state != .up {
+      history.heldUntil = nil
+    } else if isGain {
+      history.heldUntil = history.hold.map { now.advanced(by: $0) }
+    }
+    self.links[link.name] = history
+  }
+
+  /// The kernel has told that a link is gone.
+  public mutating func observeRemoval(of link: Link, at now: Instant) {
+    guard var history = self.links[link.name], history.index == link.index else { return }
+    if history.isUp { history.record(1, at: now) }
+    (history.isUp, history.carrierDownCount, history.heldUntil) = (false, nil, nil)
+    self.links[link.name] = history
+  }
+
+  /// The names of the links whose gain is held back.
+  public func held(at now: Instant) -> Set<String> {
+    Set(self.links.filter { $0.value.heldUntil.map { $0 > now } ?? false }.keys)
+  }
+
+  /// When the next hold ends.
+  public func deadline(after now: Instant) -> Instant? {
+    self.links.values.compactMap(\.heldUntil).filter { $0 > now }.min()
+  }
+
+  /// Forgets links that are part of no default path, once their losses count no more.
+  public mutating func forget(allBut present: Set<String>, at now: Instant) {
+    self.links = self.links.filter { name, history in
+      present.contains(name) || history.losses.last.map { !Self.isForgotten($0, at: now) } ?? false
+    }
+  }
+
+  fileprivate static func isForgotten(_ loss: Instant, at now: Instant) -> Bool {
+    loss.duration(to: now) >= Self.memory
   }
 }
 
-extension FlapDamper.Losses {
-  fileprivate func isForgotten(at now: Instant) -> Bool {
-    self.last.duration(to: now) >= FlapDamper.memory
+extension FlapDamper.History {
+  /// How often the link was lost since; `nil` where the message is older than what is known.
+  fileprivate func losses(until link: Link) -> Int? {
+    guard self.index == link.index else { return self.isUp ? 1 : 0 }
+    let isLost = self.isUp && link.state != .up
+    guard let before = self.carrierDownCount, let now = link.carrierDownCount else {
+      return isLost ? 1 : 0
+    }
+    guard now >= before else { return nil }
+    return max(Int(now - before), isLost ? 1 : 0)
+  }
+
+  fileprivate mutating func record(_ count: Int, at now: Instant) {
+    guard count > 0 else { return }
+    if self.losses.last.map({ FlapDamper.isForgotten($0, at: now) }) ?? true {
+      (self.losses, self.sinceFlapping) = ([], 0)
+    }
+    self.losses = self.losses.filter { $0.duration(to: now) <= FlapDamper.memory }
+    for _ in 0..<min(count, FlapDamper.tolerated) {
+      self.losses.append(now)
+      if self.sinceFlapping > 0 || self.losses.count >= FlapDamper.tolerated {
+        self.sinceFlapping += 1
+      }
+    }
+    self.losses = self.losses.suffix(FlapDamper.tolerated)
+  }
+
+  /// For how long a gain is held back; `nil`: not at all.
+  fileprivate var hold: Duration? {
+    guard self.sinceFlapping > 0 else { return nil }
+    let doublings = min(self.sinceFlapping - 1, 8)
+    return min(FlapDamper.firstHold * (1 << doublings), FlapDamper.longestHold)
   }
 }

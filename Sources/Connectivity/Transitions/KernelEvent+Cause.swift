@@ -152,7 +152,7 @@ extension Path {
 
 extension Link {
   /// A wireless event bears the name and stale flags only: without IFLA_CARRIER nothing but "down" is believed.
-  fileprivate var provesSomething: Bool { self.carrier != nil || self.state == .down }
+  public var provesSomething: Bool { self.carrier != nil || self.state == .down }
 
   /// What a message about the link amounts to, in one word.
   fileprivate var change: String {

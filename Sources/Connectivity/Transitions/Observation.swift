@@ -24,10 +24,15 @@ public struct ObservedPath: Hashable, Sendable {
   public var path: Path
   /// Not published: it only serves to recognise the message that this route was removed.
   public var route: MatchedRoute?
+  /// How often each link of the path has lost its carrier, by its index, as far as the kernel says.
+  public var carrierDownCounts: [UInt32: UInt32]
 
-  public init(_ path: Path, route: MatchedRoute? = nil) {
+  public init(
+    _ path: Path, route: MatchedRoute? = nil, carrierDownCounts: [UInt32: UInt32] = [:]
+  ) {
     self.path = path
     self.route = route
+    self.carrierDownCounts = carrierDownCounts
   }
 }
 
@@ -41,6 +46,8 @@ public enum Occasion: Hashable, Sendable {
   case configuration
   /// A deadline that was handed back has come.
   case timer
+  /// What the kernel said was to hold until now (D9).
+  case expiry
   /// The kernel could not be asked, for the reason given.
   case kernelLost(String)
   /// The kernel could not be asked, and can be again.
@@ -59,6 +66,7 @@ extension Occasion {
     case .kernelLost: Cause(.kernel, "kernelUnavailable")
     case .kernelBack: Cause(.kernel, "kernelAvailable", learntLate: true)
     case .resumed: Cause(.sleep, "resumed")
+    case .expiry: Cause(.timer, "routeExpired")
     case .events(let events) where events.contains(.overrun): .overrun
     case .events, .timer: nil
     }

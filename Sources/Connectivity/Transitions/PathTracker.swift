@@ -1,16 +1,7 @@
-/// Follows the path of one family: tells a bounce by its evidence, and holds back the gains of a link that flaps.
+/// Follows the path of one family, and tells a bounce by its evidence (T2).
 struct PathTracker: Hashable, Sendable {
-  /// What was last let through, and is compared against (T4).
+  /// What was last published, and is compared against (T4).
   private(set) var published: ObservedPath
-  /// A gain that is held back.
-  private var held: Held?
-
-  private struct Held: Hashable {
-    var candidate: ObservedPath
-    /// What made it.
-    var cause: Cause
-    var until: Instant
-  }
 
   /// What a reading means for the path.
   struct Outcome {
@@ -24,58 +15,29 @@ struct PathTracker: Hashable, Sendable {
     self.published = published
   }
 
-  /// When a held gain is due.
-  var deadline: Instant? { self.held?.until }
-
   mutating func update(
-    to observed: ObservedPath, after events: [KernelEvent], family: AddressFamily,
-    damper: inout FlapDamper, at now: Instant
+    to observed: ObservedPath, after events: [KernelEvent], family: AddressFamily
   ) -> Outcome {
-    // A held gain can be lost as well as a published path, and counts against the link.
-    let before = self.held?.candidate ?? self.published
+    let before = self.published
+    self.published = observed
     let wasSatisfied = before.path.status == .satisfied
-    let isSatisfied = observed.path.status == .satisfied
     let evidence = wasSatisfied ? events.indices.filter { events[$0].saysGone(before) } : []
-    let bounce =
-      isSatisfied ? evidence.first { observed.isBack(before, since: events[$0...]) } : nil
-
-    if wasSatisfied, observed.path.isLost || bounce != nil, let link = before.path.interface {
-      damper.recordLoss(of: link, family, at: now)
+    var bounce: Int?
+    if observed.path.status == .satisfied {
+      bounce = evidence.first { observed.isBack(before, since: events[$0...]) }
     }
-
     let telling = bounce ?? evidence.first
     var outcome = Outcome(
+      bounced: bounce != nil,
       cause: telling.map { events[$0].cause(between: before.path, observed.path) }
         ?? events.cause(of: family, from: before.path, to: observed.path))
-
-    // From `unknown` nothing is gained: it counts as online (K8).
-    guard isSatisfied, let link = observed.path.interface,
-      self.published.path.isLost || bounce != nil
-    else {
-      // A loss, a path that never was away, or one that replaces another.
-      self.held = nil
-      self.published = observed
-      return outcome
-    }
-
-    if bounce != nil || self.held?.candidate.path.interface != link {
-      self.held = damper.hold(for: link, at: now).map {
-        Held(candidate: observed, cause: outcome.cause, until: now.advanced(by: $0))
-      }
-    } else if let held = self.held, held.until <= now {
-      self.held = nil
-      outcome.cause = Cause(.timer, "holdEnded", message: held.cause.message, interface: link)
-    } else {
-      self.held?.candidate = observed
-    }
-
-    let wasTold = self.published.path.status == .satisfied
-    if self.held == nil {
-      outcome.bounced = bounce != nil && wasTold
-      self.published = observed
-    } else if wasTold {
-      // The bounce of a flapping link: its loss is told now, and the gain when the hold is over.
-      self.published = ObservedPath(observed.path.lost(.flapping), route: observed.route)
+    // Losses whose messages were merged into one that shows none.
+    if wasSatisfied, bounce == nil, observed.path.status == .satisfied,
+      let link = observed.lostCarrier(since: before)
+    {
+      outcome = Outcome(
+        bounced: true,
+        cause: Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: link.name))
     }
     return outcome
   }
@@ -97,17 +59,14 @@ extension ObservedPath {
       self.path == before.path
     }
   }
-}
 
-extension Path {
-  /// Whether there is none that carries traffic. Not to be able to ask is no loss.
-  fileprivate var isLost: Bool { self.status == .unsatisfied || self.status == .requiresConnection }
-
-  /// The same path at a moment when it does not carry traffic.
-  fileprivate func lost(_ reason: Reason) -> Path {
-    var path = self
-    path.status = .requiresConnection
-    path.reason = reason
-    return path
+  /// The link of both paths that has lost its carrier in between, and has it back.
+  fileprivate func lostCarrier(since before: ObservedPath) -> PathLink? {
+    self.path.chain.first { link in
+      guard let now = self.carrierDownCounts[link.index],
+        let then = before.carrierDownCounts[link.index]
+      else { return false }
+      return now > then
+    }
   }
 }

@@ -1,7 +1,6 @@
 /// Makes changes out of readings: rules T1 to T5.
 ///
-/// It holds what was published, compares each reading with it, and returns what is to be published now. It has no clock:
-/// instants are passed in, and a deadline is handed back.
+/// It holds what was published, compares each reading with it, and returns what is to be published now. It has no clock.
 public struct TransitionMaker: Hashable, Sendable {
   /// What was published last. What comes next is compared with this and with nothing else (T4).
   public private(set) var snapshot: Snapshot
@@ -10,15 +9,6 @@ public struct TransitionMaker: Hashable, Sendable {
 
   private var ipv4: PathTracker
   private var ipv6: PathTracker
-  private var damper = FlapDamper()
-
-  /// What a reading leads to.
-  public struct Step: Hashable, Sendable {
-    /// At most one: what a batch of messages led to is told as one change.
-    public var change: Change?
-    /// When to read again although the kernel says nothing.
-    public var deadline: Instant?
-  }
 
   /// - Parameters:
   ///   - restored: what an earlier run published last; without it nothing was ever published, and the first reading is a
@@ -45,25 +35,21 @@ public struct TransitionMaker: Hashable, Sendable {
   /// - Parameters:
   ///   - observed: the reading.
   ///   - occasion: why the kernel was read: the messages hold the evidence of bounces, and the cause.
-  ///   - now: the instant of the reading; never earlier than that of the reading before.
-  ///   - time: the same moment by the wall clock.
+  ///   - time: the moment of the reading by the wall clock.
+  /// - Returns: what is to be published; at most one change, for what a batch of messages led to is told as one.
   public mutating func update(
-    to observed: Observation, on occasion: Occasion, at now: Instant, time: Timestamp
-  ) -> Step {
+    to observed: Observation, on occasion: Occasion, time: Timestamp
+  ) -> Change? {
     let events: [KernelEvent] = if case .events(let events) = occasion { events } else { [] }
-    let ipv4 = self.ipv4.update(
-      to: observed.ipv4, after: events, family: .ipv4, damper: &self.damper, at: now)
-    let ipv6 = self.ipv6.update(
-      to: observed.ipv6, after: events, family: .ipv6, damper: &self.damper, at: now)
+    let ipv4 = self.ipv4.update(to: observed.ipv4, after: events, family: .ipv4)
+    let ipv6 = self.ipv6.update(to: observed.ipv6, after: events, family: .ipv6)
     func outcome(_ family: AddressFamily) -> PathTracker.Outcome { family == .ipv4 ? ipv4 : ipv6 }
 
     let before = self.snapshot.status
     let after = Status(
       ipv4: self.ipv4.published.path, ipv6: self.ipv6.published.path, preferred: self.preferred)
 
-    var step = Step(
-      change: nil, deadline: [self.ipv4.deadline, self.ipv6.deadline].compactMap { $0 }.min())
-    guard after != before || ipv4.bounced || ipv6.bounced else { return step }
+    guard after != before || ipv4.bounced || ipv6.bounced else { return nil }
 
     // Also where the family that takes over from a lost one went for a moment.
     let bounced = outcome(before.family).bounced || outcome(after.family).bounced
@@ -75,18 +61,18 @@ public struct TransitionMaker: Hashable, Sendable {
     let family = (families + AddressFamily.allCases).first {
       before[$0] != after[$0] || outcome($0).bounced
     }
-    let cause = occasion.cause ?? outcome(family ?? after.family).cause
+    var cause = occasion.cause ?? outcome(family ?? after.family).cause
+    // Nothing else makes a path another one by itself (T1).
+    if occasion == .timer { cause = Cause(.timer, "holdEnded", interface: after.interface) }
     self.snapshot = Snapshot(
       generation: self.snapshot.generation + 1,
       since: isTransition ? time : self.snapshot.since,
       status: after)
-    step.change =
-      isTransition
+    return isTransition
       ? .transition(
         Transition(
           from: before.category, to: after.category, bounced: bounced, cause: cause,
           time: time, snapshot: self.snapshot))
       : .path(PathChange(cause: cause, time: time, snapshot: self.snapshot))
-    return step
   }
 }

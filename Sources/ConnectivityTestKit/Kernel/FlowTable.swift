@@ -33,8 +33,6 @@ struct FlowTable {
     var tracker: FlowTracker
     /// The path that the client knows of.
     var told: Path
-    /// The link that has the flow's own address.
-    var sourceLink: UInt32?
     /// As the client named it.
     var local: IPAddress?
   }
@@ -68,8 +66,7 @@ struct FlowTable {
 extension Simulation {
   /// Looks at all flows, or at those whose grace is over.
   mutating func evaluateFlows(
-    _ occasion: Occasion, _ circumstances: FlowTracker.Circumstances, onlyOverdue: Bool = false,
-    at now: Instant
+    _ occasion: Occasion, slept: Duration? = nil, onlyOverdue: Bool = false, at now: Instant
   ) -> [Announcement] {
     self.flows.keys.compactMap { key in
       guard var entry = self.flows.entries[key] else { return nil }
@@ -78,10 +75,9 @@ extension Simulation {
       }
       let path = self.path(of: entry.tracker.flow)
       let old = entry.tracker.path
-      let reading = self.machine.reading(
-        of: old, source: entry.tracker.source, sourceLink: entry.sourceLink, now: path)
+      let reading = self.machine.reading(of: old, source: entry.tracker.source, now: path)
       let verdict = entry.tracker.update(
-        to: reading, circumstances, policy: self.policy, at: now)
+        to: reading, slept: slept, policy: self.policy, at: now)
       let isNew = entry.told != path
       entry.told = path
       self.flows.entries[key] = verdict?.severity == .destroy ? nil : entry
@@ -123,53 +119,21 @@ extension Simulation {
     if let local, !self.machine.hadEver(local) { flow.local = registration.knownPath?.source }
     let path = self.path(of: flow)
     let made = registration.knownPath ?? path
-    if path.status == .unknown {
-      self.flows.entries[key] = .init(
-        tracker: FlowTracker(flow, on: made), told: path, sourceLink: nil, local: local)
+    var tracker = FlowTracker(flow, on: made, network: self.machine.identity(path))
+    guard path.status != .unknown else {
+      self.flows.entries[key] = .init(tracker: tracker, told: path, local: local)
       return .path(path)
     }
-
-    let source = flow.local ?? made.source
-    let identity = self.machine.identity(path)
-    var entry = FlowTable.Entry(
-      tracker: FlowTracker(flow, on: made, network: identity), told: path,
-      sourceLink: source.flatMap {
-        self.machine.interface(with: $0, likely: made.chain.first?.index)
-      },
-      local: local)
-    let reading = self.machine.reading(
-      of: made, source: entry.tracker.source, sourceLink: entry.sourceLink, now: path)
+    let reading = self.machine.reading(of: made, source: tracker.source, now: path)
     let since = self.gravest(since: registration.sinceGeneration, flow, path, reading)
-
-    var verdict: FlowTracker.Verdict?
-    if let local = flow.local, entry.sourceLink == nil, !local.isLoopback {
-      verdict = .init(.sourceAddressLost, .destroy)
-    } else if !reading.isLinkLost, self.isElsewhere(flow, entry.sourceLink, path) {
-      verdict = .init(.betterPath, .destroy)
-    } else {
-      let change: FlowTracker.CategoryChange? =
-        since?.scope == .everything ? since.map { .changed($0.severity) } : nil
-      verdict = entry.tracker.update(
-        to: reading, .init(categoryChange: change), policy: self.policy, at: now)
-      if let since, since.scope != .everything,
-        verdict.map({ $0.severity < since.severity }) ?? true
-      {
-        verdict = .init(since.reason, since.severity)
-      }
+    let verdict = tracker.register(on: reading, since: since, policy: self.policy, at: now)
+    if verdict?.severity != .destroy {
+      self.flows.entries[key] = .init(tracker: tracker, told: path, local: local)
     }
-    if verdict?.severity != .destroy { self.flows.entries[key] = entry }
     guard let verdict else { return .path(path) }
     let change = verdict.severity == .advise ? "pathMissing" : "diedBefore"
     let late = Cause(.registration, change, interface: made.interface, learntLate: true)
     return .invalidation(verdict, since?.cause ?? late, path)
-  }
-
-  /// Whether the traffic leaves by another link than the one that has the flow's address.
-  private func isElsewhere(_ flow: Flow, _ sourceLink: UInt32?, _ path: Path) -> Bool {
-    guard let local = flow.local, let sourceLink, path.status == .satisfied,
-      path.source != local, let link = path.chain.first, link != Machine.loopback
-    else { return false }
-    return link.index != sourceLink
   }
 
   /// The gravest of what happened to the flow since a generation, of these the latest.
@@ -191,7 +155,7 @@ extension Simulation {
 extension Invalidation {
   /// Whether a flow that is registered only now had been in the scope.
   fileprivate func covers(_ flow: Flow, _ path: Path) -> Bool {
-    if self.scope == .everything { return true }
+    guard self.scope != .everything else { return false }
     // A loopback destination that counts as remote follows the summary, whatever its own family is.
     let family = path.source?.family ?? flow.destination.address.family
     if let scoped = self.scope.family, scoped != family { return false }

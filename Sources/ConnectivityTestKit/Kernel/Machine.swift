@@ -69,10 +69,17 @@ struct Machine: Hashable, Sendable {
     self.interfaces.values.first { $0.index == index }
   }
 
-  /// The index of the interface that has the address: of several this one, if it is among them.
-  func interface(with address: IPAddress, likely: UInt32? = nil) -> UInt32? {
-    let indexes = self.interfaces.values.filter { $0.has(address) }.map(\.index)
-    return likely.flatMap { indexes.contains($0) ? $0 : nil } ?? indexes.min()
+  /// Whether an interface has the address.
+  func has(_ address: IPAddress) -> Bool { self.interface(with: address) != nil }
+
+  /// The index of the interface that has the address.
+  func interface(with address: IPAddress) -> UInt32? {
+    self.interfaces.values.filter { $0.has(address) }.map(\.index).min()
+  }
+
+  /// The length of the subnet that the address is in.
+  func prefixLength(of address: IPAddress) -> Int? {
+    self.interfaces.values.flatMap(\.attachments).first { $0.source == address }?.prefixLength
   }
 
   /// The index of the link of that name; `nil` where there never was one.

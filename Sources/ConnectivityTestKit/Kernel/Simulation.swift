@@ -19,9 +19,6 @@ struct Simulation {
   private var deadlineOfChanges: Instant?
   /// How much the generations are ahead of `changes`, which knows nothing of what a test published by itself.
   private var ahead: UInt64 = 0
-  /// Time that passed only for the sake of T1: a script plays in an instant what takes minutes, and no link is to be
-  /// taken for one that flaps.
-  private var calm = Duration.zero
 
   var flows = FlowTable()
   private var watched: [UInt64: (destination: IPAddress, path: Path)] = [:]
@@ -109,7 +106,7 @@ struct Simulation {
     if let deadline = self.deadlineOfChanges, deadline <= now {
       announcements += self.step(.timer, at: now, time: time)
     }
-    return announcements + self.evaluateFlows(.timer, .init(), onlyOverdue: true, at: now)
+    return announcements + self.evaluateFlows(.timer, onlyOverdue: true, at: now)
   }
 
   /// Publishes an invalidation of all channels.
@@ -141,30 +138,21 @@ struct Simulation {
     _ occasion: Occasion, at now: Instant, time: Timestamp
   ) -> [Announcement] {
     guard var changes = self.changes else { return [] }
-    // Only where nothing is in doubt: a grace must not be over sooner.
-    if self.deadlineOfChanges == nil { self.calm += Self.memoryOfFlapping }
-    let made = changes.update(
-      to: self.reading(changes), on: occasion, at: now.advanced(by: self.calm), time: time)
+    let made = changes.update(to: self.reading(changes), on: occasion, at: now, time: time)
     self.changes = changes
-    self.deadlineOfChanges = made.deadline.map { $0.advanced(by: .zero - self.calm) }
+    self.deadlineOfChanges = made.deadline
     var announcements = made.changes.map { self.publish($0.ahead(by: self.ahead)) }
 
     announcements += self.look()
     let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
-    return announcements
-      + self.evaluateFlows(
-        occasion, .init(categoryChange: made.categoryChange, slept: slept), at: now)
+    return announcements + self.evaluateFlows(occasion, slept: slept, at: now)
   }
-
-  /// After so long without a loss connd forgets those before.
-  private static let memoryOfFlapping = Duration.seconds(10)
 
   private mutating func loseKernel(at now: Instant, time: Timestamp) -> [Announcement] {
     guard var changes = self.changes else { return [] }
     self.isKernelLost = true
     let made = changes.update(
-      to: .init(.unknown), on: .kernelLost("simulated"), at: now.advanced(by: self.calm),
-      time: time)
+      to: .init(.unknown), on: .kernelLost("simulated"), at: now, time: time)
     self.changes = changes
     self.deadlineOfChanges = nil
     return made.changes.map { self.publish($0.ahead(by: self.ahead)) } + self.look()
@@ -177,11 +165,14 @@ struct Simulation {
     for family in AddressFamily.allCases {
       let path = self.machine.defaultPath(family)
       reading.observation[family] = ObservedPath(path, route: self.machine.match(family, path))
-      let old = changes.path(family)
-      reading.flows[family] = self.machine.reading(
-        of: old ?? path, source: old?.source, now: path)
+      reading.present[family] = PresentPath(path, network: self.machine.identity(path))
     }
-    for source in changes.sources
+    for followed in changes.followed {
+      reading.followed[followed.id] = self.machine.reading(
+        of: followed.path, source: followed.source,
+        now: reading.observation[followed.family].path)
+    }
+    for source in changes.formerSources
     where self.machine.interface(source.link.index)?.has(source.address) != true {
       reading.lostSources.insert(source)
     }
@@ -252,26 +243,27 @@ extension Machine {
   /// - Parameters:
   ///   - made: What it was made on.
   ///   - source: Its own address.
-  ///   - sourceLink: The link that had the address; `nil`: that of the path.
   ///   - path: The way to its remote address now.
-  func reading(
-    of made: Path, source: IPAddress?, sourceLink: UInt32? = nil, now path: Path
-  ) -> FlowReading {
+  func reading(of made: Path, source: IPAddress?, now path: Path) -> FlowReading {
     var reading = FlowReading(path, network: self.identity(path))
     reading.isLocal = path.medium == .loopback
-    reading.isInTunnel = path.medium == .tunnel
-    if let source, !source.isLoopback, !(path.status == .satisfied && path.source == source),
-      sourceLink != nil || made.sourcePrefixLength != nil,
-      let link = sourceLink ?? made.chain.first?.index
-    {
-      reading.isSourceGone = self.interface(link)?.has(source) != true
-    }
-    reading.isLinkLost = made.chain.contains { link in
-      guard link.index != 0, link != Self.loopback else { return false }
-      let isUsed = path.chain.contains { $0.index == link.index }
-      if isUsed, path.status == .satisfied { return false }
-      guard let state = self.interface(link.index)?.state, state != .down else { return true }
-      return !isUsed && path.status == .satisfied && state != .up
+    guard let source, !source.isLoopback, let before = made.chain.first?.index, before != 0,
+      !reading.isLocal, made.chain.first != Self.loopback
+    else { return reading }
+    reading.isSourceGone = !self.has(source)
+    let (now, state) = (path.chain.first?.index, self.interface(before)?.state)
+    if path.status == .satisfied, now == before {
+      reading.path.source = source
+      reading.path.sourcePrefixLength = self.prefixLength(of: source)
+      if !reading.path.isOfSameSubnet(as: path) {
+        reading.alternative = .init(link: now, source: path.source, isKept: false)
+      }
+    } else if path.status == .satisfied {
+      let network = self.interface(before)?.network
+      let hasRoute = network.map { $0.hasRoute && self.networks.contains($0) } ?? false
+      reading.leftLink = state != .up ? .failed : hasRoute ? .withRoute : .withoutRoute
+    } else if now != before, state == nil || state == .down {
+      reading.leftLink = .failed
     }
     return reading
   }

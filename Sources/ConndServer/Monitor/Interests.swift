@@ -1,0 +1,70 @@
+import Connectivity
+
+/// What the kernel is to tell of because of where paths lead: the networks behind the gateways in use, the links that paths
+/// are made of, and the other ends of tunnels, the routes to which decide what is below them (K6).
+///
+/// Owned by the monitor's thread.
+final class Interests {
+  let networks = Networks()
+  /// The links that paths do not lead to.
+  let bystanders = Bystanders()
+  /// By the tunnel's link.
+  private var tunnels: Set<Tunnel> = []
+  /// There is one that the kernel's filter does not know of.
+  private var hasNewTunnel = false
+
+  private struct Tunnel: Hashable {
+    var link: UInt32
+    var end: IPAddress
+  }
+
+  /// A hub of tunnels may have many. What is below one more is read, but not followed.
+  private static let mostTunnels = 1024
+
+  /// The other ends of the tunnels that paths lead into.
+  var tunnelEnds: Set<IPAddress> { Set(self.tunnels.map(\.end)) }
+
+  /// Whether the kernel's filter holds back what may matter.
+  var isWider: Bool {
+    self.hasNewTunnel || self.networks.isNew || self.bystanders.filterIsTooNarrow
+  }
+
+  /// A path is made of these.
+  func use(_ facts: PathFacts) {
+    self.bystanders.use(facts.links.lazy.map(\.link.index))
+    for facts in facts.links {
+      guard case .destination(let end) = facts.below, self.tunnels.count < Self.mostTunnels,
+        self.tunnels.insert(Tunnel(link: facts.link.index, end: end)).inserted
+      else { continue }
+      self.hasNewTunnel = true
+    }
+  }
+
+  /// Takes note of what the kernel has told.
+  func note(_ events: [KernelEvent]) {
+    self.networks.note(events)
+    for event in events {
+      switch event {
+      case .linkRemoved(let link):
+        self.tunnels = self.tunnels.filter { $0.link != link.index }
+      case .overrun:
+        // Some may be gone by now. Who is in use is found again by the reading that follows.
+        self.tunnels = []
+        self.hasNewTunnel = true
+      default: break
+      }
+    }
+  }
+
+  /// The kernel's filter passes all that matters now.
+  ///
+  /// - Returns: the messages that it held back before, as far as they can be made up for; `nil` where nothing can have been
+  ///   missed. Of routes to a tunnel's other end, and of links, there is nothing to compare: all is to be read again.
+  func filterIsSet(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent]? {
+    let heardTooLittle = self.bystanders.filterIsSet()
+    let mustRead = self.hasNewTunnel || heardTooLittle
+    self.hasNewTunnel = false
+    let events = try self.networks.filterIsSet(view)
+    return events.isEmpty && !mustRead ? nil : events
+  }
+}

@@ -1,0 +1,151 @@
+import Connectivity
+import Netlink
+
+/// The kernel as it is during one turn of the loop: each thing is asked once, and remembered until the turn ends.
+///
+/// What it shows is not of one instant. What changes meanwhile has a message, and a message makes another turn.
+final class KernelView {
+  private let kernel: any Kernel
+  private var answers: [Destination: RouteAnswer] = [:]
+  private var entries: [Destination: RouteEntry?] = [:]
+  private var facts: [UInt32: LinkFacts?] = [:]
+  private var onLinks: [UInt32: [IPAddress: Address?]] = [:]
+  private var owners: [IPAddress: UInt32?] = [:]
+  private var neighbours: [UInt32: [IPAddress: Neighbour?]] = [:]
+  private var allLinks: [LinkFacts]?
+  private var allAddresses: [Address]?
+
+  init(_ kernel: any Kernel) {
+    self.kernel = kernel
+  }
+
+  /// Whether the kernel has told something that no reading explains yet.
+  var hasMessages: Bool { self.kernel.hasMessages }
+
+  /// The way to a destination.
+  func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
+    if let known = self.answers[destination] { return known }
+    return try self.routeAnew(to: destination)
+  }
+
+  /// The way to a destination as it is by now, whatever it was earlier in this turn.
+  func routeAnew(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
+    var answer = try self.kernel.routes(to: [destination]).first ?? .noRoute(.noRoute)
+    if answer == .noRoute(.noRoute), destination.address.family == .ipv6, destination.source == nil
+    {
+      answer = try self.sourceSpecificRoute(to: destination) ?? answer
+    }
+    self.answers[destination] = answer
+    return answer
+  }
+
+  /// The ways to many destinations, which are not remembered.
+  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
+    try self.kernel.routes(to: destinations)
+  }
+
+  /// Where only routes from certain sources lead to a destination, connect(2) picks one of the machine's addresses and asks
+  /// with that (ip6_dst_lookup_tail).
+  private func sourceSpecificRoute(
+    to destination: Destination
+  ) throws(KernelUnavailable) -> RouteAnswer? {
+    guard !destination.address.isLinkLocal, !destination.address.isLoopback else { return nil }
+    var asked: Set<IPPrefix?> = []
+    for candidate in try self.addresses() where candidate.isGlobalSource {
+      // One of each subnet.
+      guard asked.count < Self.mostSources,
+        asked.insert(IPPrefix(candidate.address, length: 64)).inserted
+      else { continue }
+      var question = destination
+      question.source = candidate.address
+      let answer = try self.kernel.routes(to: [question]).first
+      if case .route = answer { return answer }
+    }
+    return nil
+  }
+
+  private static let mostSources = 8
+
+  /// The entry of the routing tables that decides about a destination.
+  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
+    if let known = self.entries[destination] { return known }
+    let entry = try self.kernel.entry(for: destination)
+    self.entries[destination] = .some(entry)
+    return entry
+  }
+
+  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
+    if let known = self.facts[index] { return known }
+    let link = try self.kernel.link(index)
+    self.facts[index] = .some(link)
+    return link
+  }
+
+  func links() throws(KernelUnavailable) -> [LinkFacts] {
+    if let all = self.allLinks { return all }
+    let all = try self.kernel.links()
+    self.allLinks = all
+    return all
+  }
+
+  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
+    if let known = self.onLinks[link]?[address] { return known }
+    let found = try self.kernel.address(address, on: link)
+    self.onLinks[link, default: [:]][address] = .some(found)
+    return found
+  }
+
+  func addresses() throws(KernelUnavailable) -> [Address] {
+    if let all = self.allAddresses { return all }
+    let all = try self.kernel.addresses()
+    self.allAddresses = all
+    return all
+  }
+
+  func neighbour(
+    _ address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> Neighbour? {
+    if let known = self.neighbours[link]?[address] { return known }
+    let found = try self.kernel.neighbour(address, on: link)
+    self.neighbours[link, default: [:]][address] = .some(found)
+    return found
+  }
+
+  func bridgePort(
+    of hardwareAddress: [UInt8], on bridge: UInt32
+  ) throws(KernelUnavailable) -> UInt32? {
+    try self.kernel.bridgePort(of: hardwareAddress, on: bridge)
+  }
+
+  /// The link that has an address of this machine's, or `lo` where a whole block is local (AnyIP); `nil` where the address is
+  /// none of this machine's: local is what the local table says (I0).
+  func owner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {
+    if let known = self.owners[address] { return known }
+    let owner = try self.findOwner(of: address)
+    self.owners[address] = .some(owner)
+    return owner
+  }
+
+  private func findOwner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {
+    if let entry = try self.entry(for: Destination(address)), entry.kind == .local,
+      let link = entry.outLink
+    {
+      // The kernel takes an address off its link, tells so, and only then removes the local route (__inet_del_ifa,
+      // ipv6_del_addr).
+      guard entry.isKernels, entry.route.prefix.length == address.family.bitWidth else {
+        return link
+      }
+      if try self.address(address, on: link) != nil { return link }
+    }
+    // In a VRF local addresses are in a table of its own.
+    return try self.addresses().first { $0.address == address }?.link
+  }
+}
+
+extension Address {
+  /// Whether connections to other networks may be made from it (RFC 6724, as far as it matters for whether there is one).
+  fileprivate var isGlobalSource: Bool {
+    self.address.family == .ipv6 && !self.address.isLinkLocal && !self.address.isLoopback
+      && self.flags.isDisjoint(with: [.duplicate, .tentative, .deprecated])
+  }
+}

@@ -1,0 +1,236 @@
+import Connectivity
+
+/// A gateway by its address, on the link behind which it is.
+struct Gateway: Hashable {
+  var link: UInt32
+  var address: IPAddress
+}
+
+/// What is known of the networks behind the links in use: the hardware addresses of gateways, by which one network is told
+/// from another (I4), and the ports of bridges behind which they are (K6).
+///
+/// Hardware addresses are compared of one gateway only, and only where the link, or an address of it, went in between: each
+/// time begins a stage, and what was made at an earlier stage than that of the network which is there now was made on another.
+/// Owned by the monitor's thread.
+final class Networks {
+  private struct Known {
+    /// As it was last, also where the kernel has forgotten it since.
+    var hardwareAddress: [UInt8]?
+    var isFailed = false
+    /// Something happened that may have made the kernel forget it, of which it does not tell.
+    var isInDoubt = false
+    /// The links below the gateway's, and that one.
+    var links: Set<UInt32>
+    var stage: UInt64
+    /// The first stage since the hardware address was known for certain; `nil` while it is.
+    var unknownSince: UInt64?
+    /// What was made at an earlier stage was made on another network.
+    var firstStage: UInt64 = 0
+
+    mutating func learn(_ address: [UInt8]) {
+      if let before = self.hardwareAddress, before != address, let since = self.unknownSince {
+        self.firstStage = since
+      }
+      (self.hardwareAddress, self.unknownSince, self.isFailed) = (address, nil, false)
+    }
+  }
+
+  private struct Carrier {
+    var isUp: Bool
+    var downCount: UInt32?
+  }
+
+  private struct BridgedAddress: Hashable {
+    var bridge: UInt32
+    var hardwareAddress: [UInt8]
+  }
+
+  private var known: [Gateway: Known] = [:]
+  private var carriers: [UInt32: Carrier] = [:]
+  private var ports: [BridgedAddress: UInt32] = [:]
+  private var lastStage: UInt64 = 0
+  /// Whether the kernel's filter does not know of all that is here.
+  private(set) var isNew = false
+
+  /// A machine has a handful; whoever has more starts anew.
+  private static let most = 64
+
+  /// The gateways, as the kernel's filter wants them.
+  var gateways: [Neighbour] {
+    self.known.map {
+      Neighbour(
+        $0.key.address, link: $0.key.link, hardwareAddress: $0.value.hardwareAddress,
+        isFailed: $0.value.isFailed)
+    }
+    .sorted { ($0.link, $0.address) < ($1.link, $1.address) }
+  }
+
+  /// The hardware addresses that matter behind bridges.
+  var bridged: [[UInt8]] {
+    Set(self.ports.keys.map(\.hardwareAddress)).sorted { $0.lexicographicallyPrecedes($1) }
+  }
+
+  // MARK: - What there is
+
+  /// What is known of the network behind a path's link.
+  func identity(
+    of path: Path, _ facts: PathFacts, _ view: KernelView
+  ) throws(KernelUnavailable) -> NetworkIdentity {
+    guard let first = facts.links.first?.link else { return NetworkIdentity() }
+    for facts in facts.links { self.observe(facts.link) }
+    let prefix = path.source.flatMap { source in
+      path.sourcePrefixLength.flatMap { IPPrefix(source, length: $0) }
+    }
+    var identity = NetworkIdentity(
+      gateway: path.gateway, hasHardwareAddresses: first.hasNeighbours, prefix: prefix)
+    guard let address = path.gateway else { return identity }
+    let gateway = Gateway(link: first.index, address: address)
+    try self.ask(gateway, behind: Set(facts.links.map(\.link.index)), first.hasNeighbours, view)
+    if let known = self.known[gateway] {
+      identity.stage = known.stage
+      identity.firstStage = known.firstStage
+      identity.gatewayHardwareAddress = known.unknownSince == nil ? known.hardwareAddress : nil
+    }
+    return identity
+  }
+
+  private func ask(
+    _ gateway: Gateway, behind links: Set<UInt32>, _ hasNeighbours: Bool, _ view: KernelView
+  ) throws(KernelUnavailable) {
+    if self.known[gateway] == nil {
+      if self.known.count >= Self.most { self.known = [:] }
+      self.lastStage += 1
+      self.known[gateway] = Known(
+        isInDoubt: true, links: links, stage: self.lastStage, unknownSince: self.lastStage)
+      self.isNew = self.isNew || hasNeighbours
+    }
+    self.known[gateway]?.links = links
+    guard hasNeighbours, self.known[gateway]?.isInDoubt == true else { return }
+    guard let neighbour = try view.neighbour(gateway.address, on: gateway.link) else { return }
+    self.note(neighbour)
+    // As long as the kernel knows nothing, it is asked again.
+    self.known[gateway]?.isInDoubt = neighbour.hardwareAddress == nil
+  }
+
+  /// The port of a bridge behind which a hardware address is, or was before the bridge forgot it.
+  func port(
+    of hardwareAddress: [UInt8], on bridge: UInt32, _ view: KernelView
+  ) throws(KernelUnavailable) -> UInt32? {
+    let key = BridgedAddress(bridge: bridge, hardwareAddress: hardwareAddress)
+    if self.ports[key] == nil, self.ports.count >= Self.most { self.ports = [:] }
+    let isFollowed = self.ports[key] != nil
+    if let port = try view.bridgePort(of: hardwareAddress, on: bridge) {
+      self.ports[key] = port
+      self.isNew = self.isNew || !isFollowed
+      return port
+    }
+    return self.ports[key]
+  }
+
+  /// The hardware address that a gateway was last known to have.
+  func lastHardwareAddress(of address: IPAddress, on link: UInt32) -> [UInt8]? {
+    self.known[Gateway(link: link, address: address)]?.hardwareAddress
+  }
+
+  // MARK: - What happened
+
+  /// Takes note of what the kernel has told, in its order.
+  func note(_ events: [KernelEvent]) {
+    for event in events {
+      switch event {
+      case .neighbour(let neighbour): self.note(neighbour)
+      case .link(let link) where link.provesSomething: self.observe(link)
+      case .linkRemoved(let link): self.forget(link.index)
+      case .addressRemoved(let address): self.interrupt(address.link, address.address.family)
+      case .bridgeEntry(let entry):
+        for key in self.ports.keys
+        where key.hardwareAddress == entry.hardwareAddress
+          && entry.bridge.map({ $0 == key.bridge }) ?? true
+        {
+          self.ports[key] = entry.port
+        }
+      case .overrun:
+        // What was missed may be anything: what the kernel says now is compared.
+        for key in self.known.keys { self.known[key]?.isInDoubt = true }
+      default: break
+      }
+    }
+  }
+
+  private func note(_ neighbour: Neighbour) {
+    let key = Gateway(link: neighbour.link, address: neighbour.address)
+    guard let before = self.known[key] else { return }
+    if let address = neighbour.hardwareAddress { self.known[key]?.learn(address) }
+    if neighbour.isFailed { self.known[key]?.isFailed = true }
+    let after = self.known[key]
+    // The kernel's filter goes by what was there last.
+    if before.hardwareAddress != after?.hardwareAddress || before.isFailed != after?.isFailed {
+      self.isNew = true
+    }
+  }
+
+  /// A link as it is, or as the kernel has told of it: it may have gone since it was seen last.
+  private func observe(_ link: Link) {
+    let isUp = link.state == .up
+    guard let before = self.carriers[link.index] else {
+      self.carriers[link.index] = Carrier(isUp: isUp, downCount: link.carrierDownCount)
+      return
+    }
+    if let count = link.carrierDownCount, let last = before.downCount {
+      // What was read is newer than what is told.
+      guard count >= last else { return }
+      if count > last { return self.went(link, isUp) }
+    }
+    if before.isUp, !isUp { return self.went(link, isUp) }
+    self.carriers[link.index] = Carrier(
+      isUp: isUp, downCount: link.carrierDownCount ?? before.downCount)
+  }
+
+  private func went(_ link: Link, _ isUp: Bool) {
+    self.carriers[link.index] = Carrier(isUp: isUp, downCount: link.carrierDownCount)
+    self.interrupt(link.index, nil)
+  }
+
+  /// Another network may be behind the link from now on.
+  private func interrupt(_ link: UInt32, _ family: AddressFamily?) {
+    self.lastStage += 1
+    for (key, known) in self.known
+    where known.links.contains(link) && family.map({ $0 == key.address.family }) ?? true {
+      self.known[key]?.stage = self.lastStage
+      self.known[key]?.unknownSince = known.unknownSince ?? self.lastStage
+      self.known[key]?.isInDoubt = true
+    }
+  }
+
+  private func forget(_ link: UInt32) {
+    self.carriers[link] = nil
+    self.ports = self.ports.filter { $0.key.bridge != link && $0.value != link }
+    let kept = self.known.filter { $0.key.link != link }
+    if kept.count != self.known.count { self.isNew = true }
+    self.known = kept
+    // One below goes on above another.
+    self.interrupt(link, nil)
+  }
+
+  /// The kernel's filter knows of all; what it let pass before is read again.
+  ///
+  /// - Returns: the messages that would have told of gateways, if they are others by now.
+  func filterIsSet(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent] {
+    self.isNew = false
+    var events: [KernelEvent] = []
+    for known in self.gateways {
+      guard let neighbour = try view.neighbour(known.address, on: known.link) else { continue }
+      let isOther =
+        neighbour.hardwareAddress != nil && neighbour.hardwareAddress != known.hardwareAddress
+      if isOther || neighbour.isFailed != known.isFailed { events.append(.neighbour(neighbour)) }
+    }
+    return events
+  }
+}
+
+extension Link {
+  /// Whether the link has neighbours with hardware addresses: not a modem's, nor a tunnel's.
+  fileprivate var hasNeighbours: Bool {
+    !self.hardwareAddress.isEmpty && !self.flags.contains(.pointToPoint)
+  }
+}

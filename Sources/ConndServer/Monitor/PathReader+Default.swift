@@ -1,0 +1,88 @@
+import Connectivity
+
+/// The path of a family to the default destination.
+struct DefaultPath {
+  /// The probe that stands for all.
+  var destination: Destination
+  /// What the kernel says.
+  var facts: PathFacts
+  /// The path that new connections get.
+  var present: Path
+  /// The path that is to be published: the same, but where a gain is held back.
+  var observed: ObservedPath
+}
+
+extension PathReader {
+  /// The default paths.
+  func observation(_ view: KernelView) throws(KernelUnavailable) -> Observation {
+    Observation(
+      ipv4: try self.defaultPath(.ipv4, view).observed,
+      ipv6: try self.defaultPath(.ipv6, view).observed)
+  }
+
+  /// The default path of a family, and what it is made of.
+  func defaultPath(
+    _ family: AddressFamily, _ view: KernelView
+  ) throws(KernelUnavailable) -> DefaultPath {
+    let (probe, answers) = try self.probe(family, view)
+    guard let probe else {
+      let destination = Destination(.unspecified(family))
+      let path = Path.unsatisfied(.noRoute)
+      return DefaultPath(
+        destination: destination,
+        facts: PathFacts(destination: destination.address, answer: .noRoute(.noRoute)),
+        present: path, observed: ObservedPath(path))
+    }
+    let destination = Destination(self.destinations[family][probe])
+    let facts = try self.facts(about: destination, answer: answers[probe], view)
+    let present = self.classifier.path(facts)
+    var (path, shown) = (present, facts)
+    if self.isHeld(facts) { (path, shown) = try self.pathBesideHeld(facts, to: destination, view) }
+    var observed = ObservedPath(path)
+    if path.status != .unsatisfied {
+      observed.route = try view.entry(for: destination)?.route
+      for facts in shown.links {
+        observed.carrierDownCounts[facts.link.index] = facts.link.carrierDownCount
+      }
+    }
+    return DefaultPath(
+      destination: destination, facts: facts, present: present, observed: observed)
+  }
+
+  /// What the kernel says of each probe, and the place of the one that the majority agrees with.
+  ///
+  /// - Parameter all: whether to ask also about those that can no longer change the majority.
+  func probe(
+    _ family: AddressFamily, all: Bool = false, _ view: KernelView
+  ) throws(KernelUnavailable) -> (Int?, [RouteAnswer]) {
+    var answers = try self.answers(family, all: all, view)
+    // Where each says something else, something has changed between two questions, mostly.
+    if !Self.hasMajority(answers, of: self.destinations[family].count) {
+      answers = try self.answers(family, all: all, anew: true, view)
+    }
+    return (DefaultDestination.majority(of: answers), answers)
+  }
+
+  private func answers(
+    _ family: AddressFamily, all: Bool, anew: Bool = false, _ view: KernelView
+  ) throws(KernelUnavailable) -> [RouteAnswer] {
+    let probes = self.destinations[family]
+    var answers: [RouteAnswer] = []
+    for probe in probes {
+      let question = Destination(probe)
+      let answer = anew ? try view.routeAnew(to: question) : try view.route(to: question)
+      // Only a unicast route leads to the internet (K2).
+      if case .route(let route) = answer, route.kind != .unicast {
+        answers.append(.noRoute(.noRoute))
+      } else {
+        answers.append(answer)
+      }
+      if !all, Self.hasMajority(answers, of: probes.count) { break }
+    }
+    return answers
+  }
+
+  private static func hasMajority(_ answers: [RouteAnswer], of count: Int) -> Bool {
+    answers.contains { answer in 2 * answers.count { $0.goesTheWay(of: answer) } > count }
+  }
+}

@@ -1,0 +1,66 @@
+/// Says what a changed category means for all channels (I5, I9): `advise` as long as the path that carried the old one may
+/// come back in time, and when it does; else what is configured.
+struct CategoryWatch: Hashable, Sendable {
+  /// The category when it was last known: to know nothing for a while invalidates nothing (K8, I7).
+  private var lastKnown: Category?
+  /// The category that channels were made under, and the path that carried it.
+  private var base: Base?
+
+  private struct Base: Hashable {
+    var category: Category
+    var path: UInt64?
+    /// That it changed was advised, and may have to be made good.
+    var isInDoubt = false
+  }
+
+  private enum Fate { case alive, inDoubt, gone }
+
+  /// The category is this, and nothing is to be told of it.
+  mutating func settle(on status: Status, _ followed: [FollowedPath]) {
+    guard status.category != .unknown else { return }
+    self.lastKnown = status.category
+    let path = followed.last { $0.family == status.family && $0.isSame(as: status.path) }
+    self.base = Base(category: status.category, path: path?.id)
+  }
+
+  /// - Returns: what is to be told of everything; `nil` for nothing.
+  mutating func severity(
+    of change: Change?, _ status: Status, _ followed: [FollowedPath], _ policy: InvalidationPolicy
+  ) -> Invalidation.Severity? {
+    guard status.category != .unknown else { return nil }
+    let isChanged = self.isChanged(by: change)
+    self.lastKnown = status.category
+    let fate = self.fate(in: followed)
+    if isChanged {
+      let isBack = fate == .alive && self.base?.category == status.category
+      // It is there, and that it is back is not told yet (T1).
+      let isHeld = fate == .alive && status.category == .none
+      guard fate == .inDoubt || isBack || isHeld else {
+        self.settle(on: status, followed)
+        return policy.categoryChanged
+      }
+      self.base?.isInDoubt = !isBack
+      return .advise
+    }
+    if let base = self.base, base.isInDoubt {
+      guard fate == .gone else { return nil }
+      self.settle(on: status, followed)
+      // Another path has brought the same category back: lost is only what was on the first, and that hears of it.
+      return status.category == base.category ? nil : policy.categoryChanged
+    }
+    // With the same category as before, what carries it may be another path by now.
+    if fate == .gone || self.base?.category != status.category { self.settle(on: status, followed) }
+    return nil
+  }
+
+  private func isChanged(by change: Change?) -> Bool {
+    guard case .transition(let transition) = change else { return false }
+    if transition.from != .unknown { return true }
+    return self.lastKnown.map { $0 != transition.to } ?? false
+  }
+
+  private func fate(in followed: [FollowedPath]) -> Fate {
+    guard let path = followed.first(where: { $0.id == self.base?.path }) else { return .gone }
+    return path.tracker.isInDoubt ? .inDoubt : .alive
+  }
+}

@@ -1,0 +1,94 @@
+extension FlowTracker {
+  /// What the rules look at: a flow, what it was made on, and what there is now.
+  struct Sight {
+    var flow: Flow
+    var standing: Standing
+    /// The doubt that it was in.
+    var doubt: Doubt?
+    var reading: FlowReading
+    var policy: InvalidationPolicy
+    var hasChosen: Bool
+    var slept: Duration?
+    var now: Instant
+  }
+
+  /// The rules, in the order of I9. Each says what holds of its reason, whether or not that was told before.
+  static let rules: [@Sendable (Sight) -> Verdict?] = [
+    sourceAddressLost, interfaceLost, networkChanged, betterPath, forbiddenPath,
+    { resumed($0.slept, $0.reading, $0.policy) },
+  ]
+
+  /// I1
+  private static func sourceAddressLost(_ sight: Sight) -> Verdict? {
+    sight.reading.isSourceGone ? Verdict(.sourceAddressLost, .destroy) : nil
+  }
+
+  /// I2 and I10
+  private static func interfaceLost(_ sight: Sight) -> Verdict? {
+    if sight.reading.leftLink == .failed { return Verdict(.interfaceLost, .destroy) }
+    guard let doubt = sight.nextDoubt else { return nil }
+    var verdict = Verdict(.interfaceLost, doubt.until <= sight.now ? .destroy : doubt.severity)
+    verdict.isRouteOnly = doubt.isRouteOnly
+    return verdict
+  }
+
+  /// I4
+  private static func networkChanged(_ sight: Sight) -> Verdict? {
+    let (reading, before) = (sight.reading, sight.standing.network)
+    guard reading.path.status == .satisfied, reading.leftLink == nil else { return nil }
+    if reading.network.isOther(than: before) { return Verdict(.networkChanged, .destroy) }
+    return reading.network.isFailover(after: before) ? Verdict(.networkChanged, .advise) : nil
+  }
+
+  /// I3
+  private static func betterPath(_ sight: Sight) -> Verdict? {
+    let reading = sight.reading
+    guard reading.path.status == .satisfied, !reading.isLocal else { return nil }
+    switch reading.leftLink {
+    case .withRoute: return Verdict(.betterPath, sight.policy.betterPath)
+    case .failed, .withoutRoute, .untied: return nil
+    case nil:
+      return reading.alternative.map {
+        Verdict(.betterPath, $0.isKept || sight.hasChosen ? .advise : sight.policy.betterPath)
+      }
+    }
+  }
+
+  /// I8
+  private static func forbiddenPath(_ sight: Sight) -> Verdict? {
+    let path = sight.reading.path
+    let isForbidden =
+      sight.flow.forbidsExpensive && path.expensive
+      || sight.flow.forbidsConstrained && path.constrained
+    return isForbidden && path.status == .satisfied ? Verdict(.policy, .destroy) : nil
+  }
+
+  /// I6: what never leaves the machine slept at both ends.
+  static func resumed(
+    _ slept: Duration?, _ reading: FlowReading, _ policy: InvalidationPolicy
+  ) -> Verdict? {
+    reading.isLocal ? nil : slept.map { Verdict(.resumed, policy.severity(ofSleep: $0)) }
+  }
+}
+
+extension FlowTracker.Sight {
+  /// The doubt that the flow is in from this reading on; `nil` where its path is there.
+  var nextDoubt: FlowTracker.Doubt? {
+    let lost = self.standing.path
+    let isTakenOver = self.reading.path.status == .satisfied
+    if isTakenOver, self.reading.leftLink != .withoutRoute { return nil }
+    let hasFailed = !isTakenOver && self.reading.path.hasFailedLink(of: lost)
+    let end = self.now.advanced(by: self.policy.grace(for: self.reading.path, after: lost))
+    var doubt =
+      self.doubt
+      ?? FlowTracker.Doubt(isRouteOnly: !hasFailed, severity: .advise, until: end)
+    // A link that fails while its route was missing has no longer grace than its own.
+    if hasFailed {
+      doubt.isRouteOnly = false
+      doubt.until = min(doubt.until, end)
+    }
+    // New connections have a way, and take that.
+    if isTakenOver { doubt.severity = .drain }
+    return doubt
+  }
+}
