@@ -79,7 +79,7 @@ final class NetlinkKernel: Kernel {
   }
 
   func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute? {
-    try ask { () throws(NetlinkError) in try self.requester.match(for: destination) }
+    try ask { () throws(NetlinkError) in try self.requester.match(for: destination)?.route }
   }
 
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
