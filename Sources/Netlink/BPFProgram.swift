@@ -14,6 +14,11 @@ struct BPFProgram {
   static func field(_ number: UInt16) -> UInt32 { UInt32(number.bigEndian) }
   static func field(_ number: UInt32) -> UInt32 { number.bigEndian }
 
+  /// What a load gives for up to four octets.
+  static func number(_ octets: ArraySlice<UInt8>) -> UInt32 {
+    octets.reduce(0) { $0 << 8 | UInt32($1) }
+  }
+
   mutating func add(_ code: CInt, _ value: UInt32, ifTrue: UInt8 = 0, ifFalse: UInt8 = 0) {
     self.instructions.append(
       sock_filter(code: UInt16(code), jt: ifTrue, jf: ifFalse, k: value))

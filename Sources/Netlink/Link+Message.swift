@@ -29,6 +29,7 @@ extension Link {
       case Int(IFLA_OPERSTATE):
         self.operationalState = value.uint8.flatMap(OperationalState.init) ?? .unknown
       case Int(IFLA_CARRIER): self.carrier = value.uint8.map { $0 != 0 }
+      case Int(IFLA_CARRIER_DOWN_COUNT): self.carrierDownCount = value.uint32
       case Int(IFLA_LINKINFO): information = value
       default: break
       }

@@ -9,8 +9,8 @@ import Glibc
 public final class Listener {
   private let socket: NetlinkSocket
 
-  /// Opens a socket that hears of IPv4 and IPv6 addresses and rules, of nexthop objects, and of the links, routes and
-  /// neighbours that matter.
+  /// Opens a socket that hears of IPv4 and IPv6 addresses and rules, of nexthop objects, and of the links, routes,
+  /// neighbours and settings that matter.
   ///
   /// - Parameters:
   ///   - watched: What routes and neighbours matter for, and which links do not.
@@ -52,13 +52,23 @@ public final class Listener {
       (RTNLGRP_IPV4_IFADDR, "IPV4_IFADDR"), (RTNLGRP_IPV6_IFADDR, "IPV6_IFADDR"),
       (RTNLGRP_IPV4_ROUTE, "IPV4_ROUTE"), (RTNLGRP_IPV6_ROUTE, "IPV6_ROUTE"),
       (RTNLGRP_IPV4_RULE, "IPV4_RULE"), (RTNLGRP_IPV6_RULE, "IPV6_RULE"),
-      (RTNLGRP_NEIGH, "NEIGH"), (RTNLGRP_NEXTHOP, "NEXTHOP"),
+      (RTNLGRP_NEIGH, "NEIGH"),
     ] {
-      guard !self.socket.set(NETLINK_ADD_MEMBERSHIP, CInt(group.rawValue)) else { continue }
-      // Kernels before 5.3 have neither nexthop objects nor their group.
-      if group == RTNLGRP_NEXTHOP, errno == EINVAL { continue }
+      guard !self.joins(group) else { continue }
       throw .last("join RTNLGRP_\(name)")
     }
+    for (group, name) in [
+      // Kernels before 5.3 have neither nexthop objects nor their group, others were made without netconf's.
+      (RTNLGRP_NEXTHOP, "NEXTHOP"), (RTNLGRP_IPV4_NETCONF, "IPV4_NETCONF"),
+      (RTNLGRP_IPV6_NETCONF, "IPV6_NETCONF"),
+    ] {
+      guard !self.joins(group), errno != EINVAL else { continue }
+      throw .last("join RTNLGRP_\(name)")
+    }
+  }
+
+  private func joins(_ group: rtnetlink_groups) -> Bool {
+    self.socket.set(NETLINK_ADD_MEMBERSHIP, CInt(group.rawValue))
   }
 
   /// What to poll for reading.
@@ -71,7 +81,8 @@ public final class Listener {
   }
 
   /// Makes routes matter that may hold one of the destinations or a default path, and of neighbours those gateways
-  /// that get another hardware address than the one given, and no others; and of the links all but some.
+  /// of which another hardware address is told than the one given, or that they fail, or do not fail any more, and no
+  /// others; of bridges' entries those of the hardware addresses given; and of the links all but some.
   ///
   /// What changed before is not told: a gateway that was read has to be read again once it is watched.
   public func watch(_ watched: Watched) throws(NetlinkError) {

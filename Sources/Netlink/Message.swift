@@ -78,4 +78,4 @@ struct AttributeReader: IteratorProtocol {
 }
 
 /// Messages and attributes begin at multiples of four.
-private func aligned(_ length: Int) -> Int { (length + 3) & ~3 }
+func aligned(_ length: Int) -> Int { (length + 3) & ~3 }

@@ -1,5 +1,6 @@
 import CLinux
 import Connectivity
+import Glibc
 
 /// Turns the bytes of a notification into what they tell. It trusts none of them.
 enum MessageParser {
@@ -35,7 +36,14 @@ enum MessageParser {
     case Int(RTM_DELRULE): self.rule(message).map { $0.event(KernelEvent.ruleRemoved) }
     case Int(RTM_NEWNEXTHOP): self.nexthop(message).event { .nexthop(id: $0) }
     case Int(RTM_DELNEXTHOP): self.nexthop(message).event { .nexthopRemoved(id: $0) }
-    case Int(RTM_NEWNEIGH): self.neighbour(message).map { $0.event(KernelEvent.neighbour) }
+    // A flow may go by another leg of a resilient group, by a bucket that has changed hands.
+    case Int(RTM_NEWNEXTHOPBUCKET), Int(RTM_DELNEXTHOPBUCKET):
+      self.nexthop(message).event { .nexthop(id: $0) }
+    case Int(RTM_NEWNEIGH):
+      message.payload.uint8.map(CInt.init) == AF_BRIDGE
+        ? self.bridgeEntry(message).event(KernelEvent.bridgeEntry)
+        : self.neighbour(message).map { $0.event(KernelEvent.neighbour) }
+    case Int(RTM_NEWNETCONF): self.setting(message).map { $0.event(KernelEvent.setting) }
     case Int(NLMSG_OVERRUN): .overrun
     default: nil
     }
@@ -100,6 +108,16 @@ enum MessageParser {
   private static func neighbour(_ message: Message) -> Reading<Neighbour>? {
     guard self.isFollowed(message) else { return nil }
     return Reading(Neighbour(message: message), "neighbour", message)
+  }
+
+  private static func bridgeEntry(_ message: Message) -> Reading<BridgeEntry> {
+    Reading(BridgeEntry(message: message), "bridge entry", message)
+  }
+
+  private static func setting(_ message: Message) -> Reading<AddressFamily>? {
+    guard self.isFollowed(message) else { return nil }
+    return Reading(
+      message.payload.uint8.flatMap(AddressFamily.init(netlink:)), "setting", message)
   }
 
   /// Whether the message is of IPv4 or IPv6, or too short to tell.

@@ -24,7 +24,8 @@ extension Neighbour {
     // An entry that is being asked for, or did not answer, may bear the address that it had before.
     let isKnown = CInt(state) & Self.valid != 0 && !hardwareAddress.isEmpty
     self.init(
-      address, link: UInt32(index), hardwareAddress: isKnown ? hardwareAddress : nil)
+      address, link: UInt32(index), hardwareAddress: isKnown ? hardwareAddress : nil,
+      isFailed: CInt(state) & NUD_FAILED != 0)
   }
 
   /// The kernel's NUD_VALID, which its headers keep to themselves.

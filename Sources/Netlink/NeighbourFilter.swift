@@ -1,10 +1,12 @@
 import CLinux
 import Connectivity
 
-/// The filter's part for RTM_NEWNEIGH: passes a watched gateway's new hardware address, and drops everybody else's.
+/// The filter's part for RTM_NEWNEIGH of IPv4 and IPv6: passes a watched gateway's new hardware address, that it does
+/// not answer any more, and that it answers again; and drops what is told of everybody else.
 ///
-/// An entry goes stale and is reachable again as traffic comes and goes, and each time the kernel tells; on a large
-/// network it tells of hundreds of hosts (an ARP storm). None of that wakes connd (D7).
+/// An entry goes stale and is reachable again as traffic comes and goes, and each time the kernel tells; one that fails
+/// goes on failing as long as somebody sends to it; on a large network the kernel tells of hundreds of hosts (an ARP
+/// storm). None of that wakes connd (D7).
 struct NeighbourFilter: FamilyFilterPart {
   /// How exactly it looks.
   private enum Exactness {
@@ -40,12 +42,18 @@ struct NeighbourFilter: FamilyFilterPart {
 
   // Offsets from the start of a message: nlmsghdr, then ndmsg, then the attributes.
   private static let link = UInt32(MemoryLayout<nlmsghdr>.size) + 4
+  private static let state = UInt32(MemoryLayout<nlmsghdr>.size) + 8
   private static let attributes = UInt32(MemoryLayout<nlmsghdr>.size + MemoryLayout<ndmsg>.size)
 
   // The scratch memory: the words of the address, the first four octets of the hardware address and the other two.
   private static let address: UInt32 = 0
   private static let upper: UInt32 = 4
   private static let lower: UInt32 = 5
+
+  /// What stands for those octets where no address of six can be equal.
+  private static let otherLength = UInt32.max
+  /// The same, of an entry that has failed.
+  private static let failed = UInt32.max - 1
 
   private static func program(
     _ family: AddressFamily, _ gateways: Set<Neighbour>, _ exactness: Exactness
@@ -61,8 +69,17 @@ struct NeighbourFilter: FamilyFilterPart {
     case .hardwareAddress:
       program.findAttribute(UInt32(NDA_DST), from: self.attributes, passIfNone: false)
       program.storePayload(words: family.bitWidth / 32, at: self.address)
-      program.findAttribute(UInt32(NDA_LLADDR), from: self.attributes, passIfNone: false)
-      self.storeHardwareAddress(in: &program)
+      var hardwareAddress = BPFProgram()
+      hardwareAddress.findAttribute(
+        UInt32(NDA_LLADDR), from: self.attributes, passIfNone: false)
+      self.storeHardwareAddress(in: &hardwareAddress)
+      // The message of an entry that has failed bears no hardware address.
+      program.add(BPF_LD | BPF_H | BPF_ABS, self.state)
+      program.add(
+        BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(NUD_FAILED)), ifFalse: 4)
+      self.store(self.failed, in: &program)
+      program.add(BPF_JMP | BPF_JA, UInt32(hardwareAddress.count))
+      program.add(hardwareAddress)
       for gateway in gateways.sorted(by: { ($0.link, $0.address) < ($1.link, $1.address) }) {
         self.compare(with: gateway, in: &program)
       }
@@ -81,9 +98,7 @@ struct NeighbourFilter: FamilyFilterPart {
     program.add(BPF_JMP | BPF_JEQ | BPF_K, length(0), ifFalse: 1)
     program.drop()
     program.add(BPF_JMP | BPF_JEQ | BPF_K, length(6), ifTrue: 4)
-    program.add(BPF_LD | BPF_W | BPF_IMM, .max)
-    program.add(BPF_ST, self.upper)
-    program.add(BPF_ST, self.lower)
+    self.store(self.otherLength, in: &program)
     program.add(BPF_JMP | BPF_JA, 4)
     program.add(BPF_LD | BPF_W | BPF_IND, payload)
     program.add(BPF_ST, self.upper)
@@ -91,14 +106,23 @@ struct NeighbourFilter: FamilyFilterPart {
     program.add(BPF_ST, self.lower)
   }
 
-  /// Passes the message where it is of `gateway` and brings another hardware address.
+  private static func store(_ number: UInt32, in program: inout BPFProgram) {
+    program.add(BPF_LD | BPF_W | BPF_IMM, number)
+    program.add(BPF_ST, self.upper)
+    program.add(BPF_ST, self.lower)
+  }
+
+  /// Passes the message where it is of `gateway` and tells of it what is not known.
   private static func compare(with gateway: Neighbour, in program: inout BPFProgram) {
     var news = BPFProgram()
-    if let known = gateway.hardwareAddress, known.count == 6 {
-      news.add(BPF_LD | BPF_W | BPF_MEM, self.upper)
-      news.add(BPF_JMP | BPF_JEQ | BPF_K, Self.number(known[..<4]), ifFalse: 2)
+    if gateway.isFailed {
       news.add(BPF_LD | BPF_W | BPF_MEM, self.lower)
-      news.add(BPF_JMP | BPF_JEQ | BPF_K, Self.number(known[4...]), ifTrue: 1)
+      news.add(BPF_JMP | BPF_JEQ | BPF_K, self.failed, ifTrue: 1)
+    } else if let known = gateway.hardwareAddress, known.count == 6 {
+      news.add(BPF_LD | BPF_W | BPF_MEM, self.upper)
+      news.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.number(known[..<4]), ifFalse: 2)
+      news.add(BPF_LD | BPF_W | BPF_MEM, self.lower)
+      news.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.number(known[4...]), ifTrue: 1)
     }
     news.pass()
 
@@ -114,9 +138,5 @@ struct NeighbourFilter: FamilyFilterPart {
         ifFalse: UInt8(2 * (words.count - 1 - index) + news.count))
     }
     program.add(news)
-  }
-
-  private static func number(_ octets: ArraySlice<UInt8>) -> UInt32 {
-    octets.reduce(0) { $0 << 8 | UInt32($1) }
   }
 }

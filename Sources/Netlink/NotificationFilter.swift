@@ -1,8 +1,9 @@
 import CLinux
 import Connectivity
+import Glibc
 
-/// The classic BPF program of a listener: of routes, neighbours and links it lets through those that may touch a watched
-/// path (D6), and everything else.
+/// The classic BPF program of a listener: of routes, neighbours, links and settings it lets through those that may touch a
+/// watched path (D6), and everything else.
 ///
 /// The program sees the first message of a datagram only. The kernel sends one notification a datagram, but packs
 /// many messages into the datagrams of a dump: no request may go over a socket with this filter.
@@ -20,6 +21,7 @@ struct NotificationFilter {
         RouteFilter(family, watching: watched.destinations),
       ]
     }
+    parts += [BridgeFilter(watching: watched.bridged), SettingFilter()] as [any FilterPart]
     if let unheard = watched.unheard { parts.append(LinkFilter(unheard)) }
     var program = Self.program(of: parts)
     while program.count > min(limit, BPFProgram.longest), Self.coarsen(&parts) {
@@ -43,19 +45,25 @@ struct NotificationFilter {
   private static let family = UInt32(MemoryLayout<nlmsghdr>.size)
 
   private static func program(of parts: [any FilterPart]) -> BPFProgram {
-    let neighbours = self.byFamily(parts.compactMap { $0 as? NeighbourFilter })
+    let bridges = parts.compactMap { $0 as? BridgeFilter }
+      .map { (family: UInt8(AF_BRIDGE), program: $0.program) }
+    let neighbours = self.byFamily(
+      self.programs(parts.compactMap { $0 as? NeighbourFilter }) + bridges)
     var routes = BPFProgram()
     routes.add(BPF_LD | BPF_B | BPF_ABS, RouteFilter.prefixLength)
     routes.add(BPF_JMP | BPF_JGT | BPF_K, 1, ifTrue: 1)
     routes.pass()
-    routes.add(self.byFamily(parts.compactMap { $0 as? RouteFilter }))
+    routes.add(self.byFamily(self.programs(parts.compactMap { $0 as? RouteFilter })))
 
     var program = BPFProgram()
     program.add(BPF_LD | BPF_H | BPF_ABS, self.type)
     for links in parts.compactMap({ $0 as? LinkFilter }) { program.add(links.program) }
+    for settings in parts.compactMap({ $0 as? SettingFilter }) { program.add(settings.program) }
     program.add(neighbours, ifEqual: BPFProgram.field(UInt16(RTM_NEWNEIGH)))
     // A neighbour that went tells nothing of the one to come, and the kernel's questions to arpd nothing at all.
-    program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_DELNEIGH)), ifTrue: 1)
+    // Of settings it is told that they go with their link.
+    program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_DELNEIGH)), ifTrue: 2)
+    program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_DELNETCONF)), ifTrue: 1)
     program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_GETNEIGH)), ifFalse: 1)
     program.drop()
     program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_NEWROUTE)), ifTrue: 2)
@@ -65,13 +73,17 @@ struct NotificationFilter {
     return program
   }
 
-  /// Goes into the part of the message's family; other families are dropped.
-  private static func byFamily(_ parts: [some FamilyFilterPart]) -> BPFProgram {
+  private static func programs(
+    _ parts: [some FamilyFilterPart]
+  ) -> [(family: UInt8, program: BPFProgram)] {
+    parts.map { ($0.family.netlinkNumber, $0.program) }
+  }
+
+  /// Goes into the program for the message's family; other families are dropped.
+  private static func byFamily(_ parts: [(family: UInt8, program: BPFProgram)]) -> BPFProgram {
     var program = BPFProgram()
     program.add(BPF_LD | BPF_B | BPF_ABS, self.family)
-    for part in parts {
-      program.add(part.program, ifEqual: UInt32(part.family.netlinkNumber))
-    }
+    for part in parts { program.add(part.program, ifEqual: UInt32(part.family)) }
     program.drop()
     return program
   }

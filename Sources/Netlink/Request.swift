@@ -33,10 +33,20 @@ struct Request: ~Copyable {
     mnl_attr_put_u32_check(self.header, Self.capacity, UInt16(type), value)
   }
 
-  mutating func put(_ type: Int, _ address: IPAddress) {
-    let bytes = address.bytes
+  mutating func put(_ type: Int, _ value: UInt8) {
+    mnl_attr_put_u8_check(self.header, Self.capacity, UInt16(type), value)
+  }
+
+  /// Puts a port, in network byte order.
+  mutating func put(_ type: Int, port: UInt16) {
+    mnl_attr_put_u16_check(self.header, Self.capacity, UInt16(type), port.bigEndian)
+  }
+
+  mutating func put(_ type: Int, _ bytes: [UInt8]) {
     mnl_attr_put_check(self.header, Self.capacity, UInt16(type), bytes.count, bytes)
   }
+
+  mutating func put(_ type: Int, _ address: IPAddress) { self.put(type, address.bytes) }
 
   mutating func put(_ type: Int, _ text: String) {
     mnl_attr_put_strz_check(self.header, Self.capacity, UInt16(type), text)

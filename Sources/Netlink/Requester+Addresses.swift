@@ -3,7 +3,7 @@ public import Connectivity
 import Glibc
 
 extension Requester {
-  /// One address of one link; `nil` where the link has it not, or does not exist.
+  /// One address of one link; `nil` where the link has it not, or does not exist, or the kernel has no such family.
   public func address(
     _ address: IPAddress, on link: UInt32
   ) throws(NetlinkError) -> Address? {
@@ -15,9 +15,8 @@ extension Requester {
       var request = Request(
         Int(RTM_GETADDR), "RTM_GETADDR", header: Self.header(.ipv6, link: link))
       request.put(Int(IFA_ADDRESS), address)
-      let found = try self.object(request, absentIf: [EADDRNOTAVAIL, ENODEV]) {
-        Address(message: $0)
-      }
+      let absences: Set<CInt> = [EADDRNOTAVAIL, ENODEV, EOPNOTSUPP, EAFNOSUPPORT]
+      let found = try self.object(request, absentIf: absences) { Address(message: $0) }
       // For a link that does not exist the kernel answers with any link's.
       return found?.link == link ? found : nil
     }
@@ -39,12 +38,15 @@ extension Requester {
       return try self.objects(request) { message in
         guard
           Int(message.type) == Int(RTM_NEWADDR), let address = Address(message: message),
+          // A kernel without IPv6 takes the question for one about all families that it has.
+          address.address.family == family,
           link == nil || address.link == link
         else { return nil }
         return address
       }
     } catch {
-      guard error.code == ENODEV else { throw error }
+      let isWithoutFamily = family == .ipv6 && error.isUnsupported
+      guard error.code == ENODEV || isWithoutFamily else { throw error }
       return []
     }
   }

@@ -9,35 +9,46 @@ extension Requester {
   /// The kernel names a link's route also where the link is dead: see the link. And to IPv4 traffic that is bound to a
   /// link it gives a route, of table 0, where no table has one: it takes the whole world for neighbours then.
   public func route(to destination: Destination) throws(NetlinkError) -> RouteAnswer {
-    try self.answer(self.lookup(destination, flags: 0), to: destination)
+    if destination.address.family == .ipv6 {
+      self.noteExpiry(of: self.lookup(RouteQuestion(destination, .entry)))
+    }
+    return try self.answer(self.lookup(RouteQuestion(destination, .way)), to: destination)
   }
 
   /// The answers of `route(to:)` for many destinations, in their order and at a lower cost.
   public func routes(to destinations: [Destination]) throws(NetlinkError) -> [RouteAnswer] {
-    let results = try self.answers(for: destinations) {
-      Self.request($0, flags: 0)
+    let questions = destinations.flatMap(RouteQuestion.all)
+    let results = try self.answers(for: questions) {
+      $0.request()
     } read: {
       RouteMessage(message: $0)
     }
     var answers: [RouteAnswer] = []
     answers.reserveCapacity(destinations.count)
-    for (destination, result) in zip(destinations, results) {
-      if let result {
-        let result = self.settled(result, destination, flags: 0)
-        answers.append(try self.answer(result, to: destination))
-      } else {
-        answers.append(try self.route(to: destination))
+    for (question, result) in zip(questions, results) {
+      let result = result.map { self.settled($0, question) } ?? self.lookup(question)
+      switch question.subject {
+      case .entry: self.noteExpiry(of: result)
+      case .way: answers.append(try self.answer(result, to: question.destination))
       }
     }
     return answers
   }
 
-  /// Asks which route of which table `route(to:)` takes; `nil` where there is none that carries traffic.
+  /// How long it takes until an IPv6 answer that was given since the last call may hold no more, for a route of it expires (that
+  /// of a router's advertisement does, unless the router renews it); `nil` where none does.
+  ///
+  /// A lookup passes over such a route at once, but the kernel tells of its end as much as half a minute later.
+  public func takeExpiry() -> Duration? { self.expiry.take() }
+
+  /// Asks which entry of which table `route(to:)` goes by; `nil` where there is none that carries traffic.
   ///
   /// Kernels before 4.13 answer with the destination itself as prefix.
-  public func match(for destination: Destination) throws(NetlinkError) -> MatchedRoute? {
-    switch self.lookup(destination, flags: UInt32(RTM_F_FIB_MATCH)) {
-    case .success(let route): return route.reason == nil ? MatchedRoute(route) : nil
+  public func match(for destination: Destination) throws(NetlinkError) -> RouteEntry? {
+    switch self.lookup(RouteQuestion(destination, .entry)) {
+    case .success(let route):
+      self.expiry.note(route)
+      return RouteEntry(route)
     case .failure(let error):
       _ = try self.reason(error, destination)
       return nil
@@ -46,28 +57,33 @@ extension Requester {
 
   private typealias Lookup = Result<RouteMessage, NetlinkError>
 
-  private func lookup(_ destination: Destination, flags: UInt32) -> Lookup {
+  private func lookup(_ question: RouteQuestion) -> Lookup {
     let result = Lookup { () throws(NetlinkError) in
-      let request = Self.request(destination, flags: flags)
-      guard let message = try self.object(request, read: { RouteMessage(message: $0) }) else {
+      let found = try self.object(question.request()) { RouteMessage(message: $0) }
+      guard let message = found else {
         throw NetlinkError(operation: "RTM_GETROUTE", code: EBADMSG)
       }
       return message
     }
-    return self.settled(result, destination, flags: flags)
+    return self.settled(result, question)
   }
 
   /// The result that counts. IPv6 takes the link for no more than a wish where the request names a source; where it did
   /// not come true, the link decides, as it does for a socket that is bound to it.
-  private func settled(_ result: Lookup, _ destination: Destination, flags: UInt32) -> Lookup {
+  private func settled(_ result: Lookup, _ question: RouteQuestion) -> Lookup {
+    let destination = question.destination
     guard
       destination.address.family == .ipv6, destination.source?.family == .ipv6,
       let outLink = destination.outLink
     else { return result }
     if case .success(let message) = result, message.outLink == outLink { return result }
-    var bound = destination
-    bound.source = nil
-    return self.lookup(bound, flags: flags)
+    var bound = question
+    bound.destination.source = nil
+    return self.lookup(bound)
+  }
+
+  private func noteExpiry(of result: Lookup) {
+    if case .success(let route) = result { self.expiry.note(route) }
   }
 
   private func answer(
@@ -94,7 +110,8 @@ extension Requester {
     if let source = destination.source, source.family != destination.address.family {
       return .noSourceAddress
     }
-    guard let reason = Path.Reason(lookup: error) else { throw error }
+    guard let reason = Path.Reason(lookup: error, of: destination.address.family)
+    else { throw error }
     // Of a source that is not this system's IPv4 says what it says of no route, older kernels what they say of a
     // blackhole; and of a loopback address that is to leave by another link, always the latter.
     if destination.address.family == .ipv4, let source = destination.source,
@@ -110,28 +127,11 @@ extension Requester {
     else { return false }
     return route.kind == .local
   }
-
-  private static func request(_ destination: Destination, flags: UInt32) -> Request {
-    let family = destination.address.family
-    var header = rtmsg()
-    header.rtm_family = family.netlinkNumber
-    header.rtm_dst_len = UInt8(family.bitWidth)
-    // IPv4 names the real table only when asked to; IPv6 always does, and refuses the flag.
-    header.rtm_flags = flags | (family == .ipv4 ? UInt32(RTM_F_LOOKUP_TABLE) : 0)
-    if let source = destination.source { header.rtm_src_len = UInt8(source.family.bitWidth) }
-    var request = Request(Int(RTM_GETROUTE), "RTM_GETROUTE", header: header)
-    request.put(Int(RTA_DST.rawValue), destination.address)
-    if let source = destination.source { request.put(Int(RTA_SRC.rawValue), source) }
-    if let outLink = destination.outLink { request.put(Int(RTA_OIF.rawValue), outLink) }
-    request.put(Int(RTA_UID.rawValue), destination.uid)
-    if destination.mark != 0 { request.put(Int(RTA_MARK.rawValue), destination.mark) }
-    return request
-  }
 }
 
 extension Path.Reason {
   /// What a lookup's errno says about the way; `nil` where it says that the question was wrong.
-  init?(lookup error: NetlinkError) {
+  init?(lookup error: NetlinkError, of family: AddressFamily) {
     switch error.code {
     // ENODEV: the link that the traffic is bound to does not exist.
     case ENETUNREACH, ESRCH, ENODEV: self = .noRoute
@@ -140,6 +140,11 @@ extension Path.Reason {
     // The kernel refuses a request with EINVAL too, but says then what it dislikes.
     case EINVAL where error.message == nil: self = .blackhole
     case EAGAIN: self = .throw
+    // IPv6 may be left out of a kernel, or switched off (ipv6.disable=1). IPv4 is not: a sandbox may answer so, which says
+    // nothing of the network. And a request that is refused is refused in words.
+    case EOPNOTSUPP, EAFNOSUPPORT, EPROTONOSUPPORT:
+      guard family == .ipv6, error.message == nil else { return nil }
+      self = .unsupported
     default: return nil
     }
   }

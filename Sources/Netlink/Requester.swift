@@ -3,12 +3,17 @@ import Glibc
 
 /// The socket that asks the kernel and waits for its answer.
 ///
-/// An answer that does not come within the timeout is an error (ETIMEDOUT), never a hang. Every method blocks until
-/// then at most. Not thread-safe: one thread owns it. The descriptor is closed on exec.
+/// An answer that does not come within the timeout is an error (ETIMEDOUT). The timeout bounds the wait for the answer, and
+/// nothing else: the kernel works on a request inside sendto(2), and where another process holds the RTNL mutex for long, the
+/// call blocks there for as long. No timeout ends that; connd's watchdog notices it.
+///
+/// Not thread-safe: one thread owns it. The descriptor is closed on exec.
 public final class Requester {
   let socket: NetlinkSocket
   private var sequence: UInt32
   private let timeout: Duration
+  /// When the first of the answers expires that were given.
+  var expiry = Expiry()
 
   /// How often a dump is begun again that changed under the reader, or met another dump.
   private static let attempts = 5

@@ -14,6 +14,12 @@ struct RouteMessage {
   var source: IPAddress?
   /// The nexthop object that it uses.
   var nexthop: UInt32?
+  /// The links that its several legs leave by, in their order, none twice; empty where it has a single one.
+  var legs: [UInt32] = []
+  /// `RTPROT_*`: who made it.
+  var origin: UInt8
+  /// How long it still holds; `nil` where that is not limited. Only the tables' entries say so, and IPv6's alone.
+  var remaining: Duration?
 
   /// `nil` where the message is not IPv4's or IPv6's, or malformed.
   init?(message: Message) {
@@ -21,6 +27,7 @@ struct RouteMessage {
       let family = message.payload.uint8.flatMap(AddressFamily.init(netlink:)),
       let length = message.payload.load(UInt8.self, at: 1).map(Int.init),
       let table = message.payload.load(UInt8.self, at: 4),
+      let origin = message.payload.load(UInt8.self, at: 5),
       let type = message.payload.load(UInt8.self, at: 7)
     else { return nil }
     // The kernel leaves out the destination of a default route.
@@ -28,6 +35,7 @@ struct RouteMessage {
     guard let start = IPPrefix(.unspecified(family), length: length) else { return nil }
     self.prefix = start
     self.type = type
+    self.origin = origin
     self.table = UInt32(table)
 
     var legs = Bytes()
@@ -42,6 +50,7 @@ struct RouteMessage {
       case Int(RTA_PREFSRC.rawValue): self.source = value.address(family)
       case Int(RTA_NH_ID.rawValue): self.nexthop = value.uint32
       case Int(RTA_MULTIPATH.rawValue): legs = value
+      case Int(RTA_CACHEINFO.rawValue): self.remaining = Self.remaining(value)
       default: self.readNextHop(attribute, family)
       }
     }
@@ -63,6 +72,12 @@ struct RouteMessage {
     }
   }
 
+  /// `rta_expires` of struct rta_cacheinfo, in the clock ticks of user space: 100 a second.
+  private static func remaining(_ information: Bytes) -> Duration? {
+    guard let ticks = information.load(Int32.self, at: 8), ticks > 0 else { return nil }
+    return .milliseconds(10 * Int64(ticks))
+  }
+
   /// Reads `RTA_MULTIPATH`. A route of one leg is that leg; of several, none stands for the others.
   private mutating func read(legs: Bytes, _ family: AddressFamily) -> Bool {
     let headerSize = MemoryLayout<rtnexthop>.size
@@ -71,11 +86,33 @@ struct RouteMessage {
       length >= headerSize, length <= legs.count, let index = legs.load(UInt32.self, at: 4)
     else { return false }
     let isOnly = legs.count - length < headerSize
-    guard isOnly else { return true }
+    guard isOnly else { return self.readLinks(of: legs) }
     self.outLink = index
     var attributes = AttributeReader(legs.slice(from: headerSize, to: length))
     while let attribute = attributes.next() { self.readNextHop(attribute, family) }
     return !attributes.isMalformed
+  }
+
+  private mutating func readLinks(of legs: Bytes) -> Bool {
+    let headerSize = MemoryLayout<rtnexthop>.size
+    var rest = legs
+    while rest.count >= headerSize {
+      guard
+        let length = rest.load(UInt16.self, at: 0).map(Int.init), length >= headerSize,
+        length <= rest.count, let index = rest.load(UInt32.self, at: 4)
+      else { return false }
+      if !self.legs.contains(index) { self.legs.append(index) }
+      rest = rest.slice(from: aligned(length))
+    }
+    return true
+  }
+
+  var kind: Route.Kind {
+    switch Int(self.type) {
+    case Int(RTN_UNICAST): .unicast
+    case Int(RTN_LOCAL): .local
+    default: .other
+    }
   }
 
   /// Why a route of this type carries nothing; `nil` for those that do.
@@ -98,6 +135,18 @@ extension MatchedRoute {
   }
 }
 
+extension RouteEntry {
+  /// `nil` for an entry that carries nothing.
+  init?(_ message: RouteMessage) {
+    guard message.reason == nil else { return nil }
+    let isOfOneLink = message.legs.count == 1
+    self.init(
+      MatchedRoute(message), kind: message.kind,
+      outLink: isOfOneLink ? message.legs.first : message.outLink,
+      legs: isOfOneLink ? [] : message.legs, isKernels: message.origin == UInt8(RTPROT_KERNEL))
+  }
+}
+
 extension RouteChange {
   init(_ message: RouteMessage) {
     // The kernel gives IPv6 routes that discard the loopback link, and names a nexthop object's link or not as
@@ -116,15 +165,9 @@ extension RouteAnswer {
       return
     }
     guard let outLink = message.outLink else { return nil }
-    let kind: Route.Kind =
-      switch Int(message.type) {
-      case Int(RTN_UNICAST): .unicast
-      case Int(RTN_LOCAL): .local
-      default: .other
-      }
     self = .route(
       Route(
-        kind: kind, outLink: outLink, gateway: message.gateway, source: message.source,
+        kind: message.kind, outLink: outLink, gateway: message.gateway, source: message.source,
         table: message.table))
   }
 }

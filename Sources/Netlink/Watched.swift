@@ -5,7 +5,8 @@ public import Connectivity
 public struct Watched: Hashable, Sendable {
   /// The addresses that changes of routes matter for.
   public var destinations: [IPAddress]
-  /// The neighbours whose hardware address matters, each with the one that is known (`nil`: none is).
+  /// The neighbours of which it matters what their hardware address is and whether they answer, each with what is known: `nil`
+  /// where no hardware address is.
   public var gateways: [Neighbour]
   /// The hardware addresses of which it matters behind which port of a bridge they are.
   public var bridged: [[UInt8]]

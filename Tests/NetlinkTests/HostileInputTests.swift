@@ -157,7 +157,10 @@ extension KernelEvent {
     case .neighbour(let neighbour):
       neighbour.link > 0 && neighbour.link <= UInt32(Int32.max)
         && neighbour.hardwareAddress.map { (1..<1000).contains($0.count) } ?? true
-    case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .overrun, .malformed: true
+    case .bridgeEntry(let entry):
+      entry.port > 0 && entry.port <= UInt32(Int32.max)
+        && (1..<1000).contains(entry.hardwareAddress.count)
+    case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .setting, .overrun, .malformed: true
     }
   }
 }

@@ -212,6 +212,31 @@ struct ListenerTests {
     try #expect(told("link set ve3 up").contains(31))
   }
 
+  @Test("A resilient group of nexthops tells when its buckets change hands")
+  func buckets() throws {
+    let namespace = try self.makeNamespace()
+    try namespace.ip("nexthop add id 1 via 192.0.2.1 dev ve0")
+    try namespace.ip("nexthop add id 2 via 192.0.2.3 dev ve0")
+    do {
+      try namespace.ip("nexthop add id 10 group 1/2 type resilient buckets 4 idle_timer 1")
+    } catch {
+      print("no resilient groups here: \(error)")
+      return
+    }
+    try namespace.ip("route add 10.7.0.0/16 nhid 10")
+    let requester = try namespace.perform { try Requester() }
+    // A bucket that nobody has used moves at once, and that is not told.
+    _ = try requester.routes(to: (0..<200).map { Destination(try address("10.7.0.\($0)")) })
+    let listener = try namespace.perform { try Listener(watching: Watched()) }
+    try namespace.ip("nexthop replace id 10 group 1,3/2 type resilient idle_timer 1")
+    #expect(try self.drain(listener) == [.nexthop(id: 10)])
+    // A bucket moves when it has been idle for a second.
+    var waiting = pollfd(fd: listener.fileDescriptor, events: Int16(POLLIN), revents: 0)
+    #expect(poll(&waiting, 1, 20_000) == 1)
+    let moved = try self.drain(listener)
+    #expect(!moved.isEmpty && moved.allSatisfy { $0 == .nexthop(id: 10) }, "\(moved)")
+  }
+
   @Test("D8 an overrun is an event, and the listener goes on")
   func overrun() throws {
     let namespace = try self.makeNamespace()

@@ -11,12 +11,14 @@ struct MessageParserTests {
     var link = Link(
       index: 17, name: "wlan0", flags: [.up, .lowerUp, LinkFlags(rawValue: 0x1002)],
       operationalState: .dormant, carrier: true, mtu: 1500, hardwareAddress: [2, 0, 0, 0, 0, 0])
+    link.carrierDownCount = 1
     #expect(LinkCaptures.wifiDormant.events == [.link(link)])
     link.operationalState = .up
     link.flags.insert(.running)
     #expect(LinkCaptures.wifiUp.events == [.link(link)])
     link.operationalState = .down
     link.carrier = false
+    link.carrierDownCount = 2
     link.flags = [.up, LinkFlags(rawValue: 0x1002)]
     #expect(LinkCaptures.wifiNoCarrier.events == [.link(link)])
   }
@@ -216,6 +218,37 @@ struct MessageParserTests {
     #expect(try route.gateway == address("192.0.2.1"))
   }
 
+  @Test("A multipath route's legs are its links, none twice; a leg that cannot be true spoils it")
+  func legs() throws {
+    func route(_ legs: [(link: UInt32, length: UInt16)]) throws -> RouteMessage? {
+      var bytes: [UInt8] = []
+      for leg in legs { bytes += raw(leg.length) + [0, 0] + raw(leg.link) }
+      var message = MessageBuilder(
+        type: Int(RTM_NEWROUTE), header: [2, 0, 0, 0, 254, 3, 0, 1] + raw(UInt32(0)))
+      message.put(Int(RTA_MULTIPATH.rawValue), bytes)
+      return try withMessage(message.bytes) { RouteMessage(message: $0) }
+    }
+    #expect(try route([(6, 8), (7, 8), (6, 8)])?.legs == [6, 7])
+    #expect(try route([(6, 8)])?.legs == [])
+    for wrong in [0, 7, 9, .max] as [UInt16] { #expect(try route([(6, 8), (7, wrong)]) == nil) }
+  }
+
+  @Test("When a route expires, in hundredths of a second")
+  func remaining() throws {
+    func remaining(_ ticks: Int32) throws -> Duration? {
+      var message = MessageBuilder(
+        type: Int(RTM_NEWROUTE), header: [10, 0, 0, 0, 254, 9, 0, 1] + raw(UInt32(0)))
+      message.put(
+        Int(RTA_CACHEINFO.rawValue),
+        raw(UInt32(0)) + raw(UInt32(0)) + raw(ticks) + Array(repeating: 0, count: 20))
+      return try withMessage(message.bytes) { RouteMessage(message: $0)?.remaining }
+    }
+    #expect(try remaining(0) == nil)
+    #expect(try remaining(-5) == nil)
+    #expect(try remaining(3000) == .seconds(30))
+    #expect(try remaining(.max) == .milliseconds(10 * Int64(Int32.max)))
+  }
+
   @Test("Rules and nexthop objects")
   func rulesAndNexthops() {
     #expect(RouteCaptures.rule4.events == [.rule(.ipv4)])
@@ -223,6 +256,11 @@ struct MessageParserTests {
     #expect(RouteCaptures.rule6.events == [.rule(.ipv6)])
     #expect(RouteCaptures.nexthop.events == [.nexthop(id: 7)])
     #expect(RouteCaptures.nexthopRemoved.events == [.nexthopRemoved(id: 7)])
+    for type in [RTM_NEWNEXTHOPBUCKET, RTM_DELNEXTHOPBUCKET] {
+      var bucket = MessageBuilder(type: Int(type), header: Array(repeating: 0, count: 8))
+      bucket.put(Int(NHA_ID), raw(UInt32(10)))
+      #expect(Capture(bytes: bucket.bytes).events == [.nexthop(id: 10)])
+    }
   }
 
   @Test("I4 a neighbour's hardware address, as long as it holds")
@@ -231,7 +269,7 @@ struct MessageParserTests {
     let known = Neighbour(address4, link: 10, hardwareAddress: [2, 0, 0, 0, 0, 1])
     #expect(NeighbourCaptures.reachable4.events == [.neighbour(known)])
     #expect(NeighbourCaptures.stale4.events == [.neighbour(known)])
-    let failed = Neighbour(try address("192.0.2.77"), link: 10)
+    let failed = Neighbour(try address("192.0.2.77"), link: 10, isFailed: true)
     #expect(NeighbourCaptures.failed4.events == [.neighbour(failed)])
     let router = Neighbour(try address("fe80::1"), link: 10, hardwareAddress: [2, 0, 0, 0, 0, 9])
     #expect(NeighbourCaptures.router6.events == [.neighbour(router)])
@@ -252,7 +290,7 @@ struct MessageParserTests {
       message.put(Int(NDA_LLADDR), octets)
       let neighbour = Neighbour(
         try address("192.0.2.1"), link: 10,
-        hardwareAddress: isValid && !octets.isEmpty ? octets : nil)
+        hardwareAddress: isValid && !octets.isEmpty ? octets : nil, isFailed: state == 0x20)
       #expect(Capture(bytes: message.bytes).events == [.neighbour(neighbour)])
     }
   }

@@ -16,7 +16,7 @@ struct NeighbourFilterTests {
     ] { #expect(filter.run(on: capture.bytes) == 0) }
   }
 
-  @Test("I4 of recorded messages the gateways' pass that bring another hardware address")
+  @Test("I4 of recorded messages those of gateways pass that tell what is not known")
   func recorded() throws {
     let gateways = try [
       Neighbour(address("192.0.2.1"), link: 10, hardwareAddress: [2, 0, 0, 0, 0, 2]),
@@ -26,9 +26,15 @@ struct NeighbourFilterTests {
     let filter = BPFInterpreter(gateways: gateways)
     #expect(filter.run(on: NeighbourCaptures.reachable4.bytes) == .max)
     #expect(filter.run(on: NeighbourCaptures.stale4.bytes) == .max)
-    #expect(filter.run(on: NeighbourCaptures.failed4.bytes) == 0)
+    #expect(filter.run(on: NeighbourCaptures.failed4.bytes) == .max)
     #expect(filter.run(on: NeighbourCaptures.router6.bytes) == 0)
     #expect(filter.run(on: NeighbourCaptures.removed4.bytes) == 0)
+    let failing = BPFInterpreter(
+      gateways: gateways.map { Neighbour($0.address, link: $0.link, isFailed: true) })
+    #expect(failing.run(on: NeighbourCaptures.failed4.bytes) == 0)
+    #expect(failing.run(on: NeighbourCaptures.stale4.bytes) == .max)
+    #expect(failing.run(on: NeighbourCaptures.router6.bytes) == .max)
+    #expect(failing.run(on: NeighbourCaptures.removed4.bytes) == 0)
   }
 
   @Test("I4 the program agrees with the plain predicate", arguments: 0..<6 as Range<UInt64>)
@@ -93,9 +99,11 @@ struct NeighbourFilterTests {
 
   /// What the filter has to pass.
   private static func isNews(_ neighbour: Neighbour, _ gateways: [Neighbour]) -> Bool {
-    guard let new = neighbour.hardwareAddress else { return false }
-    return gateways.contains {
-      $0.link == neighbour.link && $0.address == neighbour.address && $0.hardwareAddress != new
+    gateways.contains { known in
+      guard known.link == neighbour.link, known.address == neighbour.address else { return false }
+      if neighbour.isFailed { return !known.isFailed }
+      guard let new = neighbour.hardwareAddress else { return false }
+      return known.isFailed || known.hardwareAddress != new
     }
   }
 
@@ -104,7 +112,9 @@ struct NeighbourFilterTests {
   ) -> [UInt8] {
     let family = family ?? neighbour.address.family.netlinkNumber
     var message = MessageBuilder(
-      type: type, header: [family, 0, 0, 0] + raw(neighbour.link) + [2, 0, 0, 1])
+      type: type,
+      header: [family, 0, 0, 0] + raw(neighbour.link)
+        + raw(UInt16(neighbour.isFailed ? NUD_FAILED : NUD_REACHABLE)) + [0, 1])
     message.put(Int(NDA_DST), neighbour.address.bytes)
     if let octets = neighbour.hardwareAddress { message.put(Int(NDA_LLADDR), octets) }
     message.put(Int(NDA_PROBES), raw(UInt32(0)))
@@ -120,7 +130,7 @@ struct NeighbourFilterTests {
       : [0xFE, 0x80] + Array(repeating: 0, count: 10) + [few(2), 0, 0, few(9)]
     return Neighbour(
       IPAddress(bytes: bytes) ?? .unspecified(.ipv4), link: UInt32(few(3)) * 0x0102,
-      hardwareAddress: few(4) == 1 ? nil : [2, few(2), 0, 0, 0, few(3)])
+      hardwareAddress: few(4) == 1 ? nil : [2, few(2), 0, 0, 0, few(3)], isFailed: few(4) == 1)
   }
 
   private static func neighbour(
@@ -128,11 +138,12 @@ struct NeighbourFilterTests {
   ) -> Neighbour {
     let other = Self.neighbour(using: &generator)
     guard var near = gateways.randomElement(using: &generator) else { return other }
-    switch Int.random(in: 0..<5, using: &generator) {
+    switch Int.random(in: 0..<6, using: &generator) {
     case 0: return other
     case 1: near.link = other.link
     case 2: near.address = other.address
     case 3: near.hardwareAddress = other.hardwareAddress
+    case 4: near.isFailed.toggle()
     default: break
     }
     return near

@@ -70,7 +70,10 @@ struct NeighbourTests {
     try self.near.ip("neigh replace \(text) \(octets) dev ve0 nud \(state.name)")
     let found = try #require(try self.requester.neighbour(gateway, on: 10))
     #expect(
-      found == Neighbour(gateway, link: 10, hardwareAddress: state.isValid ? Self.first : nil))
+      found
+        == Neighbour(
+          gateway, link: 10, hardwareAddress: state.isValid ? Self.first : nil,
+          isFailed: state.name == "failed"))
   }
 
   @Test(
@@ -94,7 +97,11 @@ struct NeighbourTests {
     #expect(try self.drain(everything).count >= 7)
 
     try self.far.ip("link set ve1 address 02:00:00:00:00:02")
+    // Deleted, it is told to have failed first.
     try self.near.ip("neigh del \(text) dev ve0")
+    let failed = Neighbour(gateway, link: 10, isFailed: true)
+    #expect(try self.next(listener) == [failed])
+    try listener.watch(Watched(gateways: [failed]))
     try self.send(to: gateway)
     let changed = Neighbour(gateway, link: 10, hardwareAddress: Self.second)
     #expect(try self.next(listener) == [changed])
@@ -103,6 +110,42 @@ struct NeighbourTests {
       try self.near.ip("neigh replace \(text) lladdr 02:00:00:00:00:02 dev ve0 nud \(state)")
     }
     #expect(try self.drain(listener).isEmpty)
+  }
+
+  @Test(
+    "I4 D7 a gateway that stops answering is told once however often it fails, and once that it answers",
+    arguments: Self.gateways)
+  func failing(text: String) throws {
+    let gateway = try address(text)
+    for table in ["arp_cache", "ndisc_cache"] {
+      try self.near.ip("ntable change name \(table) dev ve0 retrans 10")
+    }
+    try self.send(to: gateway)
+    try self.near.ip("neigh replace \(text) lladdr 02:00:00:00:00:01 dev ve0 nud reachable")
+    let known = Neighbour(gateway, link: 10, hardwareAddress: Self.first)
+    let listener = try self.listen(known)
+    try self.far.ip("addr del \(text)/\(gateway.family == .ipv4 ? 24 : 64) dev ve1")
+    // As a probe of the kernel's own that nobody answers.
+    try self.near.ip("neigh change \(text) dev ve0 nud failed")
+    let failed = Neighbour(gateway, link: 10, isFailed: true)
+    #expect(try self.next(listener) == [failed])
+    #expect(try self.requester.neighbour(gateway, on: 10) == failed)
+
+    try listener.watch(Watched(gateways: [failed]))
+    // Who knows nothing of it hears of each failure.
+    let stranger = try self.listen(known)
+    for _ in 0..<2 {
+      try self.send(to: gateway)
+      #expect(try self.next(stranger) == [failed])
+    }
+    #expect(try self.drain(listener).isEmpty)
+
+    try self.far.ip(
+      "addr add \(text)/\(gateway.family == .ipv4 ? 24 : 64) dev ve1\(gateway.family == .ipv4 ? "" : " nodad")"
+    )
+    try self.send(to: gateway)
+    #expect(try self.next(listener) == [known])
+    #expect(try self.requester.neighbour(gateway, on: 10) == known)
   }
 
   private func listen(_ gateway: Neighbour) throws -> Listener {
@@ -139,30 +182,8 @@ struct NeighbourTests {
       let family = neighbour.family == .ipv4 ? AF_INET : AF_INET6
       let socket = socket(family, Int32(SOCK_DGRAM.rawValue), 0)
       defer { close(socket) }
-      let octets = neighbour.bytes
-      switch neighbour.family {
-      case .ipv4:
-        var target = sockaddr_in()
-        target.sin_family = sa_family_t(AF_INET)
-        target.sin_port = in_port_t(9).bigEndian
-        withUnsafeMutableBytes(of: &target.sin_addr) { $0.copyBytes(from: octets) }
-        return Self.send(socket, &target)
-      case .ipv6:
-        var target = sockaddr_in6()
-        target.sin6_family = sa_family_t(AF_INET6)
-        target.sin6_port = in_port_t(9).bigEndian
-        target.sin6_scope_id = 10
-        withUnsafeMutableBytes(of: &target.sin6_addr) { $0.copyBytes(from: octets) }
-        return Self.send(socket, &target)
-      }
+      return withSocketAddress(neighbour, 9, scope: 10) { sendto(socket, [0], 1, 0, $0, $1) }
     }
     #expect(result == 1)
-  }
-
-  private static func send<Target>(_ socket: CInt, _ target: inout Target) -> Int {
-    let size = socklen_t(MemoryLayout<Target>.size)
-    return withUnsafePointer(to: &target) {
-      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { sendto(socket, [0], 1, 0, $0, size) }
-    }
   }
 }

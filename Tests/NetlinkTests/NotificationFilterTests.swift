@@ -22,7 +22,7 @@ struct NotificationFilterTests {
     let destinations = try ["10.5.77.1", "2001:db8:1:2::3"].map { try address($0) }
     let gateways = try ["192.0.2.1", "fe80::1"].map { Neighbour(try address($0), link: 10) }
     let watched = Watched(
-      destinations: destinations, gateways: gateways,
+      destinations: destinations, gateways: gateways, bridged: [[2, 0, 0, 0, 0, 9]],
       unheard: UnheardLinks(above: 9, except: [10], masters: [3]))
     let longest = BPFInterpreter(watched)
     for limit in 32..<longest.program.count {
@@ -40,7 +40,7 @@ struct NotificationFilterTests {
     let gateways = try ["192.0.2.1", "fe80::1"].map { Neighbour(try address($0), link: 10) }
     let filter = BPFInterpreter(
       Watched(
-        destinations: destinations, gateways: gateways,
+        destinations: destinations, gateways: gateways, bridged: [[2, 0, 0, 0, 0, 9]],
         unheard: UnheardLinks(above: 9, except: [10], masters: [3])))
     for capture in Capture.all {
       for count in 0..<capture.bytes.count {

@@ -111,16 +111,16 @@ struct RequesterTests {
     try namespace.ip("nexthop add id 7 via 192.0.2.12 dev ve0")
     try namespace.ip("route add 10.7.0.0/16 nhid 7")
     #expect(
-      try requester.match(for: Destination(address("8.8.8.8")))
+      try requester.match(for: Destination(address("8.8.8.8")))?.route
         == MatchedRoute(prefix: prefix("0.0.0.0/0"), table: 254, priority: 600))
     #expect(
-      try requester.match(for: Destination(address("200.8.8.8"), mark: 7))
+      try requester.match(for: Destination(address("200.8.8.8"), mark: 7))?.route
         == MatchedRoute(prefix: prefix("128.0.0.0/1"), table: 1000, priority: 0))
     #expect(
-      try requester.match(for: Destination(address("10.7.1.1")))
+      try requester.match(for: Destination(address("10.7.1.1")))?.route
         == MatchedRoute(prefix: prefix("10.7.0.0/16"), table: 254, priority: 0, nexthop: 7))
     #expect(
-      try requester.match(for: Destination(address("2001:4860::8888")))
+      try requester.match(for: Destination(address("2001:4860::8888")))?.route
         == MatchedRoute(prefix: prefix("::/0"), table: 254, priority: 77))
   }
 
@@ -158,6 +158,22 @@ struct RequesterTests {
     #expect(try requester.link(named: String(repeating: "x", count: 300)) == nil)
     try namespace.ip("link set ve1 down")
     #expect(try requester.link(index: 10)?.flags.contains(.lowerUp) == false)
+  }
+
+  @Test("T3 how often a link has lost its carrier")
+  func carrierDownCount() throws {
+    let (namespace, requester) = try self.makeNamespace()
+    func count() throws -> UInt32 {
+      let link = try #require(try requester.link(index: 10))
+      return try #require(link.carrierDownCount)
+    }
+    let before = try count()
+    for _ in 0..<2 {
+      try namespace.ip("link set ve1 down")
+      try namespace.ip("link set ve1 up")
+    }
+    #expect(try count() == before + 2)
+    #expect(try requester.links().first { $0.index == 10 }?.carrierDownCount == before + 2)
   }
 
   @Test("K3 addresses with their flags")

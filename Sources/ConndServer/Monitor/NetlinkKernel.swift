@@ -74,7 +74,7 @@ final class NetlinkKernel: Kernel {
   }
 
   func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
-    try ask { () throws(NetlinkError) in try self.requester.match2(for: destination) }
+    try ask { () throws(NetlinkError) in try self.requester.match(for: destination) }
   }
 
   func takeExpiry() -> Duration? { self.requester.takeExpiry() }

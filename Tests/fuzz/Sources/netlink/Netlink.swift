@@ -42,7 +42,7 @@ private enum Readers {
       case .failed(let code, let words):
         expect(code > 0, "\(code)")
         let error = NetlinkError(operation: "RTM_GETLINK", code: code, message: words)
-        _ = (error.description.utf8.count, Path.Reason(lookup: error))
+        _ = (error.description.utf8.count, Path.Reason(lookup: error, of: .ipv6))
       case .nothing, .complete, .interrupted: break
       }
     }
@@ -60,9 +60,14 @@ private enum Readers {
     if let neighbour = Neighbour(message: message) {
       expect(KernelEvent.neighbour(neighbour).isPlausible, "\(neighbour)")
     }
+    if let entry = BridgeEntry(message: message) {
+      expect(KernelEvent.bridgeEntry(entry).isPlausible, "\(entry)")
+    }
     if let rule = Rule(message: message) { expect(rule.description.utf8.count < 1000) }
     if let route = RouteMessage(message: message) {
       expect((RouteAnswer(route) == nil) == (route.reason == nil && route.outLink == nil))
+      expect((RouteEntry(route) == nil) == (route.reason != nil))
+      expect(Set(route.legs).count == route.legs.count && route.remaining ?? .seconds(1) > .zero)
       let change = RouteChange(route)
       expect(KernelEvent.routeRemoved(change).isPlausible, "\(change)")
     }
@@ -81,7 +86,9 @@ extension KernelEvent {
       (0...change.route.prefix.address.family.bitWidth).contains(change.route.prefix.length)
     case .neighbour(let neighbour):
       (1...UInt32(Int32.max)).contains(neighbour.link) && neighbour.hardwareAddress != []
-    case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .overrun, .malformed: true
+    case .bridgeEntry(let entry):
+      (1...UInt32(Int32.max)).contains(entry.port) && !entry.hardwareAddress.isEmpty
+    case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .setting, .overrun, .malformed: true
     }
   }
 }

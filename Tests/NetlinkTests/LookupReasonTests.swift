@@ -1,0 +1,44 @@
+import Connectivity
+import Glibc
+import Testing
+
+@testable import Netlink
+
+@Suite("Why there is no way")
+struct LookupReasonTests {
+  private func reason(
+    _ code: CInt, _ words: String? = nil, of family: AddressFamily
+  ) -> Path.Reason? {
+    Path.Reason(
+      lookup: NetlinkError(operation: "RTM_GETROUTE", code: code, message: words), of: family)
+  }
+
+  @Test(
+    "K2 the kernel's errno is the reason",
+    arguments: [
+      (ENETUNREACH, .noRoute), (ESRCH, .noRoute), (ENODEV, .noRoute), (EHOSTUNREACH, .unreachable),
+      (EACCES, .prohibited), (EINVAL, .blackhole), (EAGAIN, .throw),
+    ] as [(CInt, Path.Reason)])
+  func known(code: CInt, reason: Path.Reason) {
+    for family in AddressFamily.allCases { #expect(self.reason(code, of: family) == reason) }
+  }
+
+  @Test("K2 a kernel without IPv6 has no way by it; of IPv4 the same error tells nothing")
+  func withoutFamily() {
+    for code in [EOPNOTSUPP, EAFNOSUPPORT, EPROTONOSUPPORT] {
+      #expect(self.reason(code, of: .ipv6) == .unsupported)
+      #expect(self.reason(code, of: .ipv4) == nil)
+    }
+  }
+
+  @Test("K2 a request that is refused in words tells nothing of the way")
+  func refused() {
+    for family in AddressFamily.allCases {
+      #expect(self.reason(EOPNOTSUPP, "Unsupported ip proto", of: family) == nil)
+      #expect(self.reason(EINVAL, "Invalid prefix length", of: family) == nil)
+    }
+    for code in [EPERM, ETIMEDOUT, ENOBUFS, EBADMSG, EMSGSIZE] {
+      #expect(self.reason(code, of: .ipv6) == nil)
+    }
+  }
+}
