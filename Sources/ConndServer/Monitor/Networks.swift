@@ -14,11 +14,12 @@ struct Gateway: Hashable {
 /// Owned by the monitor's thread.
 final class Networks {
   private struct Known {
-    /// As it was last, also where the kernel has forgotten it since.
+    /// As it was when the kernel was asked last, also where it has forgotten it since.
     var hardwareAddress: [UInt8]?
-    var isFailed = false
-    /// Something happened that may have made the kernel forget it, of which it does not tell.
-    var isInDoubt = false
+    /// As the kernel has told it last: its filter goes by that.
+    var heard: Neighbour
+    /// Something happened that may have made it another, or have the kernel forget it, of which that does not tell.
+    var isInDoubt = true
     /// The links below the gateway's, and that one.
     var links: Set<UInt32>
     var stage: UInt64
@@ -31,7 +32,7 @@ final class Networks {
       if let before = self.hardwareAddress, before != address, let since = self.unknownSince {
         self.firstStage = since
       }
-      (self.hardwareAddress, self.unknownSince, self.isFailed) = (address, nil, false)
+      (self.hardwareAddress, self.unknownSince) = (address, nil)
     }
   }
 
@@ -57,12 +58,7 @@ final class Networks {
 
   /// The gateways, as the kernel's filter wants them.
   var gateways: [Neighbour] {
-    self.known.map {
-      Neighbour(
-        $0.key.address, link: $0.key.link, hardwareAddress: $0.value.hardwareAddress,
-        isFailed: $0.value.isFailed)
-    }
-    .sorted { ($0.link, $0.address) < ($1.link, $1.address) }
+    self.known.values.map(\.heard).sorted { ($0.link, $0.address) < ($1.link, $1.address) }
   }
 
   /// The hardware addresses that matter behind bridges.
@@ -101,15 +97,20 @@ final class Networks {
       if self.known.count >= Self.most { self.known = [:] }
       self.lastStage += 1
       self.known[gateway] = Known(
-        isInDoubt: true, links: links, stage: self.lastStage, unknownSince: self.lastStage)
+        heard: Neighbour(gateway.address, link: gateway.link), links: links,
+        stage: self.lastStage, unknownSince: self.lastStage)
       self.isNew = self.isNew || hasNeighbours
     }
     self.known[gateway]?.links = links
     guard hasNeighbours, self.known[gateway]?.isInDoubt == true else { return }
+    // The links were looked at before: whether they went since is known.
     guard let neighbour = try view.neighbour(gateway.address, on: gateway.link) else { return }
-    self.note(neighbour)
-    // As long as the kernel knows nothing, it is asked again.
-    self.known[gateway]?.isInDoubt = neighbour.hardwareAddress == nil
+    self.hear(neighbour)
+    if let address = neighbour.hardwareAddress {
+      self.known[gateway]?.learn(address)
+      // As long as the kernel knows nothing, it is asked again.
+      self.known[gateway]?.isInDoubt = false
+    }
   }
 
   /// The port of a bridge behind which a hardware address is, or was before the bridge forgot it.
@@ -138,7 +139,7 @@ final class Networks {
   func note(_ events: [KernelEvent]) {
     for event in events {
       switch event {
-      case .neighbour(let neighbour): self.note(neighbour)
+      case .neighbour(let neighbour): self.hear(neighbour)
       case .link(let link) where link.provesSomething: self.observe(link)
       case .linkRemoved(let link): self.forget(link.index)
       case .addressRemoved(let address): self.interrupt(address.link, address.address.family)
@@ -157,16 +158,16 @@ final class Networks {
     }
   }
 
-  private func note(_ neighbour: Neighbour) {
+  /// The message that a link's carrier was lost in between may come later (linkwatch): the next reading looks at both.
+  private func hear(_ neighbour: Neighbour) {
     let key = Gateway(link: neighbour.link, address: neighbour.address)
-    guard let before = self.known[key] else { return }
-    if let address = neighbour.hardwareAddress { self.known[key]?.learn(address) }
-    if neighbour.isFailed { self.known[key]?.isFailed = true }
-    let after = self.known[key]
-    // The kernel's filter goes by what was there last.
-    if before.hardwareAddress != after?.hardwareAddress || before.isFailed != after?.isFailed {
-      self.isNew = true
-    }
+    guard let known = self.known[key] else { return }
+    var heard = neighbour
+    heard.hardwareAddress = neighbour.hardwareAddress ?? known.heard.hardwareAddress
+    self.known[key]?.isInDoubt = true
+    guard heard != known.heard else { return }
+    self.known[key]?.heard = heard
+    self.isNew = true
   }
 
   /// A link as it is, or as the kernel has told of it: it may have gone since it was seen last.

@@ -14,40 +14,69 @@ struct FollowedFlow {
     self.policy = policy
   }
 
+  /// What is told at registration.
+  mutating func register(
+    _ reading: FlowReading, since: Invalidation? = nil, at milliseconds: Int = 0
+  ) -> String? {
+    self.tracker.register(
+      on: reading, since: since, policy: self.policy, at: Instant(milliseconds: milliseconds))?
+      .text
+  }
+
   /// What is told, as `destroy betterPath`; `nil` for nothing.
   mutating func see(
-    _ reading: FlowReading, _ change: FlowTracker.CategoryChange? = nil, slept: Duration? = nil,
-    at milliseconds: Int = 0
+    _ reading: FlowReading, slept: Duration? = nil, at milliseconds: Int = 0
   ) -> String? {
-    let verdict = self.tracker.update(
-      to: reading, .init(categoryChange: change, slept: slept), policy: self.policy,
-      at: Instant(milliseconds: milliseconds))
-    return verdict?.text
+    self.tracker.update(
+      to: reading, slept: slept, policy: self.policy, at: Instant(milliseconds: milliseconds))?
+      .text
   }
 
   var deadline: Int? { self.tracker.deadline?.milliseconds }
 }
 
 extension FlowReading {
-  /// The default path over this link, and its first router behind it.
-  static func by(_ link: TestLink, router: UInt8? = 1) -> FlowReading {
+  /// The way over this link, and a router behind it.
+  ///
+  /// - Parameters:
+  ///   - stage: how often the link went before.
+  ///   - first: the stage from which on the router is the one that is there.
+  static func by(
+    _ link: TestLink, router: UInt8? = 1, stage: UInt64 = 0, first: UInt64 = 0
+  ) -> FlowReading {
     let path = link.observed(.ipv4)?.path ?? .unsatisfied(.noRoute)
-    var reading = FlowReading(path)
-    reading.network.gateway = path.gateway
-    reading.network.gatewayHardwareAddress = router.map { [2, 0, 0, 0, 0, $0] }
-    reading.network.prefix = path.source.flatMap { IPPrefix($0, length: 24) }
-    return reading
+    let network = NetworkIdentity(
+      gateway: path.gateway, gatewayHardwareAddress: router.map { [2, 0, 0, 0, 0, $0] },
+      prefix: path.source.flatMap { IPPrefix($0, length: 24) }, stage: stage, firstStage: first)
+    return FlowReading(path, network: network)
+  }
+
+  /// Another link has taken over from the flow's.
+  static func by(_ link: TestLink, leaving left: LeftLink) -> FlowReading {
+    .by(link).with { $0.leftLink = left }
   }
 
   /// A neighbour on this link, without a gateway.
-  static func onLink(_ link: TestLink) -> FlowReading { .by(link).with { $0.path.gateway = nil } }
+  static func onLink(_ link: TestLink) -> FlowReading {
+    .by(link).with {
+      $0.path.gateway = nil
+      $0.network.gateway = nil
+      $0.network.gatewayHardwareAddress = nil
+    }
+  }
 
   static let noRoute = FlowReading(.unsatisfied(.noRoute))
-  static let unknown = FlowReading(.unknown)
 
   func with(_ change: (inout FlowReading) -> Void) -> FlowReading {
     var reading = self
     change(&reading)
     return reading
+  }
+
+  /// The same, where new connections get another way.
+  func beside(_ link: TestLink, isKept: Bool = false) -> FlowReading {
+    self.with {
+      $0.alternative = .init(link: link.index, source: link.source(.ipv4), isKept: isKept)
+    }
   }
 }

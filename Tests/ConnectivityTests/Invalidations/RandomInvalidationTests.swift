@@ -21,28 +21,31 @@ struct RandomInvalidationTests {
   }
 }
 
-/// A kernel, a change maker, and flows that are registered now and then.
+/// A kernel, a daemon, and flows that are registered now and then.
 private struct InvalidationHistory {
   let seed: UInt64
   private(set) var now = Instant(milliseconds: 0)
   private(set) var broken: String?
   private var random: SeededGenerator
   private var scene = Scene.anything
-  private var maker: ChangeMaker
+  private var daemon: TestDaemon
   private var flows: [WatchedFlow] = []
-  private var deadline: Instant?
-  private var isUnknown = false
+  /// The category under which those on the stream believe that their channels were made.
+  private var believed: Connectivity.Category?
 
   init(seed: UInt64) {
     self.seed = seed
     self.random = SeededGenerator(seed: seed)
     let soft = InvalidationPolicy(betterPath: .drain, categoryChanged: .drain)
-    self.maker = ChangeMaker(
-      preferred: seed % 3 == 0 ? .ipv6 : .ipv4, policy: seed % 5 == 0 ? soft : InvalidationPolicy())
+    self.daemon = TestDaemon(
+      ChangeMaker(
+        preferred: seed % 3 == 0 ? .ipv6 : .ipv4,
+        policy: seed % 5 == 0 ? soft : InvalidationPolicy()))
     for _ in 0..<Int.random(in: 0...6, using: &self.random) {
       self.scene.happen(using: &self.random)
     }
-    self.read(.start)
+    let scene = self.scene
+    self.check { daemon, now in daemon.read(scene, [], on: .start, at: now) }
     self.register()
   }
 
@@ -52,28 +55,29 @@ private struct InvalidationHistory {
     let next = self.now.advanced(by: .milliseconds(pause))
     while let due = self.nextDeadline, due <= next, self.broken == nil {
       self.now = due
-      self.read(.timer)
+      self.check { daemon, now in daemon.readAgain(at: now) }
     }
     self.now = next
     guard self.broken == nil else { return }
+    let isLost = self.daemon.isUnknown
     if self.random.oneIn(12) {
-      self.isUnknown = true
-      self.read(.kernelLost("test"))
-    } else if self.isUnknown || self.random.oneIn(12) {
-      _ = self.happen()
-      let occasion: Occasion =
-        self.isUnknown
-        ? .kernelBack : .resumed(.seconds(Int.random(in: 1...600, using: &self.random)))
-      self.isUnknown = false
-      self.read(occasion)
+      self.check { daemon, now in daemon.loseKernel(at: now) }
     } else {
-      self.read(.events(self.happen()))
+      let events = self.happen()
+      let scene = self.scene
+      let slept: Duration? =
+        self.random.oneIn(12) ? .seconds(Int.random(in: 1...600, using: &self.random)) : nil
+      let occasion: Occasion =
+        isLost ? .kernelBack : slept.map { .resumed($0) } ?? .events(events)
+      self.check(slept: isLost ? nil : slept) { daemon, now in
+        daemon.read(scene, isLost ? [] : events, on: occasion, at: now)
+      }
     }
     self.register()
   }
 
   private var nextDeadline: Instant? {
-    ([self.deadline] + self.flows.map(\.tracker.deadline)).compactMap { $0 }.min()
+    ([self.daemon.deadline] + self.flows.map(\.tracker.deadline)).compactMap { $0 }.min()
   }
 
   private mutating func happen() -> [KernelEvent] {
@@ -86,48 +90,66 @@ private struct InvalidationHistory {
   }
 
   private mutating func register() {
-    guard !self.isUnknown, self.flows.count < 8 else { return }
-    let family = random.pick(AddressFamily.allCases)
-    let index = random.pick(self.scene.links).link.index
-    let aim = random.pick([.elsewhere, .elsewhere, .neighbour(index), .local] as [Scene.Aim])
-    let reading = self.scene.reading(of: nil, from: nil, to: aim, family)
-    guard reading.path.status == .satisfied else { return }
-    self.flows.append(WatchedFlow(aim, family, reading))
+    guard self.broken == nil, !self.daemon.isUnknown, self.flows.count < 8 else { return }
+    let family = self.random.pick(AddressFamily.allCases)
+    let index = self.random.pick(self.scene.links).link.index
+    let aim = self.random.pick(
+      [.elsewhere, .elsewhere, .neighbour(index), .through(index), .ruled(index), .local]
+        as [Scene.Aim])
+    let flow = WatchedFlow(
+      aim, family, self.daemon, self.daemon.maker.policy, at: self.now, broken: &self.broken)
+    if let flow { self.flows.append(flow) }
   }
 
   // MARK: - What holds after every reading
 
-  private mutating func read(_ occasion: Occasion) {
-    let before = self.maker.snapshot
-    let step = self.update(on: occasion)
-    self.deadline = step.deadline
-    let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
-    let circumstances = FlowTracker.Circumstances(
-      categoryChange: step.categoryChange, slept: slept)
+  private mutating func check(
+    slept: Duration? = nil, _ read: (inout TestDaemon, Instant) -> ChangeMaker.Step
+  ) {
+    let before = self.daemon.maker.snapshot
+    let step = read(&self.daemon, self.now)
     let told = step.changes.compactMap(\.invalidation)
-
     self.broken =
-      self.wrong(step, since: before) ?? self.wrong(told, slept: slept != nil) ?? self.repeated()
+      self.wrong(step, since: before) ?? self.wrong(told, slept: slept != nil)
+      ?? self.wrongCategory(told) ?? self.forgotten() ?? self.repeated()
     for index in self.flows.indices where self.broken == nil {
-      let reading = self.reading(of: self.flows[index])
+      let flow = self.flows[index]
+      let reading = self.daemon.reading(
+        of: flow.tracker.path, from: flow.tracker.source, to: flow.aim, flow.family)
       self.broken = self.flows[index].look(
-        at: reading, circumstances, beside: told, self.maker.policy, at: self.now)
+        at: reading, slept: slept, beside: told, self.daemon.maker.policy, at: self.now
+      ).map { "\(flow.aim) \(flow.family): \($0)" }
     }
     self.flows.removeAll(where: \.isOver)
   }
 
-  private func reading(of flow: WatchedFlow) -> FlowReading {
-    guard !self.isUnknown else { return FlowReading(.unknown) }
-    return self.scene.reading(
-      of: flow.tracker.path, from: flow.tracker.source, to: flow.aim, flow.family)
+  /// Who follows the stream alone knows, as soon as nothing is in doubt, that the category is another (I5, I9).
+  private mutating func wrongCategory(_ told: [Invalidation]) -> String? {
+    let category = self.daemon.maker.snapshot.status.category
+    guard category != .unknown else { return nil }
+    let severity = told.first { $0.reason == .categoryChanged }?.severity
+    if self.believed == nil || severity.map({ $0 > .advise }) ?? false { self.believed = category }
+    if severity == .advise, category != self.believed, self.daemon.deadline == nil {
+      return "I9: only advised, and nothing will follow"
+    }
+    guard self.daemon.deadline == nil, category != self.believed else { return nil }
+    return "I5: \(category), and those on the stream believe \(String(describing: self.believed))"
   }
 
-  private mutating func update(on occasion: Occasion) -> ChangeMaker.Step {
-    let reading =
-      self.isUnknown ? ChangeMaker.Reading(.unknown) : self.scene.reading(for: self.maker)
-    return self.maker.update(
-      to: reading, on: occasion, at: self.now,
-      time: Timestamp(microseconds: Int64(self.now.milliseconds) * 1000))
+  /// What is followed, as soon as nothing is in doubt, is what there is.
+  private func forgotten() -> String? {
+    guard self.daemon.deadline == nil, !self.daemon.isUnknown else { return nil }
+    for family in AddressFamily.allCases {
+      let present = self.daemon.scene.best(family).path
+      let followed = self.daemon.maker.followed.filter { $0.family == family }
+      if present.status == .satisfied, followed.count != 1 {
+        return "follows \(followed.map(\.path))"
+      }
+      if followed.contains(where: { $0.path.chain.first?.index != present.chain.first?.index }) {
+        return "follows a path that is over: \(followed.map(\.path))"
+      }
+    }
+    return nil
   }
 
   /// The generations, and what follows a transition.
@@ -136,10 +158,10 @@ private struct InvalidationHistory {
       if change.generation != before.generation + UInt64(index) + 1 { return "I9: a generation" }
       if change.snapshot != nil, index > 0 { return "I9: a change after an invalidation" }
     }
-    if self.maker.snapshot.generation != before.generation + UInt64(step.changes.count) {
+    if self.daemon.maker.snapshot.generation != before.generation + UInt64(step.changes.count) {
       return "I9: a generation that nobody was told"
     }
-    if let deadline = step.deadline, deadline <= self.now { return "D7: a stale deadline" }
+    if let deadline = self.daemon.deadline, deadline <= self.now { return "D7: a stale deadline" }
     if case .transition(let transition)? = step.changes.first, transition.from != .unknown,
       transition.to != .unknown,
       !step.changes.contains(where: { $0.invalidation?.reason == .categoryChanged })
@@ -173,8 +195,8 @@ private struct InvalidationHistory {
 
   /// The same reading again says nothing.
   private func repeated() -> String? {
-    var again = self
-    let step = again.update(on: .timer)
+    var again = self.daemon
+    let step = again.readAgain(at: self.now)
     return step.changes.isEmpty ? nil : "told again: \(step.changes)"
   }
 }

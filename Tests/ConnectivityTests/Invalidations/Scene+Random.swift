@@ -19,16 +19,16 @@ extension Scene {
     case 2: place.link.index += 10
     case 3: place.link.host[family] = place.link.host[family] == nil ? 7 : nil
     case 4:
-      if random.oneIn(2), let host = place.link.host[family] {
-        place.formerHosts[family, default: []].insert(host)
+      if random.oneIn(2), let source = place.link.source(family) {
+        place.formerAddresses.insert(source)
       }
       place.link.host[family] = random.pick([7, 8, 9])
-    case 5: place.formerHosts[family] = []
+    case 5: place.formerAddresses = place.formerAddresses.filter { $0.family != family }
     case 6, 7: place.link.gateway[family] = place.link.gateway[family] == nil ? 1 : nil
     case 8: place.link.gateway[family] = random.pick([1, 2])
     default: place.router = random.pick([1, 1, 2, nil])
     }
-    if let host = place.link.host[family] { place.formerHosts[family]?.remove(host) }
+    if let source = place.link.source(family) { place.formerAddresses.remove(source) }
   }
 
   /// Something that went and came back, and leaves no other trace.

@@ -7,9 +7,9 @@ struct Scene: Hashable {
   /// A link with all that is on it and behind it.
   struct Place: Hashable {
     var link: TestLink
-    /// The last parts of addresses that are there, and that new connections do not get any more.
-    var formerHosts: [AddressFamily: Set<Int>] = [:]
-    /// Which router has the gateway's address; `nil` before the kernel knows.
+    /// Addresses that are there, and that new connections do not get any more.
+    var formerAddresses: Set<IPAddress> = []
+    /// Which router has the gateway's address; `nil` where the kernel does not know it.
     var router: UInt8? = 1
 
     init(_ link: TestLink) { self.link = link }
@@ -22,74 +22,155 @@ struct Scene: Hashable {
     case neighbour(UInt32)
     /// Somewhere that a route of its own leads to, by the router on the link of this index.
     case through(UInt32)
+    /// Somewhere that a rule for the flow's own address leads to by the default route of the link of this index.
+    case ruled(UInt32)
     /// This machine.
     case local
   }
 
-  // MARK: - What a reading shows
+  func place(_ index: UInt32?) -> Place? { self.links.first { $0.link.index == index } }
 
-  var observation: Observation {
-    Observation(ipv4: self.best(.ipv4), ipv6: self.best(.ipv6))
+  func owner(of address: IPAddress) -> Place? { self.links.first { $0.has(address) } }
+
+  // MARK: - What a reading shows of the default paths
+
+  /// What is to be published: not by links whose gain is held back (T1).
+  func observation(beside held: Set<String> = []) -> Observation {
+    var observation = Observation(ipv4: self.best(.ipv4), ipv6: self.best(.ipv6))
+    for family in AddressFamily.allCases {
+      let path = observation[family].path
+      guard let name = path.interface, held.contains(name) else { continue }
+      let others = self.links.filter { !held.contains($0.link.name) && $0.link.hasCarrier }
+      let other = Scene(links: others).best(family)
+      if other.path.status == .satisfied {
+        observation[family] = other
+      } else if path.status == .satisfied {
+        observation[family].path.status = .requiresConnection
+        observation[family].path.reason = .flapping
+      }
+    }
+    return observation
   }
 
-  private func best(_ family: AddressFamily) -> ObservedPath {
-    let routed = self.links.filter { $0.link.isUp && $0.link.gateway[family] != nil }
-    return routed.min { $0.link.metric < $1.link.metric }?.link.observed(family)
+  func best(_ family: AddressFamily) -> ObservedPath {
+    self.links.filter { $0.link.isUp && $0.link.gateway[family] != nil }
+      .min { $0.link.metric < $1.link.metric }?.link.observed(family)
       ?? ObservedPath(.unsatisfied(.noRoute))
   }
 
-  func path(to aim: Aim, _ family: AddressFamily) -> Path {
-    switch aim {
-    case .elsewhere: self.best(family).path
-    case .neighbour(let index): self.connected(index, family) ?? self.best(family).path
-    case .through(let index): self.routed(index, family) ?? self.best(family).path
-    case .local: .loopback
-    }
-  }
-
-  /// What a reading shows of a flow that was made on `old` and from `source`.
-  func reading(
-    of old: Path?, from source: IPAddress?, to aim: Aim, _ family: AddressFamily
-  ) -> FlowReading {
-    var reading = FlowReading(self.path(to: aim, family), isLocal: aim == .local)
-    let place = self.place(reading.path.chain.first?.index)
-    reading.network = place?.network(reading.path) ?? NetworkIdentity()
-    guard aim != .local, let index = old?.chain.first?.index, let source else { return reading }
-    let before = self.place(index)
-    reading.isSourceGone = before?.has(source) != true
-    let isElsewhere =
-      reading.path.status == .satisfied && reading.path.chain.first?.index != index
-    reading.isLinkLost =
-      before?.link.isUp != true || isElsewhere && before?.link.hasCarrier != true
-    return reading
-  }
-
   /// What a reading shows to a maker.
-  func reading(for maker: ChangeMaker) -> ChangeMaker.Reading {
-    var reading = ChangeMaker.Reading(self.observation)
+  func reading(
+    for maker: ChangeMaker, _ networks: TestNetworks = TestNetworks(), beside held: Set<String> = []
+  ) -> ChangeMaker.Reading {
+    var reading = ChangeMaker.Reading(self.observation(beside: held))
     for family in AddressFamily.allCases {
-      let old = maker.path(family)
-      reading.flows[family] = self.reading(of: old, from: old?.source, to: .elsewhere, family)
+      let path = self.best(family).path
+      reading.present[family] = PresentPath(path, network: networks.identity(of: path))
+    }
+    for followed in maker.followed {
+      reading.followed[followed.id] = self.reading(
+        of: followed.path, from: followed.source, to: .elsewhere, followed.family, networks)
     }
     reading.lostSources = Set(
-      maker.sources.filter {
-        self.place($0.link.index)?.has($0.address) != true
-      })
+      maker.formerSources.filter { self.place($0.link.index)?.has($0.address) != true })
     return reading
   }
 
-  func place(_ index: UInt32?) -> Place? { self.links.first { $0.link.index == index } }
+  // MARK: - What a reading shows of a flow
 
-  /// The route of a link's own subnet.
-  private func connected(_ index: UInt32, _ family: AddressFamily) -> Path? {
-    var path = self.routed(index, family)
-    path?.gateway = nil
+  /// Where the kernel sends traffic, without a look at whether anything is carried there.
+  private func nextHop(
+    to aim: Aim, _ family: AddressFamily, hasSource: Bool
+  ) -> (place: Place, gateway: IPAddress?)? {
+    switch aim {
+    case .neighbour(let index):
+      if let place = self.place(index), place.isConnected(family) { return (place, nil) }
+    case .through(let index):
+      if let place = self.place(index), place.isConnected(family) {
+        return (place, place.link.with { $0.gateway[family] = 1 }.gatewayAddress(family))
+      }
+    case .ruled(let index):
+      if hasSource, let place = self.place(index), place.hasDefault(family) {
+        return (place, place.link.gatewayAddress(family))
+      }
+    case .elsewhere, .local: break
+    }
+    let best = self.links.filter { $0.hasDefault(family) }
+      .min { $0.link.metric < $1.link.metric }
+    return best.map { ($0, $0.link.gatewayAddress(family)) }
+  }
+
+  /// The way of traffic from an address, or of new connections.
+  func path(to aim: Aim, _ family: AddressFamily, from source: IPAddress? = nil) -> Path {
+    if aim == .local { return .loopback }
+    guard let (place, gateway) = self.nextHop(to: aim, family, hasSource: source != nil) else {
+      return .unsatisfied(.noRoute)
+    }
+    let link = place.link
+    let source = source ?? link.source(family)
+    var path = Path(
+      status: .satisfied, chain: [PathLink(index: link.index, name: link.name)],
+      medium: link.medium, source: source, gateway: gateway, table: 254)
+    if let source, place.has(source) { path.sourcePrefixLength = TestLink.prefixLength(family) }
+    if !link.hasCarrier {
+      path.reason = .noCarrier
+    } else if source == nil {
+      path.reason = .noSourceAddress
+    }
+    if path.reason != nil { path.status = .requiresConnection }
     return path
   }
 
-  private func routed(_ index: UInt32, _ family: AddressFamily) -> Path? {
-    guard let link = self.place(index)?.link, link.host[family] != nil else { return nil }
-    return link.with { $0.gateway[family] = 1 }.observed(family)?.path
+  /// What a reading shows of a flow that was made on `made`; of a new one without.
+  func reading(
+    of made: Path?, from source: IPAddress?, to aim: Aim, _ family: AddressFamily,
+    _ networks: TestNetworks = TestNetworks()
+  ) -> FlowReading {
+    let path = self.path(to: aim, family, from: source)
+    var reading = FlowReading(path, network: networks.identity(of: path), isLocal: aim == .local)
+    guard aim != .local, let source, let before = made?.chain.first?.index else { return reading }
+    reading.isSourceGone = self.owner(of: source) == nil
+    if reading.isSourceGone { return reading }
+    let now = path.chain.first?.index
+    if path.status == .satisfied {
+      if now == before {
+        reading.alternative = self.alternative(to: path, aim, family)
+      } else {
+        reading.leftLink = self.leftLink(before, source, to: aim, family, now: now)
+      }
+    } else if now != before, self.place(before)?.link.isUp != true {
+      reading.leftLink = .failed
+    }
+    return reading
+  }
+
+  private func leftLink(
+    _ link: UInt32, _ source: IPAddress, to aim: Aim, _ family: AddressFamily, now: UInt32?
+  ) -> FlowReading.LeftLink {
+    if self.place(now)?.has(source) == true { return .untied }
+    guard let place = self.place(link), place.link.isUp, place.link.hasCarrier else {
+      return .failed
+    }
+    let isOnLink = (aim == .neighbour(link) || aim == .through(link)) && place.isConnected(family)
+    return place.hasDefault(family) || isOnLink ? .withRoute : .withoutRoute
+  }
+
+  private func alternative(
+    to own: Path, _ aim: Aim, _ family: AddressFamily
+  ) -> FlowReading.Alternative? {
+    guard let (place, gateway) = self.nextHop(to: aim, family, hasSource: false) else {
+      return nil
+    }
+    let (index, source) = (place.link.index, place.link.source(family))
+    if index != own.chain.first?.index {
+      guard place.link.hasCarrier else { return nil }
+      return .init(link: index, source: source, isKept: true)
+    }
+    let length = TestLink.prefixLength(family)
+    guard let source, let before = own.source, own.sourcePrefixLength != nil,
+      IPPrefix(source, length: length) != IPPrefix(before, length: length)
+    else { return nil }
+    return .init(link: index, source: source, isKept: gateway != own.gateway)
   }
 
   // MARK: - What the kernel says
@@ -105,56 +186,45 @@ struct Scene: Hashable {
 
 extension Scene.Place {
   var addresses: Set<IPAddress> {
-    Set(
-      AddressFamily.allCases.flatMap { family in
-        let hosts = self.formerHosts[family, default: []].union(
-          self.link.host[family].map { [$0] } ?? [])
-        return hosts.compactMap { host in self.link.with { $0.host[family] = host }.source(family) }
-      })
+    self.formerAddresses.union(AddressFamily.allCases.compactMap { self.link.source($0) })
   }
 
-  fileprivate func has(_ address: IPAddress) -> Bool {
-    self.link.source(address.family) == address
-      || self.formerHosts[address.family]?.isEmpty == false && self.addresses.contains(address)
+  func has(_ address: IPAddress) -> Bool { self.addresses.contains(address) }
+
+  /// Whether the link's own subnet has a route.
+  fileprivate func isConnected(_ family: AddressFamily) -> Bool {
+    self.link.isUp && self.addresses.contains { $0.family == family }
   }
 
-  /// A modem's neighbours have no hardware addresses.
-  fileprivate func network(_ path: Path) -> NetworkIdentity {
-    NetworkIdentity(
-      gateway: path.gateway,
-      gatewayHardwareAddress: self.link.medium == .cellular
-        ? nil : self.router.map { [2, 0, 0, 0, 0, $0] },
-      hasHardwareAddresses: self.link.medium != .cellular,
-      prefix: path.source.flatMap { source in
-        path.sourcePrefixLength.flatMap { IPPrefix(source, length: $0) }
-      })
+  fileprivate func hasDefault(_ family: AddressFamily) -> Bool {
+    self.link.isUp && self.link.gateway[family] != nil
   }
 
   fileprivate static func events(from old: Self?, to new: Self?) -> [KernelEvent] {
     let (before, after) = (old?.addresses ?? [], new?.addresses ?? [])
+    func address(_ address: IPAddress, _ place: Self) -> Address {
+      Address(
+        address, prefixLength: TestLink.prefixLength(address.family), link: place.link.index)
+    }
     var events: [KernelEvent] = []
     for family in AddressFamily.allCases where old?.link.change(family) != new?.link.change(family)
     {
       events += old?.link.routeRemoved(family) ?? []
     }
     if let old {
-      events += before.subtracting(after).sorted().map {
-        .addressRemoved(Address($0, prefixLength: 24, link: old.link.index))
-      }
+      events += before.subtracting(after).sorted().map { .addressRemoved(address($0, old)) }
     }
     guard let new else { return events + (old.map { [.linkRemoved($0.link.link)] } ?? []) }
     if old?.link.link != new.link.link { events.append(.link(new.link.link)) }
-    events += after.subtracting(before).sorted().map {
-      .address(Address($0, prefixLength: 24, link: new.link.index))
-    }
+    events += after.subtracting(before).sorted().map { .address(address($0, new)) }
     for family in AddressFamily.allCases where old?.link.change(family) != new.link.change(family) {
       events += new.link.routeAdded(family)
     }
-    if let router = new.router, router != old?.router, let gateway = new.link.gatewayAddress(.ipv4)
-    {
-      events.append(
+    if let router = new.router, router != old?.router, new.link.isUp, new.link.hasCarrier {
+      events += AddressFamily.allCases.compactMap { new.link.gatewayAddress($0) }.map {
         .neighbour(
-          Neighbour(gateway, link: new.link.index, hardwareAddress: [2, 0, 0, 0, 0, router])))
+          Neighbour($0, link: new.link.index, hardwareAddress: [2, 0, 0, 0, 0, router]))
+      }
     }
     return events
   }

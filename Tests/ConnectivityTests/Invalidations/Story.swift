@@ -12,30 +12,30 @@ import Testing
 /// - `noroute`, `noaddress`: without the default route or the address; with a `4` or `6` at the end only that
 ///   family's;
 /// - `host8`, `rotated`: another source address of the same subnet, in place of or beside the old one;
-/// - `subnet2`, `router2`, `norouter`: another subnet, another router behind the gateway's address, or one that the kernel
-///   does not know yet;
+/// - `subnet2`, `renumbered`: one of another subnet, and with it another gateway, in place of or beside the old one;
+/// - `gateway2`: the default route leads to another router's address;
+/// - `router2`, `norouter`: another router behind the gateway's address, or one that the kernel does not know;
+/// - `lost3`: its carrier was lost so often since it was made, as the kernel counts;
 /// - `index9`: the same link, made anew.
 ///
 /// The messages are those that the kernel sends of what has changed; `!link`, `!address` and `!route` add those of the
 /// first link's going and coming back, `+overrun` says that some were lost. `?` is a kernel that cannot be asked,
-/// `slept:7s` a machine that wakes. The first reading is the one at the start. Deadlines are honoured on time.
+/// `slept:7s` a machine that wakes. The first reading is the one at the start. Deadlines are honoured on time, and gains of
+/// links that flap are held back.
 ///
 /// What is published comes back an instant at a time, in its order: `1s wifi>none, advise categoryChanged`. Beside it the
 /// story follows a flow, and keeps what that is told.
 struct Story {
-  private(set) var maker: ChangeMaker
   private(set) var published: [String] = []
   private(set) var changes: [Change] = []
   /// What the flow was told; it ends with the first `destroy`.
   private(set) var told: [String] = []
 
+  private var daemon: TestDaemon
   private let families: [AddressFamily]
   private let flow: (aim: Scene.Aim, family: AddressFamily)
   private var tracker: FlowTracker?
-  private var scene = Scene()
-  private var deadline: Instant?
   private var now = Instant(milliseconds: 0)
-  private var isUnknown = false
   private var hasStarted = false
 
   init(
@@ -44,8 +44,10 @@ struct Story {
   ) {
     self.families = families
     self.flow = (aim, families.last ?? .ipv4)
-    self.maker = ChangeMaker(restored: restored, policy: policy)
+    self.daemon = TestDaemon(ChangeMaker(restored: restored, policy: policy))
   }
+
+  var maker: ChangeMaker { self.daemon.maker }
 
   /// What a whole history publishes.
   static func play(
@@ -85,8 +87,7 @@ struct Story {
 
   private mutating func enter(_ words: ArraySlice<Substring>) {
     if words.first == "?" {
-      self.isUnknown = true
-      self.step(.kernelLost("no netlink"))
+      self.publish(self.daemon.loseKernel(at: self.now), nil)
       return
     }
     var scene = Scene()
@@ -105,16 +106,18 @@ struct Story {
         Issue.record("not a word: \(word)")
       }
     }
-    let events = before + scene.events(since: self.scene) + after
-    self.scene = scene
-    if let slept {
-      self.step(.resumed(slept))
-    } else if self.isUnknown {
-      self.isUnknown = false
-      self.step(.kernelBack)
-    } else {
-      self.step(self.hasStarted ? .events(events) : .start)
-    }
+    let events = before + scene.events(since: self.daemon.scene) + after
+    let occasion: Occasion =
+      if let slept {
+        .resumed(slept)
+      } else if self.daemon.isUnknown {
+        .kernelBack
+      } else {
+        self.hasStarted ? .events(events) : .start
+      }
+    let isHeard = occasion != .start && occasion != .kernelBack
+    self.publish(
+      self.daemon.read(scene, isHeard ? events : [], on: occasion, at: self.now), slept)
   }
 
   private static func place(_ word: Substring, _ families: [AddressFamily]) -> Scene.Place? {
@@ -144,10 +147,16 @@ struct Story {
       case "host8": for family in concerned { place.link.host[family] = 8 }
       case "rotated":
         for family in concerned {
+          place.formerAddresses.formUnion([place.link.source(family)].compactMap { $0 })
           place.link.host[family] = 8
-          place.formerHosts[family] = [7]
         }
       case "subnet2": place.link.metric += 1
+      case "renumbered":
+        place.formerAddresses = place.addresses
+        place.link.metric += 1
+      case "gateway2": for family in concerned { place.link.gateway[family] = 2 }
+      case "lost1", "lost2", "lost3", "lost5":
+        place.link.carrierDownCount = modifier.last?.wholeNumberValue.map { UInt32($0) }
       case "router2": place.router = 2
       case "norouter": place.router = nil
       case "index9": place.link.index = 9
@@ -169,56 +178,52 @@ struct Story {
   // MARK: - Time
 
   private mutating func honourDeadlines(until end: Instant?) {
-    while let due = [self.deadline, self.tracker?.deadline].compactMap({ $0 }).min(),
-      end.map({ due <= $0 }) ?? true
-    {
+    while let due = self.deadline, end.map({ due <= $0 }) ?? true {
       self.now = due
-      self.step(.timer)
-      let next = [self.deadline, self.tracker?.deadline].compactMap { $0 }.min()
-      guard next.map({ $0 > due }) ?? true else {
+      self.publish(self.daemon.readAgain(at: due), nil)
+      guard self.deadline.map({ $0 > due }) ?? true else {
         Issue.record("a deadline that has come stays")
         return
       }
     }
   }
 
-  private mutating func step(_ occasion: Occasion) {
-    self.hasStarted = true
-    let generation = self.maker.snapshot.generation
-    let time = Timestamp(microseconds: Int64(self.now.milliseconds) * 1000)
-    let reading =
-      self.isUnknown ? ChangeMaker.Reading(.unknown) : self.scene.reading(for: self.maker)
-    let step = self.maker.update(to: reading, on: occasion, at: self.now, time: time)
-    self.deadline = step.deadline
-    self.tellFlow(step, occasion)
+  private var deadline: Instant? {
+    [self.daemon.deadline, self.tracker?.deadline].compactMap { $0 }.min()
+  }
 
-    #expect(
-      step.changes.map(\.generation) == step.changes.indices.map { generation + UInt64($0) + 1 })
+  private mutating func publish(_ step: ChangeMaker.Step, _ slept: Duration?) {
+    self.hasStarted = true
+    self.tellFlow(slept)
+    let first = self.maker.snapshot.generation - UInt64(step.changes.count) + 1
+    #expect(step.changes.map(\.generation) == step.changes.indices.map { first + UInt64($0) })
     guard !step.changes.isEmpty else { return }
     self.changes += step.changes
     self.published.append(
       "\(self.now.text) \(step.changes.map(\.text).joined(separator: ", "))")
   }
 
-  private mutating func tellFlow(_ step: ChangeMaker.Step, _ occasion: Occasion) {
+  private mutating func tellFlow(_ slept: Duration?) {
     let (aim, family) = self.flow
     guard var tracker = self.tracker else {
       // It is made when the story begins, and not again.
-      guard self.told.isEmpty, !self.isUnknown else { return }
-      let reading = self.scene.reading(of: nil, from: nil, to: aim, family)
-      self.tracker = FlowTracker(
-        Flow(Destination(.unspecified(family)), local: reading.path.source), on: reading.path,
-        network: reading.network)
+      guard self.told.isEmpty, !self.daemon.isUnknown else { return }
+      // As connect(2) does: first the address, and from then on with it.
+      let source = self.daemon.scene.path(to: aim, family).source
+      let path = self.daemon.scene.path(to: aim, family, from: source)
+      var tracker = FlowTracker(
+        Flow(Destination(.unspecified(family)), local: source), on: path,
+        network: self.daemon.networks.identity(of: path))
+      let verdict = tracker.register(
+        on: self.daemon.reading(of: path, from: source, to: aim, family), since: nil,
+        policy: self.maker.policy, at: self.now)
+      self.tracker = tracker
+      if let verdict { self.told.append("\(self.now.text) \(verdict.text)") }
       return
     }
-    let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
-    let reading =
-      self.isUnknown
-      ? FlowReading(.unknown)
-      : self.scene.reading(of: tracker.path, from: tracker.source, to: aim, family)
     let verdict = tracker.update(
-      to: reading, .init(categoryChange: step.categoryChange, slept: slept),
-      policy: self.maker.policy, at: self.now)
+      to: self.daemon.reading(of: tracker.path, from: tracker.source, to: aim, family),
+      slept: slept, policy: self.maker.policy, at: self.now)
     self.tracker = verdict?.severity == .destroy ? nil : tracker
     if let verdict { self.told.append("\(self.now.text) \(verdict.text)") }
   }

@@ -7,112 +7,187 @@ struct WatchedFlow {
   private(set) var tracker: FlowTracker
   private(set) var isOver = false
 
-  /// What there was when it was looked at last.
-  private var last: FlowReading
-  /// The router that was seen behind its link.
-  private var router: [UInt8]?
-  /// Since when it has had no path.
-  private var lostAt: Instant?
-  private var isCategoryInDoubt = false
-  private var isDraining = false
+  /// What became of its own way, by what the kernel shows of it (I0).
+  private enum Way: Hashable {
+    case here
+    /// Its address is gone (I1).
+    case sourceGone
+    /// Its link is gone or down, or has lost its carrier and another carries (I2, I10).
+    case linkFailed
+    case carrierLost
+    /// Only the route is missing; whether another link has taken over.
+    case routeLost(isTakenOver: Bool)
+    /// The system prefers another link (I3).
+    case moved
+  }
 
-  init(_ aim: Scene.Aim, _ family: AddressFamily, _ reading: FlowReading) {
-    self.aim = aim
-    self.family = family
-    self.last = reading
-    self.router = reading.network.gatewayHardwareAddress
+  /// The link that it is on, and the network that was known behind it.
+  private var link: UInt32?
+  private var medium: Medium
+  private var network: NetworkIdentity
+  private var last = Way.here
+  /// When its grace is over.
+  private var due: Instant?
+  private var wasDrained = false
+  private var lastAlternative: FlowReading.Alternative?
+  private let hasChosen: Bool
+
+  /// Registers a flow; `nil` where there is no path for it.
+  init?(
+    _ aim: Scene.Aim, _ family: AddressFamily, _ daemon: TestDaemon, _ policy: InvalidationPolicy,
+    at now: Instant, broken: inout String?
+  ) {
+    let source = daemon.scene.path(to: aim, family).source
+    let path = daemon.scene.path(to: aim, family, from: source)
+    guard path.status == .satisfied else { return nil }
+    let reading = daemon.reading(of: path, from: source, to: aim, family)
+    (self.aim, self.family) = (aim, family)
+    (self.link, self.medium, self.network) = (path.chain.first?.index, path.medium, reading.network)
+    (self.lastAlternative, self.hasChosen) = (reading.alternative, reading.alternative != nil)
     self.tracker = FlowTracker(
-      Flow(Destination(.unspecified(family)), local: reading.path.source), on: reading.path,
-      network: reading.network)
+      Flow(Destination(.unspecified(family)), local: source), on: path, network: reading.network)
+    if let verdict = self.tracker.register(on: reading, since: nil, policy: policy, at: now) {
+      broken = "I0: refuted at registration: \(verdict.text)"
+    }
   }
 
   /// Looks at a reading, beside what the stream has told of the same.
   ///
   /// - Returns: what is wrong, if anything.
   mutating func look(
-    at reading: FlowReading, _ circumstances: FlowTracker.Circumstances,
-    beside told: [Invalidation], _ policy: InvalidationPolicy, at now: Instant
+    at reading: FlowReading, slept: Duration?, beside told: [Invalidation],
+    _ policy: InvalidationPolicy, at now: Instant
   ) -> String? {
-    let isSame = self.isSame(reading)
     let old = self.tracker.path
-    let verdict = self.tracker.update(to: reading, circumstances, policy: policy, at: now)
-    var again = self.tracker
-    let isDestroyed = verdict?.severity == .destroy
-    self.isOver = isDestroyed
-    if verdict?.severity == .drain { self.isDraining = true }
-    defer { self.note(reading, circumstances, at: now) }
+    let verdict = self.tracker.update(to: reading, slept: slept, policy: policy, at: now)
+    self.isOver = verdict?.severity == .destroy
+    guard reading.path.status != .unknown else {
+      return verdict == nil || verdict?.reason == .resumed ? nil : "K8: told unasked"
+    }
+    let way = self.way(reading)
+    self.findEnd(way, policy, at: now)
+    defer { self.note(reading, way, verdict) }
 
-    if reading.path.status == .unknown {
-      return isDestroyed && verdict?.reason != .resumed ? "K8: destroyed unasked" : nil
-    }
-    if let wrong = self.missing(verdict, reading, circumstances, policy, at: now) { return wrong }
-    if isDestroyed {
-      return self.wrong(verdict, isSame: isSame, circumstances, told)
-        ?? self.unsaid(verdict, old, told)
-    }
-    if isSame, self.aim == .elsewhere, let said = told.first(where: { self.isHit(by: $0, old) }),
-      // Only an older flow can know that its network is another.
-      said.reason != .networkChanged || self.router != nil
+    let wrong =
+      self.missing(verdict, reading, way, slept, policy, at: now)
+      ?? verdict.flatMap { self.unfounded($0, reading, way, slept, policy, at: now) }
+    if let wrong { return "\(wrong) (\(way), \(verdict?.text ?? "nothing") told)" }
+    if self.isOver { return self.unsaid(verdict, old, told) }
+    // Only an older flow can know that its network is another.
+    if self.aim == .elsewhere, let said = told.first(where: { self.isHit(by: $0, old) }),
+      said.reason != .networkChanged
     {
       return "the stream destroys a flow that goes on: \(said)"
     }
+    if self.tracker.deadline != self.due { return "I10: the grace ends at another time" }
     if let deadline = self.tracker.deadline, deadline <= now { return "D7: a stale deadline" }
-    if again.update(to: reading, policy: policy, at: now) != nil { return "told twice" }
+    var again = self.tracker
+    if let twice = again.update(to: reading, policy: policy, at: now) {
+      return "told twice: \(twice.text)"
+    }
     return nil
+  }
+
+  // MARK: - What is so
+
+  private func way(_ reading: FlowReading) -> Way {
+    if self.aim == .local { return .here }
+    if reading.isSourceGone { return .sourceGone }
+    if reading.leftLink == .failed { return .linkFailed }
+    if reading.path.status == .satisfied {
+      switch reading.leftLink {
+      case .withRoute: return .moved
+      case .withoutRoute: return .routeLost(isTakenOver: true)
+      case .failed, .untied, nil: return .here
+      }
+    }
+    let isOwn = reading.path.chain.first?.index == self.link
+    return isOwn && reading.path.reason == .noCarrier
+      ? .carrierLost : .routeLost(isTakenOver: false)
+  }
+
+  private mutating func findEnd(_ way: Way, _ policy: InvalidationPolicy, at now: Instant) {
+    switch way {
+    case .here, .sourceGone, .linkFailed, .moved: self.due = nil
+    case .carrierLost:
+      let end = now.advanced(by: self.medium == .wifi ? policy.wifiGrace : .zero)
+      self.due = min(self.due ?? end, end)
+    case .routeLost:
+      self.due = self.due ?? now.advanced(by: policy.routeGrace)
+    }
+  }
+
+  /// Whether the network behind its link is another (I4).
+  private func isOtherNetwork(_ reading: FlowReading) -> Bool {
+    let (now, before) = (reading.network, self.network)
+    guard reading.path.status == .satisfied, reading.leftLink == nil, now.stage > before.stage
+    else { return false }
+    if !now.hasHardwareAddresses {
+      return now.gateway != before.gateway || now.prefix != before.prefix
+    }
+    guard let mac = now.gatewayHardwareAddress, let earlier = before.gatewayHardwareAddress
+    else { return false }
+    return now.gateway != nil && now.gateway == before.gateway && mac != earlier
   }
 
   // MARK: - What must be
 
   private func missing(
-    _ verdict: FlowTracker.Verdict?, _ reading: FlowReading,
-    _ circumstances: FlowTracker.Circumstances, _ policy: InvalidationPolicy, at now: Instant
+    _ verdict: FlowTracker.Verdict?, _ reading: FlowReading, _ way: Way, _ slept: Duration?,
+    _ policy: InvalidationPolicy, at now: Instant
   ) -> String? {
-    let expected: Invalidation.Reason? =
-      reading.isSourceGone ? .sourceAddressLost : reading.isLinkLost ? .interfaceLost : nil
-    if let expected, verdict?.severity != .destroy || verdict?.reason != expected {
-      return "I1 I2: not \(expected)"
+    func lacks(_ reason: Invalidation.Reason?, _ severity: Invalidation.Severity) -> Bool {
+      guard let verdict, verdict.severity >= severity else { return true }
+      return reason.map { $0 != verdict.reason } ?? false
     }
-    let severity = verdict?.severity
-    switch circumstances.categoryChange {
-    case .changed(let least) where !self.isSpared(reading):
-      if severity.map({ $0 < least }) ?? true { return "I5: not told" }
-    case .overdue(let least) where self.isCategoryInDoubt && !self.isSpared(reading):
-      if severity.map({ $0 < least }) ?? true { return "I5: not told in the end" }
+    switch way {
+    case .sourceGone where lacks(.sourceAddressLost, .destroy): return "I1: not told"
+    case .linkFailed where lacks(.interfaceLost, .destroy): return "I2: not told"
+    case .carrierLost, .routeLost:
+      if let due, due <= now {
+        if lacks(.interfaceLost, .destroy) { return "I10: no way when the grace is over" }
+      } else if way == .routeLost(isTakenOver: true), !self.wasDrained {
+        if lacks(nil, .drain) { return "I10: not drained" }
+      } else if self.last == .here || self.last == .moved {
+        if lacks(nil, .advise) { return "I10: not advised" }
+      }
+    case .moved where self.last != .moved && lacks(nil, policy.betterPath): return "I3: not told"
+    case .here where self.isOtherNetwork(reading) && lacks(.networkChanged, .destroy):
+      return "I4: not told"
     default: break
     }
-    if reading.path.status != .satisfied, let lostAt, lostAt.advanced(by: .seconds(1)) <= now,
-      severity != .destroy
-    {
-      return "I10: no path for a second"
-    }
-    let isMoved =
-      reading.path.status == .satisfied && reading.path.chain.first != self.last.path.chain.first
-      && reading.path.chain.first != self.tracker.path.chain.first && self.lostAt == nil
-    if isMoved, severity.map({ $0 < policy.betterPath }) ?? true {
-      return "I3: not told"
+    if let slept, slept >= .seconds(300), self.aim != .local, lacks(nil, .destroy) {
+      return "I6: not told"
     }
     return nil
   }
 
-  /// What the rules spare of a changed category.
-  private func isSpared(_ reading: FlowReading) -> Bool {
-    if self.aim == .local { return true }
-    return reading.path.status == .satisfied && reading.path.gateway == nil
-      && self.tracker.path.gateway == nil
-      && reading.path.chain.first == self.tracker.path.chain.first
-  }
-
   // MARK: - What may be
 
-  private func wrong(
-    _ verdict: FlowTracker.Verdict?, isSame: Bool, _ circumstances: FlowTracker.Circumstances,
-    _ told: [Invalidation]
+  private func unfounded(
+    _ verdict: FlowTracker.Verdict, _ reading: FlowReading, _ way: Way, _ slept: Duration?,
+    _ policy: InvalidationPolicy, at now: Instant
   ) -> String? {
-    guard isSame, let reason = verdict?.reason, reason != .resumed else { return nil }
-    guard reason == .categoryChanged else { return "\(reason), and nothing is different" }
-    if self.aim == .local { return "I5: a flow to the machine itself" }
-    let wide = told.first { $0.scope == .everything }
-    return wide?.severity == .destroy ? nil : "I5: destroyed, and the stream only advises"
+    let isFounded: Bool
+    switch (verdict.reason, verdict.severity) {
+    case (.sourceAddressLost, .destroy): isFounded = way == .sourceGone
+    case (.interfaceLost, .destroy):
+      isFounded = way == .linkFailed || self.due.map { $0 <= now } ?? false
+    case (.interfaceLost, .drain): isFounded = way == .routeLost(isTakenOver: true)
+    case (.interfaceLost, .advise): isFounded = self.due != nil
+    case (.networkChanged, .destroy): isFounded = way == .here && self.isOtherNetwork(reading)
+    case (.networkChanged, .advise):
+      isFounded = way == .here && reading.network.stage == self.network.stage
+    case (.betterPath, let severity):
+      let isAdvice = reading.alternative.map { $0.isKept || self.hasChosen } ?? false
+      let isNew = reading.alternative != nil && reading.alternative != self.lastAlternative
+      isFounded = severity == (isAdvice ? .advise : policy.betterPath) && (way == .moved || isNew)
+    case (.resumed, let severity):
+      isFounded = slept.map { ($0 >= .seconds(300)) == (severity == .destroy) } ?? false
+    default: isFounded = false
+    }
+    if self.aim == .local { return "a flow to the machine itself" }
+    return isFounded ? nil : "I0: unfounded"
   }
 
   /// What ends a flow on a default path, the stream must say, too.
@@ -121,7 +196,7 @@ struct WatchedFlow {
   ) -> String? {
     guard self.aim == .elsewhere else { return nil }
     // The stream has let go of a path that drains, but for its address.
-    if self.isDraining, verdict?.reason == .interfaceLost { return nil }
+    if self.wasDrained, verdict?.reason != .sourceAddressLost { return nil }
     return told.contains {
       self.isHit(by: $0, old) || $0.scope == .everything && $0.severity == .destroy
     }
@@ -138,31 +213,20 @@ struct WatchedFlow {
 
   // MARK: - What was
 
-  /// Whether path, source address and network are what they were when it was looked at last.
-  private func isSame(_ reading: FlowReading) -> Bool {
-    let router = reading.network.gatewayHardwareAddress
-    return self.last.path.status == .satisfied && reading.path.status == .satisfied
-      && self.last.path.chain == reading.path.chain
-      && self.last.path.gateway == reading.path.gateway && !reading.isSourceGone
-      && !reading.isLinkLost && (router == nil || self.router == nil || router == self.router)
-      && self.lostAt == nil
-  }
-
   private mutating func note(
-    _ reading: FlowReading, _ circumstances: FlowTracker.Circumstances, at now: Instant
+    _ reading: FlowReading, _ way: Way, _ verdict: FlowTracker.Verdict?
   ) {
-    guard reading.path.status != .unknown else { return }
-    self.last = reading
-    self.router = reading.network.gatewayHardwareAddress ?? self.router
-    if reading.path.status == .satisfied {
-      self.lostAt = nil
-    } else if self.lostAt == nil {
-      self.lostAt = now
-    }
-    switch circumstances.categoryChange {
-    case .inDoubt where !self.isSpared(reading): self.isCategoryInDoubt = true
-    case nil: break
-    default: self.isCategoryInDoubt = false
-    }
+    self.last = way
+    self.lastAlternative = reading.alternative
+    if way == .here { self.wasDrained = false }
+    if verdict?.severity == .drain || way == .moved { self.wasDrained = true }
+    guard way == .here, reading.path.status == .satisfied else { return }
+    (self.link, self.medium) = (reading.path.chain.first?.index, reading.path.medium)
+    // What is not known any more is what it was, as long as the gateway is the same.
+    let now = reading.network
+    let isForgotten =
+      now.hasHardwareAddresses && now.gatewayHardwareAddress == nil
+      && now.gateway == self.network.gateway
+    if !isForgotten || reading.leftLink == .untied { self.network = now }
   }
 }

@@ -27,7 +27,6 @@ private struct History {
   private var random: SeededGenerator
   private var kernel = RandomKernel()
   private var maker: TransitionMaker
-  private var deadline: Instant?
   private var subscriber: Snapshot
 
   init(seed: UInt64) {
@@ -43,28 +42,21 @@ private struct History {
     let next = self.now.advanced(
       by: .milliseconds(
         Int.random(in: 1...(self.random.oneIn(8) ? 12_000 : 1_500), using: &self.random)))
-    // Mostly the timer comes in time; else the batch overtakes it.
-    if let deadline = self.deadline, deadline <= next, !self.random.oneIn(4) {
-      self.now = deadline
-      if let broken = self.read(.timer).broken { return broken }
-    }
     self.now = next
     return self.random.oneIn(10) ? self.loseKernel() : self.batch()
   }
 
   private mutating func loseKernel() -> String? {
     let lost = self.told(
-      self.maker.update(to: .unknown, on: .kernelLost("test"), at: self.now, time: self.time))
+      self.maker.update(to: .unknown, on: .kernelLost("test"), time: self.time))
     if let broken = lost.broken { return broken }
     if self.maker.snapshot.status.category != .unknown { return "K8: not unknown" }
-    if self.deadline != nil { return "K8: a gain is held that nobody can see" }
     return self.read(.kernelBack).broken
   }
 
   private mutating func batch() -> String? {
     let before = self.maker.snapshot.status
     let shown = self.kernel.observation[before.family]
-    let wasHeld = self.deadline != nil
     let isNoise = self.random.oneIn(4)
     var events: [KernelEvent] = []
     var went = false
@@ -87,7 +79,7 @@ private struct History {
     let (change, broken) = self.read(.events(events))
     if let broken { return broken }
 
-    if isNoise, !wasHeld, change != nil { return "T3: noise publishes \(events)" }
+    if isNoise, change != nil { return "T3: noise publishes \(events)" }
     if before.path.status == .satisfied, went, isSame {
       guard case .transition(let transition)? = change else {
         let isCarriedOn = before != self.maker.snapshot.status && change != nil
@@ -97,9 +89,9 @@ private struct History {
     }
     var permuted = unchanged
     let other = permuted.update(
-      to: self.kernel.observation, on: .events(events.shuffled(using: &self.random)), at: self.now,
+      to: self.kernel.observation, on: .events(events.shuffled(using: &self.random)),
       time: self.time)
-    if Self.kind(other.change) != Self.kind(change) { return "the order matters: \(events)" }
+    if Self.kind(other) != Self.kind(change) { return "the order matters: \(events)" }
     if permuted.snapshot != self.maker.snapshot { return "the order matters to the status" }
     return nil
   }
@@ -112,37 +104,26 @@ private struct History {
     let observation = self.kernel.observation
     let before = self.maker.snapshot
     let (change, broken) = self.told(
-      self.maker.update(to: observation, on: occasion, at: self.now, time: self.time))
+      self.maker.update(to: observation, on: occasion, time: self.time))
     if let broken { return (change, broken) }
 
     let status = self.maker.snapshot.status
-    for family in AddressFamily.allCases {
-      let (shown, published) = (observation[family].path, status[family])
-      if shown.status != .satisfied, published != shown {
-        return (change, "T1: a loss is held back")
-      }
-      if self.deadline == nil, published != shown {
-        return (change, "T4: \(published) for \(shown)")
-      }
-      if published != shown, published.status == .satisfied {
-        return (change, "T1: not the present")
-      }
+    for family in AddressFamily.allCases where status[family] != observation[family].path {
+      return (change, "T1: \(status[family]) for \(observation[family].path)")
     }
-    if let deadline = self.deadline, deadline <= self.now { return (change, "a stale deadline") }
     if change == nil, before != self.maker.snapshot { return (change, "changed without a word") }
 
     var again = self.maker
     let repeated = again.update(
-      to: observation, on: .events(self.kernel.noise(using: &self.random)), at: self.now,
+      to: observation, on: .events(self.kernel.noise(using: &self.random)),
       time: self.time)
-    if repeated.change != nil { return (change, "T4: the same reading publishes again") }
+    if repeated != nil { return (change, "T4: the same reading publishes again") }
     return (change, nil)
   }
 
   /// Tells the subscriber, who must then know what is published.
-  private mutating func told(_ step: TransitionMaker.Step) -> (change: Change?, broken: String?) {
-    self.deadline = step.deadline
-    guard let change = step.change else {
+  private mutating func told(_ change: Change?) -> (change: Change?, broken: String?) {
+    guard let change else {
       return (nil, self.subscriber == self.maker.snapshot ? nil : "the subscriber was not told")
     }
     let before = self.subscriber

@@ -9,11 +9,13 @@ import Testing
 /// Each entry is an instant and what the reading at it shows: the IPv4 path, and after a slash the IPv6 path (without a
 /// slash there is none). `-` is no route, `?` a kernel that cannot be asked. After a path's name comes
 /// - `~`: its link has no carrier;
+/// - `?`: its link flaps, and the gain is held back;
+/// - `#`: its link has lost its carrier once more since it was made, as the kernel counts;
 /// - `'`: it has another source address of the same subnet;
 /// - `!`, `!link`, `!route`: the batch of messages also tells that the path's source address, link or default route went
 ///   and came back.
 ///
-/// An entry may end in `+overrun` or `+noise`. The first reading is the one at the start. Deadlines are honoured on time.
+/// An entry may end in `+overrun` or `+noise`, or begin with `timer`. The first reading is the one at the start.
 ///
 /// What was published comes back in the same manner: `0s unknown>wifi | 2s wifi>wifi bounced | 3s path`.
 struct Timeline {
@@ -21,8 +23,6 @@ struct Timeline {
   private(set) var published: [String] = []
   private(set) var changes: [Change] = []
   private var now = Instant(milliseconds: 0)
-  private var observation = Observation([])
-  private var deadline: Instant?
   private var isUnknown = false
   private var hasStarted = false
 
@@ -44,11 +44,9 @@ struct Timeline {
         Issue.record("not an instant: \(entry)")
         return
       }
-      self.honourDeadlines(until: instant)
       self.now = instant
       self.enter(words.dropFirst().map(String.init))
     }
-    self.honourDeadlines(until: nil)
   }
 
   /// One reading, after these messages.
@@ -67,10 +65,12 @@ struct Timeline {
     var events: [KernelEvent] = []
     var observation = Observation([])
     var family = AddressFamily.ipv4
+    var isTimer = false
     for word in words {
       switch word {
       case "/": family = .ipv6
       case "-": break
+      case "timer": isTimer = true
       case "+overrun": events.append(.overrun)
       case "+noise": events.append(.linkRemoved(TestLink.noise.link))
       default:
@@ -80,11 +80,17 @@ struct Timeline {
         }
         events += evidence
         observation[family] = link.observed(family) ?? observation[family]
+        if word.hasSuffix("?") {
+          observation[family].path.status = .requiresConnection
+          observation[family].path.reason = .flapping
+        }
       }
     }
     if self.isUnknown {
       self.isUnknown = false
       self.step(observation, .kernelBack)
+    } else if isTimer {
+      self.step(observation, .timer)
     } else {
       self.read(observation, events)
     }
@@ -97,6 +103,7 @@ struct Timeline {
       "wifi": .wifi, "wifi2": .wifi2, "wired": .wired, "cellular": .cellular,
     ]
     guard var link = links[name.prefix { $0.isLetter || $0.isNumber }] else { return nil }
+    link.carrierDownCount = UInt32(name.count { $0 == "#" })
     if name.hasSuffix("~") { link = link.withoutCarrier }
     if name.hasSuffix("'") { link.host[family] = 8 }
     switch kind {
@@ -108,28 +115,12 @@ struct Timeline {
     }
   }
 
-  // MARK: - Time
-
-  private mutating func honourDeadlines(until end: Instant?) {
-    while let deadline = self.deadline, end.map({ deadline <= $0 }) ?? true {
-      self.now = deadline
-      self.step(self.observation, .timer)
-      guard self.deadline.map({ $0 > deadline }) ?? true else {
-        Issue.record("a deadline that has come stays")
-        return
-      }
-    }
-  }
-
   private mutating func step(_ observation: Observation, _ occasion: Occasion) {
     self.hasStarted = true
-    self.observation = observation
     let time = Timestamp(microseconds: Int64(self.now.milliseconds) * 1000)
-    let step = self.maker.update(to: observation, on: occasion, at: self.now, time: time)
-    self.deadline = step.deadline
-    guard let change = step.change else { return }
+    guard let change = self.maker.update(to: observation, on: occasion, time: time) else { return }
     self.changes.append(change)
-    self.published.append("\(Self.text(self.now)) \(Self.text(change))")
+    self.published.append("\(self.now.text) \(Self.text(change))")
   }
 
   // MARK: - Text
@@ -137,11 +128,6 @@ struct Timeline {
   private static func instant(_ text: Substring) -> Instant? {
     guard text.hasSuffix("s"), let seconds = Double(text.dropLast()) else { return nil }
     return Instant(milliseconds: Int((seconds * 1000).rounded()))
-  }
-
-  private static func text(_ instant: Instant) -> String {
-    let seconds = "\(Double(instant.milliseconds) / 1000)"
-    return (seconds.hasSuffix(".0") ? String(seconds.dropLast(2)) : seconds) + "s"
   }
 
   private static func text(_ change: Change) -> String {

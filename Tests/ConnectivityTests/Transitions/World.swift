@@ -10,6 +10,8 @@ struct TestLink: Hashable {
   var metric: UInt32
   var isUp = true
   var hasCarrier = true
+  /// How often it has lost its carrier; `nil` where the kernel does not say.
+  var carrierDownCount: UInt32?
   /// The last part of the source address; `nil` without one.
   var host: [AddressFamily: Int] = [.ipv4: 7, .ipv6: 7]
   var isTentative: [AddressFamily: Bool] = [:]
@@ -51,26 +53,33 @@ struct TestLink: Hashable {
     guard let gateway = self.gatewayAddress(family), self.isUp else { return nil }
     var path = Path(
       status: .satisfied, chain: [PathLink(index: self.index, name: self.name)],
-      medium: self.medium, source: self.source(family), sourcePrefixLength: 24, gateway: gateway,
-      table: 254)
+      medium: self.medium, source: self.source(family),
+      sourcePrefixLength: Self.prefixLength(family), gateway: gateway, table: 254)
     if !self.hasCarrier {
       path.reason = .noCarrier
     } else if path.source == nil || self.isTentative[family] == true {
       path.reason = .noSourceAddress
     }
     if path.reason != nil { path.status = .requiresConnection }
-    return ObservedPath(path, route: self.route(family))
+    return ObservedPath(
+      path, route: self.route(family),
+      carrierDownCounts: self.carrierDownCount.map { [self.index: $0] } ?? [:])
   }
+
+  /// The length of a link's subnets.
+  static func prefixLength(_ family: AddressFamily) -> Int { family == .ipv4 ? 24 : 64 }
 
   // MARK: - Messages
 
   var link: Link {
     var flags: LinkFlags = self.isUp ? [.up] : []
     if self.isUp, self.hasCarrier { flags.formUnion([.running, .lowerUp]) }
-    return Link(
+    var link = Link(
       index: self.index, name: self.name, flags: flags,
       operationalState: self.isUp && self.hasCarrier ? .up : .down,
       carrier: self.isUp && self.hasCarrier)
+    link.carrierDownCount = self.carrierDownCount
+    return link
   }
 
   /// What wireless drivers send while they scan: the name, and flags that are not to be believed.
@@ -79,7 +88,9 @@ struct TestLink: Hashable {
   }
 
   func address(_ family: AddressFamily, flags: AddressFlags = []) -> Address? {
-    self.source(family).map { Address($0, prefixLength: 24, link: self.index, flags: flags) }
+    self.source(family).map { 
+      Address($0, prefixLength: Self.prefixLength(family), link: self.index, flags: flags)
+    }
   }
 
   func added(_ family: AddressFamily) -> [KernelEvent] {

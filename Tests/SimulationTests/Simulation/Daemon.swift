@@ -27,11 +27,10 @@ final class Daemon {
     var at: Instant
   }
 
-  /// What a client was told of a flow, and the category that was published at the time.
+  /// What a client was told of a flow.
   struct Notice {
     var key: FlowTable.Key
     var event: FlowTable.Event
-    var category: Connectivity.Category
   }
 
   /// What the kernel told, and what was published before and after it was acted upon.
@@ -120,7 +119,7 @@ final class Daemon {
   // MARK: - Clients
 
   func admit(_ guardian: Guardian) {
-    let mailbox = RecordingMailbox(guardian, self.store, self.mutation)
+    let mailbox = RecordingMailbox(guardian, self.mutation)
     self.mailboxes[guardian.number] = mailbox
     self.loop.admit(mailbox)
   }
@@ -162,9 +161,9 @@ final class Daemon {
   }
 
   func destroyAll() {
-    for key in self.keys where self.engine.isGuarded(key) {
+    for key in self.keys where self.engine.flows.contains(key) {
       self.loop.engine.removeFlow(key)
-      let verdict = FlowTracker.Verdict(.categoryChanged, .destroy)
+      let verdict = FlowTracker.Verdict(.interfaceLost, .destroy)
       let event = FlowTable.Event.invalidation(verdict, Cause(.start, "started"), .unknown)
       self.mailboxes[key.guardian]?.post([
         .init(id: key.id, event: .flow(event), generation: self.store.snapshot.generation)
@@ -177,13 +176,11 @@ final class Daemon {
 /// A mailbox of which is known what was put into it.
 final class RecordingMailbox: FlowMailbox, @unchecked Sendable {
   private let guardian: Guardian
-  private let store: Store
   private let mutation: Mutation?
   private var posted: [Daemon.Notice] = []
 
-  init(_ guardian: Guardian, _ store: Store, _ mutation: Mutation?) {
+  init(_ guardian: Guardian, _ mutation: Mutation?) {
     self.guardian = guardian
-    self.store = store
     self.mutation = mutation
   }
 
@@ -194,9 +191,7 @@ final class RecordingMailbox: FlowMailbox, @unchecked Sendable {
     for message in messages {
       guard case .flow(let event) = message.event else { continue }
       self.posted.append(
-        .init(
-          key: .init(guardian: self.number, id: message.id), event: event,
-          category: self.store.snapshot.status.category))
+        .init(key: .init(guardian: self.number, id: message.id), event: event))
     }
     if !messages.isEmpty { self.guardian.post(messages) }
   }

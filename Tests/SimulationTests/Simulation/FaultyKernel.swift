@@ -23,8 +23,6 @@ final class FaultyKernel: Kernel {
 
   private var messages: [(due: Instant, event: KernelEvent)] = []
   private(set) var watched = Watched()
-  /// As the real one remembers addresses, until it hears of a link's.
-  private var knownAddresses: [UInt32: [IPAddress: Address]] = [:]
 
   var fileDescriptor: CInt { -1 }
   /// Whether something waits to be read.
@@ -64,7 +62,8 @@ final class FaultyKernel: Kernel {
     case .neighbour(let neighbour):
       return self.watched.gateways.contains { gateway in
         gateway.link == neighbour.link && gateway.address == neighbour.address
-          && gateway.hardwareAddress != neighbour.hardwareAddress
+          && (gateway.hardwareAddress != neighbour.hardwareAddress
+            || gateway.isFailed != neighbour.isFailed)
       }
     case .link(let link), .linkRemoved(let link):
       return self.hears(link.index)
@@ -72,6 +71,7 @@ final class FaultyKernel: Kernel {
     case .address(let address), .addressRemoved(let address):
       let isOthers = address.address.family == .ipv4 || !address.address.isLinkLocal
       return isOthers || self.hears(address.link)
+    case .bridgeEntry(let entry): return self.watched.bridged.contains(entry.hardwareAddress)
     default: return true
     }
   }
@@ -89,7 +89,6 @@ final class FaultyKernel: Kernel {
   /// Sockets that were opened anew: what waited is gone with the old ones.
   func reopen(_ watched: Watched) {
     self.messages = []
-    self.knownAddresses = [:]
     self.failsAfter = nil
     self.watched = watched
   }
@@ -114,22 +113,8 @@ final class FaultyKernel: Kernel {
     if self.failsAfter == 0 { throw KernelUnavailable(description: "gone") }
     let due = self.messages.prefix { $0.due <= self.now }.prefix(self.batch)
     self.messages.removeFirst(due.count)
-    for message in due {
-      events.append(message.event)
-      switch message.event {
-      case .linkRemoved(let link): self.knownAddresses[link.index] = nil
-      case .address(let address), .addressRemoved(let address):
-        self.knownAddresses[address.link] = nil
-      case .overrun: self.knownAddresses = [:]
-      default: break
-      }
-    }
+    events += due.map(\.event)
     return self.messages.first.map { $0.due <= self.now } ?? false
-  }
-
-  func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
-    try self.ask()
-    return self.network.route(to: destination)
   }
 
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
@@ -143,9 +128,11 @@ final class FaultyKernel: Kernel {
     return answers
   }
 
-  func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute? {
+  func takeExpiry() -> Duration? { nil }
+
+  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
     try self.ask()
-    return self.network.entry(for: destination)?.matched
+    return self.network.tableEntry(for: destination)
   }
 
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
@@ -153,20 +140,17 @@ final class FaultyKernel: Kernel {
     return self.network.link(index).map { LinkFacts($0, device: self.network.device(index)) }
   }
 
-  func hasAddress(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Bool {
-    self.knownAddresses[link]?[address] = nil
-    return try self.address(address, on: link) != nil
-  }
-
   func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
-    if let known = self.knownAddresses[link]?[address] { return known }
     try self.ask()
-    let found = self.network[link]?.addresses.first { $0.address == address }
-    if let found { self.knownAddresses[link, default: [:]][address] = found }
-    return found
+    return self.network[link]?.addresses.first { $0.address == address }
   }
 
-  func forgetAddresses() { self.knownAddresses = [:] }
+  func bridgePort(
+    of hardwareAddress: [UInt8], on bridge: UInt32
+  ) throws(KernelUnavailable) -> UInt32? {
+    try self.ask()
+    return self.network[bridge]?.learnt[hardwareAddress]
+  }
 
   func neighbour(
     _ address: IPAddress, on link: UInt32
@@ -182,11 +166,6 @@ final class FaultyKernel: Kernel {
     return self.network.links.compactMap { link in
       self.network.link(link.index).map { LinkFacts($0, device: self.network.device(link.index)) }
     }
-  }
-
-  func linkIndexes() throws(KernelUnavailable) -> [UInt32] {
-    try self.ask()
-    return self.network.links.map(\.index)
   }
 
   func addresses() throws(KernelUnavailable) -> [Address] {

@@ -5,7 +5,11 @@ extension ModelNetwork {
   mutating func change(_ index: UInt32?, _ body: (inout ModelLink) -> Void) -> [KernelEvent] {
     guard let place = self.place(index) else { return [] }
     let before = self.told
+    let had = self.link(index)?.flags.contains(.lowerUp)
     body(&self.links[place])
+    if had == true, self.link(index)?.flags.contains(.lowerUp) != true {
+      self.links[place].downCount += 1
+    }
     if self.link(index)?.flags.contains(.lowerUp) != true { self.links[place].neighbours = [:] }
     return self.messages(since: before)
   }
@@ -28,7 +32,7 @@ extension ModelNetwork {
   /// Set down: IPv4's routes go silently, IPv6's addresses and routes with messages.
   mutating func setDown(_ index: UInt32) -> [KernelEvent] {
     var events = self.change(index) { $0.isUp = false }
-    events += self.dropRoutes { $0.link == index }
+    events += self.dropRoutes { $0.legs.contains { $0.link == index } }
     for address in self[index]?.addresses ?? [] where address.address.family == .ipv6 {
       events += self.removeAddress(address)
     }
@@ -53,14 +57,16 @@ extension ModelNetwork {
     if family == .ipv4,
       !self.links[place].addresses.contains(where: { $0.address.family == family })
     {
-      _ = self.dropRoutes { $0.link == address.link && $0.prefix.address.family == family }
+      _ = self.dropRoutes {
+        $0.legs.contains { $0.link == address.link } && $0.prefix.address.family == family
+      }
     }
     return [.addressRemoved(address)]
   }
 
   mutating func addRoute(_ route: ModelRoute) -> [KernelEvent] {
-    if let link = route.link {
-      guard let link = self[link], link.isUp else { return [] }
+    for leg in route.legs {
+      guard let link = self[leg.link], link.isUp else { return [] }
       let hasAddress = link.addresses.contains { $0.address.family == route.prefix.address.family }
       guard hasAddress || link.sort == .tunnel || route.prefix.address.family == .ipv6 else {
         return []
@@ -88,7 +94,7 @@ extension ModelNetwork {
   mutating func removeLink(_ index: UInt32) -> [KernelEvent] {
     var events: [KernelEvent] = []
     for upper in self.links where upper.lower == index { events += self.removeLink(upper.index) }
-    events += self.dropRoutes { $0.link == index }
+    events += self.dropRoutes { $0.legs.contains { $0.link == index } }
     for address in self[index]?.addresses ?? [] { events += self.removeAddress(address) }
     let removed = self.link(index)
     self.links.removeAll { $0.index == index }
@@ -123,8 +129,8 @@ extension ModelNetwork {
       self.link(index)?.flags.contains(.lowerUp) == true
     else { return [] }
     var events: [KernelEvent] = []
-    for route in self.routes where route.link == index {
-      guard let router = route.gateway else { continue }
+    for leg in self.routes.flatMap(\.legs) where leg.link == index {
+      guard let router = leg.gateway else { continue }
       let found = self.links[place].hardwareAddress(of: router)
       guard self.links[place].neighbours[router] != found else { continue }
       self.links[place].neighbours[router] = found

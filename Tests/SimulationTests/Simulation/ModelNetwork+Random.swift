@@ -10,7 +10,7 @@ extension ModelNetwork {
   mutating func happen(using random: inout SeededGenerator) -> [KernelEvent] {
     let link = random.pick(self.links.filter { $0.sort != .loopback && !self.isBystander($0) })
     let family = random.pick(AddressFamily.allCases)
-    switch random.number(0...29) {
+    switch random.number(0...32) {
     case 0...4: return self.repair(random.pick(["eth0", "wlan0", "wwan0", "wlan0"]))
     case 5, 6:
       return self.change(link.index) { $0.hasCarrier.toggle() } + self.learn(link.index, &random)
@@ -44,8 +44,29 @@ extension ModelNetwork {
       guard let led = self.containers.filter({ !self.isBystander($0) }).first else { return [] }
       return random.oneIn(3)
         ? self.removeLink(led.index) : self.change(led.index) { $0.hasCarrier.toggle() }
+    case 29: return self.toggleSpread(family, &random)
+    case 30:
+      self.local = self.local == nil ? Self.anyIP : nil
+      return [.rule(.ipv4)]
     default: return self.learnRouters(link.index)
     }
+  }
+
+  /// Where flows may come from although no link has it (`ip route add local … dev lo`).
+  static let anyIP = IPPrefix.block(.bytes([198, 18, 0, 0]), 24)
+
+  /// A default route by two links at once.
+  private mutating func toggleSpread(
+    _ family: AddressFamily, _ random: inout SeededGenerator
+  ) -> [KernelEvent] {
+    if let route = self.routes.first(where: { $0.legs.count > 1 }) {
+      return self.removeRoute(route)
+    }
+    let links = self.links.filter { $0.sort == .wired || $0.sort == .wifi }
+    let legs = links.map { ModelRoute.Leg(link: $0.index, gateway: $0.router(family, 1)) }
+    guard legs.count > 1 else { return [] }
+    return self.addRoute(
+      ModelRoute(prefix: .all(family), metric: random.pick([20, 650]), target: .spread(legs)))
   }
 
   private mutating func learn(_ index: UInt32, _ random: inout SeededGenerator) -> [KernelEvent] {
@@ -191,14 +212,16 @@ extension ModelNetwork {
   private mutating func toggleRule(_ random: inout SeededGenerator) -> [KernelEvent] {
     if let rule = self.rules.first {
       self.rules.removeFirst()
-      return [.ruleRemoved(rule.source.family)]
+      return [.ruleRemoved(rule.family)]
     }
     let candidates = self.links.filter { $0.sort == .wifi || $0.sort == .cellular }
     guard let link = candidates.randomElement(using: &random), link.isUp,
       let source = link.addresses.first
     else { return [] }
     let family = source.address.family
-    let rule = ModelRule(source: source.address, table: 100)
+    let selector: ModelRule.Selector =
+      random.oneIn(2) ? .source(source.address) : .port(443, family)
+    let rule = ModelRule(selector: selector, table: 100)
     let gateway = link.router(family, 1)
     self.rules.append(rule)
     // The route first: it does nothing before its rule is there.

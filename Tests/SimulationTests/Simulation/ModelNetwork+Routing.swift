@@ -4,32 +4,60 @@ import Connectivity
 extension ModelNetwork {
   func route(to destination: Destination) -> RouteAnswer {
     let address = destination.address
-    if address.isLoopback || self.owner(of: address) != nil {
+    if self.isLocal(address) {
       return .route(Route(kind: .local, outLink: 1, source: address, table: 255))
     }
-    if let source = destination.source, self.owner(of: source) == nil {
-      return .noRoute(.noRoute)
-    }
+    if let source = destination.source, !self.isLocal(source) { return .noRoute(.noRoute) }
     guard let route = self.entry(for: destination) else { return .noRoute(.noRoute) }
-    switch route.target {
-    case .refusal(let reason): return .noRoute(reason)
-    case .by(let link, let gateway):
-      let source =
-        destination.source ?? self.source(on: link, for: gateway ?? address, address.family)
-      return .route(Route(outLink: link, gateway: gateway, source: source, table: route.table))
+    if case .refusal(let reason) = route.target { return .noRoute(reason) }
+    guard let leg = self.leg(of: route, for: destination) else { return .noRoute(.noRoute) }
+    let source =
+      destination.source
+      ?? self.source(on: leg.link, for: leg.gateway ?? address, address.family)
+    return .route(
+      Route(outLink: leg.link, gateway: leg.gateway, source: source, table: route.table))
+  }
+
+  /// Of several legs that which is of the source's link, as Linux does since 6.15; else one by the ports.
+  private func leg(of route: ModelRoute, for destination: Destination) -> ModelRoute.Leg? {
+    let legs = route.legs.filter {
+      destination.outLink == nil || $0.link == destination.outLink
     }
+    if let own = destination.source.flatMap(self.owner),
+      let leg = legs.first(where: { $0.link == own })
+    {
+      return leg
+    }
+    let port = Int(destination.transport?.localPort ?? 0)
+    return legs.isEmpty ? nil : legs[port % legs.count]
+  }
+
+  /// The entry as the kernel names it.
+  func tableEntry(for destination: Destination) -> RouteEntry? {
+    let address = destination.address
+    if self.isLocal(address) {
+      let owner = self.owner(of: address)
+      let prefix = IPPrefix.block(address, owner == nil ? 24 : address.family.bitWidth)
+      return RouteEntry(
+        MatchedRoute(prefix: prefix, table: 255, priority: 0), kind: .local, outLink: owner ?? 1,
+        isKernels: owner != nil)
+    }
+    guard let route = self.entry(for: destination), !route.legs.isEmpty else { return nil }
+    let legs = route.legs.map(\.link)
+    return RouteEntry(
+      route.matched, outLink: legs.count == 1 ? legs[0] : nil, legs: legs.count > 1 ? legs : [])
   }
 
   /// The entry that decides: rules in their order, in a table the longest prefix and then the least metric.
   func entry(for destination: Destination) -> ModelRoute? {
-    let tables =
-      self.rules.filter { $0.source == destination.source }.map(\.table) + [254]
+    let tables = self.rules.filter { $0.applies(to: destination) }.map(\.table) + [254]
     for table in tables {
       let candidates =
         self.routes.filter { $0.table == table } + (table == 254 ? self.connected : [])
       let matching = candidates.filter { route in
         route.prefix.contains(destination.address)
-          && (destination.outLink == nil || destination.outLink == route.link)
+          && (destination.outLink == nil
+            || route.legs.contains { $0.link == destination.outLink })
       }
       if let best = matching.min(by: { first, second in
         (-first.prefix.length, first.metric, first.link ?? 0)
@@ -39,6 +67,11 @@ extension ModelNetwork {
       }
     }
     return nil
+  }
+
+  /// Whether an address is this machine's, as the local table has it.
+  func isLocal(_ address: IPAddress) -> Bool {
+    address.isLoopback || self.owner(of: address) != nil || self.local?.contains(address) == true
   }
 
   /// The routes of the subnets that the links are in.
@@ -84,7 +117,8 @@ extension ModelNetwork {
     case .noRoute(let reason): return .unsatisfied(reason)
     case .route(let found): route = found
     }
-    let (chain, isBroken) = self.chain(below: route.outLink, upToTunnel: upToTunnel)
+    let nextHop = route.gateway ?? destination.address
+    let (chain, isBroken) = self.chain(below: route.outLink, nextHop, upToTunnel: upToTunnel)
     let source = self[route.outLink]?.addresses.first { $0.address == route.source }
     var path = Path(
       status: .requiresConnection,
@@ -97,7 +131,9 @@ extension ModelNetwork {
       path.reason = failed
     } else if let isBroken {
       path.reason = isBroken
-    } else if route.kind == .unicast, route.source == nil {
+    } else if route.kind == .unicast,
+      route.source == nil || source?.flags.contains(.tentative) == true
+    {
       path.reason = .noSourceAddress
     } else {
       path.status = .satisfied
@@ -118,12 +154,12 @@ extension ModelNetwork {
     case .cellular: .cellular
     case .loopback: .loopback
     case .tunnel: .tunnel
-    case .container, .vlan, nil: .unknown
+    case .container, .vlan, .bridge, nil: .unknown
     }
   }
 
   private func chain(
-    below outLink: UInt32, upToTunnel: Bool
+    below outLink: UInt32, _ nextHop: IPAddress, upToTunnel: Bool
   ) -> (links: [ModelLink], isBroken: Path.Reason?) {
     var chain: [ModelLink] = []
     var next = self[outLink]
@@ -131,6 +167,10 @@ extension ModelNetwork {
       chain.append(link)
       next = nil
       if let lower = link.lower { next = self[lower] }
+      // The port behind which the next hop is: here, always the cable's.
+      if link.sort == .bridge {
+        next = self.ports(of: link.index).min { $0.sort == .wired && $1.sort != .wired }
+      }
       guard let remote = link.remote, !upToTunnel else { continue }
       switch self.route(to: Destination(remote)) {
       case .route(let route): next = self[route.outLink]

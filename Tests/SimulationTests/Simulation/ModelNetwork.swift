@@ -3,7 +3,7 @@ import Connectivity
 /// A link of the model kernel, what is on it, and what is at its other end.
 struct ModelLink: Hashable {
   enum Sort: Hashable {
-    case loopback, wired, wifi, cellular, vlan, tunnel, container
+    case loopback, wired, wifi, cellular, vlan, tunnel, container, bridge
   }
 
   var index: UInt32
@@ -12,6 +12,12 @@ struct ModelLink: Hashable {
   var isUp = true
   var hasCarrier = true
   var isDormant = false
+  /// How often it has lost its carrier.
+  var downCount: UInt32 = 0
+  /// The bridge that it is a port of.
+  var master: UInt32?
+  /// Of a bridge: behind which of its ports hardware addresses are.
+  var learnt: [[UInt8]: UInt32] = [:]
   /// Below a vlan.
   var lower: UInt32?
   /// The other end of a tunnel.
@@ -23,12 +29,15 @@ struct ModelLink: Hashable {
   var neighbours: [IPAddress: [UInt8]] = [:]
 
   /// Modems have none, nor have tunnels.
-  var hasNeighbours: Bool { self.sort == .wired || self.sort == .wifi || self.sort == .vlan }
+  var hasNeighbours: Bool {
+    self.sort == .wired || self.sort == .wifi || self.sort == .vlan || self.sort == .bridge
+  }
 
   /// That of the link's default routes: the lowest wins.
   var metric: UInt32 {
     switch self.sort {
     case .vlan: 90
+    case .bridge: 80
     case .wired: 100
     case .wifi: 600
     case .cellular: 700
@@ -41,13 +50,28 @@ struct ModelLink: Hashable {
 struct ModelRoute: Hashable {
   enum Target: Hashable {
     case by(UInt32, gateway: IPAddress?)
+    /// Several nexthops, of which each connection takes one.
+    case spread([Leg])
     case refusal(Path.Reason)
+  }
+
+  struct Leg: Hashable {
+    var link: UInt32
+    var gateway: IPAddress?
   }
 
   var prefix: IPPrefix
   var table: UInt32 = 254
   var metric: UInt32
   var target: Target
+
+  var legs: [Leg] {
+    switch self.target {
+    case .by(let link, let gateway): [Leg(link: link, gateway: gateway)]
+    case .spread(let legs): legs
+    case .refusal: []
+    }
+  }
 
   var link: UInt32? { if case .by(let link, _) = self.target { link } else { nil } }
   var gateway: IPAddress? { if case .by(_, let gateway) = self.target { gateway } else { nil } }
@@ -60,10 +84,31 @@ struct ModelRoute: Hashable {
   }
 }
 
-/// `ip rule from ADDRESS lookup TABLE`.
+/// `ip rule from ADDRESS lookup TABLE`, or `ip rule ipproto tcp dport PORT lookup TABLE`.
 struct ModelRule: Hashable {
-  var source: IPAddress
+  enum Selector: Hashable {
+    case source(IPAddress)
+    case port(UInt16, AddressFamily)
+  }
+
+  var selector: Selector
   var table: UInt32
+
+  var family: AddressFamily {
+    switch self.selector {
+    case .source(let source): source.family
+    case .port(_, let family): family
+    }
+  }
+
+  func applies(to destination: Destination) -> Bool {
+    switch self.selector {
+    case .source(let source): destination.source == source
+    case .port(let port, let family):
+      destination.transport?.number == 6 && destination.transport?.remotePort == port
+        && destination.address.family == family
+    }
+  }
 }
 
 /// All that the model kernel holds at one moment. Whatever changes it says which messages the kernel sends of that, which
@@ -72,6 +117,8 @@ struct ModelNetwork: Hashable {
   var links: [ModelLink] = []
   var routes: [ModelRoute] = []
   var rules: [ModelRule] = []
+  /// A block that is local as a whole (`ip route add local … dev lo`).
+  var local: IPPrefix?
   var lastIndex: UInt32 = 9
 
   /// A laptop with a cable, Wi-Fi and a modem, all of them working.
@@ -102,7 +149,8 @@ struct ModelNetwork: Hashable {
     var told = Link(
       index: link.index, name: link.name, flags: flags,
       operationalState: link.sort == .tunnel && carrier ? .unknown : state, carrier: carrier,
-      lower: link.lower, remote: link.remote)
+      lower: link.lower, master: link.master, remote: link.remote)
+    told.carrierDownCount = link.downCount
     if link.hasNeighbours {
       told.hardwareAddress = [2, 0, 0, 1, 0, UInt8(truncatingIfNeeded: index ?? 0)]
     }
@@ -118,6 +166,7 @@ struct ModelNetwork: Hashable {
       told.kind = "gre"
       told.hardwareType = 778
     case .container: told.kind = "veth"
+    case .bridge: told.kind = "bridge"
     case .wired, .wifi: break
     }
     return told
@@ -127,6 +176,7 @@ struct ModelNetwork: Hashable {
     switch self[index]?.sort {
     case .wifi: Device(type: "wlan")
     case .cellular: Device(type: "wwan")
+    case .bridge: Device(type: "bridge", lowerLinks: self.ports(of: index).map(\.index))
     default: .unknown
     }
   }
@@ -135,8 +185,13 @@ struct ModelNetwork: Hashable {
     self[link]?.addresses.contains { $0.address == address } ?? false
   }
 
+  func ports(of bridge: UInt32) -> [ModelLink] { self.links.filter { $0.master == bridge } }
+
   private func carries(_ link: ModelLink) -> Bool {
     guard link.hasCarrier else { return false }
+    if link.sort == .bridge {
+      return self.ports(of: link.index).contains { $0.isUp && $0.hasCarrier }
+    }
     guard let lower = self[link.lower] else { return link.sort != .vlan }
     return lower.isUp && lower.hasCarrier
   }
@@ -168,6 +223,7 @@ extension ModelLink {
     switch self.sort {
     case .cellular: self.network
     case .vlan: (self.network & ~1) + 100
+    case .bridge: 150
     case .tunnel: 200
     case .container: UInt8(30 + self.index % 60)
     default: self.network & ~1

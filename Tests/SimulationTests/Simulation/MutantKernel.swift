@@ -4,8 +4,7 @@ import Netlink
 @testable import ConndServer
 
 /// A kernel of which something is not believed, and that knows what it was asked for.
-final class MutantKernel: KernelDecorator {
-  var source: any Kernel { self.kernel }
+final class MutantKernel: Kernel {
   private let kernel: FaultyKernel
   private let store: Store
   private let mutation: Mutation?
@@ -64,9 +63,37 @@ final class MutantKernel: KernelDecorator {
     return facts
   }
 
-  func hasAddress(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Bool {
-    let isPresent = try self.kernel.hasAddress(address, on: link)
-    return self.mutation == .keepsLostAddress || isPresent
+  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
+    let entry = try self.kernel.entry(for: destination)
+    guard self.mutation == .keepsLostAddress, entry?.kind != .local, let entry else { return entry }
+    return RouteEntry(entry.route, kind: .local, outLink: 1)
+  }
+
+  var fileDescriptor: CInt { self.kernel.fileDescriptor }
+  var hasMessages: Bool { self.kernel.hasMessages }
+
+  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
+    try self.kernel.routes(to: destinations)
+  }
+
+  func takeExpiry() -> Duration? { self.kernel.takeExpiry() }
+
+  func links() throws(KernelUnavailable) -> [LinkFacts] { try self.kernel.links() }
+
+  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
+    try self.kernel.address(address, on: link)
+  }
+
+  func addresses() throws(KernelUnavailable) -> [Address] { try self.kernel.addresses() }
+
+  func bridgePort(
+    of hardwareAddress: [UInt8], on bridge: UInt32
+  ) throws(KernelUnavailable) -> UInt32? {
+    try self.kernel.bridgePort(of: hardwareAddress, on: bridge)
+  }
+
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] {
+    try self.kernel.rules(family)
   }
 
   func neighbour(

@@ -19,8 +19,6 @@ struct Record {
   var blindSince: Instant?
   /// What was published last; `nil` where that is lost.
   var last: Snapshot?
-  /// The path of the summary when it was last published as satisfied.
-  var lastPath: Path?
   /// What the trace said of the network.
   var words: [String] = []
   /// Since when a gain is held back.
@@ -46,7 +44,7 @@ extension Simulation {
       if self.truth.paths != before { self.record.isCalm = false }
       self.record.heldSince = [:]
       for index in self.flows.indices {
-        self.flows[index].observe(network, self.truth, at: self.now)
+        self.flows[index].observe(network, at: self.now)
       }
       if self.trace != nil { self.noteNetwork(network) }
     }
@@ -55,7 +53,6 @@ extension Simulation {
   /// Looks at what connd has done.
   func look() {
     self.observe()
-    self.excuseBounces(self.daemon.published.map(\.change))
     for publication in self.daemon.published { self.look(at: publication) }
     self.lookAtTransitions(self.daemon.published.map(\.change))
     self.daemon.published = []
@@ -83,7 +80,6 @@ extension Simulation {
     var last = self.record.last ?? publication.before
     last.apply(change)
     self.record.last = last
-    self.noteCategory(change)
     if self.record.isCalm { self.fail("T3: noise publishes \(change.summary)") }
     guard let after = change.snapshot?.status else { return }
     for family in AddressFamily.allCases {
@@ -91,59 +87,11 @@ extension Simulation {
     }
   }
 
-  /// What a published category may end (I5): all that was made on another, and all where it came back on another path.
-  private func noteCategory(_ change: Change) {
-    if case .invalidation(let told) = change, told.reason == .categoryChanged,
-      told.severity == .destroy, let last = self.record.lastPath, self.isGone(last)
-    {
-      // It does not come back: there is nothing to wait for.
-      let category = self.daemon.store.snapshot.status.category
-      for index in self.flows.indices {
-        self.flows[index].categoryIsPublished(category, isAnotherPath: true)
-      }
-    }
-    guard let path = change.snapshot?.status.path, path.status == .satisfied else { return }
-    let isAnother = self.record.lastPath.map { $0.chain.first != path.chain.first } ?? true
-    self.record.lastPath = path
-    guard case .transition(let transition) = change else { return }
-    for index in self.flows.indices {
-      self.flows[index].categoryIsPublished(transition.to, isAnotherPath: isAnother)
-    }
-  }
-
-  /// Whether a path does not come back as it was.
-  private func isGone(_ path: Path) -> Bool {
-    let (network, link) = (self.kernel.network, path.chain.first?.index)
-    guard let state = network[link], state.isUp else { return true }
-    // Only Wi-Fi's carrier is waited for (I10). It may have gone just after its route had moved: then no category was none, but
-    // who asks for the route before that, and for the link after it, finds none.
-    return !state.hasCarrier && path.medium != .wifi
-      || path.source.map { !network.has($0, on: link) } ?? false
-  }
-
-  /// A bounce, a loss or a return after which the default path's network is another ends all, also what was made since then
-  /// (I5).
-  private func excuseBounces(_ changes: [Change]) {
-    for (index, change) in changes.enumerated() {
-      guard case .transition(let transition) = change,
-        transition.bounced || [transition.from, transition.to].contains(.none)
-      else { continue }
-      let isOtherNetwork = changes[(index + 1)...].prefix { $0.snapshot == nil }.contains {
-        change in
-        if case .invalidation(let told) = change { told.reason == .networkChanged } else { false }
-      }
-      guard isOtherNetwork else { continue }
-      for index in self.flows.indices {
-        self.flows[index].categoryIsPublished(transition.to, isAnotherPath: true)
-      }
-    }
-  }
-
-  /// From the third loss of a link within ten seconds on a gain is held back by half a second at least (T1).
+  /// From the third loss of a link within ten seconds on a gain is held back by a quarter of a second at least (T1).
   private func lookForFlapping(
     _ family: AddressFamily, _ before: Path, _ after: Path, at now: Instant
   ) {
-    let isLost = after.status != .satisfied && after.status != .unknown
+    let isLost = [.noCarrier, .dormant, .linkDown].contains(after.reason)
     if before.status == .satisfied, isLost, let link = before.interface {
       self.record.losses["\(link) \(family)", default: []].append(now)
     }
@@ -153,7 +101,7 @@ extension Simulation {
       $0.duration(to: now) < .seconds(10)
     }
     self.record.losses["\(link) \(family)"] = recent
-    if recent.count >= 3, let last = recent.last, last.duration(to: now) < .milliseconds(500) {
+    if recent.count >= 3, let last = recent.last, last.duration(to: now) < .milliseconds(250) {
       self.fail("T1: the gain of a flapping link is not held back")
     }
   }
@@ -167,7 +115,6 @@ extension Simulation {
       let isTold = next.contains { change in
         guard case .invalidation(let told) = change else { return false }
         return told.reason == .categoryChanged && told.scope == .everything
-          && told.severity == .destroy
       }
       if !isTold {
         self.fail("I5: \(transition.from) became \(transition.to), and nothing is invalid")
@@ -213,7 +160,6 @@ extension Simulation {
       let flow = self.flows[index]
       let mayBe =
         flow.disturbance != nil || flow.isForbidden(path) || flow.made == nil
-        || verdict.reason == .categoryChanged && flow.isSparedNothing
       if flow.isLocal || !mayBe {
         self.fail("\(verdict.reason): flow \(key) is destroyed, and nothing that it is on changed")
       }
@@ -221,21 +167,10 @@ extension Simulation {
     let told = self.flows[index].told
     guard self.flows[index].made == nil, told.status == .satisfied else { return }
     let network = self.kernel.network
+    self.flows[index].begin(on: told, in: network)
     // It may have read what connd has not heard of yet; then what connd hears concerns it.
-    let flow = self.flows[index].flow
-    let isPresent = told.agrees(with: network.path(to: flow.destination))
-    // A connection that was made on another path, when nobody could tell, is dead already, or a rule keeps it there.
-    let isElsewhere =
-      flow.local.map { !network.has($0, on: told.chain.first?.index) && !self.flows[index].isLocal }
-      ?? false
-    var own = flow.destination
-    own.source = flow.local
-    let pinned = isElsewhere ? network.path(to: own) : told
-    self.flows[index].begin(
-      on: pinned.status == .satisfied ? pinned : told, in: network, self.truth)
-    // The category is the one that was published (T4): what is made while a gain is held back is older than it (I5).
-    let isHeld = notice.category != self.truth.category
-    if isHeld || isElsewhere || !isPresent || !self.kernel.isQuiet || !self.daemon.isOpen {
+    let isPresent = told.agrees(with: self.flows[index].shown(in: network))
+    if !isPresent || !self.kernel.isQuiet || !self.daemon.isOpen {
       self.flows[index].excuse("it began on what connd had not heard of")
     }
   }
@@ -257,7 +192,7 @@ extension Simulation {
       return
     }
     self.record.blindSince = nil
-    guard self.kernel.isQuiet, !self.daemon.engine.isBusy else { return }
+    guard self.kernel.isQuiet, !self.daemon.engine.flows.isBusy else { return }
     self.checkPublished()
     self.checkFlows()
     if self.daemon.deadline == nil, self.kernel.failsAfter == nil {
@@ -273,12 +208,13 @@ extension Simulation {
       let published = status[family]
       if published.agrees(with: truth) {
         self.record.heldSince[family] = nil
-      } else if truth.status == .satisfied, published.status != .satisfied,
-        published.status != .unknown, self.daemon.engine.deadline != nil
+      } else if truth.status == .satisfied, published.status != .unknown,
+        self.daemon.engine.deadline != nil
       {
         let since = self.record.heldSince[family] ?? self.now
         self.record.heldSince[family] = since
-        if since.duration(to: self.now) > .seconds(5) { self.fail("T1: held back for too long") }
+        if since.duration(to: self.now) > .seconds(1) { self.fail("T1: held back for too long") }
+        self.checkHeld(family, published, truth)
       } else {
         self.fail("T1 T4: \(family) is published as \(published.summary), and is \(truth.summary)")
       }
@@ -291,15 +227,29 @@ extension Simulation {
     }
   }
 
+  /// While a gain is held, what is published is the best path without it (T1).
+  private func checkHeld(_ family: AddressFamily, _ published: Path, _ truth: Path) {
+    let network = self.kernel.network
+    guard published.status != .satisfied else { return }
+    for link in network.links
+    where link.sort != .loopback && !truth.chain.contains(where: { $0.index == link.index }) {
+      let probe = self.configuration.destinations[family][0]
+      let path = network.path(to: Destination(probe, outLink: link.index))
+      if path.status == .satisfied, !path.chain.contains(where: truth.chain.contains) {
+        self.fail("T1: \(published.summary) is published, though \(link.name) carries")
+      }
+    }
+  }
+
   private func checkFlows() {
     guard !self.record.isRegistering else { return }
     for index in self.flows.indices where !self.flows[index].isOver {
-      self.flows[index].isRead(in: self.kernel.network, self.truth, at: self.now)
+      self.flows[index].isRead(in: self.kernel.network, at: self.now)
       let flow = self.flows[index]
       if let why = flow.whyDead(in: self.kernel.network, at: self.now) {
         self.fail("\(why): flow \(flow.key)")
       }
-      let truth = self.kernel.network.path(to: flow.flow.destination)
+      let truth = flow.shown(in: self.kernel.network)
       if !flow.told.agrees(with: truth) {
         self.fail("D5: flow \(flow.key) was told \(flow.told.summary), and has \(truth.summary)")
       }
@@ -309,8 +259,8 @@ extension Simulation {
   private func checkMemory() {
     if self.daemon.store.past.count > Store.capacity { self.fail("D4: the history grows") }
     let living = self.flows.count { !$0.isOver }
-    if !self.record.isRegistering, self.daemon.engine.guardedFlows != living {
-      self.fail("D4: \(self.daemon.engine.guardedFlows) flows are guarded, \(living) are there")
+    if !self.record.isRegistering, self.daemon.engine.flows.count != living {
+      self.fail("D4: \(self.daemon.engine.flows.count) flows are guarded, \(living) are there")
     }
     let watched = self.daemon.engine.watchedByKernel
     if watched.gateways.count > 64 || watched.destinations.count > 32 {
@@ -381,11 +331,11 @@ extension ModelNetwork {
       link.neighbours.map { "\($0.key) is \($0.value) #\(link.index)" }.sorted()
     }
     let routes = self.routes.map { route in
-      let way = route.link.map { "#\($0)" } ?? "refused"
-      let gateway = route.gateway.map { " via \($0)" } ?? ""
-      return "\(route.prefix) table \(route.table) metric \(route.metric) \(way)\(gateway)"
+      let legs = route.legs.map { leg in "#\(leg.link)\(leg.gateway.map { " via \($0)" } ?? "")" }
+      let way = legs.isEmpty ? "refused" : legs.joined(separator: " and ")
+      return "\(route.prefix) table \(route.table) metric \(route.metric) \(way)"
     }
     return links + addresses + neighbours + routes
-      + self.rules.map { "from \($0.source) table \($0.table)" }
+      + self.rules.map { "\($0.selector) table \($0.table)" }
   }
 }

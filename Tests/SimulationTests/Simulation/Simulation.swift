@@ -266,15 +266,25 @@ extension Simulation {
         .bytes([127, 0, 0, 1]),
       ])
     var destination = Destination(address)
+    if !self.random.oneIn(3) {
+      let local = UInt16(self.random.number(40_000...40_009))
+      destination.transport = Transport(
+        6, localPort: local, remotePort: self.random.pick([443, 443, 80]))
+    }
     if self.random.oneIn(12) {
       destination.outLink = links.randomElement(using: &self.random)?.index
     }
     let path = network.path(to: destination)
     guard path.status == .satisfied || self.random.oneIn(6) else { return nil }
     let isConnected = path.status == .satisfied && !self.random.oneIn(4)
-    return Flow(
-      destination, local: isConnected ? path.source : nil,
-      forbidsExpensive: self.random.oneIn(6))
+    var local = isConnected ? path.source : nil
+    // A socket that was bound to an address of a block that is local as a whole.
+    if isConnected, address.family == .ipv4, !address.isLoopback, network.local != nil,
+      self.random.oneIn(6)
+    {
+      local = .bytes([198, 18, 0, 7])
+    }
+    return Flow(destination, local: local, forbidsExpensive: self.random.oneIn(6))
   }
 
   fileprivate func removeFlow() {

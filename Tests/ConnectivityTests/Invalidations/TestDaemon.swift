@@ -1,0 +1,66 @@
+@testable import Connectivity
+
+/// What is between the kernel and the rules, as the daemon has it: holds of flapping links, and what is known of networks.
+struct TestDaemon {
+  var maker: ChangeMaker
+  private(set) var scene = Scene()
+  private(set) var networks = TestNetworks()
+  private(set) var isUnknown = false
+  /// The end of a hold or of a grace.
+  private(set) var deadline: Instant?
+  private var damper = FlapDamper()
+
+  init(_ maker: ChangeMaker) { self.maker = maker }
+
+  /// Reads what there is now.
+  ///
+  /// - Parameter events: what the kernel told; none is heard of what came about while it could not be asked.
+  mutating func read(
+    _ scene: Scene, _ events: [KernelEvent], on occasion: Occasion, at now: Instant
+  ) -> ChangeMaker.Step {
+    self.scene = scene
+    self.isUnknown = false
+    self.networks.note(events, scene)
+    for event in events {
+      switch event {
+      case .link(let link): self.damper.observe(link, isPartOfPath: false, at: now)
+      case .linkRemoved(let link): self.damper.observeRemoval(of: link, at: now)
+      default: break
+      }
+    }
+    let links = AddressFamily.allCases.compactMap {
+      scene.place(scene.best($0).path.chain.first?.index)?.link.link
+    }
+    for link in links { self.damper.observe(link, isPartOfPath: true, at: now) }
+    self.damper.forget(allBut: Set(links.map(\.name)), at: now)
+    return self.update(on: occasion, at: now)
+  }
+
+  mutating func readAgain(at now: Instant) -> ChangeMaker.Step {
+    self.isUnknown ? self.update(on: .timer, at: now) : self.read(self.scene, [], on: .timer, at: now)
+  }
+
+  mutating func loseKernel(at now: Instant) -> ChangeMaker.Step {
+    self.isUnknown = true
+    return self.update(on: .kernelLost("no netlink"), at: now)
+  }
+
+  func reading(
+    of made: Path?, from source: IPAddress?, to aim: Scene.Aim, _ family: AddressFamily
+  ) -> FlowReading {
+    self.isUnknown
+      ? .unknown : self.scene.reading(of: made, from: source, to: aim, family, self.networks)
+  }
+
+  private mutating func update(on occasion: Occasion, at now: Instant) -> ChangeMaker.Step {
+    let reading =
+      self.isUnknown
+      ? ChangeMaker.Reading(.unknown)
+      : self.scene.reading(for: self.maker, self.networks, beside: self.damper.held(at: now))
+    let time = Timestamp(microseconds: Int64(now.milliseconds) * 1000)
+    let step = self.maker.update(to: reading, on: occasion, at: now, time: time)
+    let hold = self.isUnknown ? nil : self.damper.deadline(after: now)
+    self.deadline = [step.deadline, hold].compactMap { $0 }.min()
+    return step
+  }
+}

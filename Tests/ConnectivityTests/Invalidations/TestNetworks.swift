@@ -1,0 +1,93 @@
+@testable import Connectivity
+
+/// What the daemon knows of the networks behind gateways (I4): hardware addresses, and the stages between which a link, or an
+/// address of it, went.
+struct TestNetworks: Hashable {
+  private struct Gateway: Hashable {
+    var link: UInt32
+    var address: IPAddress
+  }
+
+  private struct Known: Hashable {
+    var router: UInt8?
+    var stage: UInt64
+    /// The first stage since the router was known for certain.
+    var unknownSince: UInt64?
+    var firstStage: UInt64 = 0
+  }
+
+  private var known: [Gateway: Known] = [:]
+  private var isUp: [UInt32: Bool] = [:]
+  private var carrierDownCounts: [UInt32: UInt32] = [:]
+  private var lastStage: UInt64 = 0
+
+  /// Takes note of what the kernel has told, and of what it shows.
+  mutating func note(_ events: [KernelEvent], _ scene: Scene) {
+    for event in events {
+      switch event {
+      case .link(let link) where link.provesSomething: self.observe(link)
+      case .linkRemoved(let link):
+        self.known = self.known.filter { $0.key.link != link.index }
+        self.isUp[link.index] = nil
+      case .addressRemoved(let address): self.interrupt(address.link, address.address.family)
+      default: break
+      }
+    }
+    for place in scene.links {
+      self.observe(place.link.link)
+      guard place.link.isUp, place.link.hasCarrier else { continue }
+      for address in AddressFamily.allCases.compactMap({ place.link.gatewayAddress($0) }) {
+        self.learn(place, Gateway(link: place.link.index, address: address))
+      }
+    }
+  }
+
+  /// What is known of the network behind a path's link; a modem's neighbours have no hardware addresses.
+  func identity(of path: Path) -> NetworkIdentity {
+    var identity = NetworkIdentity(
+      gateway: path.gateway, hasHardwareAddresses: path.medium != .cellular,
+      prefix: path.source.flatMap { source in
+        path.sourcePrefixLength.flatMap { IPPrefix(source, length: $0) }
+      })
+    guard let link = path.chain.first?.index, let address = path.gateway,
+      let known = self.known[Gateway(link: link, address: address)]
+    else { return identity }
+    (identity.stage, identity.firstStage) = (known.stage, known.firstStage)
+    if identity.hasHardwareAddresses, known.unknownSince == nil {
+      identity.gatewayHardwareAddress = known.router.map { [2, 0, 0, 0, 0, $0] }
+    }
+    return identity
+  }
+
+  private mutating func observe(_ link: Link) {
+    let hasLost =
+      link.carrierDownCount.map { $0 > self.carrierDownCounts[link.index] ?? $0 } ?? false
+    if hasLost || self.isUp[link.index] == true && link.state != .up {
+      self.interrupt(link.index, nil)
+    }
+    self.isUp[link.index] = link.state == .up
+    self.carrierDownCounts[link.index] = link.carrierDownCount
+  }
+
+  private mutating func interrupt(_ link: UInt32, _ family: AddressFamily?) {
+    self.lastStage += 1
+    for (gateway, known) in self.known
+    where gateway.link == link && family.map({ $0 == gateway.address.family }) ?? true {
+      self.known[gateway]?.stage = self.lastStage
+      self.known[gateway]?.unknownSince = known.unknownSince ?? self.lastStage
+    }
+  }
+
+  private mutating func learn(_ place: Scene.Place, _ gateway: Gateway) {
+    if self.known[gateway] == nil {
+      self.lastStage += 1
+      self.known[gateway] = Known(stage: self.lastStage, unknownSince: self.lastStage)
+    }
+    guard let router = place.router, var known = self.known[gateway] else { return }
+    if let before = known.router, before != router, let since = known.unknownSince {
+      known.firstStage = since
+    }
+    (known.router, known.unknownSince) = (router, nil)
+    self.known[gateway] = known
+  }
+}
