@@ -18,6 +18,12 @@ struct ListenerTests {
     // Nothing is told later of its own accord: that nobody else has an address.
     for link in ["ve0", "ve1"] { try namespace.ip("link set \(link) up addrgenmode none") }
     try namespace.ip("addr add 192.0.2.2/24 dev ve0")
+    // The carrier's part of it comes when the kernel has time (linkwatch).
+    let requester = try namespace.perform { try Requester() }
+    let end = ContinuousClock.now + .seconds(20)
+    for link in [10, 21] as [UInt32] {
+      while try requester.link(index: link)?.operationalState != .up, .now < end { sched_yield() }
+    }
     return namespace
   }
 
@@ -173,24 +179,30 @@ struct ListenerTests {
     try namespace.ip("link add br0 index 12 type bridge")
     let unheard = UnheardLinks(above: 21, except: [40], masters: [12])
     let listener = try namespace.perform { try Listener(watching: Watched(unheard: unheard)) }
-    func told(_ words: String...) throws -> Set<UInt32> {
+    func told(_ words: String..., until last: UInt32? = nil) throws -> Set<UInt32> {
       for words in words { try namespace.ip(words) }
-      return Set(
-        try self.drain(listener).compactMap { event in
-          switch event {
-          case .link(let link), .linkRemoved(let link): link.index
-          case .address(let address), .addressRemoved(let address): address.link
-          case .route(let change, _), .routeRemoved(let change): change.outLink
-          default: nil
-          }
-        })
+      var told: Set<UInt32> = []
+      let end = ContinuousClock.now + .seconds(20)
+      repeat {
+        told.formUnion(
+          try self.drain(listener).compactMap { event in
+            switch event {
+            case .link(let link), .linkRemoved(let link): link.index
+            case .address(let address), .addressRemoved(let address): address.link
+            case .route(let change, _), .routeRemoved(let change): change.outLink
+            default: nil
+            }
+          })
+      } while last.map { !told.contains($0) } ?? false && .now < end
+      return told
     }
     try #expect(
       told(
         "link add ve2 index 30 type veth peer name ve3 index 31", "link set ve2 up",
         "link set ve3 up") == [])
     try #expect(told("addr add fe80::77/64 dev ve2 nodad") == [])
-    try #expect(told("addr add 2001:db8::77/64 dev ve2 nodad") == [30])
+    // The kernel adds an IPv6 address when it has time.
+    try #expect(told("addr add 2001:db8::77/64 dev ve2 nodad", until: 30) == [30])
     try #expect(told("addr add 192.0.2.77/24 dev ve3") == [31])
     try #expect(told("route add default via 192.0.2.1 dev ve3") == [31])
     // The bridge itself is one of the others.
@@ -225,16 +237,19 @@ struct ListenerTests {
     }
     try namespace.ip("route add 10.7.0.0/16 nhid 10")
     let requester = try namespace.perform { try Requester() }
-    // A bucket that nobody has used moves at once, and that is not told.
-    _ = try requester.routes(to: (0..<200).map { Destination(try address("10.7.0.\($0)")) })
+    let destinations = try (0..<200).map { Destination(try address("10.7.0.\($0)")) }
     let listener = try namespace.perform { try Listener(watching: Watched()) }
-    try namespace.ip("nexthop replace id 10 group 1,3/2 type resilient idle_timer 1")
-    #expect(try self.drain(listener) == [.nexthop(id: 10)])
-    // A bucket moves when it has been idle for a second.
-    var waiting = pollfd(fd: listener.fileDescriptor, events: Int16(POLLIN), revents: 0)
-    #expect(poll(&waiting, 1, 20_000) == 1)
-    let moved = try self.drain(listener)
-    #expect(!moved.isEmpty && moved.allSatisfy { $0 == .nexthop(id: 10) }, "\(moved)")
+    var moved: [KernelEvent] = []
+    // A bucket that nobody has used for a second moves at once, which is not told: on a busy machine that second can be over.
+    for weights in ["1,3/2", "1/2,3", "1,3/2", "1/2,3", "1,3/2", "1/2,3"] where moved.isEmpty {
+      _ = try requester.routes(to: destinations)
+      try namespace.ip("nexthop replace id 10 group \(weights) type resilient idle_timer 1")
+      #expect(try self.drain(listener).contains(.nexthop(id: 10)))
+      var waiting = pollfd(fd: listener.fileDescriptor, events: Int16(POLLIN), revents: 0)
+      guard poll(&waiting, 1, 3_000) == 1 else { continue }
+      moved = try self.drain(listener).filter { $0 == .nexthop(id: 10) }
+    }
+    #expect(!moved.isEmpty)
   }
 
   @Test("D8 an overrun is an event, and the listener goes on")
