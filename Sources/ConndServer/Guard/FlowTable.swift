@@ -233,7 +233,9 @@ extension FlowTable {
     try registrar.use(made, boundTo: flow.destination.outLink)
 
     var tracker = FlowTracker(flow, on: made, network: present.network)
-    let question = tracker.question
+    let isNew = registration.knownPath == nil
+    // Who does not know his address has the one that the kernel chose just now.
+    let question = isNew ? first : tracker.question
     let way = question == first ? present : try reader.way(to: question)
     let reading = try reader.reading(of: question, madeOn: made, way)
     let since = registrar.gravest(of: registration, way.judged, reading)

@@ -158,9 +158,22 @@ struct GuardedFlow {
   /// connd has read what there is.
   mutating func isRead(in network: ModelNetwork, at now: Instant) {
     guard self.made != nil else { return }
+    self.follow(network)
     // Two losses between which nobody looked are one.
     if !self.isAway { self.lostAt = nil }
     self.knownLostAt = self.fate(in: network) == .away ? self.knownLostAt ?? now : nil
+  }
+
+  /// Where its way leads over another link and it goes on, that is the link that it is on from now on.
+  private mutating func follow(_ network: ModelNetwork) {
+    let path = self.ownPath(in: network)
+    guard path.status == .satisfied, let first = path.chain.first, let made = self.made,
+      first != made.link, self.fate(in: network) == .carried
+    else { return }
+    let link = network[first.index]
+    (self.made?.link, self.made?.path, self.made?.network) = (first, path, link?.network)
+    self.made?.isInTunnel = link?.sort == .tunnel
+    self.made?.router = path.gateway.flatMap { link?.neighbours[$0] }
   }
 
   /// It cannot be asked what there is: a grace that ends has to wait (K8).

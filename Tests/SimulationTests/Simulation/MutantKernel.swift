@@ -39,11 +39,16 @@ final class MutantKernel: Kernel {
   }
 
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
-    self.endBatch()
+    // A loss is read once more with what came meanwhile: both are one batch then.
+    let isOpen = self.batch.map { $0.before.generation == self.store.snapshot.generation } ?? false
+    if !isOpen { self.endBatch() }
     var drained: [KernelEvent] = []
     let mayHaveMore = try self.kernel.drain(into: &drained)
     events += self.mutation.events(drained)
-    if !drained.isEmpty { self.batch = (drained, self.store.snapshot) }
+    if !drained.isEmpty {
+      let before = self.batch?.before ?? self.store.snapshot
+      self.batch = ((self.batch?.events ?? []) + drained, before)
+    }
     return mayHaveMore
   }
 
