@@ -157,7 +157,9 @@ extension KernelEvent {
     case .neighbour(let neighbour):
       neighbour.link > 0 && neighbour.link <= UInt32(Int32.max)
         && neighbour.hardwareAddress.map { (1..<1000).contains($0.count) } ?? true
-    case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .overrun, .malformed: true
+    case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .bridgeEntry, .setting, .overrun,
+      .malformed:
+      true
     }
   }
 }
