@@ -1,7 +1,10 @@
 internal import Connectivity
+private import ConnectivityProtocol
+private import Glibc
 public import NIOCore
 
-/// Guards any TCP connection of SwiftNIO's: a WebSocket, an HTTP client's, a database driver's (C10).
+/// Guards any TCP connection of SwiftNIO's, or a datagram channel that is connected: a WebSocket, an HTTP client's, a
+/// database driver's (C10).
 ///
 /// ```swift
 /// ClientBootstrap(group: group).channelInitializer { channel in
@@ -94,13 +97,15 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     else { return }
     let access = self.configuration.access
     let flow = FlowGuard.Flow(
-      remote: remote, mark: self.configuration.mark, interface: self.configuration.interface,
+      remote: remote,
+      transport: Transport(Self.number(of: context.channel), remotePort: address.ipPort),
+      mark: self.configuration.mark, interface: self.configuration.interface,
       forbidsExpensive: !access.allowsExpensiveAccess,
       forbidsConstrained: !access.allowsConstrainedAccess)
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
     let eventLoop = context.eventLoop
     let hub = GuardHub.shared(socket: self.configuration.socket)
-    self.flow = ConnectionGuard(flow, hub: hub) { event, novelty in
+    self.flow = ConnectionGuard(flow, hub: hub) { event, novelty, _ in
       guard case .flow(let event) = event else { return }
       eventLoop.execute {
         let (handler, context) = bound.value
@@ -111,7 +116,20 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   }
 
   private func connected(_ context: ChannelHandlerContext) {
-    if let local = context.localAddress?.ip { self.flow?.connected(local: local) }
+    guard let local = context.localAddress, let address = local.ip else { return }
+    self.flow?.connected(local: address, port: local.ipPort)
+  }
+
+  /// The number of the channel's protocol: UDP's for one of datagrams, else TCP's.
+  private static func number(of channel: any NIOCore.Channel) -> UInt8 {
+    guard let options = channel as? any SocketOptionProvider else { return Transport.tcp }
+    let kind: EventLoopFuture<CInt> = options.unsafeGetSocketOption(level: .socket, name: .init(rawValue: SO_TYPE))
+    var number = Transport.tcp
+    // On the channel's own thread the answer is there at once.
+    kind.assumeIsolated().whenSuccess { kind in
+      if kind == CInt(SOCK_DGRAM.rawValue) { number = Transport.udp }
+    }
+    return number
   }
 
   private func end() {
