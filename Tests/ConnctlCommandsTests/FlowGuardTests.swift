@@ -140,7 +140,7 @@ struct GuardedFlowsTests {
     #expect(try flows.received(unknown) == nil)
   }
 
-  @Test("C7 what a connd in another network namespace says is told once, and it is told nothing more")
+  @Test("C7 that connd is in another network namespace is told once, and it is told nothing more")
   func elsewhere() throws {
     var flows = GuardedFlows(namespace: 7)
     flows.connecting()

@@ -149,7 +149,8 @@ struct TextTests {
     let scopes: [Invalidation.Scope] = [
       .everything, .init(family: .ipv6), .init(interface: "wlan0"),
       .init(interface: "wlan0", localAddresses: [one, two].compactMap { $0 }),
-      .init(family: .ipv4, localAddresses: [one].compactMap { $0 },
+      .init(
+        family: .ipv4, localAddresses: [one].compactMap { $0 },
         destination: two.map { .address($0) }),
     ]
     #expect(

@@ -47,7 +47,7 @@ struct RegistrationTests {
     #expect(try transport { $0.protocol = 0 } == nil)
   }
 
-  @Test("I0 addresses that a dual-stack socket maps are IPv4, and of one family with those that are")
+  @Test("I0 addresses that a dual-stack socket maps are IPv4, and of one family with others")
   func mapped() throws {
     for (local, remote) in [
       ("::ffff:192.0.2.7", "203.0.113.9"), ("192.0.2.7", "::ffff:203.0.113.9"),

@@ -55,7 +55,7 @@ struct NamespacesScenario {
     #expect(flow.path.interface == "eth0")
   }
 
-  @Test("C7 the library's channel is a plain one: its calls live through what happens to connd's network")
+  @Test("C7 the library's channel is a plain one: what happens to connd's network ends no call")
   func library() throws {
     let (lab, container) = try self.laboratory()
     let server = try CallServer(lab)

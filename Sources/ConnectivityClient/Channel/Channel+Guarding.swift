@@ -98,7 +98,8 @@ extension Channel {
       self.logger?.warning(
         "connd declares new connections dead that were just made; for \(rest) they are not guarded",
         metadata: connection.metadata.merging(
-          invalidation.evidence(against: flow)) { $1 })
+          invalidation.evidence(against: flow)
+        ) { $1 })
     // Before the connection is made, that there is a path says little; but one to this machine itself is not registered again.
     case .path where flow.local != nil || flow.remote.isLoopback,
       .invalidation where flow.local != nil || flow.remote.isLoopback:

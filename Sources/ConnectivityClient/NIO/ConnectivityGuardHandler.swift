@@ -123,7 +123,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   /// The number of the channel's protocol: UDP's for one of datagrams, else TCP's.
   private static func number(of channel: any NIOCore.Channel) -> UInt8 {
     guard let options = channel as? any SocketOptionProvider else { return Transport.tcp }
-    let kind: EventLoopFuture<CInt> = options.unsafeGetSocketOption(level: .socket, name: .init(rawValue: SO_TYPE))
+    let name = NIOBSDSocket.Option(rawValue: SO_TYPE)
+    let kind: EventLoopFuture<CInt> = options.unsafeGetSocketOption(level: .socket, name: name)
     var number = Transport.tcp
     // On the channel's own thread the answer is there at once.
     kind.assumeIsolated().whenSuccess { kind in
