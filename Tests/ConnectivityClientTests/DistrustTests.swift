@@ -2,6 +2,8 @@ import Connectivity
 import ConnectivityProtocol
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
+import NIOCore
+import NIOPosix
 import SwiftProtobuf
 import Synchronization
 import Testing
@@ -140,10 +142,8 @@ struct DistrustTests {
   func elsewhere() async throws {
     let own = try #require(NetworkNamespace.own)
     let log = LogRecorder()
-    let removals = Mutex(0)
     try await PathConnd.withSocket { socket in
-      try await PathConnd.serving(socket) { request in
-        if case .remove = request.request { removals.withLock { $0 += 1 } }
+      try await PathConnd.serving(socket) { _ in
         var answer = Self.destroy(.sourceAddressLost, .cellular)
         answer.networkNamespace = own + 1
         return answer
@@ -168,6 +168,76 @@ struct DistrustTests {
     // Each of the two channels had its own hub, for none was there any more when the second one began.
     #expect(words.count == 2)
     #expect(words.allSatisfy { $0.hasPrefix("warning") && $0.contains("\(own)") }, "\(words)")
+  }
+
+  @Test("I0 C10 the handler names the channel's protocol and port", arguments: [6, 17] as [UInt32])
+  func protocols(number: UInt32) async throws {
+    let (flows, told) = AsyncStream.makeStream(of: Connectivity_V1_Flow.self)
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { request in
+        told.yield(request.add)
+        return .with { $0.path = Self.path(.wifi) }
+      } _: { _ in
+        var configuration = ConnectivityGuardHandler.Configuration()
+        (configuration.socket, configuration.guardsLoopback) = (socket, true)
+        let initialize: @Sendable (any NIOCore.Channel) -> EventLoopFuture<Void> = {
+          [configuration] channel in
+          channel.eventLoop.makeCompletedFuture {
+            let pipeline = channel.pipeline.syncOperations
+            try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+          }
+        }
+        let group = MultiThreadedEventLoopGroup.singleton
+        let server = try await ServerBootstrap(group: group).bind(host: "127.0.0.1", port: 0).get()
+        let port = try #require(server.localAddress?.port)
+        let client =
+          number == 17
+          ? try await DatagramBootstrap(group: group).channelInitializer(initialize)
+            .connect(host: "127.0.0.1", port: port).get()
+          : try await ClientBootstrap(group: group).channelInitializer(initialize)
+            .connect(host: "127.0.0.1", port: port).get()
+        let flow = await flows.first { _ in true }
+        #expect(flow?.protocol == number)
+        #expect(flow?.remotePort == UInt32(port))
+        try await client.close()
+        try await server.close()
+      }
+    }
+  }
+
+  @Test("I11 C10 connections to a place that connd refutes three times running are left alone")
+  func handlers() async throws {
+    let group = MultiThreadedEventLoopGroup.singleton
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { _ in
+        Self.destroy(.betterPath)
+      } _: { _ in
+        var configuration = ConnectivityGuardHandler.Configuration()
+        (configuration.socket, configuration.guardsLoopback) = (socket, true)
+        let server = try await ServerBootstrap(group: group).bind(host: "127.0.0.1", port: 0).get()
+        let address = try #require(server.localAddress)
+        let connect: @Sendable () async throws -> any NIOCore.Channel = { [configuration] in
+          try await ClientBootstrap(group: group).channelInitializer { channel in
+            channel.eventLoop.makeCompletedFuture {
+              let pipeline = channel.pipeline.syncOperations
+              try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+            }
+          }.connect(to: address).get()
+        }
+        for _ in 0..<Breaker.limit {
+          // Before or after it is made.
+          try? await connect().closeFuture.get()
+        }
+        let place = Breakers.Place(
+          socket: socket, remote: try #require(IPAddress("127.0.0.1")),
+          port: UInt16(try #require(address.port)))
+        #expect(!Breakers.allowGuarding(of: place))
+        let channel = try await connect()
+        #expect(channel.isActive)
+        try await channel.close()
+        try await server.close()
+      }
+    }
   }
 
   @Test("I0 a connection that was made is registered with its own address and ports")

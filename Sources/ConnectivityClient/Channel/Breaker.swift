@@ -1,3 +1,6 @@
+internal import Connectivity
+private import Synchronization
+
 /// Whether a channel's connections are guarded (I11), as a value: an error of connd's must not take a network away.
 ///
 /// ```
@@ -35,6 +38,9 @@ struct Breaker: Sendable {
     }
   }
 
+  /// Nothing was counted.
+  var isAtRest: Bool { if case .closed(0) = self.state { true } else { false } }
+
   /// A connection was declared dead as soon as it was registered.
   ///
   /// - Returns: For how long connections are not guarded, where this opens the breaker; else `nil`.
@@ -56,5 +62,55 @@ struct Breaker: Sendable {
   /// A connection was registered, and not declared dead.
   mutating func confirmed(now: Instant) {
     if self.allowsGuarding(now: now) { self.state = .closed(refutations: 0) }
+  }
+}
+
+extension Breaker {
+  /// Heeds what connd says of a flow, where that says something of connd.
+  ///
+  /// - Returns: As ``refuted(now:)``.
+  mutating func heed(
+    _ event: FlowEvent, of flow: FlowGuard.Flow, _ novelty: ConnectionGuard.Novelty, now: Instant
+  ) -> Duration? {
+    guard novelty == .answer || novelty == .verdict else { return nil }
+    switch event {
+    case .refused: return nil
+    // Of what a network costs, that a connection works says nothing.
+    case .invalidation(let invalidation) where invalidation.reason == .policy: return nil
+    case .invalidation where event.destroys: return self.refuted(now: now)
+    case .path, .invalidation:
+      // Before the connection is made, that there is a path says little; but one to this machine itself is not registered
+      // again.
+      if flow.local != nil || flow.remote.isLoopback { self.confirmed(now: now) }
+      return nil
+    }
+  }
+}
+
+/// The breakers of connections that have no channel of the library's, by where they lead to.
+enum Breakers {
+  struct Place: Hashable, Sendable {
+    /// The path of connd's socket.
+    var socket: String
+    var remote: IPAddress
+    var port: UInt16
+  }
+
+  /// Those that have counted something.
+  private static let all = Mutex<[Place: Breaker]>([:])
+
+  static func allowGuarding(of place: Place) -> Bool {
+    self.all.withLock { $0[place]?.allowsGuarding(now: .now) ?? true }
+  }
+
+  static func heed(
+    _ event: FlowEvent, of flow: FlowGuard.Flow, _ novelty: ConnectionGuard.Novelty,
+    to place: Place
+  ) {
+    self.all.withLock { all in
+      var breaker = all[place] ?? Breaker()
+      _ = breaker.heed(event, of: flow, novelty, now: .now)
+      all[place] = breaker.isAtRest ? nil : breaker
+    }
   }
 }

@@ -84,28 +84,16 @@ extension Channel {
     }
   }
 
-  /// What connd's answer to the registration of a connection says of connd itself (I11).
+  /// Looks what connd's answer to the registration of a connection says of connd itself (I11).
   private func judge(
     _ event: FlowEvent, of flow: FlowGuard.Flow, _ connection: Connection,
     _ novelty: ConnectionGuard.Novelty
   ) {
-    guard novelty == .answer || novelty == .verdict else { return }
-    switch event {
-    // Of what a network costs, that a connection works says nothing.
-    case .invalidation(let invalidation) where invalidation.reason == .policy: break
-    case .invalidation(let invalidation) where invalidation.severity == .destroy:
-      guard let rest = self.state.withLock({ $0.breaker.refuted(now: .now) }) else { return }
-      self.logger?.warning(
-        "connd declares new connections dead that were just made; for \(rest) they are not guarded",
-        metadata: connection.metadata.merging(
-          invalidation.evidence(against: flow)
-        ) { $1 })
-    // Before the connection is made, that there is a path says little; but one to this machine itself is not registered again.
-    case .path where flow.local != nil || flow.remote.isLoopback,
-      .invalidation where flow.local != nil || flow.remote.isLoopback:
-      self.state.withLock { $0.breaker.confirmed(now: .now) }
-    case .path, .invalidation, .refused: break
-    }
+    let rest = self.state.withLock { $0.breaker.heed(event, of: flow, novelty, now: .now) }
+    guard let rest, case .invalidation(let invalidation) = event else { return }
+    self.logger?.warning(
+      "connd declares new connections dead that were just made; for \(rest) they are not guarded",
+      metadata: connection.metadata.merging(invalidation.evidence(against: flow)) { $1 })
   }
 
   /// The path may be a reason to try again at once (C4); one that may not be used is none.

@@ -21,8 +21,10 @@ public import NIOCore
 /// 3. When connd says that the connection is no longer viable, it fires the ``FlowInvalidation`` as an error and closes the
 ///    channel at once, without waiting for TLS or anything else to say good-bye. Who prefers otherwise says so
 ///    (``InvalidationHandling``); with `drain`, the events are all there is as long as the connection may work.
-/// 4. Without connd it does nothing, and finds connd when it comes (C7). Unix sockets and connections to this machine itself
+/// 4. Without connd, or with one in another network namespace, it does nothing, and finds connd when it comes (C7). Unix sockets and connections to this machine itself
 ///    are not guarded: they need it not.
+/// 5. Where connd declares three new connections to the same place dead as soon as they are made, connd is wrong: for five
+///    minutes, or longer if it goes on so, those to that place are not guarded (I11).
 ///
 /// Belongs to one channel. It may be removed, and guards no longer then.
 public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChannelHandler {
@@ -95,6 +97,9 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     guard self.flow == nil, let remote = address.ip,
       self.configuration.guardsLoopback || !remote.isLoopback
     else { return }
+    let place = Breakers.Place(
+      socket: self.configuration.socket, remote: remote, port: address.ipPort)
+    guard Breakers.allowGuarding(of: place) else { return }
     let access = self.configuration.access
     let flow = FlowGuard.Flow(
       remote: remote,
@@ -105,8 +110,9 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
     let eventLoop = context.eventLoop
     let hub = GuardHub.shared(socket: self.configuration.socket)
-    self.flow = ConnectionGuard(flow, hub: hub) { event, novelty, _ in
+    self.flow = ConnectionGuard(flow, hub: hub) { event, novelty, flow in
       guard case .flow(let event) = event else { return }
+      Breakers.heed(event, of: flow, novelty, to: place)
       eventLoop.execute {
         let (handler, context) = bound.value
         // It may be too late.
@@ -142,11 +148,14 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     _ event: FlowEvent, _ novelty: ConnectionGuard.Novelty, _ context: ChannelHandlerContext
   ) {
     if case .path(let path) = event {
+      let isNew = path != self.path
       self.path = path
       if context.remoteAddress?.ip?.isLoopback == false {
         self.link = self.link ?? path.chain.first?.index
       }
-      context.fireUserInboundEventTriggered(ConnectivityEvents.PathChanged(path: path))
+      if isNew {
+        context.fireUserInboundEventTriggered(ConnectivityEvents.PathChanged(path: path))
+      }
       self.viable(path.status == .satisfied, context)
     }
     guard let invalidation = self.configuration.access.invalidation(by: event) else { return }
