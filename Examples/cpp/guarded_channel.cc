@@ -1,5 +1,7 @@
 #include "guarded_channel.h"
 
+#include <sys/stat.h>
+
 #include <chrono>
 #include <condition_variable>
 
@@ -22,12 +24,25 @@ std::string Address(const std::string& target) {
   return address.starts_with('[') ? address.substr(1, address.size() - 2) : address;
 }
 
+// The network namespace of this process; 0 where /proc does not tell.
+uint64_t NetworkNamespace() {
+  struct stat status;
+  return stat("/proc/self/ns/net", &status) == 0 ? status.st_ino : 0;
+}
+
+// Whether what connd says is about the network that this process is on.
+bool Concerns(const GuardResponse& answer) {
+  uint64_t own = NetworkNamespace(), connd = answer.network_namespace();
+  return own == 0 || connd == 0 || connd == own;
+}
+
 }  // namespace
 
 GuardedChannel::GuardedChannel(const std::string& target, const std::string& socket)
     : target_(target), connd_(Connectivity::NewStub(ConndChannel(socket))) {
   flow_.set_id(1);
   flow_.set_remote(Address(target));
+  flow_.set_remote_port(std::stoul(target.substr(target.rfind(':') + 1)));
   // What happens between the connection's beginning and its registration shall not be missed.
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + 1s);
@@ -72,7 +87,9 @@ void GuardedChannel::Follow(std::stop_token stop) {
     auto stream = connd_->Guard(&context);
     GuardResponse answer;
     if (Add(*stream)) {
-      while (stream->Read(&answer)) Heed(answer, *stream);
+      while (stream->Read(&answer)) {
+        if (Concerns(answer)) Heed(answer, *stream);
+      }
     }
     stream->Finish();
     pause.wait_for(lock, stop, 1s, [] { return false; });

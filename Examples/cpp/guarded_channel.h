@@ -11,7 +11,8 @@
 #include "connectivity/v1/connectivity.grpc.pb.h"
 
 // Holds a channel to one address, and replaces it when connd says that its network is gone: what was in flight ends
-// with CANCELLED, and the next call connects anew. Where connd is not there, the channel is like any other.
+// with CANCELLED, and the next call connects anew. Where connd is not there, or speaks of another network namespace, the
+// channel is like any other.
 class GuardedChannel {
  public:
   // `target` is ADDRESS:PORT with a numeric address, `socket` the path of connd's.

@@ -16,17 +16,20 @@ from connectivity.v1 import connectivity_pb2_grpc as rpc
 from google.protobuf import empty_pb2, wrappers_pb2
 
 CONND = os.environ.get("CONND_SOCKET", "/run/connd/connd.sock")
+NAMESPACE = os.stat("/proc/self/ns/net").st_ino
 
 
 class GuardedChannel:
     """Holds a channel to one address, and replaces it when its network goes: take `channel` anew for every call.
 
-    What was in flight ends with CANCELLED. Where connd is not there, the channel is like any other.
+    What was in flight ends with CANCELLED. Where connd is not there, or speaks of another network namespace, the channel is
+    like any other.
     """
 
     def __init__(self, target, connd=CONND):
         self._target = target
-        self._flow = pb.Flow(id=1, remote=target.rpartition(":")[0].strip("[]"))
+        address, _, port = target.rpartition(":")
+        self._flow = pb.Flow(id=1, remote=address.strip("[]"), remote_port=int(port))
         self._offline = False
         self._connd = grpc.insecure_channel(f"unix:{connd}", [("grpc.max_reconnect_backoff_ms", 2000)])
         self._stub = rpc.ConnectivityStub(self._connd)
@@ -60,7 +63,8 @@ class GuardedChannel:
             requests.put(pb.GuardRequest(add=self._flow))
             try:
                 for answer in self._stub.Guard(iter(requests.get, None), wait_for_ready=True):
-                    self._heed(answer, requests)
+                    if answer.network_namespace in (0, NAMESPACE):
+                        self._heed(answer, requests)
             except (grpc.RpcError, ValueError):  # ValueError: it has just been closed
                 logging.info("connd is gone")
             requests.put(None)

@@ -67,6 +67,9 @@ public enum Program {
     case let error as ConndError:
       console.remark(error.advice(socket: (command as? any ConnctlCommand)?.socket))
       return error.exitStatus
+    case let foreign as ForeignNamespace:
+      console.remark("\(foreign): it cannot guard connections here (run it where connd is)")
+      return ExitStatus.notThere
     case let error as ConversionError:
       console.remark("connd's answer makes no sense: \(error)")
       return ExitStatus.notThere

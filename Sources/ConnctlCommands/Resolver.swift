@@ -8,11 +8,11 @@ struct ResolutionError: Error, CustomStringConvertible {
 
 enum Resolver {
   /// The addresses of a host, in the order in which applications try them (RFC 6724), each once. An address stands
-  /// for itself.
+  /// for itself, one that is mapped to IPv6 for the IPv4 address.
   ///
   /// The corresponding C function is `getaddrinfo`; it blocks.
   static func addresses(of host: String) throws(ResolutionError) -> [IPAddress] {
-    if let address = IPAddress(host) { return [address] }
+    if let address = IPAddress(host) { return [address.unmapped] }
     guard !self.isMoreThanHost(host) else {
       throw ResolutionError(
         description:
@@ -57,7 +57,7 @@ enum Resolver {
       return IPAddress(bytes: withUnsafeBytes(of: address) { Array($0) })
     case AF_INET6:
       let address = raw.loadUnaligned(as: sockaddr_in6.self).sin6_addr
-      return IPAddress(bytes: withUnsafeBytes(of: address) { Array($0) })
+      return IPAddress(bytes: withUnsafeBytes(of: address) { Array($0) })?.unmapped
     default:
       return nil
     }

@@ -140,6 +140,47 @@ struct GuardedFlowsTests {
     #expect(try flows.received(unknown) == nil)
   }
 
+  @Test("C7 that connd is in another network namespace is told once, and it is told nothing more")
+  func elsewhere() throws {
+    var flows = GuardedFlows(namespace: 7)
+    flows.connecting()
+    for id in [1, 2] as [UInt64] { flows.add(try self.flow, id: id) }
+    _ = flows.requests()
+    flows.add(try self.flow, id: 3)
+    var answer = Connectivity_V1_GuardResponse.flow(generation: 8, .invalidation(.sample))
+    answer.networkNamespace = 8
+    #expect(try flows.received(answer) == .elsewhere(.init(connd: 8, own: 7)))
+    #expect(try flows.received(answer) == nil)
+    // It guards in vain.
+    #expect(self.ids(flows.requests()) == [-1, -2])
+    flows.remove(2)
+    flows.add(try self.flow, id: 4)
+    #expect(flows.requests() == [])
+    // Another one may be where the flows are.
+    #expect(flows.lost(ConndError.notThere("gone")).0 == nil)
+    flows.connecting()
+    #expect(flows.accepted() == .resumed)
+    let again = flows.requests()
+    #expect(self.ids(again) == [1, 3, 4])
+    #expect(again.allSatisfy { !$0.add.hasKnownPath && !$0.add.hasSinceGeneration })
+    answer.networkNamespace = 7
+    #expect(
+      try flows.received(answer) == .flow(id: 1, generation: 8, .invalidation(.sample)))
+  }
+
+  @Test("C7 where one of the two namespaces is not known, connd is believed")
+  func unknownNamespace() throws {
+    for (own, connd) in [(nil, 8), (7, 0), (7, 7)] as [(UInt64?, UInt64)] {
+      var flows = GuardedFlows(namespace: own)
+      flows.connecting()
+      flows.add(try self.flow, id: 1)
+      _ = flows.requests()
+      var answer = Connectivity_V1_GuardResponse.flow(generation: 8, .path(.wlan))
+      answer.networkNamespace = connd
+      #expect(try flows.received(answer) == .flow(id: 1, generation: 8, .path(.wlan)))
+    }
+  }
+
   @Test("what is destroyed or refused is guarded no longer, and its id is free")
   func ends() throws {
     for event in [FlowEvent.invalidation(.sample), .refused("no")] {

@@ -87,6 +87,76 @@ struct GuardTests {
     }
   }
 
+  @Test(
+    "I0 the ports are the flow's, and the protocol is TCP unless it is said",
+    arguments: [
+      (["192.0.2.80:443", "--local", "192.0.2.7:40000"], "192.0.2.7:40000 192.0.2.80:443 6"),
+      (["192.0.2.80", "--local", "192.0.2.7:40000"], "192.0.2.7:40000 192.0.2.80:- 6"),
+      (["192.0.2.80:53", "--protocol", "udp"], "-:- 192.0.2.80:53 17"),
+      (["192.0.2.80", "--protocol", "tcp"], "-:- 192.0.2.80:- 6"),
+      (["192.0.2.80", "--local", "192.0.2.7"], "192.0.2.7:- 192.0.2.80:- -"),
+      (
+        ["[2001:db8::80]:443", "--local", "[2001:db8::7]:40000"],
+        "2001:db8::7:40000 2001:db8::80:443 6"
+      ),
+      (["[2001:db8::80]", "--local", "2001:db8::7"], "2001:db8::7:- 2001:db8::80:- -"),
+      (
+        ["[::ffff:192.0.2.80]:443", "--local", "[::ffff:192.0.2.7]:40000"],
+        "192.0.2.7:40000 192.0.2.80:443 6"
+      ),
+      (["::ffff:192.0.2.80", "--local", "192.0.2.7"], "192.0.2.7:- 192.0.2.80:- -"),
+    ])
+  func ports(arguments: [String], words: String) async throws {
+    let stub = StubConnd(onGuard: { requests, writer in
+      for try await request in requests {
+        let flow = request.add
+        func shown(_ number: UInt32, _ isSet: Bool) -> String { isSet ? "\(number)" : "-" }
+        let local = flow.hasLocal ? flow.local : "-"
+        #expect(
+          "\(local):\(shown(flow.localPort, flow.hasLocalPort)) "
+            + "\(flow.remote):\(shown(flow.remotePort, flow.hasRemotePort)) "
+            + shown(flow.protocol, flow.hasProtocol) == words)
+        try await writer.write(.flow(generation: 17, .invalidation(.sample)))
+      }
+    })
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      try await stub.serving(socket) {
+        let screen = Screen()
+        let status = await Program.run(
+          ["guard"] + arguments + ["--json", "--socket", socket], on: screen.console)
+        #expect(status == 0, "\(screen.errors)")
+        #expect(screen.outputLines.count == 1)
+      }
+    }
+  }
+
+  @Test("C7 a connd in another network namespace: one line that names both, and 69")
+  func elsewhere() async throws {
+    let own = try #require(NetworkNamespace.own)
+    let stub = StubConnd(onGuard: { requests, writer in
+      for try await _ in requests {
+        var answer = Connectivity_V1_GuardResponse.flow(generation: 17, .invalidation(.sample))
+        answer.networkNamespace = own + 1
+        try await writer.write(answer)
+      }
+    })
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      try await stub.serving(socket) {
+        let screen = Screen()
+        #expect(await self.run("--local", "192.0.2.7", at: socket, on: screen) == 69)
+        #expect(screen.output == "")
+        #expect(
+          screen.errors == """
+            connctl: connd speaks of the network namespace \(own + 1), and this process is in \(own): \
+            it cannot guard connections here (run it where connd is)
+
+            """)
+      }
+    }
+  }
+
   @Test("a flow that is dead at once says what is in its way; its JSON says what connd says")
   func obstacle() async throws {
     let dead = FlowInvalidation(

@@ -49,6 +49,30 @@ struct ParsingTests {
     #expect(throws: ResolutionError.self) { try Resolver.addresses(of: text) }
   }
 
+  @Test(
+    "an end of a connection is a host, and maybe a port",
+    arguments: [
+      ("example.com", "example.com", 0), ("example.com:443", "example.com", 443),
+      ("192.0.2.1:65535", "192.0.2.1", 65_535), ("2001:db8::1", "2001:db8::1", 0),
+      ("::1", "::1", 0), ("[::1]", "::1", 0), ("[2001:db8::1]:1", "2001:db8::1", 1),
+      ("fe80::1%lo", "fe80::1%lo", 0), ("::ffff:192.0.2.7", "::ffff:192.0.2.7", 0),
+    ] as [(String, String, UInt16)])
+  func endpoint(text: String, host: String, port: UInt16) throws {
+    let endpoint = try Endpoint(text)
+    #expect(endpoint.host == host)
+    #expect(endpoint.port == port)
+  }
+
+  @Test(
+    "what is no end of a connection",
+    arguments: [
+      "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:65536", "192.0.2.1:+1", "192.0.2.1:-1", "x:https",
+      "[::1", "[::1]443", "[::1]:", "[192.0.2.1]:443", "[example.com]:443", "[]:1",
+    ])
+  func noEndpoint(text: String) {
+    #expect(throws: (any Error).self) { try Endpoint(text) }
+  }
+
   @Test("what is a host", arguments: ["localhost", "example.com", "fe80::1%lo", "a_b", "10.1"])
   func host(text: String) {
     #expect(!Resolver.isMoreThanHost(text))

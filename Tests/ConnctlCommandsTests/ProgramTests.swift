@@ -93,16 +93,17 @@ struct ProgramTests {
     #expect(lines.first == "now")
     #expect(lines.dropFirst().first == "  subscribers                   2")
     #expect(
-      Array(lines.suffix(4)) == [
+      Array(lines.suffix(5)) == [
         "  kernel losses                   0", "  overruns                       12",
         "  published: path                 3", "  published: transition         104",
+        "  refutations: better path        5",
       ])
     let json = try await connctl("stats", "--json")
     #expect(
       json.screen.outputLines == [
         #"{"since": "2026-11-21T01:25:00.123456Z", "kernelLosses": 0, "overruns": 12, "#
           + #""subscribers": 2, "flowInvalidations": {}, "invalidations": {}, "limitsHit": {}, "#
-          + #""published": {"path": 3, "transition": 104}}"#
+          + #""published": {"path": 3, "transition": 104}, "refutations": {"betterPath": 5}}"#
       ])
   }
 

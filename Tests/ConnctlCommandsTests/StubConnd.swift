@@ -94,7 +94,7 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     let figures: [(name: String, kind: String, value: UInt64, present: Bool)] = [
       ("kernel_losses", "", 0, false), ("overruns", "", 12, false),
       ("published", "path", 3, false), ("published", "transition", 104, false),
-      ("subscribers", "", 2, true),
+      ("refutations", "betterPath", 5, false), ("subscribers", "", 2, true),
     ]
     var response = Connectivity_V1_GetStatisticsResponse()
     response.started = .init(Transition.sample.snapshot.since)

@@ -149,7 +149,9 @@ struct TextTests {
     let scopes: [Invalidation.Scope] = [
       .everything, .init(family: .ipv6), .init(interface: "wlan0"),
       .init(interface: "wlan0", localAddresses: [one, two].compactMap { $0 }),
-      .init(family: .ipv4, localAddresses: [one].compactMap { $0 }, destination: two),
+      .init(
+        family: .ipv4, localAddresses: [one].compactMap { $0 },
+        destination: two.map { .address($0) }),
     ]
     #expect(
       scopes.map { $0.words.replacing("\u{A0}", with: " ") } == [
@@ -224,7 +226,7 @@ struct TextTests {
       scope: .init(
         interface: "abcdefghijklmn0", family: .ipv6,
         localAddresses: Array(repeating: path.source, count: 3).compactMap { $0 },
-        destination: path.source), cause: transition.cause, time: .sample)
+        destination: path.source.map { .address($0) }), cause: transition.cause, time: .sample)
     let flow = FlowInvalidation(
       reason: .sourceAddressLost, severity: .destroy, cause: transition.cause, path: path)
     let remote = try #require(path.source)

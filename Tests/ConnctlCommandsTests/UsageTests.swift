@@ -45,6 +45,10 @@ struct UsageTests {
       ["history", "--limit=+1"], ["watch", "--since", "-1"],
       ["wait", "online", "--timeout", "-5s"],
       ["guard", "192.0.2.80", "--mark", "-1"], ["guard", "localhost", "--local", "nowhere"],
+      ["guard", "192.0.2.80:0"], ["guard", "192.0.2.80:65536"], ["guard", "[::1"],
+      ["guard", "192.0.2.80", "--local", "192.0.2.7:x"],
+      ["guard", "192.0.2.80", "--protocol", "sctp"],
+      ["guard", "[::1]:443", "--local", "192.0.2.7:40000"],
     ])
   func usage(arguments: [String]) async {
     let screen = Screen()
@@ -67,6 +71,8 @@ struct UsageTests {
       (["guard", "192.0.2.80", "--mark", "-1"], "must not be negative"),
       (["is", "foo"], "or not- and one of them"),
       (["guard", "192.0.2.80", "--local", "::1"], "no address of the family of --local"),
+      (["guard", "192.0.2.80:70000"], "“70000” is no port: write 1 to 65535"),
+      (["guard", "192.0.2.80", "--local", "[::1]443"], "write [2001:db8::1]:443"),
     ])
   func usageWords(arguments: [String], words: String) async {
     let screen = Screen()

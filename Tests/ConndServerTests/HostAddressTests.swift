@@ -10,11 +10,18 @@ struct HostAddressTests {
     #expect(try IPAddress(ofHost: text, field: "add.remote") == IPAddress(text))
   }
 
+  @Test("what a dual-stack socket maps to IPv6 is IPv4")
+  func mapped() throws {
+    let address = try IPAddress(ofHost: "::ffff:192.0.2.7", field: "destination")
+    #expect(address == IPAddress("192.0.2.7"))
+  }
+
   @Test(
     "what is none names the field, and says whether it is an address at all",
     arguments: [
       ("0.0.0.0", "add.remote: '0.0.0.0' is no host's address"),
       ("::", "add.remote: '::' is no host's address"),
+      ("::ffff:0.0.0.0", "add.remote: '::ffff:0.0.0.0' is no host's address"),
       ("here", "add.remote: 'here' is neither an IPv4 nor an IPv6 address"),
       ("", "add.remote: '' is neither an IPv4 nor an IPv6 address"),
     ])

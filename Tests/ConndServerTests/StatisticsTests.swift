@@ -22,4 +22,28 @@ struct StatisticsTests {
     }
     #expect(values == counts)
   }
+
+  @Test("a refutation is a connection that was just made, and is declared dead at once")
+  func refutations() throws {
+    let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
+    let local = try IPAddress(spelt: "192.0.2.7")
+    let cause = Cause(.registration, "diedBefore")
+    let dead = FlowTable.Event.invalidation(.init(.betterPath, .destroy), cause, .unknown)
+    func counted(
+      _ flow: Flow, knownPath: Path? = nil, _ answer: FlowTable.Event
+    ) -> [Statistics.Figure] {
+      let statistics = Statistics()
+      let key = FlowTable.Key(guardian: 1, id: 1)
+      statistics.count(answer, to: .init(key: key, flow: flow, knownPath: knownPath))
+      return statistics.counted.filter { $0.name == "refutations" }
+    }
+    let made = Flow(remote, local: local)
+    #expect(counted(made, dead) == [.init(name: "refutations", kind: "betterPath", value: 1)])
+    // Nobody knows whether there is a connection; or it was there before, and may have died since.
+    #expect(counted(Flow(remote), dead).isEmpty)
+    #expect(counted(made, knownPath: .unknown, dead).isEmpty)
+    #expect(counted(made, .path(.unknown)).isEmpty)
+    let advice = FlowTable.Event.invalidation(.init(.betterPath, .advise), cause, .unknown)
+    #expect(counted(made, advice).isEmpty)
+  }
 }

@@ -75,6 +75,7 @@ extension GuardEvent {
       "\(id) \(invalidation.reason) \(invalidation.severity)"
     case .flow(let id, _, .refused(let why)): "\(id) refused \(why)"
     case .disconnected: "disconnected"
+    case .elsewhere: "elsewhere"
     case .resumed: "resumed"
     }
   }

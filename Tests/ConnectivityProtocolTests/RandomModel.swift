@@ -74,7 +74,7 @@ struct RandomModel {
       interface: self.maybe { $0.word() },
       family: self.maybe { $0.any(AddressFamily.self) },
       localAddresses: self.maybe { _ in addresses },
-      destination: self.maybe { $0.address() })
+      destination: self.maybe { $0.bool() ? .offLink : $0.address().map { .address($0) } })
   }
 
   mutating func invalidation() -> Invalidation {

@@ -78,7 +78,8 @@ struct LifecycleScenario {
     try lab.start()
     let script = #""$@" | head -n 1; echo "${PIPESTATUS[0]}""#
     let shell = ["bash", "-c", script, "bash", Programs.connctl, "--socket", lab.socket]
-    let output = try Command.run(shell + command, within: .seconds(20))
+    let output = try Command.run(
+      lab.namespace.wrapped(shell + command), within: .seconds(20))
     #expect(output.split(separator: "\n").count == 2 && output.hasSuffix("\n0\n"), "\(output)")
   }
 
@@ -309,7 +310,8 @@ struct LifecycleScenario {
       (["--local", "10.1.0.2"], "10.1.0.2 is no address of eth0"),
     ] {
       let outcome = try Command.outcome(
-        of: [Programs.connctl, "--socket", lab.socket, "guard", "203.0.113.9"] + arguments)
+        of: lab.namespace.wrapped(
+          [Programs.connctl, "--socket", lab.socket, "guard", "203.0.113.9"] + arguments))
       #expect(outcome.status == 0)
       // One line: standard output is no terminal.
       let lines = outcome.output.split(separator: "\n")

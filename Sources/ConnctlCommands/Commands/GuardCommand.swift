@@ -1,6 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityClient
+import ConnectivityProtocol
 
 struct GuardCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -11,21 +12,30 @@ struct GuardCommand: ConnctlCommand {
       Shows the path to the remote host first, then every change of it and every invalidation. Ends when the flow is \
       destroyed. A name stands for its first address, of the family of --local where that is given.
 
+      With ports connd judges the very connection: rules and one of several nexthops are chosen by them.
+
       Goes on across restarts of connd; what concerns the connection to connd stands on standard error.
       """)
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  @Argument(help: "The other end: a host's name, or an address.")
-  var remote: String
+  @Argument(
+    help: "The other end: a host's name or an address, and :PORT, as [2001:db8::1]:443.",
+    transform: Endpoint.init)
+  var remote: Endpoint
 
   @Option(
     help: ArgumentHelp(
-      "The connection's own address; else the one that the kernel would choose.",
+      "The connection's own address, and :PORT; else the one that the kernel would choose.",
       valueName: "address"),
-    transform: Self.address)
-  var local: IPAddress?
+    transform: LocalEndpoint.init)
+  var local: LocalEndpoint?
+
+  @Option(
+    name: .customLong("protocol"),
+    help: "The connection's protocol: tcp or udp; with a port, tcp if nothing is said.")
+  var transportProtocol: TransportProtocol?
 
   @Option(help: ArgumentHelp("The link that the connection is bound to.", valueName: "name"))
   var interface: String?
@@ -45,13 +55,15 @@ struct GuardCommand: ConnctlCommand {
   func validate() throws {
     guard self.interface != "" else { throw ValidationError("--interface needs a name") }
     // What needs no resolver is checked first; of a name's addresses, one of that family is looked for.
-    if let remote = IPAddress(self.remote), Self.choose([remote], local: self.local) == nil {
+    if let remote = IPAddress(self.remote.host)?.unmapped,
+      Self.choose([remote], local: self.local?.address) == nil
+    {
       throw self.otherFamily
     }
   }
 
   private var otherFamily: ValidationError {
-    ValidationError("“\(self.remote)” has no address of the family of --local")
+    ValidationError("“\(self.remote.host)” has no address of the family of --local")
   }
 
   func run() async throws {
@@ -60,13 +72,14 @@ struct GuardCommand: ConnctlCommand {
     let flows = FlowGuard(socket: self.socket)
     flows.add(
       FlowGuard.Flow(
-        remote: remote, local: self.local, mark: self.mark, interface: self.interface,
-        forbidsExpensive: self.forbidExpensive, forbidsConstrained: self.forbidConstrained),
+        remote: remote, local: self.local?.address, transport: self.transport, mark: self.mark,
+        interface: self.interface, forbidsExpensive: self.forbidExpensive,
+        forbidsConstrained: self.forbidConstrained),
       id: 1)
 
     var isFirst = true
     // As connd does, where it is not given: the source address of the first path that carries traffic is the flow's.
-    var local = self.local
+    var local = self.local?.address
     while let event = await flows.next() {
       switch event {
       case .disconnected(let error):
@@ -74,6 +87,8 @@ struct GuardCommand: ConnctlCommand {
         self.console.remark("connd went away (\(error)); looking for it")
       case .resumed:
         self.console.remark("connd is back; guarding again")
+      case .elsewhere(let foreign):
+        throw foreign
       case .flow(_, _, .refused(let why)):
         throw ConndError.invalid(why)
       case .flow(_, let generation, let event):
@@ -87,11 +102,20 @@ struct GuardCommand: ConnctlCommand {
     }
   }
 
+  /// `nil` where nothing is said of it: traffic of no port.
+  private var transport: Transport? {
+    let ports = (local: self.local?.port ?? 0, remote: self.remote.port)
+    guard ports != (0, 0) || self.transportProtocol != nil else { return nil }
+    return Transport(
+      (self.transportProtocol ?? .tcp).number, localPort: ports.local, remotePort: ports.remote)
+  }
+
   private func remoteAddress() throws -> IPAddress {
-    let all = try Resolver.addresses(of: self.remote)
-    guard let address = Self.choose(all, local: self.local) else { throw self.otherFamily }
+    let host = self.remote.host
+    let all = try Resolver.addresses(of: host)
+    guard let address = Self.choose(all, local: self.local?.address) else { throw self.otherFamily }
     if all.count > 1 {
-      self.console.remark("guarding \(address), one of \(all.count) addresses of \(self.remote)")
+      self.console.remark("guarding \(address), one of \(all.count) addresses of \(host)")
     }
     return address
   }
@@ -117,14 +141,37 @@ struct GuardCommand: ConnctlCommand {
   }
 }
 
-extension GuardCommand {
-  private static func address(_ text: String) throws -> IPAddress {
-    guard let address = IPAddress(text) else {
-      throw ValidationError("“\(text)” is not an address")
-    }
-    return address
-  }
+/// The end of a connection that is on this machine.
+struct LocalEndpoint {
+  var address: IPAddress
+  /// 0 where none is named.
+  var port: UInt16
 
+  init(_ text: String) throws {
+    let endpoint = try Endpoint(text)
+    guard let address = IPAddress(endpoint.host)?.unmapped else {
+      throw ValidationError("“\(endpoint.host)” is not an address")
+    }
+    self.address = address
+    self.port = endpoint.port
+  }
+}
+
+/// A protocol with ports.
+enum TransportProtocol: String, CaseIterable, ExpressibleByArgument {
+  case tcp
+  case udp
+
+  /// Its number at IANA.
+  var number: UInt8 {
+    switch self {
+    case .tcp: Transport.tcp
+    case .udp: Transport.udp
+    }
+  }
+}
+
+extension GuardCommand {
   /// As ip-rule(8) takes it and shows it.
   private static func mark(_ text: String) throws -> UInt32 {
     if text.hasPrefix("-") { throw ValidationError("it must not be negative") }

@@ -8,6 +8,7 @@ extension JSON {
     // Scripts find these also before the first of a kind was seen.
     var kinds: [String: [Pair]] = [
       "published": [], "invalidations": [], "flowInvalidations": [], "limitsHit": [],
+      "refutations": [],
     ]
     for statistic in statistics {
       let name = statistic.name.inCamelCase

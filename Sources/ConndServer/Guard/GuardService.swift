@@ -46,7 +46,7 @@ struct GuardService {
       switch request.request {
       case .add(let flow):
         do throws(Guardian.Refusal) {
-          let registration = try self.registration(flow, caller, guardian)
+          let registration = try FlowTable.Registration(flow, of: caller, in: guardian.number)
           self.monitor.submit { $0.requests.append(.add(registration)) }
         } catch {
           self.refuse(flow.id, error, guardian)
@@ -63,11 +63,18 @@ struct GuardService {
   private func refuse(_ id: UInt64, _ refusal: Guardian.Refusal, _ guardian: Guardian) {
     guardian.answer(id, .refused(refusal), generation: self.store.snapshot.generation)
   }
+}
 
+extension FlowTable.Registration {
+  /// A flow as a client names it.
+  ///
+  /// - Parameters:
+  ///   - caller: the client's user.
+  ///   - guardian: the number of its stream.
   /// - Throws: what names the field that makes no sense.
-  private func registration(
-    _ flow: Connectivity_V1_Flow, _ caller: UInt32?, _ guardian: Guardian
-  ) throws(Guardian.Refusal) -> FlowTable.Registration {
+  init(
+    _ flow: Connectivity_V1_Flow, of caller: UInt32?, in guardian: UInt64
+  ) throws(Guardian.Refusal) {
     let remote = try address(flow.remote, "add.remote")
     var destination = Destination(remote, uid: caller ?? 0, mark: flow.mark)
     var local: IPAddress?
@@ -86,8 +93,13 @@ struct GuardService {
       }
       destination.outLink = index
     }
-    var registration = FlowTable.Registration(
-      key: .init(guardian: guardian.number, id: flow.id),
+    do throws(ConversionError) {
+      destination.transport = try Transport(flow)
+    } catch {
+      throw Guardian.Refusal.invalid("add.\(error)")
+    }
+    self.init(
+      key: .init(guardian: guardian, id: flow.id),
       flow: Flow(
         destination, local: local, forbidsExpensive: flow.forbidsExpensive,
         forbidsConstrained: flow.forbidsConstrained))
@@ -101,15 +113,14 @@ struct GuardService {
         throw Guardian.Refusal.invalid("add.known_path: no link's name is longer than 15 bytes")
       }
       do throws(ConversionError) {
-        registration.knownPath = try Path(flow.knownPath)
+        self.knownPath = try Path(flow.knownPath)
         // What says nothing of where it leads need not be kept.
-        registration.knownPath?.evidence = nil
+        self.knownPath?.evidence = nil
       } catch {
         throw Guardian.Refusal.invalid("add.known_path: \(error)")
       }
     }
-    if flow.hasSinceGeneration { registration.sinceGeneration = flow.sinceGeneration }
-    return registration
+    if flow.hasSinceGeneration { self.sinceGeneration = flow.sinceGeneration }
   }
 }
 
@@ -132,6 +143,7 @@ extension Connectivity_V1_GuardResponse {
     self.init()
     self.generation = message.generation
     self.id = message.id
+    self.networkNamespace = NetworkNamespace.own ?? 0
     switch message.event {
     case .flow(.path(let path)):
       self.path = Connectivity_V1_Path(path)

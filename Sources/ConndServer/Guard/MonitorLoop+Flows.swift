@@ -87,6 +87,7 @@ extension MonitorLoop {
       self.answer(guardian, key.id, .refused(.exhausted(message)))
     } else {
       let event = self.engine.guardFlow(registration, &registrar, at: self.clock.now)
+      self.statistics.count(event, to: registration)
       self.answer(guardian, key.id, .flow(event))
     }
   }

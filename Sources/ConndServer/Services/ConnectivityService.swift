@@ -14,7 +14,7 @@ struct ConnectivityService: RegistrableRPCService {
 
   func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
     router.unary(Method.GetStatus.descriptor) { (_: Connectivity_V1_GetStatusRequest, _) in
-      Connectivity_V1_Status(self.store.snapshot)
+      Connectivity_V1_Status(self.store.snapshot).inOwnNamespace()
     }
     router.serverStreaming(
       Method.WatchPath.descriptor, ProtobufSerializer<Connectivity_V1_WatchPathResponse>()
@@ -85,7 +85,9 @@ struct ConnectivityService: RegistrableRPCService {
     let chosen = transitions.suffix(limit)
     let first = limit < transitions.count ? chosen.first?.snapshot.generation ?? 0 : 0
     return .with { response in
-      response.transitions = chosen.map { .init($0) }
+      response.transitions = chosen.map {
+        Connectivity_V1_Transition($0).inOwnNamespace()
+      }
       response.invalidations = past.compactMap { published in
         guard case .invalidation(let invalidation) = published.change,
           invalidation.generation > first

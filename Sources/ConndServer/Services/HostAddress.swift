@@ -6,9 +6,11 @@ struct HostAddressError: Error {
 }
 
 extension IPAddress {
+  /// The address that a client names. One that a dual-stack socket maps to IPv6 is IPv4.
+  ///
   /// - Throws: What names the field, and says what is wrong.
   init(ofHost text: String, field: String) throws(HostAddressError) {
-    guard let address = IPAddress(text) else {
+    guard let address = IPAddress(text)?.unmapped else {
       throw HostAddressError(
         message: "\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
     }

@@ -92,7 +92,7 @@ private final class WatchSource: MessageSource {
 
   private static func message(_ response: Connectivity_V1_WatchResponse) -> NextMessage {
     do {
-      return .message(try response.serializedBytes())
+      return .message(try response.inOwnNamespace().serializedBytes())
     } catch {
       return .end(Status(code: .internalError, message: "\(error)"))
     }

@@ -85,6 +85,15 @@ struct Statistics: Sendable {
     }
   }
 
+  /// A client was answered that registered a flow. A connection that has just been made is evidence itself: that it is
+  /// declared dead shows an error, mostly connd's own (I11). One that the client names with an earlier path is none of those.
+  func count(_ answer: FlowTable.Event, to registration: FlowTable.Registration) {
+    guard registration.flow.local != nil, registration.knownPath == nil,
+      case .invalidation(let verdict, _, _) = answer, verdict.severity == .destroy
+    else { return }
+    self.increment("refutations", verdict.reason.rawValue)
+  }
+
   /// Somebody was turned away, or, for want of descriptors, is made to wait.
   ///
   /// - Parameter limit: The key of the configuration, where it is one.

@@ -9,7 +9,7 @@ struct Published: Sendable {
 
   init(_ change: Change) throws {
     self.change = change
-    self.message = try EncodedMessage(Connectivity_V1_WatchResponse(change))
+    self.message = try EncodedMessage(Connectivity_V1_WatchResponse(change).inOwnNamespace())
   }
 
   /// Of a message as it was kept.

@@ -57,6 +57,13 @@ public struct IPAddress: Hashable, Sendable, Comparable {
     }
   }
 
+  /// The IPv4 address that a dual-stack socket shows as an IPv6 one (`::ffff:192.0.2.7`, RFC 4291, 2.5.5.2); any other
+  /// address as it is.
+  public var unmapped: IPAddress {
+    guard self.family == .ipv6, self.high == 0, self.low >> 32 == 0xFFFF else { return self }
+    return IPAddress(family: .ipv4, high: 0, low: self.low & 0xFFFF_FFFF)
+  }
+
   /// 0.0.0.0 or ::.
   public static func unspecified(_ family: AddressFamily) -> IPAddress {
     IPAddress(family: family, high: 0, low: 0)

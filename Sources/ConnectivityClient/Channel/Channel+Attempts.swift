@@ -113,11 +113,15 @@ extension Channel {
     }
     guard self.begin(connection) else { return (.failed(ChannelMachine.shutdownError), nil) }
     defer { self.state.withLock { $0.attempts[id] = nil } }
-    let flow = self.guarding(connection, hub)
+    let isGuarded = self.state.withLock { $0.breaker.allowsGuarding(now: .now) }
+    let flow = isGuarded ? self.guarding(connection, hub) : nil
     connection.flow = flow
-    // What the path costs is asked before anything is sent on it (C8).
+    // What the path costs is asked before anything is sent on it (C8), whoever guards it.
     let access = self.settings.config.access
-    switch await flow?.answer(within: ConnectionGuard.patience(access)) {
+    let asked =
+      isGuarded ? flow : access == .unrestricted ? nil : self.asking(connection, hub)
+    defer { if !isGuarded { asked?.end() } }
+    switch await asked?.answer(within: ConnectionGuard.patience(access)) {
     case .path(let path):
       connection.path = path
       if let refusal = access.refusal(of: path) { return (.forbidden(refusal), flow) }
@@ -125,12 +129,12 @@ extension Channel {
       if let path = invalidation.path, let refusal = access.refusal(of: path) {
         return (.forbidden(refusal), flow)
       }
-      return (.failed(RPCError(invalidation)), flow)
-    case .silence:
+      if isGuarded { return (.failed(RPCError(invalidation)), flow) }
+    case .silence where isGuarded:
       self.logger?.warning(
         "connd does not answer, the connection is not guarded until it does",
         metadata: connection.metadata)
-    case .unguarded, nil: break
+    case .silence, .unguarded, nil: break
     }
     return await withDiscardingTaskGroup { group in
       group.addTask { await connection.run() }

@@ -1,4 +1,5 @@
 internal import Connectivity
+private import ConnectivityProtocol
 internal import GRPCNIOTransportHTTP2Posix
 internal import Logging
 private import Synchronization
@@ -7,23 +8,41 @@ extension Channel {
   /// Has connd guard a connection, from now on; `nil` where there is nothing to guard: a Unix socket, this machine
   /// itself.
   func guarding(_ connection: Connection, _ hub: GuardHub) -> ConnectionGuard? {
+    self.guardable(connection).map { self.guarding($0, hub, connection) }
+  }
+
+  /// Asks connd for the path of a connection that it does not guard; `nil` where there is nothing to ask.
+  func asking(_ connection: Connection, _ hub: GuardHub) -> ConnectionGuard? {
+    self.guardable(connection).map { remote in
+      ConnectionGuard(self.flow(remote, connection), hub: hub) { _, _, _ in }
+    }
+  }
+
+  private func guardable(_ connection: Connection) -> IPAddress? {
     guard let remote = connection.target.address.ip,
       self.settings.config.guardsLoopback || !remote.isLoopback
     else { return nil }
-    return self.guarding(remote, hub, connection)
+    return remote
+  }
+
+  private func flow(_ remote: IPAddress, _ connection: Connection?) -> FlowGuard.Flow {
+    let access = self.settings.config.access
+    return FlowGuard.Flow(
+      remote: remote,
+      transport: connection.map { .init(Transport.tcp, remotePort: $0.target.address.ipPort) },
+      forbidsExpensive: !access.allowsExpensiveAccess,
+      forbidsConstrained: !access.allowsConstrainedAccess)
   }
 
   /// Has connd say what becomes of the way to an address, and of the connection to it where there is one.
   func guarding(
     _ remote: IPAddress, _ hub: GuardHub, _ connection: Connection? = nil
   ) -> ConnectionGuard {
-    let access = self.settings.config.access
-    let flow = FlowGuard.Flow(
-      remote: remote, forbidsExpensive: !access.allowsExpensiveAccess,
-      forbidsConstrained: !access.allowsConstrainedAccess)
-    return ConnectionGuard(flow, hub: hub) { [weak self, weak connection] event, novelty in
+    ConnectionGuard(self.flow(remote, connection), hub: hub) {
+      [weak self, weak connection] event, novelty, flow in
       if let connection {
-        self?.handle(event, of: connection, novelty)
+        if case .flow(let event) = event { self?.judge(event, of: flow, connection, novelty) }
+        self?.handle(event, of: connection, novelty, hub)
       } else if case .flow(let event) = event {
         // Of an attempt that failed.
         self?.noticed(event.path, novelty)
@@ -32,7 +51,8 @@ extension Channel {
   }
 
   private func handle(
-    _ event: GuardHub.Event, of connection: Connection, _ novelty: ConnectionGuard.Novelty
+    _ event: GuardHub.Event, of connection: Connection, _ novelty: ConnectionGuard.Novelty,
+    _ hub: GuardHub
   ) {
     if case .flow(let event) = event,
       let invalidation = self.settings.config.access.invalidation(by: event)
@@ -56,7 +76,24 @@ extension Channel {
         "connd is not there, the connection is not guarded until it is",
         metadata: connection.metadata.merging(["reason": "\(why)"]) { $1 })
       self.update { $0.suspend(connection, false) }
+    case .elsewhere(let foreign):
+      if let logger = self.logger {
+        hub.sayElsewhere { logger.warning("connections are not guarded: \(foreign)") }
+      }
+      self.update { $0.suspend(connection, false) }
     }
+  }
+
+  /// Looks what connd's answer to the registration of a connection says of connd itself (I11).
+  private func judge(
+    _ event: FlowEvent, of flow: FlowGuard.Flow, _ connection: Connection,
+    _ novelty: ConnectionGuard.Novelty
+  ) {
+    let rest = self.state.withLock { $0.breaker.heed(event, of: flow, novelty, now: .now) }
+    guard let rest, case .invalidation(let invalidation) = event else { return }
+    self.logger?.warning(
+      "connd declares new connections dead that were just made; for \(rest) they are not guarded",
+      metadata: connection.metadata.merging(invalidation.evidence(against: flow)) { $1 })
   }
 
   /// The path may be a reason to try again at once (C4); one that may not be used is none.
@@ -123,6 +160,34 @@ extension Channel.State {
   }
 }
 
+extension FlowInvalidation {
+  /// All that connd was told of a flow, and all that it answered.
+  fileprivate func evidence(against flow: FlowGuard.Flow) -> Logger.Metadata {
+    var metadata: Logger.Metadata = [
+      "reason": "\(self.reason.rawValue)",
+      "cause": "\(self.cause.trigger.rawValue) \(self.cause.change)",
+    ]
+    if let path = self.path {
+      let words: [String?] = [
+        path.status.rawValue, path.reason?.rawValue, path.chain.map(\.name).joined(separator: "/"),
+        path.source.map { "from \($0)" }, path.gateway.map { "via \($0)" },
+        path.table.map { "table \($0)" },
+      ]
+      metadata["path"] = "\(words.compactMap { $0 }.joined(separator: " "))"
+    }
+    metadata["remote"] = "\(flow.remote)"
+    metadata["local"] = flow.local.map { "\($0)" }
+    metadata["mark"] = "\(flow.mark)"
+    metadata["interface"] = flow.interface.map { "\($0)" }
+    if let transport = flow.transport {
+      metadata["local_port"] = "\(transport.localPort)"
+      metadata["remote_port"] = "\(transport.remotePort)"
+      metadata["protocol"] = "\(transport.number)"
+    }
+    return metadata
+  }
+}
+
 extension FlowEvent {
   fileprivate var path: Path? {
     switch self {
@@ -149,9 +214,14 @@ extension Connection {
 }
 
 extension GRPCNIOTransportHTTP2Posix.SocketAddress {
-  /// The IP address, without its port and zone; `nil` for a Unix socket.
+  /// The IP address, without its port and zone, and as IPv4 where it is mapped; `nil` for a Unix socket.
   var ip: IPAddress? {
     let host = self.ipv4?.host ?? self.ipv6?.host
-    return host.flatMap { IPAddress(String($0.prefix { $0 != "%" })) }
+    return host.flatMap { IPAddress(String($0.prefix { $0 != "%" }))?.unmapped }
+  }
+
+  /// The port; 0 where there is none.
+  fileprivate var ipPort: UInt16 {
+    (self.ipv4?.port ?? self.ipv6?.port).flatMap { UInt16(exactly: $0) } ?? 0
   }
 }

@@ -14,6 +14,7 @@ final class Channel: Sendable {
 
   struct State {
     var machine: ChannelMachine
+    var breaker = Breaker()
     /// Those that calls may be on.
     var connections: [UInt64: Connection] = [:]
     /// Those that are being made.

@@ -211,7 +211,9 @@ private final class Core: Sendable {
     return channel.eventLoop.makeCompletedFuture {
       try channel.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
       try channel.pipeline.syncOperations.observeHTTP2(
-        onActive: { local in self.state.withLock { $0.flow }?.connected(local: local) },
+        onActive: { local, port in
+          self.state.withLock { $0.flow }?.connected(local: local, port: port)
+        },
         onSettings: { self.state.withLock { $0.wasReady = true } },
         onGoAway: { self.goingAway() })
     }

@@ -1,9 +1,9 @@
 internal import Connectivity
 private import Synchronization
 
-/// Guards one connection's flow, from before it is made: no change can fall between. (But where connd took another source
-/// address for it than it got: the flow is registered anew then, and a change in that moment is known only by the address and
-/// the link.)
+/// Guards one connection's flow, from before it is made. When it is made it is registered anew, with its own address and
+/// port, by which rules and one of several nexthops are chosen. (A change in that moment is known only by what the kernel
+/// says of the address and the links then.)
 final class ConnectionGuard: Sendable {
   /// What is known before the connection is made.
   enum Answer: Sendable {
@@ -30,28 +30,54 @@ final class ConnectionGuard: Sendable {
     var isGone = false
     /// connd has yet to say something of the flow as it is registered now.
     var isFresh = true
-    /// There is no connection; a flow that connd gives up is begun anew.
-    var isFollowing = false
+    var stage = Stage.attempt
+
+    /// What the next event is to who guards the flow.
+    var novelty: Novelty {
+      guard self.isFresh else { return .change }
+      return switch self.stage {
+      case .attempt: self.isAnswered ? .verdict : .answer
+      case .connection: .verdict
+      case .survivor: .again
+      case .way: .change
+      }
+    }
+  }
+
+  /// What the flow stands for, as it is registered now.
+  private enum Stage {
+    /// A connection that is being made.
+    case attempt
+    /// One that has been made, with its own address.
+    case connection
+    /// One that goes on although connd has given it up.
+    case survivor
+    /// No connection, but the way to the address; a flow that connd gives up is begun anew.
+    case way
   }
 
   private let hub: GuardHub
   private let state: Mutex<State>
-  private let onEvent: @Sendable (GuardHub.Event, Novelty) -> Void
+  private let onEvent: Receiver
 
   /// What an event is to who guards the flow.
   enum Novelty: Sendable {
     /// The ``answer(within:)``.
     case answer
+    /// The answer to the registration of the connection that has just been made, or is being made without waiting for it
+    /// any longer.
+    case verdict
     /// The answer to another registration of the same flow.
     case again
     /// Something has changed.
     case change
   }
 
-  /// - Parameter onEvent: Told of all that connd says of the flow, on the thread of connections to connd.
+  /// Told of all that connd says of the flow, and of which one as it was registered, on the thread of connections to connd.
+  typealias Receiver = @Sendable (GuardHub.Event, Novelty, FlowGuard.Flow) -> Void
+
   init(
-    _ flow: FlowGuard.Flow, hub: GuardHub,
-    onEvent: @escaping @Sendable (GuardHub.Event, Novelty) -> Void
+    _ flow: FlowGuard.Flow, hub: GuardHub, onEvent: @escaping Receiver
   ) {
     self.hub = hub
     self.state = Mutex(State(flow: flow))
@@ -88,19 +114,21 @@ final class ConnectionGuard: Sendable {
     .seconds(access == .unrestricted ? 1 : 5)
   }
 
-  /// The connection has an address of its own.
-  func connected(local: IPAddress) {
+  /// The connection has an address and a port of its own.
+  func connected(local: IPAddress, port: UInt16) {
     // One of this machine's own says nothing of a network. To register the flow anew for it would only open a gap.
     if local.isLoopback { return }
-    // connd took another one for it, because the route changed since or the channel is bound to an address; or it has not
-    // said yet.
-    if self.state.withLock({ $0.source }) != local { self.watch(local: local) }
+    self.state.withLock { state in
+      state.stage = .connection
+      state.flow.transport?.localPort = port
+    }
+    self.watch(local: local)
   }
 
   /// No connection came of it: goes on following what becomes of the path to the address, whether it is allowed or not.
   func follow() {
     let isGone = self.state.withLock { state in
-      state.isFollowing = true
+      state.stage = .way
       return state.isGone
     }
     if isGone { self.watch(local: nil) }
@@ -110,6 +138,7 @@ final class ConnectionGuard: Sendable {
   /// made on. What else is preferred now does not concern it any more; what becomes of its address and its link does.
   func goOn(on interface: String) {
     let local = self.state.withLock { state in
+      state.stage = .survivor
       state.flow.interface = interface
       state.flow.allowsAll()
       return state.flow.local ?? state.source
@@ -130,7 +159,8 @@ final class ConnectionGuard: Sendable {
   private func watch(local: IPAddress?) {
     let flow = self.state.withLock { state in
       state.flow.local = local
-      if state.isFollowing { state.flow.allowsAll() }
+      if local == nil { state.flow.transport?.localPort = 0 }
+      if state.stage == .way { state.flow.allowsAll() }
       (state.source, state.isGone, state.isFresh) = (nil, false, true)
       return state.flow
     }
@@ -146,8 +176,7 @@ final class ConnectionGuard: Sendable {
   private func told(_ event: GuardHub.Event, of flow: FlowGuard.Flow) {
     let (novelty, mustWatch) = self.state.withLock { state -> (Novelty?, Bool) in
       guard !state.isOver, state.flow == flow else { return (nil, false) }
-      let novelty: Novelty =
-        state.isFresh && !state.isFollowing ? (state.isAnswered ? .again : .answer) : .change
+      let (novelty, wasFresh) = (state.novelty, state.isFresh)
       if case .flow(let event) = event {
         state.isFresh = false
         state.isGone = event.destroys
@@ -155,17 +184,18 @@ final class ConnectionGuard: Sendable {
           state.source = state.source ?? path.source
         }
       }
-      return (novelty, state.isGone && state.isFollowing)
+      // Who is told at once that a way is dead would be told so for ever.
+      return (novelty, state.isGone && state.stage == .way && !wasFresh)
     }
     guard let novelty else { return }
-    self.onEvent(event, novelty)
+    self.onEvent(event, novelty, flow)
     if mustWatch { self.watch(local: nil) }
     switch event {
     case .flow(.path(let path)): self.answered(.path(path))
     case .flow(.invalidation(let invalidation)) where invalidation.severity == .destroy:
       self.answered(.invalidation(invalidation))
     case .flow(.invalidation): break
-    case .flow(.refused), .disconnected: self.answered(.unguarded)
+    case .flow(.refused), .disconnected, .elsewhere: self.answered(.unguarded)
     }
   }
 

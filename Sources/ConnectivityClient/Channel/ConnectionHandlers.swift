@@ -77,8 +77,8 @@ struct ConnectionCutter: Sendable {
 extension ChannelPipeline.SynchronousOperations {
   /// Watches a connection of gRPC's.
   func observeHTTP2(
-    onActive: @escaping (_ local: IPAddress) -> Void, onSettings: @escaping () -> Void,
-    onGoAway: @escaping () -> Void
+    onActive: @escaping (_ local: IPAddress, _ port: UInt16) -> Void,
+    onSettings: @escaping () -> Void, onGoAway: @escaping () -> Void
   ) throws {
     let http2 = try self.handler(type: NIOHTTP2Handler.self)
     try self.addHandler(
@@ -92,12 +92,12 @@ private final class HTTP2Observer: ChannelInboundHandler {
   typealias InboundIn = HTTP2Frame
   typealias InboundOut = HTTP2Frame
 
-  private let onActive: (IPAddress) -> Void
+  private let onActive: (IPAddress, UInt16) -> Void
   private let onSettings: () -> Void
   private let onGoAway: () -> Void
 
   init(
-    onActive: @escaping (IPAddress) -> Void, onSettings: @escaping () -> Void,
+    onActive: @escaping (IPAddress, UInt16) -> Void, onSettings: @escaping () -> Void,
     onGoAway: @escaping () -> Void
   ) {
     self.onActive = onActive
@@ -106,7 +106,9 @@ private final class HTTP2Observer: ChannelInboundHandler {
   }
 
   func channelActive(context: ChannelHandlerContext) {
-    if let local = context.channel.localAddress?.ip { self.onActive(local) }
+    if let local = context.channel.localAddress, let address = local.ip {
+      self.onActive(address, local.ipPort)
+    }
     context.fireChannelActive()
   }
 
@@ -121,8 +123,11 @@ private final class HTTP2Observer: ChannelInboundHandler {
 }
 
 extension NIOCore.SocketAddress {
-  /// The IP address, without its port and zone; `nil` for a Unix socket.
+  /// The IP address, without its port and zone, and as IPv4 where a dual-stack socket maps it; `nil` for a Unix socket.
   var ip: IPAddress? {
-    self.ipAddress.flatMap { IPAddress(String($0.prefix { $0 != "%" })) }
+    self.ipAddress.flatMap { IPAddress(String($0.prefix { $0 != "%" }))?.unmapped }
   }
+
+  /// The port; 0 where there is none.
+  var ipPort: UInt16 { self.port.flatMap { UInt16(exactly: $0) } ?? 0 }
 }

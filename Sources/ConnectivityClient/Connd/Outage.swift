@@ -23,6 +23,9 @@ struct Outage: Sendable {
     return self.isTold
   }
 
+  /// It was told in other words that connd is of no use.
+  mutating func markTold() { self.isTold = true }
+
   /// connd said something: one that only accepts, and goes away again, is not asked any faster.
   mutating func received() { self.pause = Self.shortestPause }
 }

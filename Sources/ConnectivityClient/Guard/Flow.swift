@@ -7,6 +7,8 @@ extension FlowGuard {
     package var remote: IPAddress
     /// The connection's own address; `nil` before it is connected: then that of the first path told is taken for it.
     package var local: IPAddress?
+    /// Its protocol and its ports, as far as they are known; `nil`: traffic of no port.
+    package var transport: Transport?
     /// `SO_MARK`; 0: none.
     package var mark: UInt32
     /// The link that the connection is bound to (`SO_BINDTODEVICE`).
@@ -15,11 +17,12 @@ extension FlowGuard {
     package var forbidsConstrained: Bool
 
     package init(
-      remote: IPAddress, local: IPAddress? = nil, mark: UInt32 = 0, interface: String? = nil,
-      forbidsExpensive: Bool = false, forbidsConstrained: Bool = false
+      remote: IPAddress, local: IPAddress? = nil, transport: Transport? = nil, mark: UInt32 = 0,
+      interface: String? = nil, forbidsExpensive: Bool = false, forbidsConstrained: Bool = false
     ) {
       self.remote = remote
       self.local = local
+      self.transport = transport
       self.mark = mark
       self.interface = interface
       self.forbidsExpensive = forbidsExpensive
@@ -34,6 +37,7 @@ extension Connectivity_V1_Flow {
     self.id = id
     self.remote = flow.remote.description
     if let local = flow.local { self.local = local.description }
+    if let transport = flow.transport { self.setTransport(transport) }
     if flow.mark != 0 { self.mark = flow.mark }
     if let interface = flow.interface { self.interface = interface }
     self.forbidsExpensive = flow.forbidsExpensive

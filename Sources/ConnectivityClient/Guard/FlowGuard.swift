@@ -7,7 +7,8 @@
 /// 3. Where there is no flow, nobody looks for connd: a guard that has no connection then makes none, and waits without
 ///    a timer. That connd is not there, if that was told, is taken back (`resumed`), and told again if the next flow
 ///    finds it so. A connection that there is stays.
-/// 4. Events are fetched as they are asked for; ``add(_:id:)`` and ``remove(_:)`` never wait.
+/// 4. A connd in another network namespace is as good as none (`elsewhere`), until there is another one.
+/// 5. Events are fetched as they are asked for; ``add(_:id:)`` and ``remove(_:)`` never wait.
 ///
 /// It ends with its last reference.
 package final class FlowGuard: Sendable {

@@ -9,6 +9,26 @@ package enum GuardEvent: Hashable, Sendable {
   case disconnected(ConndError)
   /// connd is there again, and is told of all flows anew.
   case resumed
+  /// connd is there, and speaks of another network than this process is on: it is as if it were not there. Once for each
+  /// connection to connd.
+  case elsewhere(ForeignNamespace)
+}
+
+/// connd and this process are in different network namespaces, as with a container that has connd's socket mounted.
+package struct ForeignNamespace: Error, Hashable, CustomStringConvertible {
+  /// The inode of connd's.
+  package var connd: UInt64
+  /// The inode of this process's.
+  package var own: UInt64
+
+  package init(connd: UInt64, own: UInt64) {
+    self.connd = connd
+    self.own = own
+  }
+
+  package var description: String {
+    "connd speaks of the network namespace \(self.connd), and this process is in \(self.own)"
+  }
 }
 
 /// What became of a flow.

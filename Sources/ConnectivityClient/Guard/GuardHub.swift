@@ -11,6 +11,8 @@ final class GuardHub: Sendable {
     case flow(FlowEvent)
     /// connd is not there, or went away: what becomes of the flow, nobody knows. Not told again until connd was there.
     case disconnected(ConndError)
+    /// connd is there, and speaks of another network namespace: it is as if it were not there.
+    case elsewhere(ForeignNamespace)
   }
 
   typealias Watcher = @Sendable (Event) -> Void
@@ -31,6 +33,7 @@ final class GuardHub: Sendable {
 
   private let keeper: GuardKeeper
   private let watchers = Watchers()
+  private let hasSaidElsewhere = Mutex(false)
   private let task: Task<Void, Never>
 
   init(socket: String) {
@@ -49,10 +52,19 @@ final class GuardHub: Sendable {
   /// - Parameter watcher: Told what becomes of the flow, until it is destroyed or refused; at once, and by the caller's
   ///   thread, where connd is known not to be there. It must not block.
   func watch(_ flow: FlowGuard.Flow, _ watcher: @escaping Watcher) -> GuardedFlow {
-    let (id, outage) = self.watchers.add(watcher)
-    if let outage { watcher(.disconnected(outage)) }
+    let (id, absence) = self.watchers.add(watcher)
+    if let absence { watcher(absence) }
     self.keeper.change { $0.add(flow, id: id) }
     return GuardedFlow(hub: self, id: id)
+  }
+
+  /// Has it said that connd speaks of another network namespace: once, whoever guards flows.
+  func sayElsewhere(_ say: () -> Void) {
+    let isFirst = self.hasSaidElsewhere.withLock { hasSaid in
+      defer { hasSaid = true }
+      return !hasSaid
+    }
+    if isFirst { say() }
   }
 
   fileprivate func remove(_ id: UInt64) {
@@ -79,17 +91,17 @@ private final class Watchers: Sendable {
   private struct State {
     var watchers: [UInt64: GuardHub.Watcher] = [:]
     var lastID: UInt64 = 0
-    /// Why connd is not there; `nil` where it is, or nobody knows yet.
-    var outage: ConndError?
+    /// Why connd is not there, as watchers were told; `nil` where it is, or nobody knows yet.
+    var absence: GuardHub.Event?
   }
 
   private let state = Mutex(State())
 
-  func add(_ watcher: @escaping GuardHub.Watcher) -> (id: UInt64, outage: ConndError?) {
+  func add(_ watcher: @escaping GuardHub.Watcher) -> (id: UInt64, absence: GuardHub.Event?) {
     self.state.withLock { state in
       state.lastID += 1
       state.watchers[state.lastID] = watcher
-      return (state.lastID, state.outage)
+      return (state.lastID, state.absence)
     }
   }
 
@@ -106,15 +118,18 @@ private final class Watchers: Sendable {
         event.isLast ? state.watchers.removeValue(forKey: id) : state.watchers[id]
       }
       watcher?(.flow(event))
-    case .disconnected(let error):
-      let watchers = self.state.withLock { state in
-        state.outage = error
-        return state.watchers.values
-      }
-      for watcher in watchers { watcher(.disconnected(error)) }
-    case .resumed:
-      self.state.withLock { $0.outage = nil }
+    case .disconnected(let error): self.tellAll(.disconnected(error))
+    case .elsewhere(let foreign): self.tellAll(.elsewhere(foreign))
+    case .resumed: self.state.withLock { $0.absence = nil }
     }
+  }
+
+  private func tellAll(_ absence: GuardHub.Event) {
+    let watchers = self.state.withLock { state in
+      state.absence = absence
+      return state.watchers.values
+    }
+    for watcher in watchers { watcher(absence) }
   }
 }
 

@@ -75,6 +75,8 @@ final class GuardKeeper: Sendable {
           }
           for try await message in response.messages {
             if let event = try self.state.withLock({ try $0.flows.received(message) }) {
+              // What connd guards in vain is taken back.
+              if case .elsewhere = event { wake.yield() }
               try await tell(event)
             }
           }

@@ -18,6 +18,12 @@ struct GuardedFlows: Sendable {
   /// The last one seen.
   private var generation: UInt64?
   private var outage = Outage()
+  /// The network namespace of this process; `nil` where it is not known.
+  private let namespace: UInt64?
+  /// connd speaks of another namespace in this stream. It is told nothing more, and what it says is nothing.
+  private var isElsewhere = false
+
+  init(namespace: UInt64? = NetworkNamespace.own) { self.namespace = namespace }
 
   var isEmpty: Bool { self.entries.isEmpty }
 
@@ -37,10 +43,15 @@ struct GuardedFlows: Sendable {
   mutating func connecting() {
     self.unsent = Set(self.entries.keys)
     self.removed = []
+    self.isElsewhere = false
   }
 
   /// What connd is to be told now.
   mutating func requests() -> [Connectivity_V1_GuardRequest] {
+    if self.isElsewhere {
+      defer { self.removed = [] }
+      return self.removed.sorted().map(Self.removal)
+    }
     defer { (self.removed, self.unsent) = ([], []) }
     // An id may have been freed and taken again.
     return self.removed.sorted().map(Self.removal)
@@ -52,6 +63,7 @@ struct GuardedFlows: Sendable {
 
   /// connd sent a message; `nil` where it is about a flow that was removed, or not to be understood.
   mutating func received(_ message: Connectivity_V1_GuardResponse) throws -> GuardEvent? {
+    if let foreign = self.foreignNamespace(message) { return self.estranged(foreign) }
     let event = try FlowEvent(message)
     self.generation = message.generation
     self.outage.received()
@@ -72,6 +84,25 @@ struct GuardedFlows: Sendable {
       self.entries[message.id] = nil
     }
     return .flow(id: message.id, generation: message.generation, event)
+  }
+
+  /// What tells that connd speaks of another network namespace; `nil` where one of the two is not known (0).
+  private func foreignNamespace(_ message: Connectivity_V1_GuardResponse) -> ForeignNamespace? {
+    let connd = message.networkNamespace
+    guard let own = self.namespace, connd != 0, connd != own else { return nil }
+    return ForeignNamespace(connd: connd, own: own)
+  }
+
+  /// Gives up the flows that connd guards, until there is another stream.
+  private mutating func estranged(_ foreign: ForeignNamespace) -> GuardEvent? {
+    guard !self.isElsewhere else { return nil }
+    self.isElsewhere = true
+    self.removed.formUnion(self.entries.keys)
+    self.removed.subtract(self.unsent)
+    self.unsent = Set(self.entries.keys)
+    self.outage.received()
+    self.outage.markTold()
+    return .elsewhere(foreign)
   }
 
   /// The connection ended, or there was none: what to tell, and how long to wait before the next one.

@@ -1,7 +1,10 @@
 internal import Connectivity
+private import ConnectivityProtocol
+private import Glibc
 public import NIOCore
 
-/// Guards any TCP connection of SwiftNIO's: a WebSocket, an HTTP client's, a database driver's (C10).
+/// Guards any TCP connection of SwiftNIO's, or a datagram channel that is connected: a WebSocket, an HTTP client's, a
+/// database driver's (C10).
 ///
 /// ```swift
 /// ClientBootstrap(group: group).channelInitializer { channel in
@@ -18,8 +21,10 @@ public import NIOCore
 /// 3. When connd says that the connection is no longer viable, it fires the ``FlowInvalidation`` as an error and closes the
 ///    channel at once, without waiting for TLS or anything else to say good-bye. Who prefers otherwise says so
 ///    (``InvalidationHandling``); with `drain`, the events are all there is as long as the connection may work.
-/// 4. Without connd it does nothing, and finds connd when it comes (C7). Unix sockets and connections to this machine itself
+/// 4. Without connd, or with one in another network namespace, it does nothing, and finds connd when it comes (C7). Unix sockets and connections to this machine itself
 ///    are not guarded: they need it not.
+/// 5. Where connd declares three new connections to the same place dead as soon as they are made, connd is wrong: for five
+///    minutes, or longer if it goes on so, those to that place are not guarded (I11).
 ///
 /// Belongs to one channel. It may be removed, and guards no longer then.
 public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChannelHandler {
@@ -92,16 +97,22 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     guard self.flow == nil, let remote = address.ip,
       self.configuration.guardsLoopback || !remote.isLoopback
     else { return }
+    let place = Breakers.Place(
+      socket: self.configuration.socket, remote: remote, port: address.ipPort)
+    guard Breakers.allowGuarding(of: place) else { return }
     let access = self.configuration.access
     let flow = FlowGuard.Flow(
-      remote: remote, mark: self.configuration.mark, interface: self.configuration.interface,
+      remote: remote,
+      transport: Transport(Self.number(of: context.channel), remotePort: address.ipPort),
+      mark: self.configuration.mark, interface: self.configuration.interface,
       forbidsExpensive: !access.allowsExpensiveAccess,
       forbidsConstrained: !access.allowsConstrainedAccess)
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
     let eventLoop = context.eventLoop
     let hub = GuardHub.shared(socket: self.configuration.socket)
-    self.flow = ConnectionGuard(flow, hub: hub) { event, novelty in
+    self.flow = ConnectionGuard(flow, hub: hub) { event, novelty, flow in
       guard case .flow(let event) = event else { return }
+      Breakers.heed(event, of: flow, novelty, to: place)
       eventLoop.execute {
         let (handler, context) = bound.value
         // It may be too late.
@@ -111,7 +122,21 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   }
 
   private func connected(_ context: ChannelHandlerContext) {
-    if let local = context.localAddress?.ip { self.flow?.connected(local: local) }
+    guard let local = context.localAddress, let address = local.ip else { return }
+    self.flow?.connected(local: address, port: local.ipPort)
+  }
+
+  /// The number of the channel's protocol: UDP's for one of datagrams, else TCP's.
+  private static func number(of channel: any NIOCore.Channel) -> UInt8 {
+    guard let options = channel as? any SocketOptionProvider else { return Transport.tcp }
+    let name = NIOBSDSocket.Option(rawValue: SO_TYPE)
+    let kind: EventLoopFuture<CInt> = options.unsafeGetSocketOption(level: .socket, name: name)
+    var number = Transport.tcp
+    // On the channel's own thread the answer is there at once.
+    kind.assumeIsolated().whenSuccess { kind in
+      if kind == CInt(SOCK_DGRAM.rawValue) { number = Transport.udp }
+    }
+    return number
   }
 
   private func end() {
@@ -123,11 +148,14 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     _ event: FlowEvent, _ novelty: ConnectionGuard.Novelty, _ context: ChannelHandlerContext
   ) {
     if case .path(let path) = event {
+      let isNew = path != self.path
       self.path = path
       if context.remoteAddress?.ip?.isLoopback == false {
         self.link = self.link ?? path.chain.first?.index
       }
-      context.fireUserInboundEventTriggered(ConnectivityEvents.PathChanged(path: path))
+      if isNew {
+        context.fireUserInboundEventTriggered(ConnectivityEvents.PathChanged(path: path))
+      }
       self.viable(path.status == .satisfied, context)
     }
     guard let invalidation = self.configuration.access.invalidation(by: event) else { return }

@@ -136,7 +136,7 @@ extension RPCError {
 extension IPAddress {
   /// - Throws: INVALID_ARGUMENT for what is no address.
   fileprivate init(_ text: String, _ field: String) throws(RPCError) {
-    guard let address = IPAddress(text) else {
+    guard let address = IPAddress(text)?.unmapped else {
       throw RPCError(
         code: .invalidArgument,
         message: "\(field): '\(text)' is neither an IPv4 nor an IPv6 address")
@@ -152,7 +152,7 @@ extension FlowTable.Registration {
     linkIndex: (_ name: String) -> UInt32?
   ) throws(FlowTable.Refusal) {
     func address(_ text: String, _ field: String) throws(FlowTable.Refusal) -> IPAddress {
-      guard let address = IPAddress(text) else {
+      guard let address = IPAddress(text)?.unmapped else {
         throw .invalid("\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
       }
       if address.isUnspecified {
@@ -172,6 +172,11 @@ extension FlowTable.Registration {
         throw .invalid("add.interface: there is no link '\(message.interface.prefix(16))'")
       }
       destination.outLink = index
+    }
+    do throws(ConversionError) {
+      destination.transport = try Transport(message)
+    } catch {
+      throw .invalid("add.\(error)")
     }
     self.init(
       key: key,

@@ -5,10 +5,16 @@ import Glibc
 import NIOPosix
 import TestKit
 
-/// A connd that serves `Watch` and `WatchPath`, and says what the test has it say.
+/// A connd that serves `Watch`, `WatchPath` and `Guard`, and says what the test has it say.
 final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   let watches = Calls<Connectivity_V1_WatchRequest, Connectivity_V1_WatchResponse>()
   let pathWatches = Calls<Connectivity_V1_WatchPathRequest, Connectivity_V1_WatchPathResponse>()
+
+  /// What it answers to each request of `Guard`; `nil`: nothing.
+  typealias Answer = @Sendable (Connectivity_V1_GuardRequest) -> Connectivity_V1_GuardResponse?
+  private let answer: Answer?
+
+  private init(_ answer: Answer?) { self.answer = answer }
 
   /// The calls of one method, in the order in which they come.
   final class Calls<Request: Sendable, Response: Sendable>: Sendable {
@@ -77,7 +83,14 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   func `guard`(
     request: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>,
     response: RPCWriter<Connectivity_V1_GuardResponse>, context: ServerContext
-  ) async throws { throw Self.unimplemented }
+  ) async throws {
+    guard let answer = self.answer else { throw Self.unimplemented }
+    for try await request in request {
+      guard var message = answer(request) else { continue }
+      message.id = request.add.id
+      try await response.write(message)
+    }
+  }
 
   func explain(
     request: Connectivity_V1_ExplainRequest, context: ServerContext
@@ -101,9 +114,9 @@ extension PathConnd {
 
   /// Runs `body` while a stub serves at `socket`, and hangs up on everybody then.
   static func serving<Result: Sendable>(
-    _ socket: String, _ body: (PathConnd) async throws -> Result
+    _ socket: String, answer: Answer? = nil, _ body: (PathConnd) async throws -> Result
   ) async throws -> Result {
-    let connd = PathConnd()
+    let connd = PathConnd(answer)
     // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after
     // the listener has ended.
     let transport = HTTP2ServerTransport.Posix(

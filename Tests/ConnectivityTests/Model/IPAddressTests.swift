@@ -68,6 +68,19 @@ struct IPAddressTests {
   }
 
   @Test(
+    "an IPv4 address that is mapped to IPv6 is IPv4, and no other is",
+    arguments: [
+      ("::ffff:192.0.2.7", "192.0.2.7"), ("::ffff:c000:207", "192.0.2.7"),
+      ("::ffff:0.0.0.0", "0.0.0.0"), ("::ffff:255.255.255.255", "255.255.255.255"),
+      ("192.0.2.7", "192.0.2.7"), ("::192.0.2.7", "::192.0.2.7"),
+      ("::fffe:192.0.2.7", "::fffe:c000:207"), ("::1:ffff:192.0.2.7", "::1:ffff:c000:207"),
+      ("2001:db8::ffff:c000:207", "2001:db8::ffff:c000:207"), ("64:ff9b::1", "64:ff9b::1"),
+    ] as [(IPAddress, IPAddress)])
+  func unmapped(address: IPAddress, expected: IPAddress) {
+    #expect(address.unmapped == expected)
+  }
+
+  @Test(
     "timestamps are written as RFC 3339 writes them",
     arguments: [
       (1_795_224_300_123_456, "2026-11-21T01:25:00.123456Z"),

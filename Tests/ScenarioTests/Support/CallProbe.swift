@@ -38,14 +38,19 @@ final class CallProbe {
   private var lastCall = 0
   private static let kinds = ["unary", "client", "server", "bidi"]
 
-  /// - Parameter targets: one for each channel.
-  init(_ lab: Laboratory, to targets: [String], _ arguments: [String] = []) throws {
+  /// - Parameters:
+  ///   - targets: one for each channel.
+  ///   - namespace: where it runs, if not in the laboratory's.
+  init(
+    _ lab: Laboratory, to targets: [String], _ arguments: [String] = [],
+    in namespace: NetworkNamespace? = nil
+  ) throws {
     let pipe = "\(lab.directory.path)/input-\(UInt64.random(in: 0 ..< .max))"
     guard mkfifo(pipe, 0o600) == 0 else { throw CommandError("\(pipe): errno \(errno)") }
     // Open at both ends, so that neither side waits for the other.
     self.input = Glibc.open(pipe, O_RDWR | O_CLOEXEC)
     guard self.input >= 0 else { throw CommandError("\(pipe): errno \(errno)") }
-    self.command = try lab.namespace.spawn(
+    self.command = try (namespace ?? lab.namespace).spawn(
       ["sh", "-c", "exec \"$@\" <\"$0\"", pipe, Programs.callprobe, "call"]
         + ["--socket", lab.socket] + targets.flatMap { ["--target", $0] } + arguments)
   }

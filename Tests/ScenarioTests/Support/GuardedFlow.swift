@@ -21,7 +21,7 @@ final class GuardedFlow {
     arguments: [String] = [], as user: ([String]) -> [String] = { $0 }
   ) throws {
     self.connection = connection
-    self.command = try RunningCommand(
+    self.command = try laboratory.namespace.spawn(
       user(
         [Programs.connctl, "--socket", laboratory.socket, "guard", "--json", remote] + arguments))
     guard let line = try self.command.nextLine() else {

@@ -81,8 +81,11 @@ final class Laboratory {
 
   // MARK: connctl
 
+  /// Runs it to its end, outside of the namespace; but where connections are guarded, inside.
   func connctl(_ arguments: String...) throws -> Command.Outcome {
-    try Command.outcome(of: [Programs.connctl, "--socket", self.socket] + arguments)
+    let command = [Programs.connctl, "--socket", self.socket] + arguments
+    return try Command.outcome(
+      of: arguments.first == "guard" ? self.namespace.wrapped(command) : command)
   }
 
   func status() throws -> StatusReport {

@@ -261,6 +261,10 @@ extension Connectivity_V1_Connectivity {
         /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
         /// >    (Not that the network behind the same link and addresses became another while connd was away.)
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
+        /// >    the rest: its connections are none of connd's.
+        /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
+        /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_GuardRequest` messages.
@@ -440,6 +444,10 @@ extension Connectivity_V1_Connectivity {
         /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
         /// >    (Not that the network behind the same link and addresses became another while connd was away.)
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
+        /// >    the rest: its connections are none of connd's.
+        /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
+        /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_GuardRequest` messages.
@@ -619,6 +627,10 @@ extension Connectivity_V1_Connectivity {
         /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
         /// >    (Not that the network behind the same link and addresses became another while connd was away.)
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
+        /// >    the rest: its connections are none of connd's.
+        /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
+        /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A stream of `Connectivity_V1_GuardRequest` messages.
@@ -1112,6 +1124,10 @@ extension Connectivity_V1_Connectivity {
         /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
         /// >    (Not that the network behind the same link and addresses became another while connd was away.)
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
+        /// >    the rest: its connections are none of connd's.
+        /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
+        /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A streaming request producing `Connectivity_V1_GuardRequest` messages.
@@ -1368,6 +1384,10 @@ extension Connectivity_V1_Connectivity {
         /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
         /// >    (Not that the network behind the same link and addresses became another while connd was away.)
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
+        /// >    the rest: its connections are none of connd's.
+        /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
+        /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A streaming request producing `Connectivity_V1_GuardRequest` messages.
@@ -1650,6 +1670,10 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
     /// >    (Not that the network behind the same link and addresses became another while connd was away.)
     /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+    /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
+    /// >    the rest: its connections are none of connd's.
+    /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
+    /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
     ///
     /// - Parameters:
     ///   - request: A streaming request producing `Connectivity_V1_GuardRequest` messages.
@@ -1918,6 +1942,10 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
     /// >    (Not that the network behind the same link and addresses became another while connd was away.)
     /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+    /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
+    /// >    the rest: its connections are none of connd's.
+    /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
+    /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
     ///
     /// - Parameters:
     ///   - metadata: Additional metadata to send, defaults to empty.

@@ -1426,7 +1426,8 @@ public nonisolated struct Connectivity_V1_WatchPathRequest: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// An IPv4 or IPv6 address as text; names are the client's to resolve.
+  /// An IPv4 or IPv6 address as text; names are the client's to resolve. An IPv4 address that is mapped to IPv6
+  /// (`::ffff:192.0.2.7`) is IPv4.
   public var destination: String = String()
 
   /// The mark (SO_MARK) of the traffic; not set or 0: none.
@@ -1783,7 +1784,7 @@ public nonisolated struct Connectivity_V1_ExplainRequest: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// An IPv4 or IPv6 address as text; not set: the default destination.
+  /// An IPv4 or IPv6 address as text, as that of WatchPathRequest; not set: the default destination.
   public var destination: String {
     get {_destination ?? String()}
     set {_destination = newValue}
@@ -2160,6 +2161,8 @@ public nonisolated struct Connectivity_V1_Statistic: Sendable {
   ///     invalidations       invalidations of channels that were published; by reason
   ///     flow_invalidations  invalidations of single guarded flows; by reason
   ///     flow_paths          new paths of single guarded flows that were told
+  ///     refutations         registrations of connections that had just been made (with their own address, without a known path)
+  ///                         that were answered by `destroy`; by reason. Where they grow, connd is wrong about what works
   ///     gaps                times that a subscriber missed changes
   ///     subscriptions       subscribers of Watch that there were
   ///     limits_hit          clients and requests that were turned away; by limit. The kind "descriptors" is another matter: how

@@ -1,0 +1,41 @@
+import ArgumentParser
+import Connectivity
+
+/// An end of a connection as a person writes it: `example.com`, `192.0.2.1:443`, `2001:db8::1`, `[2001:db8::1]:443`.
+struct Endpoint: Hashable {
+  /// A name or an address, without the brackets of IPv6.
+  var host: String
+  /// 0 where none is named.
+  var port: UInt16 = 0
+
+  /// - Throws: `ValidationError` that says what is wrong with it. Whether the host is one, is not looked at.
+  init(_ text: String) throws {
+    if text.hasPrefix("[") {
+      let parts = text.dropFirst().split(
+        separator: "]", maxSplits: 1, omittingEmptySubsequences: false)
+      guard parts.count == 2, parts[0].contains(":"), parts[1].isEmpty || parts[1].first == ":"
+      else {
+        throw ValidationError("“\(text)” is no address: write [2001:db8::1]:443")
+      }
+      self.host = String(parts[0])
+      if !parts[1].isEmpty { self.port = try Self.port(parts[1].dropFirst()) }
+      return
+    }
+    let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+    // With more than one colon it is an IPv6 address, of which the last part is no port.
+    guard parts.count == 2 else {
+      self.host = text
+      return
+    }
+    self.host = String(parts[0])
+    self.port = try Self.port(parts[1])
+  }
+
+  private static func port(_ text: Substring) throws -> UInt16 {
+    guard text.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let port = UInt16(text), port > 0
+    else {
+      throw ValidationError("“\(text)” is no port: write 1 to \(UInt16.max)")
+    }
+    return port
+  }
+}

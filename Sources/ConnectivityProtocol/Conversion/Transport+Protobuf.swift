@@ -1,0 +1,36 @@
+package import Connectivity
+
+extension Transport {
+  /// What a flow says of its ports and its protocol; `nil` where it says nothing.
+  ///
+  /// - Throws: ``ConversionError`` where a number is too large for what it stands for.
+  package init?(_ flow: Connectivity_V1_Flow) throws(ConversionError) {
+    let localPort = try port(flow.localPort, "local_port")
+    let remotePort = try port(flow.remotePort, "remote_port")
+    guard let number = UInt8(exactly: flow.protocol) else {
+      throw ConversionError("protocol", "\(flow.protocol) is no protocol, which is at most 255")
+    }
+    if number == 0, localPort == 0, remotePort == 0 { return nil }
+    self.init(number == 0 ? Self.tcp : number, localPort: localPort, remotePort: remotePort)
+  }
+
+  /// The numbers of the protocols at IANA.
+  package static let tcp: UInt8 = 6
+  package static let udp: UInt8 = 17
+}
+
+extension Connectivity_V1_Flow {
+  /// The ports that are known, and the protocol.
+  package mutating func setTransport(_ transport: Transport) {
+    if transport.localPort != 0 { self.localPort = UInt32(transport.localPort) }
+    if transport.remotePort != 0 { self.remotePort = UInt32(transport.remotePort) }
+    self.protocol = UInt32(transport.number)
+  }
+}
+
+private func port(_ number: UInt32, _ field: String) throws(ConversionError) -> UInt16 {
+  guard let port = UInt16(exactly: number) else {
+    throw ConversionError(field, "\(number) is no port, which is at most \(UInt16.max)")
+  }
+  return port
+}

@@ -1,0 +1,13 @@
+private import Glibc
+
+/// Network namespaces, by the inodes that the messages name.
+package enum NetworkNamespace {
+  /// That of this process: of the thread that asks first. `nil` where /proc does not tell.
+  package static let own = Self.inode(of: "/proc/thread-self/ns/net")
+
+  /// The corresponding C function is `stat`.
+  static func inode(of path: String) -> UInt64? {
+    var status = stat()
+    return stat(path, &status) == 0 ? UInt64(status.st_ino) : nil
+  }
+}

@@ -1,0 +1,106 @@
+import Connectivity
+import ConnectivityProtocol
+import SwiftProtobuf
+import Testing
+
+@testable import ConndServer
+
+@Suite("Flows as clients name them")
+struct RegistrationTests {
+  private func registration(
+    _ change: (inout Connectivity_V1_Flow) -> Void
+  ) throws -> FlowTable.Registration {
+    var flow = Connectivity_V1_Flow()
+    flow.id = 7
+    flow.remote = "203.0.113.9"
+    change(&flow)
+    return try FlowTable.Registration(flow, of: 1000, in: 3)
+  }
+
+  @Test("the connection's own question is asked: ports, protocol, mark and user")
+  func everything() throws {
+    let registration = try self.registration { flow in
+      flow.local = "192.0.2.7"
+      flow.localPort = 65_535
+      flow.remotePort = 443
+      flow.protocol = 17
+      flow.mark = 16
+    }
+    #expect(registration.key == .init(guardian: 3, id: 7))
+    #expect(registration.flow.local == IPAddress("192.0.2.7"))
+    #expect(
+      registration.flow.destination
+        == Destination(
+          try IPAddress(spelt: "203.0.113.9"), uid: 1000, mark: 16,
+          transport: Transport(17, localPort: 65_535, remotePort: 443)))
+  }
+
+  @Test("a port without a protocol is TCP's, and without either no connection is meant")
+  func defaults() throws {
+    func transport(_ change: (inout Connectivity_V1_Flow) -> Void) throws -> Transport? {
+      try self.registration(change).flow.destination.transport
+    }
+    #expect(try transport { _ in } == nil)
+    #expect(try transport { $0.remotePort = 443 } == Transport(6, remotePort: 443))
+    #expect(try transport { $0.localPort = 40_000 } == Transport(6, localPort: 40_000))
+    #expect(try transport { $0.protocol = 17 } == Transport(17))
+    #expect(try transport { $0.protocol = 0 } == nil)
+  }
+
+  @Test("I0 addresses that a dual-stack socket maps are IPv4, and of one family with others")
+  func mapped() throws {
+    for (local, remote) in [
+      ("::ffff:192.0.2.7", "203.0.113.9"), ("192.0.2.7", "::ffff:203.0.113.9"),
+      ("::ffff:192.0.2.7", "::ffff:203.0.113.9"),
+    ] {
+      let flow = try self.registration { ($0.local, $0.remote) = (local, remote) }.flow
+      #expect(flow.local == IPAddress("192.0.2.7"))
+      #expect(flow.destination.address == IPAddress("203.0.113.9"))
+    }
+  }
+
+  @Test("what makes no sense is refused, by the name of its field")
+  func refusals() {
+    let refusals: [((inout Connectivity_V1_Flow) -> Void, String)] = [
+      ({ $0.localPort = 65_536 }, "add.local_port: 65536 is no port, which is at most 65535"),
+      ({ $0.remotePort = .max }, "add.remote_port: 4294967295 is no port, which is at most 65535"),
+      ({ $0.protocol = 256 }, "add.protocol: 256 is no protocol, which is at most 255"),
+      ({ $0.local = "::1" }, "add.local: ::1 is of another family than 203.0.113.9"),
+      ({ $0.local = "::ffff:0.0.0.0" }, "add.local: '::ffff:0.0.0.0' is no host's address"),
+    ]
+    for (change, message) in refusals {
+      let refusal = #expect(throws: Guardian.Refusal.self) { try self.registration(change) }
+      #expect(refusal?.message == message)
+      #expect(refusal?.code == 3)
+    }
+  }
+}
+
+@Suite("The network namespace in messages")
+struct NetworkNamespaceTests {
+  private let own = NetworkNamespace.own ?? 0
+
+  @Test("every message with a status names it, and what goes to all subscribers is encoded with it")
+  func statuses() throws {
+    #expect(self.own != 0)
+    let snapshot = TransitionMaker().snapshot
+    let transition = Transition(
+      from: .none, to: .wifi, bounced: false, cause: Cause(.start, "started"),
+      time: Timestamp(microseconds: 0), snapshot: snapshot)
+    let change = PathChange(
+      cause: Cause(.start, "started"), time: Timestamp(microseconds: 0), snapshot: snapshot)
+    #expect(Connectivity_V1_Status(snapshot).inOwnNamespace().networkNamespace == self.own)
+    let snapshotMessage = Connectivity_V1_WatchResponse.snapshot(snapshot).inOwnNamespace()
+    #expect(snapshotMessage.snapshot.status.networkNamespace == self.own)
+    let gap = Connectivity_V1_WatchResponse.gap(snapshot).inOwnNamespace()
+    #expect(gap.gap.status.networkNamespace == self.own)
+    for change in [Change.transition(transition), .path(change)] {
+      let message = try Connectivity_V1_WatchResponse(
+        serializedBytes: try Published(change).message.bytes)
+      let status =
+        message.transition.hasStatus ? message.transition.status : message.path.status
+      #expect(status.networkNamespace == self.own)
+      #expect(try WatchEvent(message) == .change(change))
+    }
+  }
+}

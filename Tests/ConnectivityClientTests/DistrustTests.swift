@@ -1,0 +1,278 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import NIOCore
+import NIOPosix
+import SwiftProtobuf
+import Synchronization
+import Testing
+
+@testable import ConnectivityClient
+
+/// Channels of which connd says what cannot be so, or what is about another network.
+@Suite("A connd that is not to be heeded", .timeLimit(.minutes(5)))
+struct DistrustTests {
+  /// `destroy`, for a path over a link of this medium.
+  private static func destroy(
+    _ reason: Connectivity_V1_InvalidationReason, _ medium: Connectivity_V1_Medium = .wifi
+  ) -> Connectivity_V1_GuardResponse {
+    .with {
+      $0.invalidation.reason = reason
+      $0.invalidation.severity = .destroy
+      $0.invalidation.cause.trigger = .registration
+      $0.invalidation.cause.change = "diedBefore"
+      $0.invalidation.path = Self.path(medium)
+    }
+  }
+
+  private static func path(_ medium: Connectivity_V1_Medium) -> Connectivity_V1_Path {
+    .with {
+      $0.status = .satisfied
+      $0.chain = ["wlan0"]
+      $0.interface = "wlan0"
+      $0.source = "192.0.2.7"
+      $0.gateway = "192.0.2.1"
+      $0.medium = medium
+    }
+  }
+
+  private static func warnings(_ log: LogRecorder) -> [String] {
+    log.lines.filter { $0.hasPrefix("warning connd declares new connections dead") }
+  }
+
+  private func config(_ socket: String, _ log: LogRecorder) -> NetworkAwareTransport.Config {
+    .defaults {
+      $0.socket = socket
+      $0.guardsLoopback = true
+      $0.backoff.initial = .milliseconds(1)
+      $0.backoff.max = .milliseconds(1)
+      $0.backgroundActivityLogger = log.logger
+    }
+  }
+
+  @Test("I11 whose connections are refuted three times running goes on unguarded, and says why")
+  func refuted() async throws {
+    let log = LogRecorder()
+    let asked = Atomic(0)
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { request in
+        if case .add = request.request { asked.add(1, ordering: .relaxed) }
+        return Self.destroy(.betterPath)
+      } _: { _ in
+        try await EchoServer.serving { port, record in
+          try await withChannel(
+            to: .ipv4(address: "127.0.0.1", port: port), config: self.config(socket, log)
+          ) { client, _ in
+            // Three, unless connd's answer comes late and the call before.
+            while Self.warnings(log).isEmpty {
+              let error = try await failure { try await client.echo() }
+              #expect(error == nil || error?.invalidation?.reason == .betterPath)
+            }
+            let before = record.calls.count
+            for _ in 0..<3 {
+              let answer = try await client.echo()
+              #expect(answer == "hello")
+            }
+            #expect(record.calls.count == before + 3)
+          }
+          let warnings = Self.warnings(log)
+          #expect(warnings.count == 1)
+          for words in [
+            "remote=127.0.0.1", "remote_port=\(port)", "local_port=0", "protocol=6", "mark=0",
+            "reason=betterPath", "cause=registration diedBefore",
+            "path=satisfied wlan0 from 192.0.2.7 via 192.0.2.1",
+          ] {
+            #expect(warnings.first?.contains(words) == true, "\(words): \(warnings)")
+          }
+        }
+      }
+    }
+    // Neither for the fourth connection, nor, again and again, for the way to the server.
+    #expect(asked.load(ordering: .relaxed) <= 2 * Breaker.limit)
+  }
+
+  @Test("I11 C8 a channel that is not guarded uses no network that it may not use")
+  func access() async throws {
+    let log = LogRecorder()
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { _ in
+        Self.destroy(.betterPath, .cellular)
+      } _: { _ in
+        try await EchoServer.serving { port, record in
+          var config = self.config(socket, log)
+          config.access.prohibitedMedia = [.cellular]
+          try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+            client, _ in
+            for _ in 0..<6 {
+              let error = try await failure { try await client.echo() }
+              #expect(error?.networkUnavailableReason == .cellular)
+            }
+          }
+          #expect(record.calls == [])
+        }
+      }
+    }
+    #expect(Self.warnings(log).count == 1)
+  }
+
+  @Test("I8 I11 what a network costs refutes nothing")
+  func policy() async throws {
+    let log = LogRecorder()
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { _ in
+        Self.destroy(.policy)
+      } _: { _ in
+        try await EchoServer.serving { port, _ in
+          try await withChannel(
+            to: .ipv4(address: "127.0.0.1", port: port), config: self.config(socket, log)
+          ) { client, _ in
+            for _ in 0..<6 {
+              let error = try await failure { try await client.echo() }
+              #expect(error == nil || error?.invalidation?.reason == .policy)
+            }
+          }
+        }
+      }
+    }
+    #expect(Self.warnings(log).isEmpty)
+  }
+
+  @Test("C7 a connd in another network namespace is none: calls work, whatever it says")
+  func elsewhere() async throws {
+    let own = try #require(NetworkNamespace.own)
+    let log = LogRecorder()
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { _ in
+        var answer = Self.destroy(.sourceAddressLost, .cellular)
+        answer.networkNamespace = own + 1
+        return answer
+      } _: { _ in
+        try await EchoServer.serving { port, record in
+          var config = self.config(socket, log)
+          config.access.prohibitedMedia = [.cellular]
+          for _ in 0..<2 {
+            try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+              client, _ in
+              for _ in 0..<6 {
+                let answer = try await client.echo()
+                #expect(answer == "hello")
+              }
+            }
+          }
+          #expect(record.calls.count == 12)
+        }
+      }
+    }
+    let words = log.lines.filter { $0.contains("\(own + 1)") }
+    // Each of the two channels had its own hub, for none was there any more when the second one began.
+    #expect(words.count == 2)
+    #expect(words.allSatisfy { $0.hasPrefix("warning") && $0.contains("\(own)") }, "\(words)")
+  }
+
+  @Test("I0 C10 the handler names the channel's protocol and port", arguments: [6, 17] as [UInt32])
+  func protocols(number: UInt32) async throws {
+    let (flows, told) = AsyncStream.makeStream(of: Connectivity_V1_Flow.self)
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { request in
+        told.yield(request.add)
+        return .with { $0.path = Self.path(.wifi) }
+      } _: { _ in
+        var configuration = ConnectivityGuardHandler.Configuration()
+        (configuration.socket, configuration.guardsLoopback) = (socket, true)
+        let initialize: @Sendable (any NIOCore.Channel) -> EventLoopFuture<Void> = {
+          [configuration] channel in
+          channel.eventLoop.makeCompletedFuture {
+            let pipeline = channel.pipeline.syncOperations
+            try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+          }
+        }
+        let group = MultiThreadedEventLoopGroup.singleton
+        let server = try await ServerBootstrap(group: group).bind(host: "127.0.0.1", port: 0).get()
+        let port = try #require(server.localAddress?.port)
+        let client =
+          number == 17
+          ? try await DatagramBootstrap(group: group).channelInitializer(initialize)
+            .connect(host: "127.0.0.1", port: port).get()
+          : try await ClientBootstrap(group: group).channelInitializer(initialize)
+            .connect(host: "127.0.0.1", port: port).get()
+        let flow = await flows.first { _ in true }
+        #expect(flow?.protocol == number)
+        #expect(flow?.remotePort == UInt32(port))
+        try await client.close()
+        try await server.close()
+      }
+    }
+  }
+
+  @Test("I11 C10 connections to a place that connd refutes three times running are left alone")
+  func handlers() async throws {
+    let group = MultiThreadedEventLoopGroup.singleton
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { _ in
+        Self.destroy(.betterPath)
+      } _: { _ in
+        var configuration = ConnectivityGuardHandler.Configuration()
+        (configuration.socket, configuration.guardsLoopback) = (socket, true)
+        let server = try await ServerBootstrap(group: group).bind(host: "127.0.0.1", port: 0).get()
+        let address = try #require(server.localAddress)
+        let connect: @Sendable () async throws -> any NIOCore.Channel = { [configuration] in
+          try await ClientBootstrap(group: group).channelInitializer { channel in
+            channel.eventLoop.makeCompletedFuture {
+              let pipeline = channel.pipeline.syncOperations
+              try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+            }
+          }.connect(to: address).get()
+        }
+        for _ in 0..<Breaker.limit {
+          // Before or after it is made.
+          try? await connect().closeFuture.get()
+        }
+        let place = Breakers.Place(
+          socket: socket, remote: try #require(IPAddress("127.0.0.1")),
+          port: UInt16(try #require(address.port)))
+        #expect(!Breakers.allowGuarding(of: place))
+        let channel = try await connect()
+        #expect(channel.isActive)
+        try await channel.close()
+        try await server.close()
+      }
+    }
+  }
+
+  @Test("I0 a connection that was made is registered with its own address and ports")
+  func ports() async throws {
+    let (flows, told) = AsyncStream.makeStream(of: Connectivity_V1_Flow.self)
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { request in
+        guard case .add(let flow) = request.request else { return nil }
+        told.yield(flow)
+        if flow.hasLocal { return Self.destroy(.betterPath) }
+        return .with { $0.path = Self.path(.wifi) }
+      } _: { _ in
+        let remote = try #require(IPAddress("203.0.113.9"))
+        let local = try #require(IPAddress("192.0.2.7"))
+        let (novelties, novelty) = AsyncStream.makeStream(of: ConnectionGuard.Novelty.self)
+        let registered = Mutex<FlowGuard.Flow?>(nil)
+        let flow = FlowGuard.Flow(remote: remote, transport: Transport(6, remotePort: 443))
+        let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket)) {
+          novelty.yield($1)
+          registered.withLock { [flow = $2] in $0 = flow }
+        }
+        var (seen, heard) = (flows.makeAsyncIterator(), novelties.makeAsyncIterator())
+        let first = try #require(await seen.next())
+        #expect(!first.hasLocal && !first.hasLocalPort)
+        #expect(first.remotePort == 443 && first.protocol == 6)
+        #expect(await heard.next() == .answer)
+        // As connd took it already: the port is news.
+        connection.connected(local: local, port: 40_000)
+        let second = try #require(await seen.next())
+        #expect(second.local == "192.0.2.7" && second.localPort == 40_000)
+        #expect(second.remotePort == 443 && second.protocol == 6)
+        #expect(await heard.next() == .verdict)
+        #expect(registered.withLock { $0?.transport?.localPort } == 40_000)
+        connection.end()
+      }
+    }
+  }
+}

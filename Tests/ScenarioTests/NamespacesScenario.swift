@@ -1,0 +1,83 @@
+import TestKit
+import Testing
+
+/// A client in another network namespace than connd, as a container is that has connd's socket mounted.
+@Suite("Namespaces", .needsNamespaces, .laboratory)
+struct NamespacesScenario {
+  private static let server = "203.0.113.1"
+
+  /// connd with a link of its own, a server outside, and a namespace from which it can be reached by a link that connd does not
+  /// know of.
+  private func laboratory() throws -> (Laboratory, container: NetworkNamespace) {
+    let lab = try Laboratory()
+    try lab.addLink("eth0", "10.0.0.2")
+    try lab.namespace.ip("route add default via 10.0.0.1 dev eth0")
+    try lab.outside.ip("address add \(Self.server)/32 dev lo")
+    let container = try NetworkNamespace()
+    try container.ip("link add eth0 type veth peer name cont0 netns \(lab.outside.name)")
+    try container.ip("address add 10.50.0.2/24 dev eth0")
+    try container.ip("link set eth0 up")
+    try container.ip("route add default via 10.50.0.1 dev eth0")
+    try lab.outside.ip("address add 10.50.0.1/24 dev cont0")
+    try lab.outside.ip("link set cont0 up")
+    try lab.start()
+    return (lab, container)
+  }
+
+  private func inode(of namespace: NetworkNamespace) throws -> String {
+    try namespace.run("stat", "-Lc", "%i", "/proc/self/ns/net").filter(\.isNumber)
+  }
+
+  @Test("C7 connctl guard says so in one line, names both, and ends with 69; the connection works")
+  func command() throws {
+    let (lab, container) = try self.laboratory()
+    let connection = try TCPConnection(from: container, to: lab.outside, at: Self.server)
+    for arguments in [["--local", connection.local], []] {
+      let outcome = try Command.outcome(
+        of: container.wrapped(
+          [Programs.connctl, "--socket", lab.socket, "guard", Self.server] + arguments))
+      #expect(outcome.status == 69)
+      #expect(outcome.output == "")
+      let lines = outcome.standardError.split(separator: "\n")
+      #expect(lines.count == 1)
+      for namespace in [lab.namespace, container] {
+        let inode = try self.inode(of: namespace)
+        #expect(lines.first?.contains(inode) == true, "\(lines)")
+      }
+    }
+    // What is no question of connections is answered as ever.
+    let status = try Command.outcome(
+      of: container.wrapped([Programs.connctl, "--socket", lab.socket, "status"]))
+    #expect(status.status == 0)
+    #expect(connection.carries(within: .seconds(10)))
+    // Where connd is, it guards.
+    let flow = try GuardedFlow(lab, to: Self.server)
+    #expect(flow.path.interface == "eth0")
+  }
+
+  @Test("C7 the library's channel is a plain one: what happens to connd's network ends no call")
+  func library() throws {
+    let (lab, container) = try self.laboratory()
+    let server = try CallServer(lab)
+    let client = try CallProbe(
+      lab, to: ["\(Self.server):\(CallServer.port)"], ["--backoff", "60"], in: container)
+    let calls = try client.open(0)
+    #expect(calls.local.hasPrefix("ipv4:10.50.0.2:"))
+    let inode = try self.inode(of: lab.namespace)
+    try waitUntil("the logger was told") { client.command.standardError.contains(inode) }
+    try lab.namespace.ip("link set eth0 down")
+    #expect(try lab.event().to == "none")
+    try client.expectUndisturbed(calls)
+    try client.expectNextCall(0, from: "10.50.0.2", "in another namespace")
+    // After a restart of connd it is the same.
+    try #require(lab.connd).terminate()
+    try lab.startConnd()
+    try client.expectNextCall(0, from: "10.50.0.2", "in another namespace, connd restarted")
+    try client.quit()
+    let mentions = client.command.standardError.split(separator: "\n").filter {
+      $0.contains(inode)
+    }
+    #expect(mentions.count == 1, "\(mentions)")
+    try server.end()
+  }
+}

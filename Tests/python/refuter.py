@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""A connd that is wrong: it declares each connection dead as soon as that is made.
+
+    refuter.py SOCKET
+
+serves `Guard` on the Unix socket, and prints each flow that it is told of, as JSON on a line.
+"""
+
+import sys
+from concurrent import futures
+
+import grpc
+from connectivity.v1 import connectivity_pb2 as pb
+from connectivity.v1 import connectivity_pb2_grpc as rpc
+from google.protobuf import json_format
+
+PATH = pb.Path(status=pb.PATH_STATUS_SATISFIED, interface="eth0", chain=["eth0"], medium=pb.MEDIUM_WIRED,
+               source="10.0.0.2", gateway="10.0.0.1", table=254)
+
+
+class Refuter(rpc.ConnectivityServicer):
+    def Guard(self, requests, context):
+        for request in requests:
+            if not request.HasField("add"):
+                continue
+            flow = request.add
+            print(json_format.MessageToJson(flow, indent=None), flush=True)
+            if not flow.local:
+                yield pb.GuardResponse(id=flow.id, generation=1, path=PATH)
+                continue
+            yield pb.GuardResponse(id=flow.id, generation=1, invalidation=pb.FlowInvalidation(
+                reason=pb.INVALIDATION_REASON_BETTER_PATH, severity=pb.INVALIDATION_SEVERITY_DESTROY,
+                cause=pb.Cause(trigger=pb.CAUSE_TRIGGER_REGISTRATION, change="diedBefore"), path=PATH))
+
+
+def main():
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
+    rpc.add_ConnectivityServicer_to_server(Refuter(), server)
+    server.add_insecure_port(f"unix:{sys.argv[1]}")
+    server.start()
+    print("ready", flush=True)
+    server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    main()
