@@ -4,35 +4,13 @@ import Testing
 /// Which connections connd gives up, and which not; TCP itself is the judge.
 @Suite("Flows", .needsNamespaces, .laboratory)
 struct FlowsScenario {
-  /// An address of the host outside that is on none of the links.
-  private static let server = "203.0.113.1"
+  private static let server = Uplinks.server
+  private static let media = Uplinks.media
 
-  private static let media = """
-    links:
-      - {match: "wlan*", medium: wifi}
-      - {match: "wwan*", medium: cellular}
-      - {match: "eth*", medium: wired}
-
-    """
-
-  /// A host with the links given, each with the address 10.N.0.2, and default routes by all of them, the first preferred.
-  ///
-  /// The host outside drops what comes by a link that it would not answer by, as providers do (RFC 3704): what leaves by
-  /// the wrong link with the address of another is lost.
   private func laboratory(
     _ links: [String], routes: [String]? = nil, configuration: String = ""
   ) throws -> Laboratory {
-    let lab = try Laboratory(configuration: Self.media + configuration)
-    try lab.outside.set("net/ipv4/conf/all/rp_filter", "1")
-    try lab.outside.set("net/ipv4/conf/default/rp_filter", "1")
-    try lab.outside.ip("address add \(Self.server)/32 dev lo")
-    for (number, link) in links.enumerated() {
-      try lab.addLink(link, "10.\(number).0.2")
-      if routes?.contains(link) ?? true {
-        try lab.namespace.ip(
-          "route add default via 10.\(number).0.1 dev \(link) metric \(100 + 100 * number)")
-      }
-    }
+    let lab = try Uplinks.laboratory(links, routes: routes, configuration: configuration)
     try lab.start()
     return lab
   }
