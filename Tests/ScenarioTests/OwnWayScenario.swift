@@ -50,7 +50,8 @@ struct OwnWayScenario {
         testDescription: "SO_BINDTODEVICE",
         commands: ["FAMILY route add default via GATEWAY dev LINK metric 900"],
         options: .init(link: "LINK")),
-      Way(testDescription: "host route", commands: ["FAMILY route add SERVER via GATEWAY dev LINK"]),
+      Way(
+        testDescription: "host route", commands: ["FAMILY route add SERVER via GATEWAY dev LINK"]),
     ]
 
     /// The connection, by the second of the links given.
@@ -105,7 +106,8 @@ struct OwnWayScenario {
     try flow.expectDestroyed("betterPath", after: nil, cause: "ruleRemoved")
   }
 
-  @Test("I0 several nexthops, chosen by protocol and ports: each is right", arguments: Self.families)
+  @Test(
+    "I0 several nexthops, chosen by protocol and ports: each is right", arguments: Self.families)
   func multipath(family: String) throws {
     let isIPv6 = family == "-6"
     let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: [], ipv6: isIPv6)
@@ -150,7 +152,7 @@ struct OwnWayScenario {
     let watcher = try #require(lab.watcher)
     try lab.namespace.ip("\(family) route del default dev eth0")
     // What is bound to the link has a default there, which then is everybody's.
-    try watcher.wide("destroy")
+    try watcher.wideDestroy()
     try flow.expectSpared { try self.end(lab, link: "wlan0", family: family) }
   }
 
@@ -164,7 +166,7 @@ struct OwnWayScenario {
     let ordinary = try GuardedFlow(lab, to: "10.0.0.1")
     try lab.ip("link set eth0 down")
     #expect(try lab.event().to == "wifi")
-    try #require(lab.watcher).wide("destroy")
+    try #require(lab.watcher).wideDestroy()
     try ordinary.expectDestroyed("interfaceLost")
     try flow.expectSpared { try self.end(lab, link: "wwan0", family: "-4") }
   }
@@ -176,22 +178,5 @@ struct OwnWayScenario {
     let flow = try #require(Way.byProtocol.first).flow(lab, family: "-4", link: "eth1")
     try lab.ip("link set eth1 down")
     try flow.expectDestroyed("interfaceLost", cause: "linkDown")
-  }
-}
-
-extension Watcher {
-  /// Reads up to the next change of the category, which must be told to all and as severely as this.
-  func wide(_ severity: String, sourceLocation: SourceLocation = #_sourceLocation) throws {
-    while true {
-      let invalidation = try self.nextInvalidation()
-      guard invalidation.reason == "categoryChanged" else { continue }
-      guard invalidation.severity == severity || severity == "advise" else { continue }
-      #expect(invalidation.severity == severity, sourceLocation: sourceLocation)
-      #expect(
-        invalidation.scope
-          == .init(interface: nil, family: nil, localAddresses: nil, destination: nil),
-        sourceLocation: sourceLocation)
-      return
-    }
   }
 }

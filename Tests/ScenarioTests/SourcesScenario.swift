@@ -56,7 +56,8 @@ struct SourcesScenario {
     }
   }
 
-  @Test("I0 I1 mapped addresses, as a dual-stack socket has them, are IPv4", arguments: [true, false])
+  @Test(
+    "I0 I1 mapped addresses, as a dual-stack socket has them, are IPv4", arguments: [true, false])
   func mapped(remoteToo: Bool) throws {
     let lab = try self.online()
     let connection = try TCPConnection(
