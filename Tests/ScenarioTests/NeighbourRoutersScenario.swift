@@ -32,8 +32,9 @@ struct NeighbourRoutersScenario {
   // MARK: Routers of one LAN
 
   /// A LAN with two routers, 10.0.0.1 and 10.0.0.254, each with its own MAC; the world is behind both.
-  private func lan(_ link: String = "eth0", configuration: String = "") throws -> Laboratory {
-    let lab = try Uplinks.laboratory([link], configuration: configuration)
+  private func lan() throws -> Laboratory {
+    let link = "eth0"
+    let lab = try Uplinks.laboratory([link])
     for name in ["all", link] {
       try lab.outside.set("net/ipv4/conf/\(name)/rp_filter", "0")
       try lab.outside.set("net/ipv4/conf/\(name)/arp_ignore", "1")
@@ -97,23 +98,6 @@ struct NeighbourRoutersScenario {
     #expect(told.scope.destination == "offLink")
     #expect(flow.connection?.carries(within: .seconds(10)) == true)
     try flow.expectSpared { try near.expectSpared(atMost: .nothing) { try self.end(lab) } }
-  }
-
-  @Test("I4 I10 the carrier goes, and back comes another router with the gateway's address")
-  func anotherNetwork() throws {
-    let lab = try self.lan("wlan0", configuration: "grace: {wifi: 60s}\n")
-    let flow = try GuardedFlow(lab, to: Self.server)
-    try lab.outside.ip("link set wlan0 down")
-    #expect(try lab.event().to == "none")
-    try flow.expectAdvice("interfaceLost")
-    // It knows nothing of the connections of the first.
-    try lab.outside.ip("link set wlan0 address 02:00:00:00:00:99")
-    try lab.outside.ip("address del \(Self.server)/32 dev lo")
-    try lab.outside.ip("link set wlan0 up")
-    #expect(try lab.event().to == "wifi")
-    try lab.namespace.ip(
-      "neighbour replace 10.0.0.1 lladdr 02:00:00:00:00:99 dev wlan0 nud reachable")
-    try flow.expectDestroyed("networkChanged", after: nil)
   }
 
   // MARK: Routers that advertise themselves
