@@ -112,6 +112,8 @@ struct NeighbourRoutersScenario {
     ] {
       try lab.namespace.set("net/ipv6/neigh/eth0/\(name)", "\(value)")
     }
+    // Who says that it is no router any more (the flag R of its answers), is forgotten as one.
+    try lab.outside.set("net/ipv6/conf/all/forwarding", "1")
     let routers = ["fe80::a", "fe80::b"]
     for (number, router) in routers.enumerated() {
       let link = "router\(number)"
