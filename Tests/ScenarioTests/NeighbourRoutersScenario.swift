@@ -121,11 +121,7 @@ struct NeighbourRoutersScenario {
       try lab.outside.set("net/ipv6/conf/\(link)/addr_gen_mode", "1")
       try lab.outside.ip("link set \(link) up")
       try lab.outside.ip("address add \(router)/64 dev \(link) nodad")
-      try RouterAdvertisement(lifetime: 600).send(from: lab.outside, by: link)
-    }
-    try waitUntil("both are known") {
-      let routes = try lab.namespace.ip("-6 route show default")
-      return routers.allSatisfy { routes.contains("via \($0) ") }
+      try RouterAdvertisement(lifetime: 600).announce(to: lab, by: link, as: "\(router) ")
     }
     let first = try #require(try lab.start().ipv6.gateway)
     let index = try #require(routers.firstIndex(of: first))

@@ -22,7 +22,7 @@ struct RouterAdvertisementScenario {
     switch origin {
     case .command:
       try lab.namespace.ip("-6 route add default via \(Self.gateway) dev eth0 expires 2")
-    case .router: try RouterAdvertisement(lifetime: 2).send(from: lab.outside, by: "eth0")
+    case .router: try RouterAdvertisement(lifetime: 2).announce(to: lab, by: "eth0")
     }
     #expect(try lab.events { $0.status.category != "none" }.last?.to == "wired")
     #expect(try lab.connctl("is", "online").status == 0)
@@ -38,10 +38,7 @@ struct RouterAdvertisementScenario {
   @Test("D9 T3 a router that advertises itself again in time: nothing is told")
   func renewed() throws {
     let lab = try self.laboratory(["eth0"])
-    try RouterAdvertisement(lifetime: 2).send(from: lab.outside, by: "eth0")
-    try waitUntil("the router is known") {
-      try lab.namespace.ip("-6 route show default").contains("expires")
-    }
+    try RouterAdvertisement(lifetime: 2).announce(to: lab, by: "eth0")
     #expect(try lab.start().category == "wired")
     let beginning = ContinuousClock.now
     try RouterAdvertisement(lifetime: 4).send(from: lab.outside, by: "eth0")

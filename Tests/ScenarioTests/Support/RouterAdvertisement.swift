@@ -6,6 +6,17 @@ struct RouterAdvertisement {
   /// For how many seconds hosts may use it as their default router.
   var lifetime: UInt16
 
+  /// Sends it, as routers do, again and again, until the kernel has a route by the link that it came by, and says till when.
+  ///
+  /// - Parameter router: the router's own address; else any will do.
+  func announce(to laboratory: Laboratory, by link: String, as router: String = "") throws {
+    try waitUntil("the router behind \(link) is known") {
+      try self.send(from: laboratory.outside, by: link)
+      return try laboratory.namespace.ip("-6 route show default").split(separator: "\n")
+        .contains { $0.contains("via \(router)") && $0.contains("expires") }
+    }
+  }
+
   /// Sends it to all hosts of a link, from the link's own address.
   func send(from namespace: NetworkNamespace, by link: String) throws {
     let message: [UInt8] = [
