@@ -22,7 +22,10 @@ struct ChannelLifecycleScenario {
     "seed the network changes while the app is in the background: its calls end when it goes on",
     arguments: ["cellular", "hotspot"])
   func stopped(change: String) throws {
-    let bench = try CallBench(change == "cellular" ? ["wlan0", "wwan0"] : ["wlan0"])
+    let bench =
+      try change == "cellular"
+      ? CallBench(["wlan0", "wwan0"])
+      : CallBench(["wlan0"], configuration: "grace: {wifi: 60s}\n")
     let server = try CallServer(bench.lab)
     let client = try bench.client()
     let far = try client.open(CallBench.far)
@@ -33,10 +36,15 @@ struct ChannelLifecycleScenario {
       try self.cellular(bench)
       #expect(try bench.lab.event().to == "cellular")
     } else {
+      try bench.lab.outside.ip("link set wlan0 down")
+      #expect(try bench.lab.event().to == "none")
       try bench.lab.outside.ip("link set wlan0 address 02:00:00:00:00:99")
+      try bench.lab.outside.ip("link set wlan0 up")
+      #expect(try bench.lab.event().to == "wifi")
       try bench.lab.namespace.ip(
-        "neighbour replace 10.0.0.1 lladdr 02:00:00:00:00:99 dev wlan0 nud stale")
-      #expect(try #require(bench.lab.watcher).nextInvalidation().reason == "networkChanged")
+        "neighbour replace 10.0.0.1 lladdr 02:00:00:00:00:99 dev wlan0 nud reachable")
+      let watcher = try #require(bench.lab.watcher)
+      while try watcher.nextInvalidation().reason != "networkChanged" {}
     }
     let moment = CallProbe.now
     client.command.signal(SIGCONT)

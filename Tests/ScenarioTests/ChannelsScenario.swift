@@ -19,7 +19,7 @@ struct ChannelsScenario {
   @Test("C2 C3 seed Cellular → WiFi: calls that would stall end, the next goes out over wifi")
   func cellularToWifi() throws {
     let bench = try CallBench(["wlan0", "wwan0"], routes: ["wwan0"])
-    try bench.expectEnd("cellular to wifi", "categoryChanged", next: "10.0.0.2") {
+    try bench.expectEnd("cellular to wifi", "betterPath", next: "10.0.0.2") {
       try bench.lab.namespace.ip("route add default via 10.0.0.1 dev wlan0 metric 50")
     }
   }
@@ -132,11 +132,15 @@ struct ChannelsScenario {
 
   @Test("C2 C3 seed WiFi connects to another hotspot, whose gateway has the same address")
   func gatewayReplaced() throws {
-    let bench = try CallBench(["wlan0"])
+    let bench = try CallBench(["wlan0"], configuration: "grace: {wifi: 60s}\n")
     try bench.expectEnd("another hotspot", "networkChanged", next: "10.0.0.2") {
+      try bench.lab.outside.ip("link set wlan0 down")
+      #expect(try bench.lab.event().to == "none")
       try bench.lab.outside.ip("link set wlan0 address 02:00:00:00:00:99")
+      try bench.lab.outside.ip("link set wlan0 up")
+      #expect(try bench.lab.event().to == "wifi")
       try bench.lab.namespace.ip(
-        "neighbour replace 10.0.0.1 lladdr 02:00:00:00:00:99 dev wlan0 nud stale")
+        "neighbour replace 10.0.0.1 lladdr 02:00:00:00:00:99 dev wlan0 nud reachable")
     }
   }
 
@@ -160,7 +164,7 @@ struct ChannelsScenario {
     let near = try client.open(CallBench.near)
     let moment = CallProbe.now
     try bench.lab.namespace.ip("route del default")
-    try client.expectEnded(far, ["categoryChanged"], since: moment, "route deleted")
+    try client.expectEnded(far, ["interfaceLost"], since: moment, "route deleted")
     let unreachable = try client.startQuick(CallBench.far)
     let failure = try client.next("ended", of: unreachable)
     #expect(failure.code == "unavailable")

@@ -5,39 +5,83 @@ import TestKit
 final class TCPConnection {
   private let client: CInt
   private let server: CInt
-  /// The client's address, as text.
+  /// The client's address, as text, and with its port, as `connctl guard` takes it.
   let local: String
+  let localEndpoint: String
+  let remoteEndpoint: String
   private var sent: UInt8 = 0
+
+  /// What the client's socket is told before it connects.
+  struct Options: Sendable {
+    /// The address that it is bound to; else the kernel chooses.
+    var source: String?
+    /// The port that it is bound to.
+    var sourcePort: UInt16 = 0
+    /// The port that the server listens on; else any.
+    var remotePort: UInt16 = 0
+    /// SO_BINDTODEVICE.
+    var link: String?
+    /// SO_MARK.
+    var mark: UInt32?
+    /// An IPv6 socket, also for a server that has an IPv4 address: it calls that `::ffff:a.b.c.d`.
+    var isDualStack = false
+  }
 
   /// Connects to an address that the other namespace has.
   init(
-    from namespace: NetworkNamespace, to other: NetworkNamespace, at address: String
+    from namespace: NetworkNamespace, to other: NetworkNamespace, at address: String,
+    _ options: Options = Options()
   ) throws {
-    let endpoint = try Endpoint(address)
+    let endpoint = try Endpoint(address, port: options.remotePort)
     let listener = try other.perform {
-      let listener = socket(endpoint.family, Int32(SOCK_STREAM.rawValue) | Self.closeOnExec, 0)
+      let listener = socket(endpoint.family, Self.type, 0)
+      Self.set(SO_REUSEADDR, 1, on: listener)
       guard endpoint.withAddress({ bind(listener, $0, $1) }) == 0, listen(listener, 1) == 0 else {
         throw CommandError("listen on \(address): errno \(errno)")
       }
       return listener
     }
     defer { close(listener) }
-    let target = try Endpoint(address, port: Endpoint.port(of: listener))
-    self.client = try namespace.perform {
-      let client = socket(target.family, Int32(SOCK_STREAM.rawValue) | Self.closeOnExec, 0)
-      // Guards against hanging: connect(2) waits for as long as sending may take.
-      var limit = timeval(tv_sec: 10, tv_usec: 0)
-      setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
-      guard target.withAddress({ connect(client, $0, $1) }) == 0 else {
-        throw CommandError("connect to \(address): errno \(errno)")
-      }
-      return client
-    }
+    let port = try Endpoint.name(of: listener).port
+    let target = try Endpoint(
+      options.isDualStack ? "::ffff:\(address)" : address, port: port)
+    self.client = try namespace.perform { try Self.connected(to: target, options) }
     guard Self.isReadable(listener, within: .seconds(10)) else {
       throw CommandError("no connection from \(address)")
     }
     self.server = accept(listener, nil, nil)
-    self.local = try Endpoint.address(of: self.client)
+    let own = try Endpoint.name(of: self.client)
+    self.local = own.address
+    self.localEndpoint = own.text
+    self.remoteEndpoint = target.text
+  }
+
+  private static func connected(to target: Endpoint, _ options: Options) throws -> CInt {
+    let client = socket(target.family, Self.type, 0)
+    if let mark = options.mark { Self.set(SO_MARK, CInt(bitPattern: mark), on: client) }
+    if let link = options.link {
+      setsockopt(client, SOL_SOCKET, SO_BINDTODEVICE, link, socklen_t(link.utf8.count))
+    }
+    if options.source != nil || options.sourcePort != 0 {
+      Self.set(SO_REUSEADDR, 1, on: client)
+      let any = target.family == AF_INET ? "0.0.0.0" : "::"
+      let source = try Endpoint(options.source ?? any, port: options.sourcePort)
+      guard source.withAddress({ bind(client, $0, $1) }) == 0 else {
+        throw CommandError("bind to \(source.text): errno \(errno)")
+      }
+    }
+    // Guards against hanging: connect(2) waits for as long as sending may take.
+    var limit = timeval(tv_sec: 10, tv_usec: 0)
+    setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+    guard target.withAddress({ connect(client, $0, $1) }) == 0 else {
+      throw CommandError("connect to \(target.text): errno \(errno)")
+    }
+    return client
+  }
+
+  private static func set(_ option: CInt, _ value: CInt, on descriptor: CInt) {
+    var value = value
+    setsockopt(descriptor, SOL_SOCKET, option, &value, socklen_t(MemoryLayout<CInt>.size))
   }
 
   deinit {
@@ -45,7 +89,7 @@ final class TCPConnection {
     close(self.server)
   }
 
-  private static let closeOnExec = Int32(SOCK_CLOEXEC.rawValue)
+  private static let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
 
   /// Whether what is sent now is answered in time. (That it arrives is not enough: what comes from an address that is gone
   /// may arrive, and cannot be answered.)
@@ -55,6 +99,12 @@ final class TCPConnection {
     return Self.receives(self.sent, on: self.server, within: deadline)
       && Self.send(self.sent, on: self.server)
       && Self.receives(self.sent, on: self.client, within: deadline)
+  }
+
+  /// Sends without waiting for an answer: TCP goes on trying.
+  func send() -> Bool {
+    self.sent += 1
+    return Self.send(self.sent, on: self.client)
   }
 
   private static func send(_ byte: UInt8, on descriptor: CInt) -> Bool {
@@ -79,73 +129,5 @@ final class TCPConnection {
     let milliseconds =
       deadline.components.seconds * 1000 + deadline.components.attoseconds / 1_000_000_000_000_000
     return poll(&wait, 1, CInt(milliseconds)) > 0
-  }
-}
-
-/// An address and a port, IPv4 or IPv6.
-private struct Endpoint {
-  var family: CInt
-  private var storage = sockaddr_storage()
-  private var length: socklen_t
-
-  init(_ text: String, port: in_port_t = 0) throws {
-    var (ipv4, ipv6) = (sockaddr_in(), sockaddr_in6())
-    if inet_pton(AF_INET, text, &ipv4.sin_addr) == 1 {
-      ipv4.sin_family = sa_family_t(AF_INET)
-      ipv4.sin_port = port
-      self.family = AF_INET
-      self.length = socklen_t(MemoryLayout<sockaddr_in>.size)
-      withUnsafeMutableBytes(of: &self.storage) { storage in
-        withUnsafeBytes(of: ipv4) { storage.copyMemory(from: $0) }
-      }
-    } else if inet_pton(AF_INET6, text, &ipv6.sin6_addr) == 1 {
-      ipv6.sin6_family = sa_family_t(AF_INET6)
-      ipv6.sin6_port = port
-      self.family = AF_INET6
-      self.length = socklen_t(MemoryLayout<sockaddr_in6>.size)
-      withUnsafeMutableBytes(of: &self.storage) { storage in
-        withUnsafeBytes(of: ipv6) { storage.copyMemory(from: $0) }
-      }
-    } else {
-      throw CommandError("\(text) is no address")
-    }
-  }
-
-  func withAddress(_ body: (UnsafePointer<sockaddr>, socklen_t) -> CInt) -> CInt {
-    withUnsafePointer(to: self.storage) { pointer in
-      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, self.length) }
-    }
-  }
-
-  private static func name(of descriptor: CInt) throws -> sockaddr_storage {
-    var storage = sockaddr_storage()
-    var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
-    let result = withUnsafeMutablePointer(to: &storage) { pointer in
-      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        getsockname(descriptor, $0, &length)
-      }
-    }
-    guard result == 0 else { throw CommandError("getsockname: errno \(errno)") }
-    return storage
-  }
-
-  /// In network order.
-  static func port(of descriptor: CInt) throws -> in_port_t {
-    // The port is at the same place in both families.
-    try withUnsafeBytes(of: self.name(of: descriptor)) {
-      $0.loadUnaligned(fromByteOffset: 2, as: in_port_t.self)
-    }
-  }
-
-  static func address(of descriptor: CInt) throws -> String {
-    let storage = try self.name(of: descriptor)
-    let isIPv4 = storage.ss_family == sa_family_t(AF_INET)
-    var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
-    withUnsafeBytes(of: storage) { bytes in
-      _ = inet_ntop(
-        isIPv4 ? AF_INET : AF_INET6, bytes.baseAddress?.advanced(by: isIPv4 ? 4 : 8), &text,
-        socklen_t(text.count))
-    }
-    return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
   }
 }

@@ -68,3 +68,27 @@ final class Watcher {
     return event
   }
 }
+
+extension Watcher {
+  /// Reads up to the next change of the category, and checks that it is told to all, and how severely.
+  func wideIs(_ severity: String, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    while true {
+      let invalidation = try self.nextInvalidation()
+      guard invalidation.reason == "categoryChanged" else { continue }
+      #expect(invalidation.severity == severity, "\(invalidation)", sourceLocation: sourceLocation)
+      #expect(
+        invalidation.scope
+          == .init(interface: nil, family: nil, localAddresses: nil, destination: nil),
+        sourceLocation: sourceLocation)
+      return
+    }
+  }
+
+  /// Reads up to the change of the category that ends all that was made before.
+  func wideDestroy() throws {
+    while true {
+      let invalidation = try self.nextInvalidation()
+      if invalidation.reason == "categoryChanged" && invalidation.severity == "destroy" { return }
+    }
+  }
+}

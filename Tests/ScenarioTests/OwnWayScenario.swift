@@ -1,0 +1,182 @@
+import TestKit
+import Testing
+
+/// Connections that the kernel sends another way than the rest: by a rule, a route, a mark or a link of their own.
+@Suite("Own way", .needsNamespaces, .laboratory)
+struct OwnWayScenario {
+  /// How a connection comes to leave by the second link, while the rest leaves by the first.
+  struct Way: Sendable, CustomTestStringConvertible {
+    var testDescription: String
+    /// Words for `ip`; FAMILY stands for `-4` or `-6`, GATEWAY for the second link's.
+    var commands: [String]
+    var options = TCPConnection.Options()
+
+    private static let table = "FAMILY route add default via GATEWAY table 100"
+
+    /// Rules that look at what only the connection's own protocol and ports tell.
+    static let byProtocol = [
+      Way(
+        testDescription: "rule ipproto tcp",
+        commands: [Self.table, "FAMILY rule add ipproto tcp lookup 100"]),
+      Way(
+        testDescription: "rule dport",
+        commands: [Self.table, "FAMILY rule add dport 8443 lookup 100"],
+        options: .init(remotePort: 8443)),
+      Way(
+        testDescription: "rule dport range",
+        commands: [Self.table, "FAMILY rule add ipproto tcp dport 8000-8999 lookup 100"],
+        options: .init(remotePort: 8443)),
+      Way(
+        testDescription: "rule sport",
+        commands: [Self.table, "FAMILY rule add sport 2345 lookup 100"],
+        options: .init(sourcePort: 2345)),
+      Way(
+        testDescription: "rule sport range",
+        commands: [Self.table, "FAMILY rule add ipproto tcp sport 2000-2999 lookup 100"],
+        options: .init(sourcePort: 2345)),
+    ]
+
+    /// What else sends a connection its own way.
+    static let others = [
+      Way(
+        testDescription: "rule from",
+        commands: [Self.table, "FAMILY rule add from SOURCE lookup 100"],
+        options: .init(source: "SOURCE")),
+      Way(
+        testDescription: "rule fwmark",
+        commands: [Self.table, "FAMILY rule add fwmark 16 lookup 100"],
+        options: .init(mark: 16)),
+      Way(
+        testDescription: "SO_BINDTODEVICE",
+        commands: ["FAMILY route add default via GATEWAY dev LINK metric 900"],
+        options: .init(link: "LINK")),
+      Way(
+        testDescription: "host route", commands: ["FAMILY route add SERVER via GATEWAY dev LINK"]),
+    ]
+
+    /// The connection, by the second of the links given.
+    func flow(_ lab: Laboratory, family: String, link: String) throws -> GuardedFlow {
+      let isIPv6 = family == "-6"
+      let server = isIPv6 ? Uplinks.server6 : Uplinks.server
+      let source = isIPv6 ? "2001:db8:1::2" : "10.1.0.2"
+      let words = [
+        "FAMILY": family, "GATEWAY": isIPv6 ? "2001:db8:1::1" : "10.1.0.1", "LINK": link,
+        "SERVER": server, "SOURCE": source,
+      ]
+      func filled(_ text: String) -> String {
+        words.reduce(text) { $0.replacing($1.key, with: $1.value) }
+      }
+      for command in self.commands { try lab.namespace.ip(filled(command)) }
+      var options = self.options
+      options.source = options.source.map(filled)
+      options.link = options.link.map(filled)
+      let flow = try GuardedFlow(lab, to: server, options)
+      #expect(flow.connection?.local == source)
+      #expect(flow.path.interface == link)
+      return flow
+    }
+  }
+
+  private static let families = ["-4", "-6"]
+
+  private func end(_ lab: Laboratory, link: String, family: String) throws {
+    try lab.namespace.ip(
+      "address del \(family == "-6" ? "2001:db8:1::2/64" : "10.1.0.2/24") dev \(link)")
+  }
+
+  // MARK: Protocol and ports
+
+  @Test(
+    "I0 a rule by protocol or port: the flow is asked for with its own",
+    arguments: Way.byProtocol, Self.families)
+  func protocolsAndPorts(way: Way, family: String) throws {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"], ipv6: family == "-6")
+    try lab.start()
+    let flow = try way.flow(lab, family: family, link: "eth1")
+    try lab.ip("link set eth1 mtu 1400")
+    try flow.expectSpared(atMost: .nothing) { try self.end(lab, link: "eth1", family: family) }
+  }
+
+  @Test("I3 the rule by protocol goes: the kernel sends the flow by another link")
+  func ruleGone() throws {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"])
+    try lab.start()
+    let flow = try #require(Way.byProtocol.first).flow(lab, family: "-4", link: "eth1")
+    try lab.namespace.ip("rule del ipproto tcp lookup 100")
+    try flow.expectDestroyed("betterPath", after: nil, cause: "ruleRemoved")
+  }
+
+  @Test(
+    "I0 several nexthops, chosen by protocol and ports: each is right", arguments: Self.families)
+  func multipath(family: String) throws {
+    let isIPv6 = family == "-6"
+    let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: [], ipv6: isIPv6)
+    for link in ["all", "eth0", "eth1"] {
+      // A connection may leave by the one link with the address of the other.
+      try lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0")
+    }
+    let hops = (0...1).map { number in
+      "nexthop via \(isIPv6 ? "2001:db8:\(number)::1" : "10.\(number).0.1") dev eth\(number)"
+    }
+    try lab.namespace.set("net/ipv\(isIPv6 ? 6 : 4)/fib_multipath_hash_policy", "1")
+    try lab.namespace.ip("\(family) route add default \(hops.joined(separator: " "))")
+    try lab.start()
+    let flows = try (0..<8).map { _ in
+      try GuardedFlow(lab, to: isIPv6 ? Uplinks.server6 : Uplinks.server)
+    }
+    #expect(flows.allSatisfy { ["eth0", "eth1"].contains($0.path.interface) })
+    try lab.namespace.ip("link set eth1 mtu 1400")
+    try GuardedFlow.expectSpared(flows, atMost: .nothing) {
+      for number in 0...1 {
+        let prefix = isIPv6 ? "2001:db8:\(number)::" : "10.\(number).0."
+        let (length, link) = (isIPv6 ? 64 : 24, "eth\(number)")
+        // Another address stays, and with it the nexthops: the end of the one is no change for those on the other.
+        try lab.namespace.set("net/ipv4/conf/\(link)/promote_secondaries", "1")
+        try lab.namespace.ip("address add \(prefix)3/\(length) dev \(link)")
+        try lab.namespace.ip("address del \(prefix)2/\(length) dev \(link)")
+      }
+    }
+  }
+
+  // MARK: The default goes, or is another
+
+  @Test(
+    "I0 I10 main's default route goes, and a flow with a way of its own lives",
+    arguments: Way.byProtocol.prefix(1) + Way.others, Self.families)
+  func defaultGone(way: Way, family: String) throws {
+    let lab = try Uplinks.laboratory(["eth0", "wlan0"], routes: ["eth0"], ipv6: family == "-6")
+    // The other family would keep the category.
+    if family == "-6" { try lab.namespace.ip("-4 route flush 0/0") }
+    try lab.start()
+    let flow = try way.flow(lab, family: family, link: "wlan0")
+    let watcher = try #require(lab.watcher)
+    try lab.namespace.ip("\(family) route del default dev eth0")
+    // What is bound to the link has a default there, which then is everybody's.
+    try watcher.wideDestroy()
+    try flow.expectSpared { try self.end(lab, link: "wlan0", family: family) }
+  }
+
+  @Test(
+    "I0 I5 the category changes, and a flow with a way of its own lives",
+    arguments: Way.byProtocol.prefix(1) + Way.others)
+  func categoryChanges(way: Way) throws {
+    let lab = try Uplinks.laboratory(["eth0", "wwan0", "wlan0"], routes: ["eth0", "wlan0"])
+    try lab.start()
+    let flow = try way.flow(lab, family: "-4", link: "wwan0")
+    let ordinary = try GuardedFlow(lab, to: "10.0.0.1")
+    try lab.ip("link set eth0 down")
+    #expect(try lab.event().to == "wifi")
+    try #require(lab.watcher).wideDestroy()
+    try ordinary.expectDestroyed("interfaceLost")
+    try flow.expectSpared { try self.end(lab, link: "wwan0", family: "-4") }
+  }
+
+  @Test("I2 the link of a flow with a way of its own goes: that is its end")
+  func ownLinkGone() throws {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"])
+    try lab.start()
+    let flow = try #require(Way.byProtocol.first).flow(lab, family: "-4", link: "eth1")
+    try lab.ip("link set eth1 down")
+    try flow.expectDestroyed("interfaceLost", cause: "linkDown")
+  }
+}

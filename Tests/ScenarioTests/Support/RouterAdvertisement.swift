@@ -1,0 +1,46 @@
+import Glibc
+import TestKit
+
+/// What a router says of itself to the hosts of a link (RFC 4861).
+struct RouterAdvertisement {
+  /// For how many seconds hosts may use it as their default router.
+  var lifetime: UInt16
+
+  /// Sends it, as routers do, again and again, until the kernel has a route by the link that it came by, and says till when.
+  ///
+  /// - Parameter router: the router's own address; else any will do.
+  func announce(to laboratory: Laboratory, by link: String, as router: String = "") throws {
+    try waitUntil("the router behind \(link) is known") {
+      try self.send(from: laboratory.outside, by: link)
+      return try laboratory.namespace.ip("-6 route show default").split(separator: "\n")
+        .contains { $0.contains("via \(router)") && $0.contains("expires") }
+    }
+  }
+
+  /// Sends it to all hosts of a link, from the link's own address.
+  func send(from namespace: NetworkNamespace, by link: String) throws {
+    let message: [UInt8] = [
+      134, 0, 0, 0,  // type, code, and the checksum, which the kernel fills in
+      64, 0,  // hop limit, flags
+      UInt8(self.lifetime >> 8), UInt8(truncatingIfNeeded: self.lifetime),
+      0, 0, 0, 0, 0, 0, 0, 0,  // reachable time, retransmission timer: unspecified
+    ]
+    try namespace.perform {
+      let descriptor = socket(
+        AF_INET6, CInt(SOCK_RAW.rawValue) | CInt(SOCK_CLOEXEC.rawValue), CInt(IPPROTO_ICMPV6))
+      guard descriptor >= 0 else { throw CommandError("socket: errno \(errno)") }
+      defer { close(descriptor) }
+      // Hosts take nothing that a router has forwarded.
+      var (hops, index): (CInt, CInt) = (255, CInt(if_nametoindex(link)))
+      let size = socklen_t(MemoryLayout<CInt>.size)
+      setsockopt(descriptor, CInt(IPPROTO_IPV6), IPV6_MULTICAST_HOPS, &hops, size)
+      setsockopt(descriptor, CInt(IPPROTO_IPV6), IPV6_MULTICAST_IF, &index, size)
+      let sent = try Endpoint("ff02::1").withAddress {
+        CInt(sendto(descriptor, message, message.count, 0, $0, $1))
+      }
+      guard sent == message.count else {
+        throw CommandError("router advertisement by \(link): errno \(errno)")
+      }
+    }
+  }
+}
