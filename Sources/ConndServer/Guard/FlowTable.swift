@@ -172,6 +172,12 @@ struct FlowTable {
       flow.isPostponed = true
       return nil
     }
+    var way = way
+    if !flow.tracker.hasBegun, tracker.hasBegun {
+      // It has the address that the kernel chose; rules may hold for that.
+      let own = try reader.way(to: tracker.question)
+      if own.shown.chain.first == way.shown.chain.first { way = own }
+    }
     flow.isPostponed = false
     flow.tracker = tracker
     self.isSeen(flow)
@@ -233,11 +239,17 @@ extension FlowTable {
     try registrar.use(made, boundTo: flow.destination.outLink)
 
     var tracker = FlowTracker(flow, on: made, network: present.network)
-    let isNew = registration.knownPath == nil
-    // Who does not know his address has the one that the kernel chose just now.
-    let question = isNew ? first : tracker.question
-    let way = question == first ? present : try reader.way(to: question)
-    let reading = try reader.reading(of: question, madeOn: made, way)
+    var (question, way) = (first, present)
+    if tracker.question != first {
+      // Who does not know his address has the one that the kernel chose just now; rules may hold for that.
+      let own = try reader.way(to: tracker.question)
+      let isSame = own.judged.chain.first == present.judged.chain.first
+      if registration.knownPath != nil || isSame { (question, way) = (tracker.question, own) }
+      if registration.knownPath == nil, isSame {
+        tracker = FlowTracker(flow, on: own.judged, network: own.network)
+      }
+    }
+    let reading = try reader.reading(of: question, madeOn: tracker.path, way)
     let since = registrar.gravest(of: registration, way.judged, reading)
     let verdict = tracker.register(on: reading, since: since, policy: policy, at: now)
     if let verdict, verdict.severity == .destroy {

@@ -78,15 +78,13 @@ final class FlowReader {
     return key
   }
 
-  /// The path, of which the status is that of the part that a flow on it depends on.
+  /// The path; what fails below a tunnel is a route that is missing to those inside it: it may come back another way.
   private func judged(_ facts: PathFacts) -> Path {
     var path = self.reader.classifier.path(facts)
-    guard path.status == .requiresConnection, facts.links.contains(where: \.isTunnel) else {
-      return path
-    }
-    let upper = self.reader.classifier.path(facts.upToTunnel)
-    path.status = upper.status
-    path.reason = upper.reason
+    guard path.status == .requiresConnection, facts.links.contains(where: \.isTunnel),
+      self.reader.classifier.path(facts.upToTunnel).status == .satisfied
+    else { return path }
+    path.reason = facts.brokenBelow ?? .noRoute
     return path
   }
 
@@ -102,14 +100,17 @@ final class FlowReader {
   ) throws(KernelUnavailable) -> FlowReading {
     let before = made.chain.first?.index
     let now = way.judged.chain.first?.index
-    // What is not in its tunnel yet gains nothing by one that leads nowhere.
-    var reading = FlowReading(now == before ? way.judged : way.shown, network: way.network)
+    var reading = FlowReading(way.judged, network: way.network)
     if case .route(let route) = way.answer { reading.isLocal = route.kind == .local }
     reading.isLocal = reading.isLocal || question.address.isLoopback
     if let source = question.source, !source.isLoopback {
       reading.isSourceGone = try self.view.owner(of: source) == nil
     }
     guard !reading.isLocal, !reading.isSourceGone, let before, before != 0 else { return reading }
+    // To IPv4 traffic that is bound to a link the kernel gives a route, of table 0, where no table has one any more.
+    if way.judged.table == 0, made.table != 0, made.table != nil {
+      reading.path = .unsatisfied(.noRoute)
+    }
     if reading.path.status == .satisfied {
       if now == before {
         reading.alternative = try self.alternative(question, way)
@@ -130,30 +131,28 @@ final class FlowReader {
   private func leftLink(
     _ link: UInt32, _ question: Destination, _ way: Way
   ) throws(KernelUnavailable) -> FlowReading.LeftLink {
-    if try !self.isTied(question.source, otherThan: way.judged.chain.first?.index) {
+    let owner = try question.source.flatMap { (source) throws(KernelUnavailable) in
+      try self.view.owner(of: source)
+    }
+    // Its address is where it leaves now.
+    if let source = question.source, let now = way.judged.chain.first?.index {
+      let isThere = try self.view.address(source, on: now) != nil
+      if isThere || owner == now { return .untied }
+    }
+    // With several nexthops each is right, unless the address is one's own: then the kernel must go on taking that one, as far
+    // as the question is that of the connection.
+    let isExact = owner == link && question.transport?.localPort ?? 0 != 0
+    if !isExact, let legs = try self.view.entry(for: question)?.legs, legs.contains(link) {
       return .untied
     }
     guard let facts = try self.view.link(link), facts.link.state == .up else { return .failed }
-    // With several nexthops each is right.
-    if try self.view.entry(for: question)?.legs.contains(link) ?? false { return .untied }
     var bound = question
     bound.outLink = link
-    // To IPv4 traffic that is bound to a link the kernel gives a route, of table 0, where no table has one.
     guard case .route(let route) = try self.view.route(to: bound), route.kind == .unicast,
       route.table != 0, route.outLink == link,
       try self.way(to: bound).judged.status == .satisfied
     else { return .withoutRoute }
     return .withRoute
-  }
-
-  /// Whether what is sent from an address by a link gets no answer there: it is another link's, and that is one for traffic.
-  private func isTied(
-    _ source: IPAddress?, otherThan link: UInt32?
-  ) throws(KernelUnavailable) -> Bool {
-    guard let source, let link else { return true }
-    if try self.view.address(source, on: link) != nil { return false }
-    guard let owner = try self.view.owner(of: source) else { return true }
-    return try self.view.link(owner).map { !$0.link.holdsOnlyAddresses } ?? true
   }
 
   /// What new connections get, where that is another way or subnet.
@@ -197,12 +196,5 @@ final class FlowReader {
   ) throws(KernelUnavailable) -> Bool {
     guard let entry = try self.view.entry(for: new), entry.legs.count > 1 else { return false }
     return try self.view.entry(for: own)?.route == entry.route
-  }
-}
-
-extension Link {
-  /// Whether nothing is sent by it: addresses that a machine has whichever way it goes are on `lo`, or on a dummy.
-  fileprivate var holdsOnlyAddresses: Bool {
-    self.flags.contains(.loopback) || self.kind == "dummy" || self.kind == "vrf"
   }
 }

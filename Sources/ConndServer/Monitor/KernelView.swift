@@ -76,6 +76,11 @@ final class KernelView {
 
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
     if let known = self.facts[index] { return known }
+    return try self.linkAnew(index)
+  }
+
+  /// A link as it is by now, whatever it was earlier in this turn.
+  func linkAnew(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
     let link = try self.kernel.link(index)
     self.facts[index] = .some(link)
     return link

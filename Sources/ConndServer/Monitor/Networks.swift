@@ -50,6 +50,8 @@ final class Networks {
   private var carriers: [UInt32: Carrier] = [:]
   private var ports: [BridgedAddress: UInt32] = [:]
   private var lastStage: UInt64 = 0
+  /// Of links whose neighbours have no hardware addresses.
+  private var linkStages: [UInt32: UInt64] = [:]
   /// Whether the kernel's filter does not know of all that is here.
   private(set) var isNew = false
 
@@ -79,9 +81,13 @@ final class Networks {
     }
     var identity = NetworkIdentity(
       gateway: path.gateway, hasHardwareAddresses: first.hasNeighbours, prefix: prefix)
+    guard first.hasNeighbours else {
+      identity.stage = self.linkStages[first.index] ?? 0
+      return identity
+    }
     guard let address = path.gateway else { return identity }
     let gateway = Gateway(link: first.index, address: address)
-    try self.ask(gateway, behind: Set(facts.links.map(\.link.index)), first.hasNeighbours, view)
+    try self.ask(gateway, behind: Set(facts.links.map(\.link.index)), view)
     if let known = self.known[gateway] {
       identity.stage = known.stage
       identity.firstStage = known.firstStage
@@ -91,7 +97,7 @@ final class Networks {
   }
 
   private func ask(
-    _ gateway: Gateway, behind links: Set<UInt32>, _ hasNeighbours: Bool, _ view: KernelView
+    _ gateway: Gateway, behind links: Set<UInt32>, _ view: KernelView
   ) throws(KernelUnavailable) {
     if self.known[gateway] == nil {
       if self.known.count >= Self.most { self.known = [:] }
@@ -99,14 +105,20 @@ final class Networks {
       self.known[gateway] = Known(
         heard: Neighbour(gateway.address, link: gateway.link), links: links,
         stage: self.lastStage, unknownSince: self.lastStage)
-      self.isNew = self.isNew || hasNeighbours
+      self.isNew = true
     }
     self.known[gateway]?.links = links
-    guard hasNeighbours, self.known[gateway]?.isInDoubt == true else { return }
+    guard self.known[gateway]?.isInDoubt == true else { return }
     // The links were looked at before: whether they went since is known.
     guard let neighbour = try view.neighbour(gateway.address, on: gateway.link) else { return }
     self.hear(neighbour)
     if let address = neighbour.hardwareAddress {
+      // It may have gone just now: between this question and that for the link.
+      if let known = self.known[gateway], known.unknownSince == nil,
+        known.hardwareAddress != address
+      {
+        for link in links.sorted() { try view.linkAnew(link).map { self.observe($0.link) } }
+      }
       self.known[gateway]?.learn(address)
       // As long as the kernel knows nothing, it is asked again.
       self.known[gateway]?.isInDoubt = false
@@ -195,6 +207,7 @@ final class Networks {
   /// Another network may be behind the link from now on.
   private func interrupt(_ link: UInt32, _ family: AddressFamily?) {
     self.lastStage += 1
+    self.linkStages[link] = self.lastStage
     for (key, known) in self.known
     where known.links.contains(link) && family.map({ $0 == key.address.family }) ?? true {
       self.known[key]?.stage = self.lastStage
@@ -204,7 +217,7 @@ final class Networks {
   }
 
   private func forget(_ link: UInt32) {
-    self.carriers[link] = nil
+    (self.carriers[link], self.linkStages[link]) = (nil, nil)
     self.ports = self.ports.filter { $0.key.bridge != link && $0.value != link }
     let kept = self.known.filter { $0.key.link != link }
     if kept.count != self.known.count { self.isNew = true }

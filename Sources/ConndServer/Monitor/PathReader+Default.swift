@@ -36,8 +36,7 @@ extension PathReader {
     let destination = Destination(self.destinations[family][probe])
     let facts = try self.facts(about: destination, answer: answers[probe], view)
     let present = self.classifier.path(facts)
-    var (path, shown) = (present, facts)
-    if self.isHeld(facts) { (path, shown) = try self.pathBesideHeld(facts, to: destination, view) }
+    let (path, shown) = try self.pathBesideHeld(facts, to: destination, view)
     var observed = ObservedPath(path)
     if path.status != .unsatisfied {
       observed.route = try view.entry(for: destination)?.route

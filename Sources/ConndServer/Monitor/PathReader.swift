@@ -14,7 +14,6 @@ struct PathReader {
     to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {
     let facts = try self.facts(about: destination, view)
-    guard self.isHeld(facts) else { return (self.classifier.path(facts), facts) }
     return try self.pathBesideHeld(facts, to: destination, view)
   }
 
@@ -126,15 +125,19 @@ struct PathReader {
 
 extension PathReader {
   /// Whether the way leads over a link whose gain is held back.
-  func isHeld(_ facts: PathFacts) -> Bool {
-    !self.held.isEmpty && facts.links.contains { self.held.contains($0.link.name) }
+  private func isHeld(_ facts: PathFacts) -> Bool {
+    facts.links.contains { self.held.contains($0.link.name) }
   }
 
-  /// The best path without the links that are held back; the kernel's own, as one that does not carry traffic yet, where
-  /// there is none.
+  /// The path that the facts amount to; where that is a gain that is held back, the best one without the links in question,
+  /// and the kernel's own, as one that does not carry traffic yet, where there is none.
   func pathBesideHeld(
     _ facts: PathFacts, to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {
+    var path = self.classifier.path(facts)
+    guard !self.held.isEmpty, path.status == .satisfied, self.isHeld(facts) else {
+      return (path, facts)
+    }
     var best: (priority: UInt32, path: Path, facts: PathFacts)?
     for link in try view.links()
     where link.link.state == .up && link.link.master == nil
@@ -146,16 +149,14 @@ extension PathReader {
       guard case .route(let route) = try view.route(to: bound), route.kind == .unicast,
         route.table != 0, let entry = try view.entry(for: bound)
       else { continue }
-      let facts = try self.facts(about: bound, view)
-      let path = self.classifier.path(facts)
-      guard path.status == .satisfied, !self.isHeld(facts) else { continue }
+      let other = try self.facts(about: bound, view)
+      let candidate = self.classifier.path(other)
+      guard candidate.status == .satisfied, !self.isHeld(other) else { continue }
       if best.map({ entry.route.priority < $0.priority }) ?? true {
-        best = (entry.route.priority, path, facts)
+        best = (entry.route.priority, candidate, other)
       }
     }
     if let best { return (best.path, best.facts) }
-    var path = self.classifier.path(facts)
-    guard path.status == .satisfied else { return (path, facts) }
     (path.status, path.reason) = (.requiresConnection, .flapping)
     return (path, facts)
   }

@@ -31,7 +31,6 @@ struct GuardedFlow {
     var path: Path
     var source: IPAddress?
     var network: UInt8?
-    var isInTunnel: Bool
     /// Who answered for the gateway, if connd can have known.
     var router: [UInt8]?
     /// It was made from a subnet that new connections did not get, or nobody knows.
@@ -44,6 +43,8 @@ struct GuardedFlow {
     /// It may come back in time.
     case away
     case over(String)
+    /// connd may know of it, and may not.
+    case maybeOver(String)
   }
 
   init(_ key: FlowTable.Key, _ flow: Flow) {
@@ -57,7 +58,7 @@ struct GuardedFlow {
     let link = network[path.chain.first?.index]
     self.made = Made(
       link: path.chain.first, path: path, source: self.flow.local ?? path.source,
-      network: link?.network, isInTunnel: link?.sort == .tunnel,
+      network: link?.network,
       router: path.gateway.flatMap { link?.neighbours[$0] }, hasChosen: false)
     let hasChosen = self.prefersOtherSubnet(network)
     self.made?.hasChosen = hasChosen
@@ -87,14 +88,16 @@ struct GuardedFlow {
   /// Looks at what the network has become.
   mutating func observe(_ network: ModelNetwork, at now: Instant) {
     self.passTime(to: now)
-    guard !self.isLocal, self.disturbance == nil, self.made != nil else { return }
+    guard !self.isLocal, self.disturbance == nil, let made = self.made else { return }
+    // Who looks at that moment finds neither the link nor the address.
+    if network[made.link?.index] == nil { return self.excuse("its link was made anew, or is gone") }
     switch self.fate(in: network) {
     case .carried: self.isAway = false
     case .away:
       self.isAway = true
       self.lostAt = self.lostAt ?? now
       self.passTime(to: now)
-    case .over(let why): self.disturbance = why
+    case .over(let why), .maybeOver(let why): self.disturbance = why
     }
   }
 
@@ -111,14 +114,21 @@ struct GuardedFlow {
     let path = self.ownPath(in: network)
     let before = network[link.index]
     guard path.status == .satisfied else {
-      guard let before, before.isUp else { return .over("\(link.name) went") }
-      let isFailed = path.chain.first == link && path.reason != .noSourceAddress
+      // What comes from a block that is local as a whole may be on another link by now.
+      let isFree = made.source.map { network.owner(of: $0) == nil } ?? false
+      guard let before, before.isUp else {
+        return isFree ? .maybeOver("\(link.name) went") : .over("\(link.name) went")
+      }
+      // What fails below a tunnel may be gone round.
+      let upper = network.path(to: self.question, upToTunnel: true)
+      let isFailed =
+        path.chain.first == link && path.reason != .noSourceAddress && upper.status != .satisfied
       // A cable that is out is out.
       return isFailed && made.path.medium != .wifi ? .over("\(link.name) failed") : .away
     }
     if self.isForbidden(path) { return .over("its way costs money") }
     if path.chain.first == link {
-      if before?.network != made.network, path.gateway != nil { return .over("another network") }
+      if before?.network != made.network, path.gateway != nil { return .maybeOver("another network") }
       return !made.hasChosen && self.prefersOtherSubnet(network)
         ? .over("another subnet is preferred") : .carried
     }
@@ -127,23 +137,25 @@ struct GuardedFlow {
     return self.hasOldRoute(in: network) ? .over("another link is preferred") : .away
   }
 
-  /// Whether its address is that of another link than its way leads over now, and no leg of several is as good as the others.
+  /// Whether its address is not that of the link that its way leads over now, and that is no leg of several that are as good.
   private func isTied(to link: PathLink, _ path: Path, in network: ModelNetwork) -> Bool {
-    guard let source = made?.source, let owner = network.owner(of: source) else { return false }
+    guard let source = made?.source else { return false }
+    let owner = network.owner(of: source)
     if owner == path.chain.first?.index { return false }
     let legs = network.entry(for: self.question)?.legs ?? []
-    return !(legs.count > 1 && legs.contains { $0.link == link.index })
+    let isOwn = owner == link.index && self.question.transport?.localPort ?? 0 != 0
+    return isOwn || !(legs.count > 1 && legs.contains { $0.link == link.index })
   }
 
   private func hasOldRoute(in network: ModelNetwork) -> Bool {
     var bound = self.question
     bound.outLink = self.made?.link?.index
-    return network.path(to: bound, upToTunnel: true).status == .satisfied
+    return network.path(to: bound).status == .satisfied
   }
 
   private func prefersOtherSubnet(_ network: ModelNetwork) -> Bool {
     guard let source = self.made?.source else { return false }
-    let own = self.ownPath(in: network)
+    let own = network.path(to: self.question, upToTunnel: true)
     var question = self.question
     question.source = nil
     question.transport?.localPort = 0
@@ -166,14 +178,32 @@ struct GuardedFlow {
 
   /// Where its way leads over another link and it goes on, that is the link that it is on from now on.
   private mutating func follow(_ network: ModelNetwork) {
+    guard self.fate(in: network) == .carried else { return }
     let path = self.ownPath(in: network)
-    guard path.status == .satisfied, let first = path.chain.first, let made = self.made,
-      first != made.link, self.fate(in: network) == .carried
+    if path.chain.first == self.made?.link {
+      if path.gateway != self.made?.path.gateway {
+        let link = network[path.chain.first?.index]
+        self.made?.router = path.gateway.flatMap { link?.neighbours[$0] }
+      }
+      self.made?.path = path
+    }
+    self.move(to: path, network)
+  }
+
+  /// Its client was told of a way over another link, which its address allows.
+  mutating func isTold(_ path: Path, in network: ModelNetwork) {
+    guard let source = self.made?.source else { return }
+    if network.owner(of: source) == path.chain.first?.index { self.move(to: path, network) }
+  }
+
+  private mutating func move(to path: Path, _ network: ModelNetwork) {
+    guard path.status == .satisfied, let first = path.chain.first, var made = self.made,
+      first != made.link
     else { return }
     let link = network[first.index]
-    (self.made?.link, self.made?.path, self.made?.network) = (first, path, link?.network)
-    self.made?.isInTunnel = link?.sort == .tunnel
-    self.made?.router = path.gateway.flatMap { link?.neighbours[$0] }
+    (made.link, made.path, made.network) = (first, path, link?.network)
+    made.router = path.gateway.flatMap { link?.neighbours[$0] }
+    self.made = made
   }
 
   /// It cannot be asked what there is: a grace that ends has to wait (K8).
@@ -183,15 +213,12 @@ struct GuardedFlow {
 
   private var question: Destination {
     var question = self.flow.destination
-    question.source = self.made?.source
+    question.source = self.made?.source ?? self.flow.local
     return question
   }
 
-  /// The way of what the flow sends. For those who are inside a tunnel it is the way into it that counts.
-  private func ownPath(in network: ModelNetwork) -> Path {
-    let upper = network.path(to: self.question, upToTunnel: true)
-    return upper.chain.first == self.made?.link ? upper : network.path(to: self.question)
-  }
+  /// The way of what the flow sends.
+  private func ownPath(in network: ModelNetwork) -> Path { network.path(to: self.question) }
 
   /// What its client must have been told.
   func shown(in network: ModelNetwork) -> Path { network.path(to: self.question) }
@@ -212,7 +239,7 @@ struct GuardedFlow {
     case .away:
       let isOver = self.knownLostAt.map { $0.advanced(by: .seconds(1)) <= now } ?? false
       return isOver ? "I10: kept although its way has been away for a second" : nil
-    case .over("another network"): break
+    case .maybeOver: break
     case .over(let why): return "I1 I2 I3 I8: kept although \(why)"
     }
     let path = self.ownPath(in: network)

@@ -113,7 +113,7 @@ extension ModelNetwork {
   /// - Parameter upToTunnel: whether what is below a tunnel counts.
   func path(to destination: Destination, upToTunnel: Bool = false) -> Path {
     let route: Route
-    switch self.route(to: destination) {
+    switch self.connect(to: destination) {
     case .noRoute(let reason): return .unsatisfied(reason)
     case .route(let found): route = found
     }
@@ -139,6 +139,25 @@ extension ModelNetwork {
       path.status = .satisfied
     }
     return path
+  }
+
+  /// As connect(2): where there is no way without a source address, one of the machine's own is tried (IPv6).
+  private func connect(to destination: Destination) -> RouteAnswer {
+    let answer = self.route(to: destination)
+    guard answer == .noRoute(.noRoute), destination.address.family == .ipv6,
+      destination.source == nil
+    else { return answer }
+    let candidates = self.links.flatMap(\.addresses).filter {
+      $0.address.family == .ipv6 && !$0.address.isLinkLocal
+        && $0.flags.isDisjoint(with: [.tentative, .deprecated])
+    }
+    for candidate in candidates {
+      var question = destination
+      question.source = candidate.address
+      let found = self.route(to: question)
+      if case .route = found { return found }
+    }
+    return answer
   }
 
   private func whatFails(on link: ModelLink) -> Path.Reason? {

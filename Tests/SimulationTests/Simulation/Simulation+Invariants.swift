@@ -151,7 +151,9 @@ extension Simulation {
     guard let index = self.flows.firstIndex(where: { $0.key == key }) else { return }
     if self.flows[index].isOver { self.fail("I9: flow \(key) is told of after its end") }
     switch event {
-    case .path(let path): self.flows[index].told = path
+    case .path(let path):
+      self.flows[index].told = path
+      self.flows[index].isTold(path, in: self.kernel.network)
     case .invalidation(let verdict, _, let path):
       self.flows[index].told = path
       guard verdict.severity == .destroy else { break }
@@ -232,7 +234,9 @@ extension Simulation {
     let network = self.kernel.network
     guard published.status != .satisfied else { return }
     for link in network.links
-    where link.sort != .loopback && !truth.chain.contains(where: { $0.index == link.index }) {
+    where link.sort != .loopback && !truth.chain.contains(where: { $0.index == link.index })
+      && !self.daemon.engine.reader.held.contains(link.name)
+    {
       let probe = self.configuration.destinations[family][0]
       let path = network.path(to: Destination(probe, outLink: link.index))
       if path.status == .satisfied, !path.chain.contains(where: truth.chain.contains) {
