@@ -193,6 +193,8 @@ struct GuardedFlow {
   /// Its client was told of a way over another link, which its address allows.
   mutating func isTold(_ path: Path, in network: ModelNetwork) {
     guard let source = self.made?.source else { return }
+    // On another link nothing is known of the network that it was on.
+    if path.chain.first != self.made?.link { self.made?.router = nil }
     if network.owner(of: source) == path.chain.first?.index { self.move(to: path, network) }
   }
 
