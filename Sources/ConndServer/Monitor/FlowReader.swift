@@ -109,7 +109,9 @@ final class FlowReader {
     if let source = question.source, !source.isLoopback {
       reading.isSourceGone = try self.view.owner(of: source) == nil
     }
-    guard !reading.isLocal, !reading.isSourceGone, let before, before != 0 else { return reading }
+    // What has no address yet has left nothing: it begins with the first path that there is.
+    guard question.source != nil, !reading.isLocal, !reading.isSourceGone, let before, before != 0
+    else { return reading }
     if reading.path.status == .satisfied {
       if now == before {
         reading.alternative = try self.alternative(question, way)
