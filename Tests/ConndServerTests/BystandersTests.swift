@@ -18,7 +18,7 @@ struct BystandersTests {
     self.linkLocal4 = try #require(IPAddress("169.254.20.10"))
     self.global = try #require(IPAddress("192.0.2.1"))
     self.all = try #require(IPPrefix(.unspecified(.ipv4), length: 0))
-    self.bystanders.isDrained()
+    self.bystanders.endDraining()
   }
 
   private func link(_ index: UInt32, isNew: Bool = false, master: UInt32? = nil) -> KernelEvent {
@@ -112,14 +112,14 @@ struct BystandersTests {
 
   @Test("I7 what is read of before all is read again may have been led to")
   func blind() {
-    self.bystanders.beginsToDrain()
+    self.bystanders.beginToDrain()
     self.bystanders.forget()
     #expect(self.bystanders.mayMatter([self.link(7, isNew: true)]))
     // What was sent before it may be unread.
-    self.bystanders.isDrained()
+    self.bystanders.endDraining()
     #expect(self.bystanders.mayMatter([self.link(9, isNew: true)]))
-    self.bystanders.beginsToDrain()
-    self.bystanders.isDrained()
+    self.bystanders.beginToDrain()
+    self.bystanders.endDraining()
     #expect(self.bystanders.mayMatter([self.link(7)]))
     #expect(!self.bystanders.mayMatter([self.link(8, isNew: true)]))
   }

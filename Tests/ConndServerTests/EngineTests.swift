@@ -12,28 +12,29 @@ struct EngineTests {
       index: 2, name: "eth0", flags: [.up, .lowerUp, .running], operationalState: .up,
       carrier: true))
 
-  private func prefix(_ text: String, _ length: Int) throws -> IPPrefix {
-    let address = try #require(IPAddress(text))
-    return try #require(IPPrefix(address, length: length))
+  private func second(_ second: Int) -> Instant { Instant(sinceStart: .seconds(second)) }
+
+  /// The default route leads over a link.
+  private func lead(by link: UInt32) throws {
+    try self.kernel.lead("0.0.0.0", 0, self.route("192.0.2.1", link: link))
   }
 
   private func route(_ gateway: String, link: UInt32 = 2) -> RouteAnswer {
-    .route(
-      Route(outLink: link, gateway: IPAddress(gateway), source: IPAddress("192.0.2.7")))
+    .over(link, via: gateway, from: "192.0.2.7")
   }
 
   private func step(_ engine: inout Engine, _ occasion: Occasion, _ second: Int) throws
     -> Engine.Step
   {
     try engine.step(
-      occasion, kernel: self.kernel, at: Instant(sinceStart: .seconds(second)),
+      occasion, self.kernel, at: self.second(second),
       time: Timestamp(microseconds: Int64(second)))
   }
 
   @Test("a reading of the kernel becomes a change, and the next equal one does not")
   func reading() throws {
     self.kernel.linkTable[2] = self.eth0
-    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    try self.lead(by: 2)
     var engine = Engine(Configuration(), restored: nil)
     let first = try self.step(&engine, .start, 0)
     #expect(first.changes.first?.snapshot?.status.category == .wired)
@@ -44,12 +45,12 @@ struct EngineTests {
   @Test("T3 a host route that captures one probe of several publishes nothing")
   func capturedProbe() throws {
     self.kernel.linkTable[2] = self.eth0
-    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    try self.lead(by: 2)
     var engine = Engine(Configuration(), restored: nil)
     _ = try self.step(&engine, .start, 0)
     let probe = Configuration().destinations.ipv4[0]
     let host = try #require(IPPrefix(probe, length: 32))
-    self.kernel.routes.append((host, self.route("192.0.2.99", link: 9)))
+    try self.kernel.lead("\(probe)", 32, self.route("192.0.2.99", link: 9))
     let captured = MatchedRoute(prefix: host, table: 254, priority: 0)
     let event = KernelEvent.route(
       RouteChange(captured, outLink: 9, gateway: nil), replaced: false)
@@ -59,9 +60,7 @@ struct EngineTests {
   @Test("K2 a default route of another type than unicast does not lead to the internet")
   func localDefault() throws {
     self.kernel.linkTable[2] = self.eth0
-    self.kernel.routes = [
-      (try self.prefix("0.0.0.0", 0), .route(Route(kind: .local, outLink: 2)))
-    ]
+    try self.kernel.lead("0.0.0.0", 0, .route(Route(kind: .local, outLink: 2)))
     var engine = Engine(Configuration(), restored: nil)
     #expect(
       try self.step(&engine, .start, 0).changes.first?.snapshot?.status.category == Category.none)
@@ -77,10 +76,8 @@ struct EngineTests {
         Link(index: 5, name: "gre1", kind: "gre", hardwareType: 778, flags: up, remote: remote)),
       6: LinkFacts(Link(index: 6, name: "vlan7", kind: "vlan", flags: up, lower: 2)),
     ]
-    self.kernel.routes = [
-      (try self.prefix("0.0.0.0", 0), self.route("10.0.0.1", link: 5)),
-      (try self.prefix("198.51.100.1", 32), self.route("192.0.2.1", link: 6)),
-    ]
+    try self.kernel.lead("0.0.0.0", 0, .over(5, via: "10.0.0.1", from: "10.0.0.7"))
+    try self.kernel.lead("198.51.100.1", 32, self.route("192.0.2.1", link: 6))
     var engine = Engine(Configuration(), restored: nil)
     let path = try #require(try self.step(&engine, .start, 0).changes.first?.snapshot?.status.path)
     #expect(path.chain.map(\.name) == ["gre1", "vlan7", "eth0"])
@@ -93,7 +90,7 @@ struct EngineTests {
       2: LinkFacts(Link(index: 2, name: "a", kind: "vlan", flags: [.up, .lowerUp], lower: 3)),
       3: LinkFacts(Link(index: 3, name: "b", kind: "vlan", flags: [.up, .lowerUp], lower: 2)),
     ]
-    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("10.0.0.1"))]
+    try self.kernel.lead("0.0.0.0", 0, self.route("10.0.0.1"))
     var engine = Engine(Configuration(), restored: nil)
     let path = try #require(try self.step(&engine, .start, 0).changes.first?.snapshot?.status.path)
     #expect(path.chain.map(\.name) == ["a", "b"])
@@ -102,7 +99,7 @@ struct EngineTests {
   @Test("K8 without the kernel the category is unknown, never none; and back again")
   func kernelLost() throws {
     self.kernel.linkTable[2] = self.eth0
-    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    try self.lead(by: 2)
     var engine = Engine(Configuration(), restored: nil)
     let destination = Destination(try #require(IPAddress("198.51.100.9")))
     _ = try self.step(&engine, .start, 0)
@@ -111,7 +108,7 @@ struct EngineTests {
     self.kernel.isGone = true
     #expect(throws: KernelUnavailable.self) { try self.step(&engine, .events([.overrun]), 1) }
     let lost = engine.lostKernel(
-      KernelUnavailable(description: "gone"), at: Instant(sinceStart: .seconds(1)),
+      KernelUnavailable(description: "gone"), at: self.second(1),
       time: Timestamp(microseconds: 1))
     #expect(lost.changes.first?.snapshot?.status.category == .unknown)
     #expect(lost.paths.map(\.path) == [.unknown])
@@ -119,13 +116,15 @@ struct EngineTests {
     self.kernel.isGone = false
     let back = try self.step(&engine, .kernelBack, 2)
     #expect(back.changes.first?.snapshot?.status.category == .wired)
-    #expect(try engine.follow(back, kernel: self.kernel).map(\.path.status) == [.satisfied])
+    #expect(
+      try engine.follow(back, self.kernel, at: self.second(2)).map(\.path.status) == [.satisfied])
   }
 
   @Test("D7 a reading that holds nothing back asks for no later one")
   func noDeadline() throws {
     self.kernel.linkTable[2] = self.eth0
-    let route = (try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))
+    try self.lead(by: 2)
+    let route = try #require(self.kernel.routes.first)
     var engine = Engine(Configuration(), restored: nil)
     for (second, routes) in [[route], [], [route], [route]].enumerated() {
       self.kernel.routes = routes
@@ -138,7 +137,7 @@ struct EngineTests {
   @Test("D6 the number of questions does not grow with links and routes")
   func cost() throws {
     self.kernel.linkTable[2] = self.eth0
-    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    try self.lead(by: 2)
     var engine = Engine(Configuration(), restored: nil)
     _ = try self.step(&engine, .start, 0)
     let before = self.kernel.questions
@@ -146,8 +145,7 @@ struct EngineTests {
     let few = self.kernel.questions - before
     for index: UInt32 in 100..<1100 {
       self.kernel.linkTable[index] = LinkFacts(Link(index: index, name: "l\(index)"))
-      let block = try self.prefix("10.\(index / 256).\(index % 256).0", 24)
-      self.kernel.routes.append((block, self.route("192.0.2.1")))
+      try self.kernel.lead("10.\(index / 256).\(index % 256).0", 24, self.route("192.0.2.1"))
     }
     _ = try self.step(&engine, .events([.overrun]), 2)
     #expect(self.kernel.questions - before == 2 * few)
@@ -156,18 +154,19 @@ struct EngineTests {
   @Test("a watched destination's path is told when it changes, and only then")
   func watched() throws {
     self.kernel.linkTable[2] = self.eth0
-    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    try self.lead(by: 2)
     var engine = Engine(Configuration(), restored: nil)
     _ = try self.step(&engine, .start, 0)
     let destination = Destination(try #require(IPAddress("198.51.100.9")))
-    engine.watch(destination, path: try engine.reader.path(to: destination, from: self.kernel))
+    engine.watch(
+      destination, path: try engine.reader.path(to: destination, KernelView(self.kernel)).path)
     #expect(engine.watchedByKernel.destinations.contains(destination.address))
     let same = try self.step(&engine, .events([]), 1)
-    #expect(try engine.follow(same, kernel: self.kernel).isEmpty)
-    self.kernel.routes.append((try self.prefix("198.51.100.0", 24), self.route("192.0.2.99")))
+    #expect(try engine.follow(same, self.kernel, at: self.second(1)).isEmpty)
+    try self.kernel.lead("198.51.100.0", 24, self.route("192.0.2.99"))
     let step = try self.step(&engine, .events([]), 2)
     #expect(step.changes.isEmpty)
-    let paths = try engine.follow(step, kernel: self.kernel)
+    let paths = try engine.follow(step, self.kernel, at: self.second(2))
     #expect(paths.map(\.destination) == [destination])
     #expect(paths.first?.path.gateway == IPAddress("192.0.2.99"))
   }
@@ -184,10 +183,8 @@ struct EngineTests {
           index: 5, name: "gre1", kind: "gre", hardwareType: 778, flags: [.up, .lowerUp],
           remote: remote)),
     ]
-    self.kernel.routes = [
-      (try self.prefix("0.0.0.0", 0), self.route("10.0.0.1", link: 5)),
-      (try self.prefix("198.51.100.1", 32), self.route("192.0.2.1")),
-    ]
+    try self.kernel.lead("0.0.0.0", 0, .over(5, via: "10.0.0.1", from: "10.0.0.7"))
+    try self.kernel.lead("198.51.100.1", 32, self.route("192.0.2.1"))
     var engine = Engine(Configuration(), restored: nil)
     _ = try self.step(&engine, .start, 0)
     #expect(engine.filterIsTooNarrow)
@@ -208,11 +205,11 @@ struct EngineTests {
     eth0.link.hardwareAddress = [2, 0, 0, 0, 1, 1]
     self.kernel.linkTable[2] = eth0
     self.kernel.neighbours[gateway] = neighbour(1)
-    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    try self.lead(by: 2)
     var engine = Engine(Configuration(), restored: nil)
     _ = try self.step(&engine, .start, 0)
     _ = engine.lostKernel(
-      KernelUnavailable(description: "gone"), at: Instant(sinceStart: .seconds(1)),
+      KernelUnavailable(description: "gone"), at: self.second(1),
       time: Timestamp(microseconds: 1))
     self.kernel.neighbours[gateway] = neighbour(2)
     let back = try self.step(&engine, .kernelBack, 2)
@@ -225,7 +222,7 @@ struct EngineTests {
   @Test("another configuration is looked through at once")
   func configure() throws {
     self.kernel.linkTable[2] = self.eth0
-    self.kernel.routes = [(try self.prefix("0.0.0.0", 0), self.route("192.0.2.1"))]
+    try self.lead(by: 2)
     var engine = Engine(Configuration(), restored: nil)
     _ = try self.step(&engine, .start, 0)
     var configuration = Configuration()
@@ -239,5 +236,32 @@ struct EngineTests {
     #expect(transition.from == .wired && transition.to == .cellular)
     #expect(transition.cause.trigger == .configuration)
     #expect(transition.snapshot.status.expensive)
+  }
+
+  @Test("D9 an answer that expires is read again then, and what it led to is told")
+  func expiry() throws {
+    self.kernel.linkTable[2] = self.eth0
+    try self.lead(by: 2)
+    self.kernel.expiry = .seconds(30)
+    var engine = Engine(Configuration(), restored: nil)
+    let first = try self.step(&engine, .start, 0)
+    #expect(engine.deadline?.due == self.second(30) && engine.deadline?.occasion == .expiry)
+    // So may what single clients follow.
+    self.kernel.expiry = .seconds(10)
+    _ = try engine.follow(first, self.kernel, at: self.second(5))
+    #expect(engine.deadline?.due == self.second(15))
+    self.kernel.expiry = .seconds(60)
+    _ = try engine.follow(first, self.kernel, at: self.second(5))
+    #expect(engine.deadline?.due == self.second(15))
+
+    self.kernel.routes = []
+    let step = try self.step(&engine, .expiry, 30)
+    guard case .transition(let transition) = step.changes.first else {
+      Issue.record("\(step.changes)")
+      return
+    }
+    #expect(transition.to == Category.none && transition.cause.change == "routeExpired")
+    // What is left is the grace (I10).
+    #expect(engine.deadline?.due == self.second(31) && engine.deadline?.occasion == .timer)
   }
 }

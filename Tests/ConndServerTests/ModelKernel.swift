@@ -5,24 +5,36 @@ import Netlink
 
 /// A kernel that a test writes down.
 final class ModelKernel: Kernel {
+  /// An entry of the routing tables.
+  struct Entry {
+    var prefix: IPPrefix
+    var metric: UInt32
+    /// One for each leg.
+    var ways: [RouteAnswer]
+    /// Only what is sent from there (IPv6, RFC 8043).
+    var from: IPPrefix?
+  }
+
   var fileDescriptor: CInt { -1 }
   var hasMessages: Bool { !self.untold.isEmpty }
-  func forgetAddresses() {}
-  var routes: [(prefix: IPPrefix, route: RouteAnswer)] = []
+  var routes: [Entry] = []
   /// What is sent from an address goes this way (`ip rule from …`).
   var pinned: [IPAddress: RouteAnswer] = [:]
-  /// What is bound to a link goes this way.
+  /// What is bound to a link goes this way; by the routes that lead over it, where that is not said.
   var bound: [UInt32: RouteAnswer] = [:]
   var linkTable: [UInt32: LinkFacts] = [:]
-  /// Addresses that no link has.
-  var missing: Set<IPAddress> = []
-  /// Addresses that a link does not have.
-  var absent: [UInt32: Set<IPAddress>] = [:]
-  /// Addresses that links have no longer, of which the kernel has not told yet.
-  var leaving: Set<IPAddress> = []
-  /// What `addresses` lists.
   var addressTable: [Address] = []
+  /// Addresses that a link has no longer, and the local table still has.
+  var leaving: [IPAddress: UInt32] = [:]
+  /// Whole blocks that are local (AnyIP).
+  var localBlocks: [IPPrefix] = []
+  /// Addresses that the local table does not have: they are in a VRF's.
+  var inVRF: Set<IPAddress> = []
   var neighbours: [IPAddress: Neighbour] = [:]
+  /// The ports behind which bridges have learnt hardware addresses.
+  var learnt: [[UInt8]: UInt32] = [:]
+  /// For how long the answers hold that are given next.
+  var expiry: Duration?
   /// Called before each answer about a neighbour.
   var onNeighbour: (IPAddress) -> Void = { _ in }
   var isGone: Bool {
@@ -35,7 +47,9 @@ final class ModelKernel: Kernel {
   var untold: [() -> [KernelEvent]] = []
   private var happening: [Int: () -> Void] = [:]
   /// How often something was asked.
-  private(set) var questions = 0
+  var questions: Int { self.asked.count }
+  /// What was asked, in its order.
+  private(set) var asked: [String] = []
   private(set) var watched = Watched()
 
   /// Something happens when so many more questions were answered, before the next one.
@@ -43,8 +57,8 @@ final class ModelKernel: Kernel {
     self.happening[self.questions + questions + 1] = happen
   }
 
-  private func ask() throws(KernelUnavailable) {
-    self.questions += 1
+  private func ask(_ question: String) throws(KernelUnavailable) {
+    self.asked.append(question)
     self.happening.removeValue(forKey: self.questions)?()
     if let failure = self.failure { throw failure }
   }
@@ -56,61 +70,142 @@ final class ModelKernel: Kernel {
     return !self.untold.isEmpty
   }
 
-  func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
-    try self.ask()
-    if let link = destination.outLink { return self.bound[link] ?? .noRoute(.noRoute) }
-    if let source = destination.source, let answer = self.pinned[source] { return answer }
-    let matches = self.routes.filter { $0.prefix.contains(destination.address) }
-    return matches.max { $0.prefix.length < $1.prefix.length }?.route ?? .noRoute(.noRoute)
+  func watch(_ watched: Watched) throws(KernelUnavailable) {
+    try self.ask("watch")
+    self.watched = watched
   }
+
+  // MARK: - Routes
 
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
     var answers: [RouteAnswer] = []
-    for destination in destinations { answers.append(try self.route(to: destination)) }
+    for destination in destinations {
+      try self.ask("route \(destination.address)")
+      answers.append(self.answer(to: destination))
+    }
     return answers
   }
 
-  func match(for destination: Destination) throws(KernelUnavailable) -> MatchedRoute? {
-    try self.ask()
-    return IPPrefix(destination.address, length: 0).map {
-      MatchedRoute(prefix: $0, table: 254, priority: 0)
-    }
+  func takeExpiry() -> Duration? {
+    defer { self.expiry = nil }
+    return self.expiry
   }
 
+  private func answer(to destination: Destination) -> RouteAnswer {
+    if self.isLocal(destination.address) {
+      return .route(Route(kind: .local, outLink: 1, source: destination.address, table: 255))
+    }
+    if let source = destination.source, !self.isLocal(source) { return .noRoute(.noRoute) }
+    let way = self.way(to: destination)
+    guard case .route(var route) = way, let source = destination.source else { return way }
+    route.source = source
+    return .route(route)
+  }
+
+  private func way(to destination: Destination) -> RouteAnswer {
+    if let link = destination.outLink, let answer = self.bound[link] { return answer }
+    if destination.outLink == nil, let source = destination.source, let way = self.pinned[source] {
+      return way
+    }
+    guard let entry = self.match(destination) else { return .noRoute(.noRoute) }
+    let ways = entry.ways.filter { destination.outLink == nil || $0.link == destination.outLink }
+    // Of several legs that of the source's link, as Linux does since 6.15; else one by the ports.
+    let owner = destination.source.flatMap { self.owner(of: $0) }
+    if let owner, let way = ways.first(where: { $0.link == owner }) { return way }
+    return ways[Int(destination.transport?.localPort ?? 0) % ways.count]
+  }
+
+  private func match(_ destination: Destination) -> Entry? {
+    self.routes.filter { entry in
+      entry.prefix.contains(destination.address)
+        && (destination.outLink == nil
+          || entry.ways.contains { $0.link == destination.outLink })
+        && (entry.from.map { from in destination.source.map(from.contains) ?? false } ?? true)
+    }
+    .min { (-$0.prefix.length, $0.metric) < (-$1.prefix.length, $1.metric) }
+  }
+
+  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
+    try self.ask("entry \(destination.address)")
+    let address = destination.address
+    if !self.inVRF.contains(address), let owner = self.owner(of: address) ?? self.leaving[address],
+      let host = IPPrefix(address, length: address.family.bitWidth)
+    {
+      return RouteEntry(
+        MatchedRoute(prefix: host, table: 255, priority: 0), kind: .local, outLink: owner,
+        isKernels: true)
+    }
+    if let block = self.localBlocks.first(where: { $0.contains(address) }) {
+      return RouteEntry(
+        MatchedRoute(prefix: block, table: 255, priority: 0), kind: .local, outLink: 1)
+    }
+    if destination.outLink == nil, let source = destination.source,
+      case .route(let route) = self.pinned[source],
+      let all = IPPrefix(.unspecified(address.family), length: 0)
+    {
+      return RouteEntry(
+        MatchedRoute(prefix: all, table: route.table, priority: 0), outLink: route.outLink)
+    }
+    guard let entry = self.match(destination) else { return nil }
+    let links = entry.ways.compactMap(\.link)
+    guard !links.isEmpty else { return nil }
+    return RouteEntry(
+      MatchedRoute(prefix: entry.prefix, table: 254, priority: entry.metric),
+      outLink: links.count == 1 ? links[0] : nil, legs: links.count > 1 ? links : [])
+  }
+
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] { [] }
+
+  // MARK: - Links and addresses
+
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
-    try self.ask()
+    try self.ask("link \(index)")
     return self.linkTable[index]
   }
 
-  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
-    try self.ask()
-    if self.missing.contains(address) || self.absent[link]?.contains(address) == true { return nil }
-    return Address(address, prefixLength: 24, link: link)
+  func links() throws(KernelUnavailable) -> [LinkFacts] {
+    try self.ask("links")
+    return self.linkTable.values.sorted { $0.link.index < $1.link.index }
   }
 
-  func hasAddress(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Bool {
-    if self.leaving.contains(address) { return false }
-    return try self.address(address, on: link) != nil
+  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
+    try self.ask("address \(address) \(link)")
+    return self.addressTable.first { $0.address == address && $0.link == link }
   }
+
+  func addresses() throws(KernelUnavailable) -> [Address] {
+    try self.ask("addresses")
+    return self.addressTable
+  }
+
+  private func owner(of address: IPAddress) -> UInt32? {
+    self.addressTable.first { $0.address == address }?.link
+  }
+
+  private func isLocal(_ address: IPAddress) -> Bool {
+    self.owner(of: address) != nil || self.leaving[address] != nil
+      || self.localBlocks.contains { $0.contains(address) }
+  }
+
+  // MARK: - Neighbours
 
   func neighbour(
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {
-    try self.ask()
+    try self.ask("neighbour \(address) \(link)")
     self.onNeighbour(address)
     return self.neighbours[address]
   }
 
-  func links() throws(KernelUnavailable) -> [LinkFacts] { Array(self.linkTable.values) }
-  func linkIndexes() throws(KernelUnavailable) -> [UInt32] {
-    try self.ask()
-    return Array(self.linkTable.keys)
+  func bridgePort(
+    of hardwareAddress: [UInt8], on bridge: UInt32
+  ) throws(KernelUnavailable) -> UInt32? {
+    try self.ask("port \(hardwareAddress) \(bridge)")
+    return self.learnt[hardwareAddress]
   }
-  func addresses() throws(KernelUnavailable) -> [Address] { self.addressTable }
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] { [] }
+}
 
-  func watch(_ watched: Watched) throws(KernelUnavailable) {
-    try self.ask()
-    self.watched = watched
-  }
+extension RouteAnswer {
+  /// The link that the way leads over.
+  fileprivate var link: UInt32? { if case .route(let route) = self { route.outLink } else { nil } }
 }

@@ -15,10 +15,9 @@ struct MonitorLoopTests {
     // Nothing to do before its time.
     #expect(loop.turn() == [])
     loop.kernel.isGone = false
-    loop.kernel.missing = [try IPAddress(spelt: "192.0.2.99")]
     #expect(
-      loop.turn(after: .seconds(1)) == ["1 path eth0", "2 destroy sourceAddressLost late eth0"])
-    #expect(loop.loop.engine.guardedFlows == 1)
+      loop.turn(after: .seconds(1)) == ["1 path eth0", "2 destroy sourceAddressLost late none"])
+    #expect(loop.loop.engine.flows.count == 1)
     #expect(loop.tell() == [])
   }
 
@@ -30,7 +29,7 @@ struct MonitorLoopTests {
     #expect(loop.turn() == [])
     loop.kernel.isGone = false
     #expect(loop.turn(after: .seconds(1)) == [])
-    #expect(loop.loop.kernel != nil && loop.loop.engine.guardedFlows == 0)
+    #expect(loop.loop.kernel != nil && loop.loop.engine.flows.count == 0)
   }
 
   @Test("K8 a question that has no answer this time takes the kernel from nobody")
@@ -147,7 +146,7 @@ struct MonitorLoopTests {
       _ = loop.turn(after: .milliseconds(1))
     }
     let count = loop.count("readings") - readings
-    #expect(count > 50 && count <= 100)
+    #expect(count > 50 && count <= 100, "\(count)")
     // What is true is read in the end, and nothing is due then.
     loop.kernel.routes = []
     _ = loop.turn(after: .milliseconds(20))
@@ -191,7 +190,7 @@ struct MonitorLoopTests {
       try loop.kernel.lead("0.0.0.0", 0, .over(link, via: "192.0.2.1", from: "192.0.2.7"))
       loop.kernel.untold.append { [.rule(.ipv4)] }
       _ = loop.turn(after: .milliseconds(1))
-      if loop.loop.engine.isBusy { waits += 1 }
+      if loop.loop.engine.flows.isBusy { waits += 1 }
     }
     #expect(waits == 2)
   }
@@ -221,7 +220,7 @@ struct MonitorLoopTests {
     let (kernel, destination) = (loop.kernel, Destination(try IPAddress(spelt: "203.0.113.9")))
     let before = kernel.questions
     #expect(
-      try loop.loop.engine.reader.path(to: destination, from: kernel).chain.map(\.name)
+      try loop.loop.engine.reader.path(to: destination, KernelView(kernel)).path.chain.map(\.name)
         == ["gre1", "eth0"])
     // The filter knows of the destination, and the path is read; then the filter knows of the end.
     kernel.happens(after: 1 + kernel.questions - before) {
@@ -255,5 +254,91 @@ struct MonitorLoopTests {
     loop.loop.drain()
     #expect(toldMeanwhile > 64)
     #expect(loop.turn() == [] && told() == 80)
+  }
+
+  // MARK: - Losses
+
+  /// What was published: `none`, `eth1`.
+  private func published(_ loop: TestLoop) -> [String] {
+    loop.loop.store.past.compactMap { published in
+      switch published.change {
+      case .transition(let change):
+        "\(change.snapshot.status.interface ?? "none") \(change.cause.change)"
+      case .path(let change):
+        "\(change.snapshot.status.interface ?? "none") \(change.cause.change)"
+      case .invalidation: nil
+      }
+    }
+  }
+
+  @Test("K8 a loss is read once more where messages wait: a path that moves is not gone")
+  func moved() throws {
+    var loop = try TestLoop.started { $0.addLink(3, "eth1") }
+    let kernel = loop.kernel
+    let all = try #require(kernel.routes.first?.prefix)
+    let old = MatchedRoute(prefix: all, table: 254, priority: 100)
+    kernel.untold = [
+      {
+        kernel.routes = []
+        return [.routeRemoved(RouteChange(old, outLink: 2, gateway: IPAddress("192.0.2.1")))]
+      },
+      {
+        #expect(throws: Never.self) {
+          try kernel.lead("0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "198.51.100.7"))
+        }
+        return [.route(RouteChange(old, outLink: 3, gateway: nil), replaced: false)]
+      },
+    ]
+    _ = loop.turn()
+    #expect(self.published(loop) == ["eth0 started", "eth1 routeRemoved"])
+  }
+
+  @Test("K8 T1 a loss is not waited for: with nothing more to explain it, it is told at once")
+  func lost() throws {
+    var loop = try TestLoop.started()
+    let kernel = loop.kernel
+    let more = { [KernelEvent.rule(.ipv4)] }
+    kernel.untold = [
+      {
+        kernel.routes = []
+        return [.rule(.ipv4)]
+      }, more, more, more,
+    ]
+    loop.loop.deal(with: .init(hasMessages: true, slept: nil))
+    #expect(self.published(loop) == ["eth0 started", "none ruleAdded"])
+    #expect(loop.count("readings") == 4, "the second is read with the first")
+  }
+
+  @Test("T1 while a gain is held the other link is published, and then the gain, as the hold's end")
+  func hold() throws {
+    var loop = try TestLoop.started { kernel in
+      kernel.addLink(3, "wlan0")
+      kernel.linkTable[3]?.device.type = "wlan"
+      try kernel.lead(
+        "0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "198.51.100.7"), metric: 600)
+    }
+    let kernel = loop.kernel
+    func flap(_ state: LinkState) throws -> [KernelEvent] {
+      kernel.setState(of: 2, state)
+      let way = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
+      // Its manager takes the route away.
+      if state == .up { try kernel.lead("0.0.0.0", 0, way, metric: 100) }
+      if state != .up { try kernel.cut("0.0.0.0", 0, metric: 100) }
+      return [.link(try #require(kernel.linkTable[2]).link)]
+    }
+    for _ in 0..<3 {
+      _ = loop.tell(try flap(.noCarrier))
+      #expect(loop.loop.engine.snapshot.status.interface == "wlan0")
+      _ = loop.tell(try flap(.up))
+    }
+    #expect(loop.loop.engine.snapshot.status.interface == "wlan0")
+    #expect(loop.loop.engine.snapshot.status.category == .wifi)
+    let count = self.published(loop).count
+    _ = loop.tell()
+    #expect(self.published(loop).count == count)
+    #expect(loop.loop.due == loop.clock.now.advanced(by: .milliseconds(250)))
+    _ = loop.turn(after: .milliseconds(250))
+    #expect(self.published(loop).dropFirst(count) == ["eth0 holdEnded"])
+    #expect(loop.loop.engine.snapshot.status.category == .wired)
   }
 }

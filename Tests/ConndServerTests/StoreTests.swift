@@ -20,11 +20,10 @@ struct StoreTests {
       number.isMultiple(of: 2)
       ? Path(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")], medium: .wired)
       : .unsatisfied(.noRoute)
-    let step = maker.update(
+    let change = maker.update(
       to: Observation(ipv4: ObservedPath(path), ipv6: ObservedPath(.unsatisfied(.noRoute))),
-      on: .start, at: Instant(sinceStart: .seconds(60 * number)),
-      time: Timestamp(microseconds: Int64(number)))
-    return try step.change.map { try Published($0) }
+      on: .start, time: Timestamp(microseconds: Int64(number)))
+    return try change.map { try Published($0) }
   }
 
   static func generations(_ reading: Store.Reading?) -> [UInt64] {

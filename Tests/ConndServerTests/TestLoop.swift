@@ -8,7 +8,7 @@ import Systemd
 
 /// The monitor's loop over a kernel that a test writes down, in time of its own; and what it tells, in words.
 ///
-/// All flows lead to 203.0.113.9. At first everything goes over eth0.
+/// All flows lead to 203.0.113.9. At first everything goes over eth0, by a metric of 100.
 struct TestLoop {
   let kernel = ModelKernel()
   let clock = TestClock()
@@ -17,7 +17,8 @@ struct TestLoop {
 
   init() throws {
     self.kernel.addLink(2, "eth0")
-    try self.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.7"))
+    try self.kernel.lead(
+      "0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.7"), metric: 100)
     let (kernel, store) = (self.kernel, Store())
     self.loop = MonitorLoop(
       Configuration(), store: store, publisher: StorePublisher(store: store),

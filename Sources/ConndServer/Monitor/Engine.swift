@@ -132,7 +132,7 @@ struct Engine {
         of: question, madeOn: followed.path, flows.way(to: question))
     }
     for source in self.changes.formerSources
-    where try view.address(source.address, on: source.link.index) == nil {
+    where try view.owner(of: source.address) == nil {
       reading.lostSources.insert(source)
     }
     return reading

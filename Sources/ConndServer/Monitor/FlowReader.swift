@@ -106,7 +106,9 @@ final class FlowReader {
     if let source = question.source, !source.isLoopback {
       reading.isSourceGone = try self.view.owner(of: source) == nil
     }
-    guard !reading.isLocal, !reading.isSourceGone, let before, before != 0 else { return reading }
+    // What has no address yet has left nothing: it begins with the first path that there is.
+    guard question.source != nil, !reading.isLocal, !reading.isSourceGone, let before, before != 0
+    else { return reading }
     // To IPv4 traffic that is bound to a link the kernel gives a route, of table 0, where no table has one any more.
     if way.judged.table == 0, made.table != 0, made.table != nil {
       reading.path = .unsatisfied(.noRoute)

@@ -48,9 +48,9 @@ final class Interests {
       case .linkRemoved(let link):
         self.tunnels = self.tunnels.filter { $0.link != link.index }
       case .overrun:
-        // Some may be gone by now. Who is in use is found again by the reading that follows.
+        // Some may be gone by now. Who is in use is found again by the reading that follows; that the filter lets more pass
+        // than it must is no reason for another one.
         self.tunnels = []
-        self.hasNewTunnel = true
       default: break
       }
     }

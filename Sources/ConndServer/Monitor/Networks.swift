@@ -152,7 +152,9 @@ final class Networks {
     for event in events {
       switch event {
       case .neighbour(let neighbour): self.hear(neighbour)
-      case .link(let link) where link.provesSomething: self.observe(link)
+      case .link(let link) where link.provesSomething && self.carriers[link.index] != nil:
+        // Of others it is not known whether it would be told that they go.
+        self.observe(link)
       case .linkRemoved(let link): self.forget(link.index)
       case .addressRemoved(let address): self.interrupt(address.link, address.address.family)
       case .bridgeEntry(let entry):
@@ -165,6 +167,9 @@ final class Networks {
       case .overrun:
         // What was missed may be anything: what the kernel says now is compared.
         for key in self.known.keys { self.known[key]?.isInDoubt = true }
+        // Some may be gone by now, of which it matters only where a gateway is behind them.
+        let inUse = self.known.values.reduce(into: Set()) { $0.formUnion($1.links) }
+        self.carriers = self.carriers.filter { inUse.contains($0.key) }
       default: break
       }
     }

@@ -98,6 +98,13 @@ struct PathReader {
         return facts
       }
     }
+    var indexes = indexes
+    if let active = link.link.activePort, try view.link(active)?.link.state != .up,
+      !link.device.lowerLinks.isEmpty
+    {
+      // A bond that has not noticed yet fails over to another one.
+      indexes = link.device.lowerLinks
+    }
     var ports: [LinkFacts] = []
     // A bridge may have a thousand, most of them guests: the first that leaves no doubt will do.
     for index in indexes.sorted() {

@@ -1,0 +1,211 @@
+import Connectivity
+import Testing
+
+@testable import ConndServer
+
+/// What there is to see of a flow: 192.0.2.7 is eth0's and 198.51.100.7 is eth1's.
+@Suite("Flow reader")
+struct FlowReaderTests {
+  private let kernel = ModelKernel()
+  private let interests = Interests()
+  private let eth0 = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
+  private let eth1 = RouteAnswer.over(3, via: "198.51.100.1", from: "198.51.100.7")
+  private var flow: Destination
+  /// What the flow was made on.
+  private var made: Path {
+    var path = Path(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")])
+    path.source = IPAddress("192.0.2.7")
+    return path
+  }
+
+  init() throws {
+    self.kernel.addLink(2, "eth0")
+    self.kernel.addLink(3, "eth1")
+    try self.kernel.lead("0.0.0.0", 0, self.eth0, metric: 100)
+    try self.kernel.give("198.51.100.7", to: 3)
+    self.flow = Destination(try IPAddress(spelt: "203.0.113.9"))
+    self.flow.source = try IPAddress(spelt: "192.0.2.7")
+    self.flow.transport = Transport(6, localPort: 4711, remotePort: 443)
+  }
+
+  /// What belongs to one turn.
+  private var reader: FlowReader {
+    FlowReader(
+      PathReader(
+        destinations: Configuration().destinations, classifier: PathClassifier(),
+        networks: self.interests.networks), self.interests, KernelView(self.kernel))
+  }
+
+  private func reading(madeOn path: Path? = nil) throws -> FlowReading {
+    let reader = self.reader
+    return try reader.reading(
+      of: self.flow, madeOn: path ?? self.made, reader.way(to: self.flow))
+  }
+
+  @Test("I0 a flow whose own question leads its own way has left nothing, and there is no other")
+  func present() throws {
+    let reading = try self.reading()
+    #expect(reading.leftLink == nil && reading.alternative == nil && !reading.isSourceGone)
+    #expect(reading.path.interface == "eth0")
+  }
+
+  // MARK: - The link that it was made on
+
+  @Test("I2 a link that was left because it failed", arguments: [LinkState.down, .noCarrier, nil])
+  func failed(_ state: LinkState?) throws {
+    try self.kernel.lead("0.0.0.0", 0, self.eth1)
+    if let state { self.kernel.setState(of: 2, state) } else { self.kernel.linkTable[2] = nil }
+    #expect(try self.reading().leftLink == .failed)
+    // Without another way only that it is down, or gone, is sure.
+    self.kernel.routes = []
+    #expect(try self.reading().leftLink == (state == .noCarrier ? nil : .failed))
+  }
+
+  @Test("I10 a link that was left because its route went")
+  func withoutRoute() throws {
+    try self.kernel.cut("0.0.0.0", 0, metric: 100)
+    try self.kernel.lead("0.0.0.0", 0, self.eth1)
+    #expect(try self.reading().leftLink == .withoutRoute)
+    // The kernel makes one up for IPv4 traffic that is bound to a link.
+    self.kernel.bound[2] = .over(2, from: "192.0.2.7", table: 0)
+    #expect(try self.reading().leftLink == .withoutRoute)
+  }
+
+  @Test("I3 a link that was left because another route is preferred")
+  func withRoute() throws {
+    try self.kernel.lead("0.0.0.0", 0, self.eth1)
+    #expect(try self.reading().leftLink == .withRoute)
+  }
+
+  @Test("I0 a link that the flow does not depend on", arguments: ["lo", "dummy", "both", "legs"])
+  func untied(_ why: String) throws {
+    try self.kernel.lead("0.0.0.0", 0, self.eth1)
+    switch why {
+    case "lo", "dummy":
+      self.kernel.take("192.0.2.7")
+      try self.kernel.give("192.0.2.7", to: 7)
+      self.kernel.addLink(7, why, kind: why == "dummy" ? why : nil)
+      if why == "lo" { self.kernel.linkTable[7]?.link.flags.insert(.loopback) }
+    case "both": try self.kernel.give("192.0.2.7", to: 3)
+    default:
+      // Before 6.15 Linux went by the ports alone.
+      try self.kernel.spread("0.0.0.0", 0, over: [self.eth0, self.eth1])
+      self.kernel.take("192.0.2.7")
+      self.kernel.localBlocks = [try IPPrefix(spelt: "192.0.2.0", 24)]
+      self.kernel.linkTable[1] = LinkFacts(Link(index: 1, name: "lo", flags: [.up, .loopback]))
+    }
+    #expect(try self.reading().leftLink == .untied)
+  }
+
+  @Test("I0 I1 of a flow whose address is gone, or whose other end is here, nothing else matters")
+  func nothingElse() throws {
+    try self.kernel.lead("0.0.0.0", 0, self.eth1)
+    self.kernel.take("192.0.2.7")
+    let gone = try self.reading()
+    #expect(gone.isSourceGone && gone.leftLink == nil)
+    try self.kernel.give("192.0.2.7", to: 2)
+    try self.kernel.give("203.0.113.9", to: 3)
+    let local = try self.reading()
+    #expect(local.isLocal && local.leftLink == nil && local.alternative == nil)
+  }
+
+  @Test("I10 a flow that has no address yet has left nothing, whatever it would have been sent by")
+  mutating func notBegun() throws {
+    self.kernel.setState(of: 2, .noCarrier)
+    let expected = try self.reader.way(to: self.flow).judged
+    try self.kernel.lead("0.0.0.0", 0, self.eth1)
+    self.flow.source = nil
+    let reading = try self.reading(madeOn: expected)
+    #expect(reading.leftLink == nil && reading.path.interface == "eth1")
+  }
+
+  // MARK: - What new connections get
+
+  /// A rule keeps the flow on its way, and what is new goes by eth1.
+  private func keep() throws {
+    self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
+    try self.kernel.lead("0.0.0.0", 0, self.eth1)
+  }
+
+  @Test("I3 a flow that a rule keeps on its link has an alternative, and is kept")
+  func kept() throws {
+    try self.keep()
+    let alternative = try self.reading().alternative
+    #expect(
+      alternative == .init(link: 3, source: IPAddress("198.51.100.7"), isKept: true))
+  }
+
+  @Test("I3 a link that carries nothing is no alternative")
+  func deadAlternative() throws {
+    try self.keep()
+    self.kernel.setState(of: 3, .noCarrier)
+    #expect(try self.reading().alternative == nil)
+  }
+
+  @Test("I0 another leg of the flow's own route is no alternative")
+  mutating func leg() throws {
+    try self.kernel.spread("0.0.0.0", 0, over: [self.eth1, self.eth0])
+    let reading = try self.reading()
+    #expect(reading.path.interface == "eth0")
+    #expect(reading.leftLink == nil && reading.alternative == nil)
+  }
+
+  @Test("I3 another subnet that is preferred on the same link", arguments: [false, true])
+  func subnet(hasOwnTable: Bool) throws {
+    if hasOwnTable {
+      self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
+    }
+    let other = RouteAnswer.over(2, via: "192.0.2.1", from: "10.0.0.7")
+    try self.kernel.lead("0.0.0.0", 0, other, metric: 100)
+    let alternative = try self.reading().alternative
+    #expect(
+      alternative == .init(link: 2, source: IPAddress("10.0.0.7"), isKept: hasOwnTable))
+    // Of the same it is none (T3).
+    let near = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.8")
+    try self.kernel.lead("0.0.0.0", 0, near, metric: 100)
+    #expect(try self.reading().alternative == nil)
+  }
+
+  @Test("I0 who sends from an address that no link has, has chosen that himself")
+  mutating func anyIP() throws {
+    self.kernel.localBlocks = [try IPPrefix(spelt: "10.9.0.0", 16)]
+    self.kernel.linkTable[1] = LinkFacts(Link(index: 1, name: "lo", flags: [.up, .loopback]))
+    self.flow.source = try IPAddress(spelt: "10.9.0.1")
+    let reading = try self.reading()
+    #expect(!reading.isSourceGone && reading.leftLink == nil && reading.alternative == nil)
+  }
+
+  // MARK: - Ways
+
+  @Test("D6 flows with the same answer share their way, and what it costs")
+  func shared() throws {
+    let reader = self.reader
+    let way = try reader.way(to: self.flow)
+    let before = self.kernel.questions
+    for last in 1...100 {
+      var other = self.flow
+      other.address = try IPAddress(spelt: "198.18.0.\(last)")
+      #expect(try reader.way(to: other) === way)
+      _ = try reader.reading(of: other, madeOn: self.made, way)
+    }
+    // One for each, whose address it is, and once what new connections get.
+    #expect(self.kernel.questions - before <= 100 + 4)
+  }
+
+  @Test("K6 neighbours behind a bridge may be behind different ports, and share no way")
+  func neighbours() throws {
+    self.kernel.addStack(4, "br0", kind: "bridge", over: [2, 3])
+    try self.kernel.lead("10.0.0.0", 24, .over(4, from: "10.0.0.7"))
+    for (last, port) in [(1, 2), (2, 3)] as [(UInt8, UInt32)] {
+      let address = try IPAddress(spelt: "10.0.0.\(last)")
+      self.kernel.neighbours[address] = Neighbour(address, link: 4, hardwareAddress: [last])
+      self.kernel.learnt[[last]] = port
+    }
+    let reader = self.reader
+    let ways = try ["10.0.0.1", "10.0.0.2", "10.0.0.1"].map {
+      try reader.way(to: Destination(try IPAddress(spelt: $0)))
+    }
+    #expect(ways[0] !== ways[1] && ways[0] === ways[2])
+    #expect(ways.map { $0.shown.chain.last?.name } == ["eth0", "eth1", "eth0"])
+  }
+}

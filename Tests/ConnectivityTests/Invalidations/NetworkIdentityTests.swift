@@ -1,0 +1,103 @@
+import Testing
+
+@testable import Connectivity
+
+@Suite("Identities of networks")
+struct NetworkIdentityTests {
+  private static func gateway(
+    _ mac: UInt8?, _ gateway: IPAddress? = "10.0.0.1", stage: UInt64 = 0, first: UInt64 = 0,
+    name: [UInt8]? = nil
+  ) -> NetworkIdentity {
+    NetworkIdentity(
+      gateway: gateway, gatewayHardwareAddress: mac.map { [2, 0, 0, 0, 0, $0] }, name: name,
+      stage: stage, firstStage: first)
+  }
+
+  private enum Verdict { case same, other, failover }
+
+  private static func verdict(_ now: NetworkIdentity, after before: NetworkIdentity) -> Verdict {
+    #expect(!now.isOther(than: before) || !now.isFailover(after: before))
+    return now.isOther(than: before) ? .other : now.isFailover(after: before) ? .failover : .same
+  }
+
+  @Test("I4 hardware addresses are compared of one gateway, and only after the link went")
+  func stages() {
+    let before = Self.gateway(1, stage: 4)
+    for (now, expected) in [
+      (Self.gateway(1, stage: 4), .same), (Self.gateway(2, stage: 4), .failover),
+      (Self.gateway(1, stage: 5), .same), (Self.gateway(1, stage: 5, first: 5), .same),
+      (Self.gateway(2, stage: 5, first: 5), .other), (Self.gateway(2, stage: 6, first: 5), .other),
+      // Whose network began when this one was there already.
+      (Self.gateway(2, stage: 5, first: 4), .same), (Self.gateway(2, stage: 5), .same),
+      // Another router of the subnet.
+      (Self.gateway(2, "10.0.0.2", stage: 5, first: 5), .same),
+      (Self.gateway(2, "10.0.0.2", stage: 4), .same),
+      // No router any more: the destination is on the link.
+      (Self.gateway(nil, nil, stage: 5, first: 5), .same),
+    ] as [(NetworkIdentity, Verdict)] {
+      #expect(Self.verdict(now, after: before) == expected, "\(now)")
+    }
+    #expect(
+      Self.verdict(Self.gateway(2, stage: 5, first: 5), after: Self.gateway(nil, nil, stage: 4))
+        == .same)
+  }
+
+  @Test(
+    "I4 what is not known distinguishes nothing, but by the stage that the present one began at")
+  func unknown() {
+    for (now, before, expected) in [
+      (Self.gateway(nil, stage: 5), Self.gateway(1, stage: 4), .same),
+      (Self.gateway(2, stage: 4), Self.gateway(nil, stage: 4), .same),
+      (Self.gateway(2, stage: 5), Self.gateway(nil, stage: 4), .same),
+      (Self.gateway(2, stage: 5, first: 5), Self.gateway(nil, stage: 4), .other),
+      (Self.gateway(2, stage: 5, first: 5), Self.gateway(nil, stage: 5), .same),
+    ] as [(NetworkIdentity, NetworkIdentity, Verdict)] {
+      #expect(Self.verdict(now, after: before) == expected, "\(now) \(before)")
+    }
+  }
+
+  @Test("I4 the medium's own name of the network tells it at any time, where both are known")
+  func names() {
+    for (now, before, expected) in [
+      (Self.gateway(1, name: [66]), Self.gateway(1, name: [65]), .other),
+      (Self.gateway(1, name: [65]), Self.gateway(1, name: [65]), .same),
+      (Self.gateway(1, name: nil), Self.gateway(1, name: [65]), .same),
+      (Self.gateway(1, name: [66]), Self.gateway(1, name: nil), .same),
+    ] as [(NetworkIdentity, NetworkIdentity, Verdict)] {
+      #expect(Self.verdict(now, after: before) == expected)
+    }
+  }
+
+  @Test("I4 where neighbours have no hardware addresses, gateway and subnet tell the network")
+  func modem() {
+    let before = NetworkIdentity(
+      gateway: "10.0.0.1", hasHardwareAddresses: false, prefix: IPPrefix("10.0.0.0", length: 24),
+      stage: 1)
+    #expect(Self.verdict(before, after: before) == .same)
+    for change in [
+      { $0.gateway = "10.0.0.2" }, { $0.prefix = IPPrefix("10.0.1.0", length: 24) },
+    ] as [(inout NetworkIdentity) -> Void] {
+      var after = before
+      change(&after)
+      // It never went: it has another gateway, or a second prefix.
+      #expect(Self.verdict(after, after: before) == .same)
+      after.stage = 2
+      #expect(Self.verdict(after, after: before) == .other)
+    }
+    var back = before
+    back.stage = 2
+    #expect(Self.verdict(back, after: before) == .same)
+  }
+
+  @Test("I4 what a link forgets of its router is kept until it is known again, with its stage")
+  func completed() {
+    let before = Self.gateway(1, stage: 4, name: [65])
+    let forgotten = Self.gateway(nil, stage: 5).completed(by: before)
+    #expect(forgotten == before)
+    #expect(Self.verdict(Self.gateway(2, stage: 6, first: 5), after: forgotten) == .other)
+    #expect(Self.gateway(1, stage: 5).completed(by: before).stage == 5)
+    #expect(Self.gateway(nil, "10.0.0.2", stage: 5).completed(by: before).stage == 5)
+    #expect(
+      Self.gateway(nil, "10.0.0.2", stage: 5).completed(by: before).gatewayHardwareAddress == nil)
+  }
+}
