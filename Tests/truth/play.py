@@ -1,5 +1,6 @@
 """Plays one script (a topology and steps) in a world of its own, and judges after each step."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -22,10 +23,10 @@ HOLD = 2.0  # a gain may be held back for a second (T1)
 
 
 class Finding:
-    """Something that must not be. Two of one `kind` are taken for the same fault."""
+    """Something that must not be, of the connection in a slot. Two of one `kind` are taken for the same fault."""
 
-    def __init__(self, kind, step, text):
-        self.kind, self.step, self.text = kind, step, text
+    def __init__(self, kind, step, slot, text):
+        self.kind, self.step, self.slot, self.text = kind, step, slot, text
 
 
 class Play:
@@ -42,10 +43,12 @@ class Play:
         self.counts = {"connections": 0, "ended": 0, "survived": 0}
         self.slow = []
         self.step_number = 0
+        self.set_up = 0  # commands of the log that made the world
+        self.wrong = None  # what was last wrong with the status
         self.world = self.traffic = self.guarding = self.directory = None
 
     def run(self, until=None):
-        """All steps; `until(finding)` may end it before."""
+        """All steps, or those until something of this kind is found."""
         try:
             self.start()
             for number, step in enumerate(self.script["steps"]):
@@ -53,7 +56,7 @@ class Play:
                 began = time.monotonic()
                 self.step(step)
                 self.slow.append((time.monotonic() - began, step["name"]))
-                if until and any(map(until, self.findings)):
+                if until and any(finding.kind == until for finding in self.findings):
                     break
         except Failure as failure:
             self.find("harness or stream", str(failure))
@@ -77,7 +80,8 @@ class Play:
             if name != "M":
                 self.traffic.serve(namespace)
         self.kernel = self.world.kernel
-        has_user = any(wanted.get("uid") for wanted in self.topology["connections"])
+        self.set_up = len(self.world.log)
+        has_user = any(wanted and "uid" in wanted for wanted in self.topology["connections"])
         self.guarding = Guarding(self.world, self.traffic, self.directory, self.binary, has_user)
         self.guarding.attach()
         self.settle()
@@ -223,17 +227,20 @@ class Play:
 
     def check_status(self):
         """The published category, as soon as a gain that is held back is told."""
-        end = time.monotonic() + HOLD
+        end = time.monotonic() + (0 if self.wrong else HOLD)
         while True:
             status = self.guarding.status()
             wrong = oracle.status_disagrees(status, self.moment())
             if not wrong:
+                self.wrong = None
                 return
             if time.monotonic() > end:
                 break
             self.traffic.pump(0.05)
-        self.find(f"status: {wrong}", "\n".join([
-            str(status), *self.state()]))
+        # Once is enough until it is right again.
+        if not self.wrong:
+            self.find(f"status: {wrong}", "\n".join([str(status), *self.state()]))
+        self.wrong = wrong
 
     def settle(self):
         """Until the kernel has told of all carriers: it may take a second over it."""
@@ -259,28 +266,39 @@ class Play:
             *[f"  {told.time - now:+.3f} s {told.text}" for told in self.guarding.answers(connection)],
             f"the last echoes, in seconds: {' '.join(echoes)}; sent {connection.number}, back {connection.echoed}; "
             f"error {connection.error}",
-            f"the kernel before:      {base and base.own}", f"  without its source:   {base and base.free}",
-            *[f"after command {number}: {view.own}\n  without its source:   {view.free}\n  local {view.is_local}, {view.below or 'links carry'}"
-              for number, view in enumerate(views, 1)],
+            *self.story(connection, views),
             "ip route get " + " ".join(connection.own.words(name)) + ":",
             self.world.show("route", "get", *connection.own.words(name)),
             "ip route get " + " ".join(connection.free.words(name)) + ":",
             self.world.show("route", "get", *connection.free.words(name)), *self.state()]
         self.spoiled.add(connection.slot)
-        self.find(f"{kind} ({connection.wanted['kind']})", "\n".join(text))
+        self.find(f"{kind} ({connection.wanted['kind']})", "\n".join(text), connection.slot)
 
-    def find(self, kind, text):
+    def story(self, connection, views):
+        """What the kernel said of it before the step and after each command, where it was something else."""
+        last = None
+        for number, view in enumerate([self.bases.get(connection), *views]):
+            if view and view != last:
+                yield (f"{f'the kernel after command {number}' if number else 'the kernel before'}: {view.own}; without its "
+                       f"source: {view.free}; {'' if view.is_local else 'its address is not local; '}{view.below or 'links carry'}")
+            last = view
+
+    def find(self, kind, text, slot=None):
         step = self.script["steps"][self.step_number] if self.script["steps"] else {"name": "none"}
         now = time.monotonic()
         last = [f"  {when - now:+.3f} s {operation}{f': {said}' if said else ''}"
-                for when, operation, said in self.world.log[-14:] if "fence" not in str(operation)]
-        self.findings.append(Finding(kind, self.step_number, "\n".join([
+                for when, operation, said in self.world.log[self.set_up:] if "fence" not in str(operation)][-16:]
+        self.findings.append(Finding(kind, self.step_number, slot, "\n".join([
             f"{kind}\nin step {self.step_number} ({step['name']}) of seed {self.script.get('seed')}",
             f"topology: {json.dumps(self.topology['uplinks'])}", "the last commands:", *last, text])))
 
     def end(self):
-        for part in [self.guarding, self.traffic, self.world]:
-            if part:
-                part.end() if part is not self.world else part.remove()
-        if self.directory:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        # Each of these, whatever becomes of the others; the last first.
+        with contextlib.ExitStack() as stack:
+            if self.directory:
+                stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            if self.world:
+                stack.callback(self.world.remove)
+            for part in [self.traffic, self.guarding]:
+                if part:
+                    stack.callback(part.end)

@@ -132,7 +132,10 @@ def settings(namespace):
         keys[f"ipv6/conf/{scope}/accept_redirects"] = 0
     if namespace == "M":
         keys |= {"ipv4/conf/all/promote_secondaries": 1, "ipv4/conf/default/promote_secondaries": 1}
-    elif namespace != "S":
+    elif namespace == "S":
+        # The internet: what its end of a tunnel sends by a way that it remembers still comes to where it is to go.
+        keys |= {"ipv4/ip_forward": 1, "ipv4/conf/all/accept_local": 1, "ipv4/conf/default/accept_local": 1}
+    else:
         keys |= {"ipv4/ip_forward": 1, "ipv6/conf/all/forwarding": 1, "ipv4/conf/default/arp_notify": 1,
                  "ipv6/conf/default/ndisc_notify": 1}
     return [["sysctl", namespace, key, value] for key, value in keys.items()]
