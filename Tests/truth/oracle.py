@@ -8,7 +8,11 @@
     link      I2: a link of its path was gone or down; or had lost its carrier, where that medium has no grace (I10)
     network   I4: a link of its path had lost its carrier, and the router's hardware address is another
 - A connection that stays dead for longer than its grace and two seconds was told `destroy`. The exception is what the kernel cannot
-  know: a router upstream that is silent (`silent` in a script) while link, address and routes are all there.
+  know, for its answer is the same as before, its address is there and its links carry:
+  - a router is silent (`silent` in a script);
+  - the connection crosses: already before, the kernel's answer was another uplink than that of its address, whose provider drops it. With
+    IPv6 and several nexthops connect(2) chooses one before it has an address and a port. The socket remembers that one, until
+    any change of any route makes it ask again, with both: then the hash is another. (A socket's own memory is not to be asked for.)
 - A new connection, whose handshake is done, is not ended by its registration.
 """
 
@@ -116,6 +120,20 @@ def policy(base, views, connection, swapped=()):
                 and subnet(base.free.source) == own_subnet != subnet(view.free.source)):
             reasons.add("resourced")
     return reasons
+
+
+def is_unknowable(base, views, connection, uplinks, links, silent):
+    """Whether nothing that the kernel says of a dead connection tells that it is dead."""
+    if any(view.is_dead or (view.own.link, view.own.gateway) != (base.own.link, base.own.gateway) for view in views):
+        return False
+    return base.own.gateway in silent or crosses(connection, base.own, uplinks, links)
+
+
+def crosses(connection, answer, uplinks, links):
+    """Whether it is sent to another provider than that of its address."""
+    link = links.get(answer.link)
+    used = next((uplink for uplink in uplinks if link and uplink.top == link.name), None)
+    return used is not None and not used.owns(connection.own.local)
 
 
 def status_disagrees(status, moment):

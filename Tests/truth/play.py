@@ -17,7 +17,8 @@ from traffic import Traffic
 from world import World
 
 CONNECT = 0.3  # seconds that a handshake may take
-PATIENCE = 15  # steps after which a connection is tried again though the kernel's answer is the same
+TRIES = 2  # of a connection while the kernel's answer is the same
+PATIENCE = 15  # steps after which it is tried again all the same
 SETTLE = 1.5  # seconds after which the kernel has told of a carrier
 HOLD = 2.0  # a gain may be held back for a second (T1)
 
@@ -37,10 +38,10 @@ class Play:
         self.binary = binary
         self.findings = []
         self.slots = {}
-        self.tried = {}  # by slot, the kernel's answer when it failed, and the step
-        self.spoiled = set()  # slots of which something was found
+        self.tried = {}  # by slot, the kernel's answer when it failed, the step, and how often
+        self.spoiled = set()  # slots whose new connections are refuted
         self.bases = {}
-        self.counts = {"connections": 0, "ended": 0, "survived": 0}
+        self.counts = {"connections": 0, "ended": 0, "survived": 0, "unknowable": 0}
         self.slow = []
         self.step_number = 0
         self.set_up = 0  # commands of the log that made the world
@@ -105,11 +106,12 @@ class Play:
                 device.index if device else 0)
             answer = self.kernel.route(question)
             before = self.tried.get(slot)
-            if before and before[0] == answer and self.step_number - before[1] < PATIENCE:
+            tries = before[2] if before and before[0] == answer else 0
+            if tries >= TRIES and self.step_number - before[1] < PATIENCE:
                 continue
             if answer.error or moment.below(answer.link):
                 continue
-            self.tried[slot] = answer, self.step_number
+            self.tried[slot] = answer, self.step_number, tries + 1
             connection = self.traffic.connect(slot, wanted, self.world.namespaces["M"])
             if connection:
                 made.append(connection)
@@ -140,6 +142,7 @@ class Play:
                 number = self.traffic.send(connection)
                 if self.traffic.pump(GRACE, lambda: connection.echoed >= number):
                     self.find_connection("refuted when new", connection, [])
+                    self.spoiled.add(connection.slot)
                 self.drop(connection)
 
     def drop(self, connection):
@@ -202,17 +205,14 @@ class Play:
             if self.guarding.destroyed(connection):
                 self.judge_ended(connection, views[connection], swapped, changed, numbers[connection])
             elif not fresh(connection):
-                if self.is_unknowable(step, views[connection][-1], connection):
-                    self.drop(connection)
+                if oracle.is_unknowable(self.bases[connection], views[connection], connection, self.uplinks, moment.links,
+                                        self.script.get("silent", [])):
+                    self.counts["unknowable"] += 1
                 else:
                     self.find_connection("dead and not told", connection, views[connection])
-                    self.drop(connection)
+                self.drop(connection)
             else:
                 self.counts["survived"] += 1
-
-    def is_unknowable(self, step, view, connection):
-        """By a router upstream that says nothing any more, while all that the kernel has is as it was."""
-        return not view.is_dead and view.own.gateway in self.script.get("silent", [])
 
     def judge_ended(self, connection, views, swapped, changed, number=None):
         told = self.guarding.destroyed(connection)
@@ -271,7 +271,6 @@ class Play:
             self.world.show("route", "get", *connection.own.words(name)),
             "ip route get " + " ".join(connection.free.words(name)) + ":",
             self.world.show("route", "get", *connection.free.words(name)), *self.state()]
-        self.spoiled.add(connection.slot)
         self.find(f"{kind} ({connection.wanted['kind']})", "\n".join(text), connection.slot)
 
     def story(self, connection, views):

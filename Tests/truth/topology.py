@@ -47,6 +47,12 @@ class Uplink:
     def any_prefix(self):
         return f"198.18.{self.number}.0/24"
 
+    def owns(self, address):
+        """Whether its provider lets it pass."""
+        address = ipaddress.ip_address(address)
+        prefixes = [self.prefix(4), self.any_prefix, self.prefix(6)]
+        return any(address in ipaddress.ip_network(prefix) for prefix in prefixes)
+
     def mac(self, host):
         return f"02:00:00:00:{self.number:02x}:{host:02x}"
 
