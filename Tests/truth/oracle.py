@@ -73,10 +73,12 @@ class Moment:
             return "no way to the tunnel's end" if outer.error or outer.type != UNICAST else self.below(outer.link)
         return ""
 
-    def view(self, connection):
+    def view(self, connection, base=None):
+        """Where there is no way, the links are those of the way that there was in `base`."""
         own = self.kernel.route(connection.own)
+        link = own.link or base and base.own.link
         return View(own, self.kernel.route(connection.free), self.kernel.is_local(connection.own.local),
-                    "" if own.error else self.below(own.link))
+                    self.below(link) if link else "")
 
     def default(self):
         """Whether there is a default way, None where that is disputable: probes that differ, addresses that cannot be used."""

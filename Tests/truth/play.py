@@ -160,7 +160,7 @@ class Play:
         def look():
             moment = self.moment()
             for connection in connections:
-                views[connection].append(moment.view(connection))
+                views[connection].append(moment.view(connection, self.bases.get(connection)))
             return moment
 
         for operation in step["do"]:
@@ -178,7 +178,7 @@ class Play:
                 self.judge_ended(connection, views[connection], swapped, time.monotonic())
         moment = self.moment()
         for connection in self.slots.values():
-            self.bases[connection] = moment.view(connection)
+            self.bases[connection] = moment.view(connection, self.bases[connection])
         self.fill()
 
     def judge(self, step, connections, views, swapped):
@@ -201,7 +201,7 @@ class Play:
         self.traffic.pump(GRACE + LATE + SLACK, are_clear)
         moment = self.moment()
         for connection in connections:
-            views[connection].append(moment.view(connection))
+            views[connection].append(moment.view(connection, self.bases.get(connection)))
             if self.guarding.destroyed(connection):
                 self.judge_ended(connection, views[connection], swapped, changed, numbers[connection])
             elif not fresh(connection):
