@@ -1,6 +1,7 @@
 """Plays one script (a topology and steps) in a world of its own, and judges after each step."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -261,17 +262,21 @@ class Play:
         base = self.bases.get(connection)
         echoes = [f"{echo - now:+.3f}" for echo in list(connection.echoes)[-12:]]
         name = connection.wanted.get("device")
+        own = self.kernel.route(connection.own)
+        bare = self.kernel.route(dataclasses.replace(connection.own, protocol=0, local_port=0, remote_port=0))
         text = [
             str(connection), "connd said:",
             *[f"  {told.time - now:+.3f} s {told.text}" for told in self.guarding.answers(connection)],
             f"the last echoes, in seconds: {' '.join(echoes)}; sent {connection.number}, back {connection.echoed}; "
             f"error {connection.error}",
-            *self.story(connection, views),
+            *self.story(connection, views), f"the kernel, asked without protocol and ports: {bare}",
             "ip route get " + " ".join(connection.own.words(name)) + ":",
             self.world.show("route", "get", *connection.own.words(name)),
             "ip route get " + " ".join(connection.free.words(name)) + ":",
             self.world.show("route", "get", *connection.free.words(name)), *self.state()]
-        self.find(f"{kind} ({connection.wanted['kind']})", "\n".join(text), connection.slot)
+        # What a lookup without ports gets wrong is a fault by itself.
+        by_ports = ", by ports" if bare.link != own.link else ""
+        self.find(f"{kind} ({connection.wanted['kind']}{by_ports})", "\n".join(text), connection.slot)
 
     def story(self, connection, views):
         """What the kernel said of it before the step and after each command, where it was something else."""
