@@ -1,4 +1,4 @@
-"""What the kernel answers now, asked by rtnetlink: the same questions as `ip route get`, `ip link` and `ip address`, without a process for each."""
+"""What the kernel answers now, asked by rtnetlink: what `ip route get` and `ip link` ask, without a process for each."""
 
 import ctypes
 import ipaddress

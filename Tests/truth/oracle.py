@@ -10,9 +10,9 @@
 - A connection that stays dead for longer than its grace and two seconds was told `destroy`. The exception is what the kernel cannot
   know, for its answer is the same as before, its address is there and its links carry:
   - a router is silent (`silent` in a script);
-  - the connection crosses: already before, the kernel's answer was another uplink than that of its address, whose provider drops it. With
-    IPv6 and several nexthops connect(2) chooses one before it has an address and a port. The socket remembers that one, until
-    any change of any route makes it ask again, with both: then the hash is another. (A socket's own memory is not to be asked for.)
+  - the connection crosses: already before, the kernel's answer was another uplink than that of its address, whose provider
+    drops it. With IPv6 and several nexthops connect(2) chooses one before it has an address and a port. The socket remembers
+    that one, until any change of any route makes it ask again, with both: then the hash is another.
 - A new connection, whose handshake is done, is not ended by its registration.
 """
 
@@ -58,7 +58,8 @@ class Moment:
             return "gone"
         uplink = self.uplinks.get(link.name)
         chain = [link]
-        if uplink and uplink.over != "plain":
+        # A bond knows by itself whether one of its ports carries.
+        if uplink and uplink.over in ("bridge", "macvlan"):
             # Of a bridge's ports the uplink is the one that counts, whatever the others do.
             port = self.named.get(uplink.name)
             if not port:

@@ -11,9 +11,9 @@ from topology import MARK, PORTS, REMOTES, TABLES, UID, Uplink, draw, six
 STEPS = 50  # of one world
 
 
-def script(seed, count=STEPS):
+def script(seed, count=STEPS, bonds=False):
     chance = random.Random(seed)
-    topology = draw(chance)
+    topology = draw(chance, bonds)
     plan = Plan(chance, topology)
     steps = [plan.step() for _ in range(count)]
     return {"seed": seed, "topology": topology, "silent": plan.silent_gateways, "steps": steps}

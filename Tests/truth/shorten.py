@@ -1,4 +1,4 @@
-"""Leaves out of a script what a finding does not need: delta debugging on its steps, and on the connections beside the one that it is about."""
+"""Leaves out of a script what a finding does not need: steps, by delta debugging, and the connections that it is not about."""
 
 
 def shorten(script, finding, fails, tries):

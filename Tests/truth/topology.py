@@ -7,6 +7,7 @@ The server answers each uplink's addresses by Rn. A topology is data, so that it
 """
 
 import ipaddress
+import random
 
 REMOTES = {4: [f"203.0.113.{n}" for n in range(1, 5)], 6: [f"2001:db8:f::{n}" for n in range(1, 5)]}
 TUNNEL_END = "203.0.113.9"
@@ -24,7 +25,8 @@ class Uplink:
         self.has_second, self.metric = data["second"], data["metric"]
         self.router, self.other = f"R{self.number}", f"Q{self.number}"
         self.routers = [self.router] + [self.other] * self.has_second
-        self.top = {"plain": self.name, "bridge": f"br{self.number}", "macvlan": f"mv{self.number}"}[self.over]
+        self.top = {"plain": self.name, "bridge": f"br{self.number}", "macvlan": f"mv{self.number}",
+                    "bond": f"bond{self.number}"}[self.over]
         # Between `up` and the next loss of a wifi carrier connd waits (I10); other media have no grace.
         self.is_wifi = self.name.startswith("wlan")
 
@@ -58,7 +60,8 @@ class Uplink:
 
     def addresses(self, family, verb="replace"):
         length = 24 if family == 4 else 64
-        return f"address {verb} {self.address(family)}/{length} dev {self.top}" + (" nodad" if family == 6 and verb != "del" else "")
+        nodad = " nodad" if family == 6 and verb != "del" else ""
+        return f"address {verb} {self.address(family)}/{length} dev {self.top}{nodad}"
 
     def default(self, family, verb="replace", metric=None, router=None, table=None):
         return (f"{six(family)}route {verb} default via {self.gateway(family, router)} dev {self.top}"
@@ -82,13 +85,17 @@ def subnet(address):
     return str(ipaddress.ip_network((address, 24 if address.version == 4 else 64), strict=False))
 
 
-def draw(chance):
-    """A topology: uplinks, what else there is, and which connections are kept."""
+def draw(chance, bonds=False):
+    """A topology: uplinks, what else there is, and which connections are kept. `bonds`: this kernel has them."""
     names = NAMES[:2] + chance.sample(NAMES[2:], chance.randrange(3))
     uplinks = [
         {"name": name, "number": number, "over": chance.choices(["plain", "bridge", "macvlan"], [6, 3, 1])[0],
          "second": chance.random() < 0.35, "metric": 100 * number}
         for number, name in enumerate(names, 1)]
+    # Drawn by themselves: a seed is the same world, but for these, on a kernel without them.
+    for uplink in uplinks if bonds else []:
+        if random.Random(f"bond {uplink['name']} {chance.getstate()[1][0]}").random() < 0.25:
+            uplink["over"] = "bond"
     topology = {
         "uplinks": uplinks, "hash_policy": chance.randrange(2), "tunnel": chance.random() < 0.4,
         "fill": chance.random() < 0.5}
@@ -199,7 +206,8 @@ def router_setup(uplink, router):
         f"address add 10.{out}.{n}.1/30 dev {port}", f"address add 2001:db8:{out}:{n}::1/64 dev {port} nodad",
         f"link add lan index {index + 2} address {uplink.mac(host)} type bridge forward_delay 0 stp_state 0",
         "link set lan addrgenmode none",
-        "link set lan up", f"address add {uplink.address(4, host)}/24 dev lan", f"address add {uplink.address(4, host, 1)}/24 dev lan",
+        "link set lan up", f"address add {uplink.address(4, host)}/24 dev lan",
+        f"address add {uplink.address(4, host, 1)}/24 dev lan",
         f"address add {uplink.address(6, host)}/64 dev lan nodad", f"address add {uplink.address(6, host, 1)}/64 dev lan nodad",
         f"address add fe80::{host}/64 dev lan nodad", f"route add default via {far} dev {port}",
         f"-6 route add default via {far6} dev {port}",
@@ -222,7 +230,8 @@ def router_setup(uplink, router):
                    f"-6 route add {uplink.prefix(6)} via 2001:db8:{out}:{n}::1"]
     else:
         # Both are on one LAN: this one's port is a veth to the first one's bridge.
-        operations += [[router, f"link add seg index {index + 4} type veth peer name seg index {index + 5} netns {{{uplink.router}}}"],
+        peer = f"peer name seg index {index + 5} netns {{{uplink.router}}}"
+        operations += [[router, f"link add seg index {index + 4} type veth {peer}"],
                        [router, "link set seg master lan up"], [uplink.router, "link set seg master lan up"]]
     return operations + [["S", line] for line in server]
 
@@ -243,6 +252,14 @@ def uplink_setup(uplink):
             f"link add tap{uplink.number} index {index + 6} type veth peer name tapp{uplink.number} index {index + 7}",
             *[f"link set {end}{uplink.number} {what}" for end, what in [
                 ("more", f"master {top} up"), ("tap", f"master {top} up"), ("morep", "up"), ("tapp", "up")]]]
+    elif uplink.over == "bond":
+        # Two ports to one router: the loss of one is nothing.
+        second = f"{name}b"
+        operations += [
+            ["M", f"link add {second} index {index + 4} type veth peer name portb index {index + 1005} netns {{{uplink.router}}}"],
+            [uplink.router, "link set portb master lan up"]]
+        lines = [f"link add {top} index {index + 2} address {uplink.mac(2)} type bond mode active-backup miimon 20",
+                 f"link set {name} master {top}", f"link set {second} master {top}"]
     elif uplink.over == "macvlan":
         lines = [f"link set {name} address 02:00:00:00:{uplink.number:02x}:aa up",
                  f"link add {top} index {index + 2} link {name} address {uplink.mac(2)} type macvlan mode bridge"]

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """truth.py CONND: traffic is the truth (rule I0).
 
-Worlds drawn from seeds, each with a machine, its uplinks, routers that are strict like a provider's, and a server, in network
-namespaces; random changes; and real TCP connections that carry bytes all the time, each guarded by connd. After each change a
-connection whose bytes still come and go must not have been ended, and one that stays dead must have been. What exactly must be true is
-in oracle.py, which asks the traffic and the kernel and knows nothing of connd; what a world is made of in topology.py, what happens in
-it in plan.py, and how it is judged in play.py.
+Worlds are drawn from seeds: a machine, its uplinks, routers that are strict like a provider's, and a server, in network
+namespaces. They are changed at random under real TCP connections that carry bytes all the time, each guarded by connd. After
+each change a connection whose bytes still come and go must not have been ended, and one that stays dead must have been. What
+exactly must be true is in oracle.py, which asks the traffic and the kernel and knows nothing of connd; what a world is made of
+in topology.py, what happens in it in plan.py, and how it is judged in play.py.
 
-By the environment: STEPS, how many changes in all (of 50 a world); WORLDS, how many at a time; SEED, that of the first world, the others
-follow it; SCRIPT, a file with a world and its steps, in place of a seed; SHORTEN, how many tries a finding is worth. What is found is
-printed, shortened by leaving steps out, and saved as a script.
+By the environment: STEPS, how many changes in all (50 in each world); WORLDS, how many at a time; SEED, that of the first world,
+which the others follow; SCRIPT, a file with a world and its steps, in place of a seed; SHORTEN, how many tries a finding is
+worth. What is found is printed, shortened by leaving steps out, and saved as a script.
 """
 
 import collections
@@ -27,6 +27,7 @@ import time
 
 import plan
 from shorten import shorten
+from world import is_known
 
 ENDS = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]
 KINDS = 8  # findings of so many kinds are shortened
@@ -115,8 +116,9 @@ class Truth:
 
     def report(self, began):
         seconds, steps = time.monotonic() - began, self.counts["steps"]
-        print(f"{steps} steps in {seconds:.0f} s ({self.counts['milliseconds'] / max(steps, 1):.0f} ms each in its world, {self.worlds} "
-              f"worlds at a time), {self.counts['connections']} connections, which survived {self.counts['survived']} changes; "
+        print(f"{steps} steps in {seconds:.0f} s ({self.counts['milliseconds'] / max(steps, 1):.0f} ms each in its world, "
+              f"{self.worlds} worlds at a time), {self.counts['connections']} connections, which survived "
+              f"{self.counts['survived']} changes; "
               f"{self.counts['ended']} were ended by connd, {self.counts['unknowable']} died of what the kernel cannot know")
         for kind, count in self.kinds.most_common():
             script, finding = self.first[kind]
@@ -132,8 +134,9 @@ class Truth:
 
 
 def scripts(seed, steps):
+    bonds = is_known("bond")
     for number in range(-(-steps // plan.STEPS)):
-        yield plan.script(seed + number, min(plan.STEPS, steps - number * plan.STEPS))
+        yield plan.script(seed + number, min(plan.STEPS, steps - number * plan.STEPS), bonds)
 
 
 def play_one(binary, source, result):
@@ -141,7 +144,7 @@ def play_one(binary, source, result):
     from play import Play
     with open(source) as file:
         given = json.load(file)
-    world = Play(given["script"], binary, f"truth-{os.getpid()}")
+    world = Play(given["script"], binary, f"connd-truth-{os.getpid()}")
     findings = world.run(until=given["until"])
     milliseconds = sum(seconds for seconds, _ in world.slow) * 1000
     with open(result, "w") as file:

@@ -37,6 +37,17 @@ class Ip:
         self.process.wait()
 
 
+def is_known(kind):
+    """Whether this kernel has such links."""
+    namespace = f"connd-truth-probe-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", namespace], check=True)
+    try:
+        return subprocess.run(["ip", "-netns", namespace, "link", "add", "probe", "type", kind],
+                              stderr=subprocess.DEVNULL).returncode == 0
+    finally:
+        subprocess.run(["ip", "netns", "del", namespace], check=True)
+
+
 class World:
     """`pump` lets traffic flow for some seconds."""
 
@@ -112,8 +123,8 @@ class World:
 
     def show(self, *words):
         """What `ip` prints, for who wants to know why."""
-        done = subprocess.run(["ip", "-netns", self.full("M"), *words], capture_output=True, text=True)
-        return (done.stdout + done.stderr).strip()
+        return subprocess.run(
+            ["ip", "-netns", self.full("M"), *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.strip()
 
     def remove(self):
         for ip in self.ips.values():
