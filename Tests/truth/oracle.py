@@ -16,6 +16,7 @@
 - A new connection, whose handshake is done, is not ended by its registration.
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 from clients import pb
@@ -34,6 +35,7 @@ class View:
     """What the kernel said of one connection at one moment."""
     own: Answer
     free: Answer
+    here: Answer  # without its source, and by the link that it goes by: of several nexthops that of this link
     is_local: bool
     below: str  # "" where the links of its path carry, else why not
 
@@ -78,7 +80,8 @@ class Moment:
         """Where there is no way, the links are those of the way that there was in `base`."""
         own = self.kernel.route(connection.own)
         link = own.link or base and base.own.link
-        return View(own, self.kernel.route(connection.free), self.kernel.is_local(connection.own.local),
+        here = dataclasses.replace(connection.free, link=link)
+        return View(own, self.kernel.route(connection.free), self.kernel.route(here), self.kernel.is_local(connection.address),
                     self.below(link) if link else "")
 
     def default(self):
@@ -107,7 +110,7 @@ class Moment:
 def policy(base, views, connection, swapped=()):
     """Why connd may end a connection that works: words of the docstring above, by what the kernel said since `base`."""
     reasons = set()
-    own_subnet = subnet(connection.own.local)
+    own_subnet = subnet(connection.address)
     for view in views:
         if not view.is_local:
             reasons.add("removed")
@@ -117,10 +120,9 @@ def policy(base, views, connection, swapped=()):
             reasons.add("network")
         if not view.own.error and view.own.link != base.own.link:
             reasons.add("moved")
-        if (not view.free.error and base.free.source and view.free.source
-                and (view.free.link, view.free.gateway) == (base.free.link, base.free.gateway)
-                and view.own.link == view.free.link
-                and subnet(base.free.source) == own_subnet != subnet(view.free.source)):
+        if (base.here.source and view.here.source and base.own.link == base.free.link
+                and (view.here.link, view.here.gateway) == (base.here.link, base.here.gateway)
+                and subnet(base.here.source) == own_subnet != subnet(view.here.source)):
             reasons.add("resourced")
     return reasons
 
@@ -136,7 +138,7 @@ def crosses(connection, answer, uplinks, links):
     """Whether it is sent to another provider than that of its address."""
     link = links.get(answer.link)
     used = next((uplink for uplink in uplinks if link and uplink.top == link.name), None)
-    return used is not None and not used.owns(connection.own.local)
+    return used is not None and not used.owns(connection.address)
 
 
 def status_disagrees(status, moment):

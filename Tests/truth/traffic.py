@@ -43,8 +43,11 @@ class Connection:
         device = self.wanted.get("device")
         index = next((link.index for link in kernel_links.values() if link.name == device), 0)
         plain = lambda address: address.removeprefix("::ffff:")
+        self.address = plain(self.local)
+        # A socket that is bound to a link goes by no other. A lookup says so, too, but for IPv6 only where no source is given.
+        asked = None if index and ":" in self.address else self.address
         self.own = Question(
-            plain(self.remote), plain(self.local), self.local_port, self.remote_port, socket.IPPROTO_TCP,
+            plain(self.remote), asked, self.local_port, self.remote_port, socket.IPPROTO_TCP,
             self.wanted.get("mark", 0), self.uid, index)
         self.free = Question(
             plain(self.remote), None, self.local_port, self.remote_port, socket.IPPROTO_TCP,
