@@ -134,6 +134,13 @@ soak: deps deps-test ## change a network at random, look for what is lost or lea
 	Tests/python/setup >/dev/null
 	$(sudo) Tests/soak/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)" "$(or $(SECONDS),3600)" "$(SEED)"
 
+.PHONY: truth
+truth: deps deps-test ## hold connd against real traffic in random networks (STEPS=1000 WORLDS=2 SEED= SCRIPT= CONND=)
+	@[ -n "$(CONND)" ] || swift build --product connd
+	Tests/python/setup >/dev/null
+	$(sudo) env STEPS="$(STEPS)" WORLDS="$(WORLDS)" SEED="$(SEED)" SCRIPT="$(SCRIPT)" SHORTEN="$(SHORTEN)" \
+	    Tests/truth/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
+
 .PHONY: bench
 bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick: less of it)
 	@$(sudo) Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)

@@ -1,0 +1,221 @@
+"""connd in the machine's namespace, and the client that has its connections guarded, each as the user whom it belongs to."""
+
+import collections
+import platform
+import queue
+import socket
+import threading
+import time
+
+import grpc
+from clients import DEADLINE, check, connect, pb, rpc
+from connd import Connd
+from kernel import libc
+from topology import FENCE, FENCE_TABLE, UID
+
+SETRESUID = {"x86_64": 117, "aarch64": 147}.get(platform.machine())
+DESTROY = pb.INVALIDATION_SEVERITY_DESTROY
+
+
+class Told:
+    """What connd said of a connection."""
+
+    def __init__(self, message):
+        self.time = time.monotonic()
+        self.message = message
+        event = message.WhichOneof("event")
+        inner = getattr(message, event)
+        self.is_destroy = event == "invalidation" and inner.severity == DESTROY
+        self.reason, self.is_path = "", event == "path"
+        self.text = event
+        if event == "invalidation":
+            self.reason = camel(pb.InvalidationReason.Name(inner.reason), "INVALIDATION_REASON_")
+            severity = camel(pb.InvalidationSeverity.Name(inner.severity), "INVALIDATION_SEVERITY_")
+            self.text = f"{severity} {self.reason} because of {flat(inner.cause)}; now {flat(inner.path)}"
+        else:
+            self.text = f"{event} {flat(inner)}"
+
+
+def camel(name, prefix):
+    first, *rest = name.removeprefix(prefix).lower().split("_")
+    return first + "".join(map(str.title, rest))
+
+
+def flat(message):
+    return " ".join(str(message).split())
+
+
+class Relay(threading.Thread):
+    """Passes connections to a Unix socket on, as another user: the kernel names the one who connects."""
+
+    def __init__(self, path, target, user):
+        super().__init__(daemon=True)
+        self.target, self.user = target, user
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen()
+        self.sockets = [self.listener]
+        self.start()
+
+    def run(self):
+        # That of this thread alone; glibc's call would change all of them.
+        libc.syscall(SETRESUID, -1, self.user, -1)
+        while True:
+            try:
+                near, _ = self.listener.accept()
+                far = socket.socket(socket.AF_UNIX)
+                self.sockets += [near, far]
+                far.connect(self.target)
+            except OSError:
+                return
+            for source, sink in [(near, far), (far, near)]:
+                threading.Thread(target=self.copy, args=(source, sink), daemon=True).start()
+
+    def copy(self, source, sink):
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+        except OSError:
+            pass
+        self.close(sink)
+
+    def close(self, sock):
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def end(self):
+        for sock in self.sockets:
+            self.close(sock)
+            sock.close()
+
+
+class Stream(threading.Thread):
+    """A stream that puts what it is told into a queue, and rings the bell of who waits for it."""
+
+    def __init__(self, call, inbox, ring):
+        super().__init__(daemon=True)
+        self.call, self.inbox, self.ring = call, inbox, ring
+        self.error = None
+        self.start()
+
+    def run(self):
+        try:
+            for message in self.call:
+                self.inbox.append(message)
+                self.ring()
+        except (grpc.RpcError, OSError) as error:
+            self.error = error
+
+
+class Guarding:
+    """`traffic` goes on while something is waited for."""
+
+    def __init__(self, world, traffic, directory, binary, relay):
+        self.world, self.traffic = world, traffic
+        self.connd = Connd("connd", world.full("M"), directory, binary, outlives=False)
+        self.connd.start()
+        self.relay, self.directory = relay, directory
+        self.channels, self.requests, self.streams, self.relays = [], {}, [], []
+        self.inbox, self.marks = collections.deque(), collections.deque()
+        self.told = {}  # by id, in order
+        self.last = 0
+        self.fences = 0
+
+    def attach(self):
+        self.status_channel = self.channel(self.connd.socket)
+        self.stub = rpc.ConnectivityStub(self.status_channel)
+        self.status()
+        self.streams.append(Stream(
+            self.stub.WatchPath(pb.WatchPathRequest(destination=FENCE), wait_for_ready=True), self.marks, self.traffic.ring))
+        self.guard(0, self.connd.socket)
+        if self.relay:
+            path = f"{self.directory}/relay.sock"
+            self.relays.append(Relay(path, self.connd.socket, UID))
+            self.guard(UID, path)
+
+    def channel(self, path):
+        self.channels.append(connect(path))
+        return self.channels[-1]
+
+    def guard(self, uid, path):
+        requests = self.requests[uid] = queue.SimpleQueue()
+        call = rpc.ConnectivityStub(self.channel(path)).Guard(iter(requests.get, None), wait_for_ready=True)
+        self.streams.append(Stream(call, self.inbox, self.traffic.ring))
+
+    def status(self):
+        return self.stub.GetStatus(pb.GetStatusRequest(), wait_for_ready=True, timeout=DEADLINE)
+
+    def take(self):
+        """Sorts what has come."""
+        for stream in self.streams:
+            check(stream.error is None, "a stream ended:", stream.error)
+        while self.inbox:
+            message = self.inbox.popleft()
+            self.told.setdefault(message.id, []).append(Told(message))
+        status = self.connd.process.poll()
+        check(status is None, f"connd ended by itself with {status}")
+
+    def add(self, connection):
+        self.last += 1
+        connection.id = self.last
+        self.told[self.last] = []
+        self.requests[connection.uid].put(pb.GuardRequest(add=pb.Flow(
+            id=connection.id, remote=connection.remote, local=connection.local, local_port=connection.local_port,
+            remote_port=connection.remote_port, protocol=socket.IPPROTO_TCP, mark=connection.wanted.get("mark"),
+            interface=connection.wanted.get("device"))))
+
+    def remove(self, connection):
+        if not self.destroyed(connection):
+            self.requests[connection.uid].put(pb.GuardRequest(remove=pb.RemoveFlow(id=connection.id)))
+        self.told.pop(connection.id, None)
+
+    def answers(self, connection):
+        return self.told.get(connection.id, [])
+
+    def destroyed(self, connection):
+        """The word that ended it, or None."""
+        return next((told for told in self.answers(connection) if told.is_destroy), None)
+
+    def fence(self):
+        """Returns when connd has told of all that happened before."""
+        self.fences += 1
+        gateway = f"10.249.{1 + self.fences // 250 % 250}.{1 + self.fences % 250}"
+        refused = self.world.do(["M", f"route replace {FENCE} via {gateway} dev fence table {FENCE_TABLE}"])
+        check(not refused, f"the fence was refused: {refused}")
+
+        def is_told():
+            self.take()
+            return any(message.path.gateway == gateway for message in self.marks)
+
+        check(self.traffic.pump(DEADLINE, is_told), "connd never told of the fence")
+        self.marks.clear()
+        # Flows are looked at after paths: a registration is answered after them.
+        for requests in self.requests.values():
+            self.last += 1
+            id = self.last
+            requests.put(pb.GuardRequest(add=pb.Flow(id=id, remote=FENCE)))
+
+            def is_answered():
+                self.take()
+                return self.told.get(id)
+
+            check(self.traffic.pump(DEADLINE, is_answered), "connd never answered a registration")
+            requests.put(pb.GuardRequest(remove=pb.RemoveFlow(id=id)))
+            del self.told[id]
+
+    def log(self):
+        self.connd.log.seek(0)
+        return self.connd.log.read().splitlines()
+
+    def end(self):
+        for stream in self.streams:
+            stream.call.cancel()
+        for requests in self.requests.values():
+            requests.put(None)
+        for channel in self.channels:
+            channel.close()
+        for relay in self.relays:
+            relay.end()
+        self.connd.end()

@@ -1,0 +1,149 @@
+"""What must be true of a connection, by its traffic and by what the kernel answers (rule I0). Nothing here knows how connd decides.
+
+- A connection whose bytes still come and go was told no `destroy`, unless policy says so. Policy is read from the kernel, at each
+  moment between two commands of a step:
+    moved     I3: asked with all that is its own, the kernel sends it by another link than before
+    resourced I3: by the same link and gateway the kernel would now choose a source of another subnet, having chosen one of its own
+    removed   I1: its address was none of this machine's
+    link      I2: a link of its path was gone or down; or had lost its carrier, where that medium has no grace (I10)
+    network   I4: a link of its path had lost its carrier, and the router's hardware address is another
+- A connection that stays dead for longer than its grace and two seconds was told `destroy`. The exception is what the kernel cannot
+  know, for its answer is the same as before, its address is there and its links carry:
+  - a router is silent (`silent` in a script);
+  - the connection crosses: already before, the kernel's answer was another uplink than that of its address, whose provider
+    drops it. With IPv6 and several nexthops connect(2) chooses one before it has an address and a port. The socket remembers
+    that one, until any change of any route makes it ask again, with both: then the hash is another.
+- A new connection, whose handshake is done, is not ended by its registration.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+from clients import pb
+from kernel import UNICAST, Answer, Question
+from network import PROBES
+from topology import TUNNEL_END, subnet
+
+GRACE = 1.0
+LATE = 2.0  # seconds that connd has beyond the grace
+SLACK = 0.5  # for a busy machine
+TUNNEL = Question(TUNNEL_END, protocol=17, remote_port=4789)
+
+
+@dataclass
+class View:
+    """What the kernel said of one connection at one moment."""
+    own: Answer
+    free: Answer
+    here: Answer  # without its source, and by the link that it goes by: of several nexthops that of this link
+    is_local: bool
+    below: str  # "" where the links of its path carry, else why not
+
+    @property
+    def is_dead(self):
+        """The kernel has no way for it that could work."""
+        return bool(self.own.error or self.own.type != UNICAST or not self.is_local or self.below)
+
+
+class Moment:
+    """What the kernel says at one moment."""
+
+    def __init__(self, kernel, uplinks):
+        self.kernel, self.links = kernel, kernel.links()
+        self.uplinks = {uplink.top: uplink for uplink in uplinks}
+        self.named = {link.name: link for link in self.links.values()}
+
+    def below(self, index):
+        """Why the links of a path do not carry: gone, down, or without a carrier for which there is a grace or none."""
+        link = self.links.get(index)
+        if not link:
+            return "gone"
+        uplink = self.uplinks.get(link.name)
+        chain = [link]
+        # A bond knows by itself whether one of its ports carries.
+        if uplink and uplink.over in ("bridge", "macvlan"):
+            # Of a bridge's ports the uplink is the one that counts, whatever the others do.
+            port = self.named.get(uplink.name)
+            if not port:
+                return "gone"
+            chain.append(port)
+        if not all(each.is_up for each in chain):
+            return "down"
+        if not all(each.has_carrier for each in chain):
+            return "no carrier, with grace" if uplink and uplink.is_wifi else "no carrier"
+        if link.name == "vx0":
+            outer = self.kernel.route(TUNNEL)
+            return "no way to the tunnel's end" if outer.error or outer.type != UNICAST else self.below(outer.link)
+        return ""
+
+    def view(self, connection, base=None):
+        """Where there is no way, the links are those of the way that there was in `base`."""
+        own = self.kernel.route(connection.own)
+        link = own.link or base and base.own.link
+        here = dataclasses.replace(connection.free, link=link)
+        return View(own, self.kernel.route(connection.free), self.kernel.route(here), self.kernel.is_local(connection.address),
+                    self.below(link) if link else "")
+
+    def default(self):
+        """Whether there is a default way, None where that is disputable: probes that differ, addresses that cannot be used."""
+        verdicts = []
+        for family, probes in PROBES.items():
+            answers = [self.kernel.route(Question(probe)) for probe in probes]
+            ways = {(answer.link, answer.error, answer.type) for answer in answers}
+            if len(ways) > 1:
+                return None
+            answer = answers[0]
+            if answer.error or answer.type != UNICAST:
+                # A default that holds for some sources only is asked for otherwise.
+                verdicts.append(False)
+            elif not answer.source or answer.source.startswith(("127.", "fe80:", "::1")):
+                return None
+            else:
+                verdicts.append(not self.below(answer.link))
+        return any(verdicts)
+
+    @property
+    def is_settled(self):
+        return all(link.is_settled for link in self.links.values())
+
+
+def policy(base, views, connection, swapped=()):
+    """Why connd may end a connection that works: words of the docstring above, by what the kernel said since `base`."""
+    reasons = set()
+    own_subnet = subnet(connection.address)
+    for view in views:
+        if not view.is_local:
+            reasons.add("removed")
+        if view.below in ("gone", "down", "no carrier"):
+            reasons.add("link")
+        if view.below.startswith("no carrier") and swapped:
+            reasons.add("network")
+        if not view.own.error and view.own.link != base.own.link:
+            reasons.add("moved")
+        if (base.here.source and view.here.source and base.own.link == base.free.link
+                and (view.here.link, view.here.gateway) == (base.here.link, base.here.gateway)
+                and subnet(base.here.source) == own_subnet != subnet(view.here.source)):
+            reasons.add("resourced")
+    return reasons
+
+
+def is_unknowable(base, views, connection, uplinks, links, silent):
+    """Whether nothing that the kernel says of a dead connection tells that it is dead."""
+    if any(view.is_dead or (view.own.link, view.own.gateway) != (base.own.link, base.own.gateway) for view in views):
+        return False
+    return base.own.gateway in silent or crosses(connection, base.own, uplinks, links)
+
+
+def crosses(connection, answer, uplinks, links):
+    """Whether it is sent to another provider than that of its address."""
+    link = links.get(answer.link)
+    used = next((uplink for uplink in uplinks if link and uplink.top == link.name), None)
+    return used is not None and not used.owns(connection.address)
+
+
+def status_disagrees(status, moment):
+    """What is wrong with the published category, or None."""
+    expected = moment.default()
+    if expected is None or expected == (status.category != pb.CATEGORY_NONE):
+        return None
+    return f"there is {'a' if expected else 'no'} default way, and connd says {pb.Category.Name(status.category)}"

@@ -1,0 +1,308 @@
+"""Plays one script (a topology and steps) in a world of its own, and judges after each step."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import tempfile
+import time
+
+import oracle
+from clients import DEADLINE, Failure
+from guarding import Guarding
+from network import MEDIA
+from oracle import GRACE, LATE, SLACK, Moment
+from topology import Uplink, setup
+from traffic import Traffic
+from world import World
+
+CONNECT = 0.3  # seconds that a handshake may take
+TRIES = 2  # of a connection while the kernel's answer is the same
+PATIENCE = 15  # steps after which it is tried again all the same
+SETTLE = 1.5  # seconds after which the kernel has told of a carrier
+HOLD = 2.0  # a gain may be held back for a second (T1)
+
+
+class Finding:
+    """Something that must not be, of the connection in a slot. Two of one `kind` are taken for the same fault."""
+
+    def __init__(self, kind, step, slot, text):
+        self.kind, self.step, self.slot, self.text = kind, step, slot, text
+
+
+class Play:
+    def __init__(self, script, binary, name):
+        self.script, self.name = script, name
+        self.topology = script["topology"]
+        self.uplinks = [Uplink(data) for data in self.topology["uplinks"]]
+        self.binary = binary
+        self.findings = []
+        self.slots = {}
+        self.tried = {}  # by slot, the kernel's answer when it failed, the step, and how often
+        self.spoiled = set()  # slots whose new connections are refuted
+        self.bases = {}
+        self.counts = {"connections": 0, "ended": 0, "survived": 0, "unknowable": 0}
+        self.slow = []
+        self.step_number = 0
+        self.set_up = 0  # commands of the log that made the world
+        self.wrong = None  # what was last wrong with the status
+        self.world = self.traffic = self.guarding = self.directory = None
+
+    def run(self, until=None):
+        """All steps, or those until something of this kind is found."""
+        try:
+            self.start()
+            for number, step in enumerate(self.script["steps"]):
+                self.step_number = number
+                began = time.monotonic()
+                self.step(step)
+                self.slow.append((time.monotonic() - began, step["name"]))
+                if until and any(finding.kind == until for finding in self.findings):
+                    break
+        except Failure as failure:
+            self.find("harness or stream", str(failure))
+        finally:
+            self.end()
+        return self.findings
+
+    def start(self):
+        self.directory = tempfile.mkdtemp(prefix="connd-truth-")
+        # Another user's connections go through a relay in it.
+        os.chmod(self.directory, 0o755)
+        with open(f"{self.directory}/connd.yaml", "w") as file:
+            file.write(MEDIA)
+        self.traffic = Traffic()
+        self.world = World(self.name, self.traffic.pump)
+        for operation in setup(self.topology):
+            refused = self.world.do(operation)
+            if refused:
+                raise Failure(f"the setup was refused: {operation}: {refused}")
+        for name, namespace in self.world.namespaces.items():
+            if name != "M":
+                self.traffic.serve(namespace)
+        self.kernel = self.world.kernel
+        self.set_up = len(self.world.log)
+        has_user = any(wanted and "uid" in wanted for wanted in self.topology["connections"])
+        self.guarding = Guarding(self.world, self.traffic, self.directory, self.binary, has_user)
+        self.guarding.attach()
+        self.settle()
+        self.fill()
+
+    def moment(self):
+        return Moment(self.kernel, self.uplinks)
+
+    # New connections
+
+    def fill(self):
+        """Makes those connections that there are not, where the kernel has a way for them."""
+        moment = self.moment()
+        made = []
+        for slot, wanted in enumerate(self.topology["connections"]):
+            if slot in self.slots or slot in self.spoiled or wanted is None:
+                continue
+            device = moment.named.get(wanted.get("device"))
+            question = oracle.Question(
+                wanted["remote"], wanted.get("local"), 0, wanted["port"], 6, wanted.get("mark", 0), wanted.get("uid", 0),
+                device.index if device else 0)
+            answer = self.kernel.route(question)
+            before = self.tried.get(slot)
+            tries = before[2] if before and before[0] == answer else 0
+            if tries >= TRIES and self.step_number - before[1] < PATIENCE:
+                continue
+            if answer.error or moment.below(answer.link):
+                continue
+            self.tried[slot] = answer, self.step_number, tries + 1
+            connection = self.traffic.connect(slot, wanted, self.world.namespaces["M"])
+            if connection:
+                made.append(connection)
+        self.traffic.pump(CONNECT, lambda: all(each.echoed or each.error for each in made))
+        alive = [each for each in made if each.echoed and not each.error]
+        for connection in made:
+            if connection not in alive:
+                self.traffic.close(connection)
+        moment = self.moment()
+        for connection in alive:
+            connection.name(moment.links)
+            self.slots[connection.slot] = connection
+            self.tried.pop(connection.slot, None)
+            self.counts["connections"] += 1
+            self.guarding.add(connection)
+            self.bases[connection] = moment.view(connection)
+        self.check_registered(alive)
+
+    def check_registered(self, connections):
+        def answered():
+            self.guarding.take()
+            return all(map(self.guarding.answers, connections))
+
+        if not self.traffic.pump(DEADLINE, answered):
+            raise Failure("connd never answered a registration")
+        for connection in connections:
+            if self.guarding.destroyed(connection):
+                number = self.traffic.send(connection)
+                if self.traffic.pump(GRACE, lambda: connection.echoed >= number):
+                    self.find_connection("refuted when new", connection, [])
+                    self.spoiled.add(connection.slot)
+                self.drop(connection)
+
+    def drop(self, connection):
+        del self.slots[connection.slot]
+        self.bases.pop(connection, None)
+        self.guarding.remove(connection)
+        self.traffic.close(connection)
+
+    # A step and its judgement
+
+    def step(self, step):
+        connections = list(self.slots.values())
+        views = {connection: [] for connection in connections}
+
+        def look():
+            moment = self.moment()
+            for connection in connections:
+                views[connection].append(moment.view(connection, self.bases.get(connection)))
+            return moment
+
+        for operation in step["do"]:
+            self.world.do(operation)
+            moment = look()
+        swapped = step.get("swapped", ())
+        self.judge(step, connections, views, swapped)
+        self.check_status()
+        self.settle()
+        self.guarding.fence()
+        # What connd tells late, or only when something else happens.
+        look()
+        for connection in connections:
+            if connection in self.bases and self.guarding.destroyed(connection):
+                self.judge_ended(connection, views[connection], swapped, time.monotonic())
+        moment = self.moment()
+        for connection in self.slots.values():
+            self.bases[connection] = moment.view(connection, self.bases[connection])
+        self.fill()
+
+    def judge(self, step, connections, views, swapped):
+        """Until each connection has been judged: those that live by an echo, those that are ended by why, the others by time."""
+        changed = time.monotonic()
+        numbers = {connection: self.traffic.send(connection) for connection in connections}
+        fresh = lambda connection: connection.echoed >= numbers[connection]
+        excuses = lambda connection: oracle.policy(self.bases[connection], views[connection], connection, swapped)
+
+        def is_clear(connection):
+            if self.guarding.destroyed(connection):
+                view = views[connection][-1]
+                return fresh(connection) or view.is_dead or excuses(connection) or time.monotonic() > changed + GRACE
+            return fresh(connection)
+
+        def are_clear():
+            self.guarding.take()
+            return all(map(is_clear, connections))
+
+        self.traffic.pump(GRACE + LATE + SLACK, are_clear)
+        moment = self.moment()
+        for connection in connections:
+            views[connection].append(moment.view(connection, self.bases.get(connection)))
+            if self.guarding.destroyed(connection):
+                self.judge_ended(connection, views[connection], swapped, changed, numbers[connection])
+            elif not fresh(connection):
+                if oracle.is_unknowable(self.bases[connection], views[connection], connection, self.uplinks, moment.links,
+                                        self.script.get("silent", [])):
+                    self.counts["unknowable"] += 1
+                else:
+                    self.find_connection("dead and not told", connection, views[connection])
+                self.drop(connection)
+            else:
+                self.counts["survived"] += 1
+
+    def judge_ended(self, connection, views, swapped, changed, number=None):
+        told = self.guarding.destroyed(connection)
+        excused = oracle.policy(self.bases[connection], views, connection, swapped)
+        if not excused and not views[-1].is_dead:
+            number = number or self.traffic.send(connection)
+            left = changed + GRACE - time.monotonic()
+            if self.traffic.pump(max(left, 0), lambda: connection.echoed >= number):
+                self.find_connection(f"ended though it works: {told.reason}", connection, views)
+        self.counts["ended"] += 1
+        self.drop(connection)
+
+    def check_status(self):
+        """The published category, as soon as a gain that is held back is told."""
+        end = time.monotonic() + (0 if self.wrong else HOLD)
+        while True:
+            status = self.guarding.status()
+            wrong = oracle.status_disagrees(status, self.moment())
+            if not wrong:
+                self.wrong = None
+                return
+            if time.monotonic() > end:
+                break
+            self.traffic.pump(0.05)
+        # Once is enough until it is right again.
+        if not self.wrong:
+            self.find(f"status: {wrong}", "\n".join([str(status), *self.state()]))
+        self.wrong = wrong
+
+    def settle(self):
+        """Until the kernel has told of all carriers: it may take a second over it."""
+        self.traffic.pump(SETTLE, lambda: self.moment().is_settled)
+
+    # What is found
+
+    def state(self):
+        show = self.world.show
+        return [
+            "the machine:", show("-brief", "link"), show("-brief", "address"), show("rule"), show("-6", "rule"),
+            show("route", "show", "table", "all", "type", "unicast"),
+            show("-6", "route", "show", "table", "all", "type", "unicast"), show("nexthop"), show("neigh"),
+            "connd's log:", *self.guarding.log()[-15:]]
+
+    def find_connection(self, kind, connection, views):
+        now = time.monotonic()
+        base = self.bases.get(connection)
+        echoes = [f"{echo - now:+.3f}" for echo in list(connection.echoes)[-12:]]
+        name = connection.wanted.get("device")
+        own = self.kernel.route(connection.own)
+        bare = self.kernel.route(dataclasses.replace(connection.own, protocol=0, local_port=0, remote_port=0))
+        text = [
+            str(connection), "connd said:",
+            *[f"  {told.time - now:+.3f} s {told.text}" for told in self.guarding.answers(connection)],
+            f"the last echoes, in seconds: {' '.join(echoes)}; sent {connection.number}, back {connection.echoed}; "
+            f"error {connection.error}",
+            *self.story(connection, views), f"the kernel, asked without protocol and ports: {bare}",
+            "ip route get " + " ".join(connection.own.words(name)) + ":",
+            self.world.show("route", "get", *connection.own.words(name)),
+            "ip route get " + " ".join(connection.free.words(name)) + ":",
+            self.world.show("route", "get", *connection.free.words(name)), *self.state()]
+        # What a lookup without ports gets wrong is a fault by itself.
+        by_ports = ", by ports" if bare.link != own.link else ""
+        self.find(f"{kind} ({connection.wanted['kind']}{by_ports})", "\n".join(text), connection.slot)
+
+    def story(self, connection, views):
+        """What the kernel said of it before the step and after each command, where it was something else."""
+        last = None
+        for number, view in enumerate([self.bases.get(connection), *views]):
+            if view and view != last:
+                yield (f"{f'the kernel after command {number}' if number else 'the kernel before'}: {view.own}; without its "
+                       f"source: {view.free}; {'' if view.is_local else 'its address is not local; '}{view.below or 'links carry'}")
+            last = view
+
+    def find(self, kind, text, slot=None):
+        step = self.script["steps"][self.step_number] if self.script["steps"] else {"name": "none"}
+        now = time.monotonic()
+        last = [f"  {when - now:+.3f} s {operation}{f': {said}' if said else ''}"
+                for when, operation, said in self.world.log[self.set_up:] if "fence" not in str(operation)][-16:]
+        self.findings.append(Finding(kind, self.step_number, slot, "\n".join([
+            f"{kind}\nin step {self.step_number} ({step['name']}) of seed {self.script.get('seed')}",
+            f"topology: {json.dumps(self.topology['uplinks'])}", "the last commands:", *last, text])))
+
+    def end(self):
+        # Each of these, whatever becomes of the others; the last first.
+        with contextlib.ExitStack() as stack:
+            if self.directory:
+                stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            if self.world:
+                stack.callback(self.world.remove)
+            for part in [self.traffic, self.guarding]:
+                if part:
+                    stack.callback(part.end)

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""truth.py CONND: traffic is the truth (rule I0).
+
+Worlds are drawn from seeds: a machine, its uplinks, routers that are strict like a provider's, and a server, in network
+namespaces. They are changed at random under real TCP connections that carry bytes all the time, each guarded by connd. After
+each change a connection whose bytes still come and go must not have been ended, and one that stays dead must have been. What
+exactly must be true is in oracle.py, which asks the traffic and the kernel and knows nothing of connd; what a world is made of
+in topology.py, what happens in it in plan.py, and how it is judged in play.py.
+
+By the environment: STEPS, how many changes in all (50 in each world); WORLDS, how many at a time; SEED, that of the first world,
+which the others follow; SCRIPT, a file with a world and its steps, in place of a seed; SHORTEN, how many tries a finding is
+worth. What is found is printed, shortened by leaving steps out, and saved as a script.
+"""
+
+import collections
+import ctypes
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import plan
+from shorten import shorten
+from world import is_known
+
+ENDS = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]
+KINDS = 8  # findings of so many kinds are shortened
+SAVED = ".build/truth"
+
+
+class Run:
+    """One world, in a process of its own."""
+
+    def __init__(self, binary, script, directory, kind=None):
+        self.script, self.began = script, time.monotonic()
+        with tempfile.NamedTemporaryFile("w", dir=directory, suffix=".json", delete=False) as file:
+            json.dump({"script": script, "until": kind}, file)
+        self.result = f"{file.name}.result"
+        self.process = subprocess.Popen([sys.executable, __file__, "--play", binary, file.name, self.result])
+
+    def finish(self):
+        """What was found, and what was counted."""
+        status = self.process.wait()
+        if status:
+            raise SystemExit(f"a world ended with {status}: seed {self.script['seed']}")
+        with open(self.result) as file:
+            return json.load(file)
+
+
+class Truth:
+    def __init__(self, binary, worlds, tries):
+        self.directory = tempfile.mkdtemp(prefix="connd-truth-")
+        # It may be built anew meanwhile.
+        self.binary = shutil.copy(binary, self.directory)
+        self.worlds, self.tries = worlds, tries
+        self.runs = []
+        self.kinds = collections.Counter()
+        self.first = {}  # script and finding, by kind
+        self.counts = collections.Counter()
+
+    def start(self, script, kind=None):
+        self.runs.append(Run(self.binary, script, self.directory, kind))
+        return self.runs[-1]
+
+    def finish(self, run):
+        try:
+            return run.finish()
+        finally:
+            self.runs.remove(run)
+
+    def play(self, scripts):
+        """All of them, so many at a time."""
+        waiting = collections.deque(scripts)
+        while waiting or self.runs:
+            while waiting and len(self.runs) < self.worlds:
+                self.start(waiting.popleft())
+            done = [run for run in self.runs if run.process.poll() is not None]
+            for run in done:
+                self.take(run.script, self.finish(run))
+            if not done:
+                time.sleep(0.02)
+
+    def take(self, script, result):
+        self.counts.update(result["counts"])
+        for finding in result["findings"]:
+            kind = finding["kind"]
+            if kind not in self.first:
+                self.first[kind] = script, finding
+                print(f"\n{finding['text']}\n", flush=True)
+            else:
+                print(f"again in step {finding['step']} of seed {script['seed']}: {kind}", flush=True)
+            self.kinds[kind] += 1
+
+    def shorten(self):
+        """The first of each kind, saved as scripts."""
+        os.makedirs(SAVED, exist_ok=True)
+        for kind, (script, finding) in list(self.first.items())[:KINDS]:
+            def fails(shorter):
+                result = self.finish(self.start(shorter, kind))
+                return next((found for found in result["findings"] if found["kind"] == kind), None)
+
+            shorter = shorten(script, finding, fails, self.tries) if self.tries else script
+            name = f"{SAVED}/{script['seed']}-{re.sub('[^a-zA-Z0-9]+', '-', kind).strip('-')}.json"
+            with open(name, "w") as file:
+                json.dump(shorter, file, indent=1)
+            print(f"\n{kind}: {len(shorter['steps'])} of {len(script['steps'])} steps, replayed by: make truth SCRIPT={name}")
+            for step in shorter["steps"]:
+                print(f"  {step['name']}: {'; '.join(' '.join(map(str, operation)) for operation in step['do'])}")
+            sys.stdout.flush()
+
+    def report(self, began):
+        seconds, steps = time.monotonic() - began, self.counts["steps"]
+        print(f"{steps} steps in {seconds:.0f} s ({self.counts['milliseconds'] / max(steps, 1):.0f} ms each in its world, "
+              f"{self.worlds} worlds at a time), {self.counts['connections']} connections, which survived "
+              f"{self.counts['survived']} changes; "
+              f"{self.counts['ended']} were ended by connd, {self.counts['unknowable']} died of what the kernel cannot know")
+        for kind, count in self.kinds.most_common():
+            script, finding = self.first[kind]
+            print(f"{count} times, first in step {finding['step']} of seed {script['seed']}: {kind}")
+        print("nothing found" if not self.kinds else f"found: {sum(self.kinds.values())}, of {len(self.kinds)} kinds", flush=True)
+
+    def end(self):
+        for run in self.runs:
+            run.process.terminate()
+        for run in self.runs:
+            run.process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def scripts(seed, steps):
+    bonds = is_known("bond")
+    for number in range(-(-steps // plan.STEPS)):
+        yield plan.script(seed + number, min(plan.STEPS, steps - number * plan.STEPS), bonds)
+
+
+def play_one(binary, source, result):
+    """In a process of its own: plays one script, and writes down what was found."""
+    from play import Play
+    with open(source) as file:
+        given = json.load(file)
+    world = Play(given["script"], binary, f"connd-truth-{os.getpid()}")
+    findings = world.run(until=given["until"])
+    milliseconds = sum(seconds for seconds, _ in world.slow) * 1000
+    with open(result, "w") as file:
+        json.dump({"findings": [vars(finding) for finding in findings],
+                   "counts": world.counts | {"steps": len(world.slow), "milliseconds": int(milliseconds)}}, file)
+
+
+def main():
+    # An end from outside cleans up, too, also that of the process which started this one.
+    for number in ENDS:
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    if sys.argv[1] == "--play":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+        play_one(*sys.argv[2:])
+        # grpc's threads are not waited for.
+        sys.stdout.flush()
+        os._exit(0)
+    setting = lambda name, default: os.environ.get(name) or default
+    seed = int(setting("SEED", random.SystemRandom().randrange(1 << 31)))
+    steps, began = int(setting("STEPS", 1000)), time.monotonic()
+    truth = Truth(sys.argv[1], int(setting("WORLDS", 2)), int(setting("SHORTEN", 24)))
+    try:
+        if setting("SCRIPT", None):
+            with open(os.environ["SCRIPT"]) as file:
+                script = json.load(file)
+            truth.play([script])
+            truth.tries = 0
+        else:
+            print(f"seed {seed}, {steps} steps", flush=True)
+            truth.play(scripts(seed, steps))
+            truth.shorten()
+        truth.report(began)
+    finally:
+        for number in ENDS:
+            signal.signal(number, signal.SIG_IGN)
+        truth.end()
+    sys.exit(1 if truth.kinds else 0)
+
+
+if __name__ == "__main__":
+    main()
