@@ -25,16 +25,18 @@ struct CategoryWatch: Hashable, Sendable {
 
   /// - Returns: what is to be told of everything; `nil` for nothing.
   mutating func severity(
-    of change: Change?, _ status: Status, _ followed: [FollowedPath], _ policy: InvalidationPolicy
+    of change: Change?, _ status: Status, _ present: [AddressFamily: PresentPath],
+    _ followed: [FollowedPath], _ policy: InvalidationPolicy
   ) -> Invalidation.Severity? {
     guard status.category != .unknown else { return nil }
     let isChanged = self.isChanged(by: change)
     self.lastKnown = status.category
     let fate = self.fate(in: followed)
+    // It is there, and that it is back is not told yet (T1).
+    let family = followed.first { $0.id == self.base?.path }?.family
+    let isHeld = fate == .alive && family.map { present[$0]?.path != status[$0] } ?? false
     if isChanged {
       let isBack = fate == .alive && self.base?.category == status.category
-      // It is there, and that it is back is not told yet (T1).
-      let isHeld = fate == .alive && status.category == .none
       guard fate == .inDoubt || isBack || isHeld else {
         self.settle(on: status, followed)
         return policy.categoryChanged
@@ -43,7 +45,7 @@ struct CategoryWatch: Hashable, Sendable {
       return .advise
     }
     if let base = self.base, base.isInDoubt {
-      guard fate == .gone else { return nil }
+      guard fate != .inDoubt, !isHeld else { return nil }
       self.settle(on: status, followed)
       // Another path has brought the same category back: lost is only what was on the first, and that hears of it.
       return status.category == base.category ? nil : policy.categoryChanged

@@ -70,6 +70,9 @@ public struct FlowTracker: Hashable, Sendable {
   /// What the flow was made on.
   public var path: Path { self.state.path }
 
+  /// The network that it was made on; `nil` before it has begun.
+  var network: NetworkIdentity? { self.state.network }
+
   /// The flow's own address, or what it is taken for; `nil` before it has one.
   public var source: IPAddress? {
     if let local = self.flow.local { return local }
@@ -154,12 +157,17 @@ public struct FlowTracker: Hashable, Sendable {
         severity: verdict.severity, alternative: isBetter ? alternative : nil)
     }
     let news = verdicts.filter {
-      $0.reason == .resumed || holding[$0.reason] != self.told[$0.reason]
+      $0.isEvent || holding[$0.reason] != self.told[$0.reason]
     }
     self.told = holding
     let gravest = news.map(\.severity).max()
     return news.first { $0.severity == gravest }
   }
+}
+
+extension FlowTracker.Verdict {
+  /// Whether it is of the moment: that which comes after it is compared with what it has led to.
+  fileprivate var isEvent: Bool { self.reason == .resumed || self.reason == .networkChanged }
 }
 
 extension FlowTracker.State {
@@ -171,6 +179,14 @@ extension FlowTracker.State {
     case .awaitingPath(let path): path
     case .alive(let standing), .inDoubt(let standing, _): standing.path
     case .blind(let state): state.path
+    }
+  }
+
+  fileprivate var network: NetworkIdentity? {
+    switch self {
+    case .awaitingPath: nil
+    case .alive(let standing), .inDoubt(let standing, _): standing.network
+    case .blind(let state): state.network
     }
   }
 

@@ -62,8 +62,11 @@ public struct InvalidationMaker: Hashable, Sendable {
     drafts.sort { $0.scope.width < $1.scope.width }
 
     let after = change?.snapshot?.status ?? before
-    let category = self.category.severity(of: change, after, self.followed, self.policy)
+    let category = self.category.severity(
+      of: change, after, reading.present, self.followed, self.policy)
     let sleep = slept.map { self.policy.severity(ofSleep: $0) }
+    // All are told to begin anew, and that under the category that there is now.
+    if sleep == .destroy { self.category.settle(on: after, self.followed) }
     if let severity = [category, sleep].compactMap({ $0 }).max() {
       drafts.append(
         Draft(
@@ -113,8 +116,9 @@ public struct InvalidationMaker: Hashable, Sendable {
       guard same.source != present.path.source else { return }
       // New connections get another address of the same subnet: that ends no old one (T3), until the old address goes.
       self.remember(same.path)
+      let network = same.tracker.network.map { present.network.completed(by: $0) }
       self.followed[index] = FollowedPath(
-        id: same.id, family, on: present.path, present.network)
+        id: same.id, family, on: present.path, network ?? present.network)
       return
     }
     self.lastID += 1
@@ -148,12 +152,19 @@ public struct InvalidationMaker: Hashable, Sendable {
   /// path takes over.
   private func isShared(_ one: Told, by told: [Told]) -> Bool {
     guard !one.verdict.isRouteOnly else { return false }
-    let (link, family) = (one.path.chain.first, one.family)
-    let others = told.filter { $0.family != family && $0.path.chain.first == link }
+    // A scope knows links by name: one that was made anew is the same.
+    let (link, family) = (one.path.interface, one.family)
+    let others = told.filter { $0.family != family && $0.path.interface == link }
     let isElsewhereAlive = self.followed.contains {
-      $0.family != family && $0.path.chain.first == link
+      $0.family != family && $0.path.interface == link
     }
-    return others.allSatisfy { $0.verdict == one.verdict } && (!isElsewhereAlive || !others.isEmpty)
+    let hasFormerSources = self.formerSources.contains {
+      $0.address.family != family && $0.link.name == link
+    }
+    // Where the last address went with the link, that is said beside it.
+    return others.allSatisfy {
+      $0.verdict == one.verdict || $0.verdict.reason == .sourceAddressLost && !hasFormerSources
+    } && (!isElsewhereAlive || !others.isEmpty)
   }
 
   /// The scope names what the channels were on.

@@ -47,7 +47,7 @@ public struct FlapDamper: Hashable, Sendable {
     if link.state != .up {
       history.heldUntil = nil
     } else if isGain {
-      history.heldUntil = history.hold.map { now.advanced(by: $0) }
+      history.heldUntil = history.hold(at: now).map { now.advanced(by: $0) }
     }
     self.links[link.name] = history
   }
@@ -83,6 +83,9 @@ public struct FlapDamper: Hashable, Sendable {
 }
 
 extension FlapDamper.History {
+  /// More make no hold longer.
+  private static let mostDoublings = 8
+
   /// How often the link was lost since; `nil` where the message is older than what is known.
   fileprivate func losses(until link: Link) -> Int? {
     guard self.index == link.index else { return self.isUp ? 1 : 0 }
@@ -100,7 +103,7 @@ extension FlapDamper.History {
       (self.losses, self.sinceFlapping) = ([], 0)
     }
     self.losses = self.losses.filter { $0.duration(to: now) <= FlapDamper.memory }
-    for _ in 0..<min(count, FlapDamper.tolerated) {
+    for _ in 0..<min(count, FlapDamper.tolerated + Self.mostDoublings) {
       self.losses.append(now)
       if self.sinceFlapping > 0 || self.losses.count >= FlapDamper.tolerated {
         self.sinceFlapping += 1
@@ -110,9 +113,11 @@ extension FlapDamper.History {
   }
 
   /// For how long a gain is held back; `nil`: not at all.
-  fileprivate var hold: Duration? {
-    guard self.sinceFlapping > 0 else { return nil }
-    let doublings = min(self.sinceFlapping - 1, 8)
+  fileprivate func hold(at now: Instant) -> Duration? {
+    guard self.sinceFlapping > 0, let last = self.losses.last,
+      !FlapDamper.isForgotten(last, at: now)
+    else { return nil }
+    let doublings = min(self.sinceFlapping - 1, Self.mostDoublings)
     return min(FlapDamper.firstHold * (1 << doublings), FlapDamper.longestHold)
   }
 }

@@ -6,17 +6,14 @@ import Testing
 struct FlowGraceTests {
   private static let wifi = FlowReading.by(.wifi)
   private static let deadWifi = FlowReading.by(TestLink.wifi.withoutCarrier)
-  private static let soft = InvalidationPolicy(betterPath: .drain, categoryChanged: .drain)
+  private static let soft = InvalidationPolicy(betterPath: .drain)
 
   /// A Wi-Fi flow that has lost its carrier at 0 s, or only its route.
   private static func inDoubt(
-    _ lost: FlowReading = deadWifi, _ change: FlowTracker.CategoryChange? = nil,
-    policy: InvalidationPolicy = InvalidationPolicy()
+    _ lost: FlowReading = deadWifi, policy: InvalidationPolicy = InvalidationPolicy()
   ) -> FollowedFlow {
     var flow = FollowedFlow(on: Self.wifi, policy: policy)
-    let told = flow.see(lost, change)
-    let isOfCategory = lost == .noRoute && change != nil && policy.categoryChanged == .destroy
-    #expect(told == (isOfCategory ? "advise categoryChanged" : "advise interfaceLost"))
+    #expect(flow.see(lost) == "advise interfaceLost")
     return flow
   }
 
@@ -44,7 +41,7 @@ struct FlowGraceTests {
   func dormant() {
     var flow = Self.inDoubt(Self.deadWifi.with { $0.path.reason = .dormant })
     #expect(flow.deadline == 1000)
-    #expect(flow.see(.by(.wired), at: 100) == "destroy interfaceLost")
+    #expect(flow.see(.by(.wired, leaving: .failed), at: 100) == "destroy interfaceLost")
   }
 
   @Test("I10 other media have no grace for the carrier", arguments: [TestLink.wired, .cellular])
@@ -81,80 +78,75 @@ struct FlowGraceTests {
     #expect(flow.see(.noRoute) == "destroy interfaceLost")
   }
 
-  @Test("I10 a lost route is named by the category where that changed with it")
-  func routeAndCategory() {
-    var flow = Self.inDoubt(.noRoute, .inDoubt)
-    #expect(flow.see(.noRoute, .overdue(.destroy), at: 1000) == "destroy categoryChanged")
-    // Another family has brought the category back.
-    flow = Self.inDoubt(.noRoute, .inDoubt)
-    #expect(flow.see(.noRoute, .returned, at: 500) == "advise categoryChanged")
-    #expect(flow.see(.noRoute, at: 1000) == "destroy interfaceLost")
-  }
-
-  @Test("I10 a route that stays away destroys also where the category only drains")
-  func routeAndSoftCategory() {
-    var flow = Self.inDoubt(.noRoute, .inDoubt, policy: Self.soft)
-    #expect(flow.see(.noRoute, .overdue(.drain), at: 1000) == "destroy interfaceLost")
-  }
-
-  @Test("I10 a flow that was looked at later than the default path ends its grace with that")
-  func endsWithTheSystems() {
-    for lost in [Self.deadWifi, .noRoute] {
-      var flow = FollowedFlow(on: Self.wifi)
-      #expect(flow.see(lost, .inDoubt, at: 5)?.hasPrefix("advise") == true)
-      #expect(flow.see(lost, at: 1000) == nil)
-      #expect(flow.see(lost, .overdue(.drain), at: 1000)?.hasPrefix("destroy") == true)
-    }
-    // Its own loss came later, and has its own grace.
-    var flow = FollowedFlow(on: Self.wifi)
-    #expect(flow.see(Self.wifi, .inDoubt) == "advise categoryChanged")
-    #expect(flow.see(Self.deadWifi, at: 500) == "advise interfaceLost")
-    #expect(flow.see(Self.deadWifi, .overdue(.drain), at: 1000) == "drain categoryChanged")
-    #expect(flow.see(Self.wifi, at: 1400) == nil)
-  }
-
-  @Test("I10 the category in doubt with the path is told once, and with the path it returns")
-  func categoryInDoubt() {
-    var flow = Self.inDoubt(.noRoute, .inDoubt)
-    #expect(flow.see(Self.wifi, .returned, at: 500) == "advise categoryChanged")
-    #expect(flow.see(Self.wifi, .overdue(.destroy), at: 1000) == nil)
-    flow = Self.inDoubt(Self.deadWifi, .inDoubt)
-    // Its path is back, and that of the category is not.
-    #expect(flow.see(Self.wifi, at: 500) == nil)
-    #expect(flow.see(Self.wifi, .overdue(.destroy), at: 1000) == "destroy categoryChanged")
-  }
-
   @Test("I10 back on another network, the flow is destroyed as soon as that is known")
   func otherNetwork() {
     for lost in [Self.deadWifi, .noRoute] {
       var flow = Self.inDoubt(lost)
-      #expect(flow.see(.by(.wifi, router: 2), at: 500) == "destroy networkChanged")
+      let other = FlowReading.by(.wifi, router: 2, stage: 1, first: 1)
+      #expect(flow.see(other, at: 500) == "destroy networkChanged")
       flow = Self.inDoubt(lost)
-      #expect(flow.see(.by(.wifi, router: nil), at: 500) == nil)
-      #expect(flow.see(.by(.wifi, router: 2), at: 9000) == "destroy networkChanged")
+      #expect(flow.see(.by(.wifi, router: nil, stage: 1), at: 500) == nil)
+      #expect(flow.see(other, at: 9000) == "destroy networkChanged")
     }
   }
 
-  @Test("I10 another path that takes over ends the grace")
-  func takenOver() {
-    var flow = Self.inDoubt()
-    #expect(flow.see(.by(.cellular), at: 500) == "destroy interfaceLost")
-    flow = Self.inDoubt(policy: Self.soft)
-    #expect(flow.see(.by(.cellular), .changed(.drain), at: 500) == "destroy interfaceLost")
-    flow = Self.inDoubt(.noRoute)
-    #expect(flow.see(.by(.cellular), at: 500) == "destroy betterPath")
-    flow = Self.inDoubt(.noRoute, policy: Self.soft)
-    #expect(flow.see(.by(.cellular), at: 500) == "drain betterPath")
-    #expect(flow.deadline == nil)
-    flow = Self.inDoubt(.noRoute, .inDoubt)
-    #expect(flow.see(.by(.cellular), .changed(.destroy), at: 500) == "destroy categoryChanged")
+  @Test("I10 a carrier that is lost ends the flow when another link takes over")
+  func carrierTakenOver() {
+    for policy in [InvalidationPolicy(), Self.soft] {
+      var flow = FollowedFlow(on: Self.wifi, policy: policy)
+      #expect(flow.see(.by(.cellular, leaving: .failed)) == "destroy interfaceLost")
+      flow = Self.inDoubt(policy: policy)
+      #expect(flow.see(.by(.cellular, leaving: .failed), at: 500) == "destroy interfaceLost")
+    }
+  }
+
+  @Test(
+    "I10 where only the route went and another link takes over, it drains until the grace is over")
+  func routeTakenOver() {
+    let taken = FlowReading.by(.cellular, leaving: .withoutRoute)
+    for link in [TestLink.wired, .wifi] {
+      var flow = FollowedFlow(on: .by(link))
+      #expect(flow.see(taken) == "drain interfaceLost")
+      #expect(flow.deadline == 1000)
+      #expect(flow.see(taken, at: 999) == nil)
+      var back = flow
+      #expect(back.see(.by(link), at: 999) == nil)
+      #expect(back.deadline == nil)
+      #expect(flow.see(taken, at: 1000) == "destroy interfaceLost")
+    }
+  }
+
+  @Test("I10 another link that takes over later drains, and the grace goes on")
+  func routeTakenOverLater() {
+    let taken = FlowReading.by(.cellular, leaving: .withoutRoute)
+    var flow = Self.inDoubt(.noRoute)
+    #expect(flow.see(taken, at: 500) == "drain interfaceLost")
+    #expect(flow.deadline == 1000)
+    #expect(flow.see(.noRoute, at: 600) == nil)
+    #expect(flow.see(taken, at: 700) == nil)
+    #expect(flow.see(taken, at: 1000) == "destroy interfaceLost")
+  }
+
+  @Test("I10 I3 a route that is back and not preferred any more is a better path's matter")
+  func routeBackBehindAnother() {
+    let taken = FlowReading.by(.cellular, leaving: .withoutRoute)
+    var flow = FollowedFlow(on: Self.wifi)
+    #expect(flow.see(taken) == "drain interfaceLost")
+    #expect(flow.see(.by(.wired, leaving: .withRoute), at: 500) == "destroy betterPath")
+  }
+
+  @Test("I10 a link that fails while its route is missing ends the flow where another carries")
+  func failedWhileTakenOver() {
+    var flow = FollowedFlow(on: Self.wifi)
+    #expect(flow.see(.by(.cellular, leaving: .withoutRoute)) == "drain interfaceLost")
+    #expect(flow.see(.by(.cellular, leaving: .failed), at: 500) == "destroy interfaceLost")
   }
 
   @Test("I10 a link or an address that goes during the grace ends it")
   func gone() {
     for lost in [Self.deadWifi, .noRoute] {
       var flow = Self.inDoubt(lost)
-      #expect(flow.see(lost.with { $0.isLinkLost = true }, at: 1) == "destroy interfaceLost")
+      #expect(flow.see(lost.with { $0.leftLink = .failed }, at: 1) == "destroy interfaceLost")
       flow = Self.inDoubt(lost)
       #expect(flow.see(lost.with { $0.isSourceGone = true }, at: 1) == "destroy sourceAddressLost")
     }
@@ -163,13 +155,12 @@ struct FlowGraceTests {
   @Test("I10 a carrier lost while the route was missing has its own grace, and none on other media")
   func carrierAfterRoute() {
     var flow = FollowedFlow(on: .by(.wired))
-    #expect(flow.see(.noRoute, .inDoubt) == "advise categoryChanged")
+    #expect(flow.see(.noRoute) == "advise interfaceLost")
     #expect(flow.see(.by(TestLink.wired.withoutCarrier), at: 500) == "destroy interfaceLost")
 
     flow = Self.inDoubt(.noRoute)
     #expect(flow.see(Self.deadWifi, at: 500) == nil)
     #expect(flow.deadline == 1000)
-    #expect(flow.see(.by(.cellular), at: 600) == "destroy interfaceLost")
     flow = Self.inDoubt()
     #expect(flow.see(.noRoute, at: 500) == nil)
     #expect(flow.see(.noRoute, at: 1000) == "destroy interfaceLost")
@@ -206,10 +197,10 @@ struct FlowGraceTests {
     #expect(
       flow.see(
         .unknown.with {
-          $0.isSourceGone = true; $0.isLinkLost = true
+          $0.isSourceGone = true; $0.leftLink = .failed
         }) == nil)
     #expect(flow.see(Self.wifi) == nil)
-    #expect(flow.see(.by(.wired)) == "destroy betterPath")
+    #expect(flow.see(.by(.wired, leaving: .withRoute)) == "destroy betterPath")
   }
 
   @Test("K8 a grace that ends while the kernel cannot be asked waits for it")
@@ -231,6 +222,6 @@ struct FlowGraceTests {
     #expect(flow.see(.unknown) == nil)
     #expect(flow.see(Self.wifi) == nil)
     #expect(flow.tracker.path == Self.wifi.path)
-    #expect(flow.see(.by(.wired)) == "destroy betterPath")
+    #expect(flow.see(.by(.wired, leaving: .withRoute)) == "destroy betterPath")
   }
 }

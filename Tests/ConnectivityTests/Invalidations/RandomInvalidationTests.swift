@@ -127,7 +127,7 @@ private struct InvalidationHistory {
   private mutating func wrongCategory(_ told: [Invalidation]) -> String? {
     let category = self.daemon.maker.snapshot.status.category
     guard category != .unknown else { return nil }
-    let severity = told.first { $0.reason == .categoryChanged }?.severity
+    let severity = told.first { $0.scope == .everything }?.severity
     if self.believed == nil || severity.map({ $0 > .advise }) ?? false { self.believed = category }
     if severity == .advise, category != self.believed, self.daemon.deadline == nil {
       return "I9: only advised, and nothing will follow"

@@ -28,6 +28,11 @@ extension Scene {
     case 8: place.link.gateway[family] = random.pick([1, 2])
     default: place.router = random.pick([1, 1, 2, nil])
     }
+    // The kernel takes another address where there is one.
+    if place.link.host[family] == nil {
+      let former = place.formerAddresses.filter { $0.family == family }.min()
+      place.link.host[family] = former?.bytes.last.map { Int($0) }
+    }
     if let source = place.link.source(family) { place.formerAddresses.remove(source) }
   }
 

@@ -72,7 +72,7 @@ struct Scene: Hashable {
         of: followed.path, from: followed.source, to: .elsewhere, followed.family, networks)
     }
     reading.lostSources = Set(
-      maker.formerSources.filter { self.place($0.link.index)?.has($0.address) != true })
+      maker.formerSources.filter { self.owner(of: $0.address) == nil })
     return reading
   }
 

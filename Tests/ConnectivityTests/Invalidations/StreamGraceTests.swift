@@ -6,7 +6,12 @@ import Testing
 struct StreamGraceTests {
   private static let both = AddressFamily.allCases
   private static let wifiLost = "1s wifi>none, advise interfaceLost wlan0, advise categoryChanged"
-  private static let routeLost = "1s wifi>none, advise categoryChanged"
+  private static let routeLost =
+    "1s wifi>none, advise interfaceLost wlan0 ipv4 offLink, advise categoryChanged"
+  private static let bothRoutesLost = """
+    1s wifi>none, advise interfaceLost wlan0 ipv4 offLink, \
+    advise interfaceLost wlan0 ipv6 offLink, advise categoryChanged
+    """
   private static let isBack = "none>wifi, advise categoryChanged"
 
   // MARK: - The carrier
@@ -52,25 +57,31 @@ struct StreamGraceTests {
         "0s unknown>wifi", Self.wifiLost,
         "1.5s none>cellular, destroy interfaceLost wlan0, destroy categoryChanged",
       ])
+  }
+
+  @Test("I10 another link that takes over from a route alone drains, and destroys in the end")
+  func routeTakenOver() {
     #expect(
       Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute cellular") == [
         "0s unknown>wifi", Self.routeLost,
-        "1.5s none>cellular, destroy betterPath wlan0 ipv4, destroy categoryChanged",
+        "1.5s none>cellular, drain interfaceLost wlan0 ipv4 offLink, advise categoryChanged",
+        "2s destroy interfaceLost wlan0 ipv4 offLink, destroy categoryChanged",
       ])
     #expect(
-      Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute wifi2").last
-        == "1.5s none>wifi, destroy betterPath wlan0 ipv4, destroy categoryChanged")
+      Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute cellular | 1.9s wifi cellular")
+        .last == "1.9s cellular>wifi, destroy betterPath wwan0 ipv4, advise categoryChanged")
   }
 
-  @Test("I10 another family that takes over in another category destroys at once")
+  @Test("I10 another family that takes over in another category leaves the grace to the lost one")
   func takenOverByTheOtherFamily() {
     let script = "0s wifi:noroute6 cellular:noroute4 | 1s wifi:noroute cellular:noroute4"
     #expect(
       Story.play(script, Self.both) == [
-        "0s unknown>wifi", "1s wifi>cellular, destroy categoryChanged",
-        "2s destroy interfaceLost wlan0 ipv4",
+        "0s unknown>wifi",
+        "1s wifi>cellular, advise interfaceLost wlan0 ipv4 offLink, advise categoryChanged",
+        "2s destroy interfaceLost wlan0 ipv4 offLink, destroy categoryChanged",
       ])
-    #expect(Story.follow(script, Self.both) == ["1s destroy categoryChanged"])
+    #expect(Story.follow(script, Self.both) == [])
   }
 
   // MARK: - The route
@@ -80,7 +91,8 @@ struct StreamGraceTests {
     for families in [[.ipv4], Self.both] {
       #expect(
         Story.play("0s wifi | 1s wifi:noroute | 1.9s wifi | 5s wifi", families) == [
-          "0s unknown>wifi", Self.routeLost, "1.9s \(Self.isBack)",
+          "0s unknown>wifi", families == Self.both ? Self.bothRoutesLost : Self.routeLost,
+          "1.9s \(Self.isBack)",
         ])
     }
   }
@@ -89,30 +101,31 @@ struct StreamGraceTests {
   func routeLost() {
     #expect(
       Story.play("0s wifi | 1s wifi:noroute | 2.5s wifi") == [
-        "0s unknown>wifi", Self.routeLost, "2s destroy categoryChanged",
+        "0s unknown>wifi", Self.routeLost,
+        "2s destroy interfaceLost wlan0 ipv4 offLink, destroy categoryChanged",
         "2.5s none>wifi, destroy categoryChanged",
       ])
     let soft = InvalidationPolicy(categoryChanged: .drain)
     #expect(
       Story.play("0s wifi | 1s wifi:noroute", policy: soft).last
-        == "2s destroy interfaceLost wlan0 ipv4, drain categoryChanged")
+        == "2s destroy interfaceLost wlan0 ipv4 offLink, drain categoryChanged")
   }
 
   @Test("I10 only IPv6's route is lost: its channels alone are in doubt")
   func routeOfOneFamily() {
-    let lost = ["0s unknown>wifi", "1s path, advise interfaceLost wlan0 ipv6"]
+    let lost = ["0s unknown>wifi", "1s path, advise interfaceLost wlan0 ipv6 offLink"]
     #expect(Story.play("0s wifi | 1s wifi:noroute6 | 1.5s wifi", Self.both) == lost + ["1.5s path"])
     #expect(
       Story.play("0s wifi | 1s wifi:noroute6 | 9s wifi", Self.both)
-        == lost + ["2s destroy interfaceLost wlan0 ipv6", "9s path"])
+        == lost + ["2s destroy interfaceLost wlan0 ipv6 offLink", "9s path"])
   }
 
   @Test("I10 a route is lost, and the kernel names a dead link instead: the other family goes on")
   func otherDeadLink() {
     #expect(
       Story.play("0s wired wifi:dead | 1s wired:noroute4 wifi:dead", Self.both) == [
-        "0s unknown>wired", "1s path, advise interfaceLost eth0 ipv4",
-        "2s destroy interfaceLost eth0 ipv4",
+        "0s unknown>wired", "1s path, advise interfaceLost eth0 ipv4 offLink",
+        "2s destroy interfaceLost eth0 ipv4 offLink",
       ])
   }
 
@@ -124,10 +137,10 @@ struct StreamGraceTests {
         Self.both) == [
           "0s unknown>wifi",
           """
-          1s wifi>cellular, destroy interfaceLost wlan0 ipv6, advise interfaceLost wlan0, \
-          destroy categoryChanged
+          1s wifi>cellular, advise interfaceLost wlan0 ipv4, destroy interfaceLost wlan0 ipv6, \
+          advise categoryChanged
           """,
-          "1.5s cellular>wifi, destroy betterPath wwan0 ipv6, destroy categoryChanged",
+          "1.5s cellular>wifi, destroy betterPath wwan0 ipv6, advise categoryChanged",
         ])
   }
 
@@ -135,8 +148,8 @@ struct StreamGraceTests {
   func routeOfOneFamilyBack() {
     #expect(
       Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute6 | 9s wifi", Self.both) == [
-        "0s unknown>wifi", Self.routeLost, "1.5s \(Self.isBack)",
-        "2s destroy interfaceLost wlan0 ipv6", "9s path",
+        "0s unknown>wifi", Self.bothRoutesLost, "1.5s \(Self.isBack)",
+        "2s destroy interfaceLost wlan0 ipv6 offLink", "9s path",
       ])
   }
 
@@ -157,7 +170,9 @@ struct StreamGraceTests {
         "\($0.severity) \($0.reason) \($0.scope.family?.rawValue ?? "any")"
       }
     }
-    #expect(update(.events(events), 1000) == ["advise categoryChanged any"])
+    #expect(
+      update(.events(events), 1000)
+        == ["advise interfaceLost ipv4", "advise categoryChanged any"])
     #expect(update(.timer, 2000) == ["destroy interfaceLost ipv4"])
   }
 
@@ -193,28 +208,38 @@ struct StreamGraceTests {
   func heldInTime() {
     let flapping = "0s wifi | 1s wifi:dead | 1.1s wifi | 2s wifi:dead | 2.1s wifi"
     #expect(
-      Story.play("\(flapping) | 3s wifi:dead | 3.9s wifi").suffix(2) == [
-        "3s wifi>none, advise interfaceLost wlan0, advise categoryChanged", "4.4s \(Self.isBack)",
+      Story.play("\(flapping) | 3s wifi:dead | 3.9s wifi").suffix(3) == [
+        "3s wifi>none, advise interfaceLost wlan0, advise categoryChanged", "3.9s path",
+        "4.15s \(Self.isBack)",
       ])
     #expect(
       Story.play("0s wifi | 1s wifi !link | 2s wifi !link | 3s wifi !link").suffix(2)
-        == ["3s wifi>none, advise categoryChanged", "3.5s \(Self.isBack)"])
+        == ["3s wifi>none, advise categoryChanged", "3.25s \(Self.isBack)"])
   }
 
   @Test("T1 I10 a gain that is held back and was not in time comes after the destruction")
   func heldTooLate() {
     let flapping = "0s wifi | 1s wifi:dead | 1.1s wifi | 2s wifi:dead | 2.1s wifi"
     #expect(
-      Story.play("\(flapping) | 3s wifi:dead | 4.2s wifi").suffix(2) == [
-        "4s destroy interfaceLost wlan0, destroy categoryChanged",
-        "4.7s none>wifi, destroy categoryChanged",
+      Story.play("\(flapping) | 3s wifi:dead | 4.2s wifi").suffix(3) == [
+        "4s destroy interfaceLost wlan0, destroy categoryChanged", "4.2s path",
+        "4.45s none>wifi, destroy categoryChanged",
       ])
     // Lost again while it was held, and this time for good.
     #expect(
       Story.play("\(flapping) | 3s wifi:dead | 3.1s wifi | 3.2s wifi:dead").suffix(2) == [
-        "3.2s advise interfaceLost wlan0",
+        "3.2s path, advise interfaceLost wlan0",
         "4.2s destroy interfaceLost wlan0, destroy categoryChanged",
       ])
+  }
+
+  @Test("T1 I10 a held gain of one link, and another that carries: it is never none")
+  func heldBesideAnother() {
+    #expect(
+      Story.play("0s wired wifi | 1s wired wifi !link | 2s wired wifi !link | 3s wired wifi !link")
+        .suffix(2) == [
+          "3s wired>wifi, advise categoryChanged", "3.25s wifi>wired, advise categoryChanged",
+        ])
   }
 
   @Test("K8 I10 a grace that ends while the kernel cannot be asked waits for it")
@@ -223,23 +248,27 @@ struct StreamGraceTests {
     #expect(
       Story.play("0s wifi | 1s wifi:noroute | 1.5s ? | 9s wifi")
         == lost + ["9s unknown>wifi, advise categoryChanged"])
+    let end = "destroy interfaceLost wlan0 ipv4 offLink, destroy categoryChanged"
     #expect(
       Story.play("0s wifi | 1s wifi:noroute | 1.5s ? | 9s wifi:noroute")
-        == lost + ["9s unknown>none, destroy categoryChanged"])
+        == lost + ["9s unknown>none, \(end)"])
     #expect(
-      Story.play("0s wifi | 1s wifi:noroute | 1.5s ? | 1.6s wifi:noroute", Self.both)
-        == lost + ["1.6s unknown>none", "2s destroy categoryChanged"])
+      Story.play("0s wifi | 1s wifi:noroute | 1.5s ? | 1.6s wifi:noroute")
+        == lost + ["1.6s unknown>none", "2s \(end)"])
   }
 
   @Test("K8 I10 what was lost while the kernel could not be asked has its grace from then on")
   func lostWhileUnknown() {
     // The summary followed IPv6, which is not the preferred family.
     for script in ["0s wifi:noroute", "0s wifi"] {
-      var story = Story(script == "0s wifi" ? [.ipv4] : [.ipv6])
-      story.play("0s wifi | 1s ? | 9s wifi:noroute")
+      let family = script == "0s wifi" ? AddressFamily.ipv4 : .ipv6
       #expect(
-        story.published.suffix(2)
-          == ["9s unknown>none, advise categoryChanged", "10s destroy categoryChanged"])
+        Story.play("0s wifi | 1s ? | 9s wifi:noroute", [family]).suffix(2) == [
+          """
+          9s unknown>none, advise interfaceLost wlan0 \(family) offLink, advise categoryChanged
+          """,
+          "10s destroy interfaceLost wlan0 \(family) offLink, destroy categoryChanged",
+        ])
     }
   }
 
@@ -248,16 +277,15 @@ struct StreamGraceTests {
   @Test(
     "I10 what the stream says of a scope and what a flow is told agree",
     arguments: [
-      ("1s wifi:dead | 1.5s wifi", ["1s advise interfaceLost", "1.5s advise categoryChanged"]),
+      ("1s wifi:dead | 1.5s wifi", ["1s advise interfaceLost"]),
       ("1s wifi:dead", ["1s advise interfaceLost", "2s destroy interfaceLost"]),
-      (
-        "1s wifi:noroute | 1.5s wifi", ["1s advise categoryChanged", "1.5s advise categoryChanged"]
-      ),
-      ("1s wifi:noroute", ["1s advise categoryChanged", "2s destroy categoryChanged"]),
-      ("1s wired wifi", ["1s destroy categoryChanged"]),
-      ("1s wifi:router2", ["1s destroy networkChanged"]),
+      ("1s wifi:noroute | 1.5s wifi", ["1s advise interfaceLost"]),
+      ("1s wifi:noroute", ["1s advise interfaceLost", "2s destroy interfaceLost"]),
+      ("1s wired wifi", ["1s destroy betterPath"]),
+      ("1s wifi:router2", ["1s advise networkChanged"]),
+      ("1s wifi:router2 !link", ["1s destroy networkChanged"]),
       ("1s wifi:rotated | 2s wifi:host8", ["2s destroy sourceAddressLost"]),
-      ("1s wifi !link", ["1s advise categoryChanged"]),
+      ("1s wifi !link", []),
       ("1s ? | 2s wifi", []),
     ] as [(String, [String])])
   func flow(script: String, expected: [String]) {

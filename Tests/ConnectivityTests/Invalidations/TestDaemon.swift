@@ -37,7 +37,8 @@ struct TestDaemon {
   }
 
   mutating func readAgain(at now: Instant) -> ChangeMaker.Step {
-    self.isUnknown ? self.update(on: .timer, at: now) : self.read(self.scene, [], on: .timer, at: now)
+    self.isUnknown
+      ? self.update(on: .timer, at: now) : self.read(self.scene, [], on: .timer, at: now)
   }
 
   mutating func loseKernel(at now: Instant) -> ChangeMaker.Step {

@@ -8,9 +8,13 @@ struct TestNetworks: Hashable {
     var address: IPAddress
   }
 
+  private struct Subnets: Hashable {
+    var link: UInt32
+    var family: AddressFamily
+  }
+
   private struct Known: Hashable {
     var router: UInt8?
-    var stage: UInt64
     /// The first stage since the router was known for certain.
     var unknownSince: UInt64?
     var firstStage: UInt64 = 0
@@ -19,7 +23,8 @@ struct TestNetworks: Hashable {
   private var known: [Gateway: Known] = [:]
   private var isUp: [UInt32: Bool] = [:]
   private var carrierDownCounts: [UInt32: UInt32] = [:]
-  private var lastStage: UInt64 = 0
+  /// How often a link, or an address of it, went.
+  private var stages: [Subnets: UInt64] = [:]
 
   /// Takes note of what the kernel has told, and of what it shows.
   mutating func note(_ events: [KernelEvent], _ scene: Scene) {
@@ -52,7 +57,7 @@ struct TestNetworks: Hashable {
     guard let link = path.chain.first?.index, let address = path.gateway,
       let known = self.known[Gateway(link: link, address: address)]
     else { return identity }
-    (identity.stage, identity.firstStage) = (known.stage, known.firstStage)
+    (identity.stage, identity.firstStage) = (self.stage(link, address.family), known.firstStage)
     if identity.hasHardwareAddresses, known.unknownSince == nil {
       identity.gatewayHardwareAddress = known.router.map { [2, 0, 0, 0, 0, $0] }
     }
@@ -69,19 +74,26 @@ struct TestNetworks: Hashable {
     self.carrierDownCounts[link.index] = link.carrierDownCount
   }
 
+  private func stage(_ link: UInt32, _ family: AddressFamily) -> UInt64 {
+    self.stages[Subnets(link: link, family: family)] ?? 0
+  }
+
+  /// Another network may be behind the link from now on.
   private mutating func interrupt(_ link: UInt32, _ family: AddressFamily?) {
-    self.lastStage += 1
+    for family in family.map({ [$0] }) ?? AddressFamily.allCases {
+      self.stages[Subnets(link: link, family: family), default: 0] += 1
+    }
     for (gateway, known) in self.known
     where gateway.link == link && family.map({ $0 == gateway.address.family }) ?? true {
-      self.known[gateway]?.stage = self.lastStage
-      self.known[gateway]?.unknownSince = known.unknownSince ?? self.lastStage
+      let stage = self.stage(link, gateway.address.family)
+      self.known[gateway]?.unknownSince = known.unknownSince ?? stage
     }
   }
 
   private mutating func learn(_ place: Scene.Place, _ gateway: Gateway) {
     if self.known[gateway] == nil {
-      self.lastStage += 1
-      self.known[gateway] = Known(stage: self.lastStage, unknownSince: self.lastStage)
+      let stage = self.stage(gateway.link, gateway.address.family)
+      self.known[gateway] = Known(unknownSince: stage)
     }
     guard let router = place.router, var known = self.known[gateway] else { return }
     if let before = known.router, before != router, let since = known.unknownSince {

@@ -108,14 +108,76 @@ struct CauseTests {
       Self.cause([Self.wifi], [Self.noise], []) == Cause(.route, "pathChanged", interface: "wlan0"))
   }
 
-  @Test("T5 a held gain names its link and the message that made it")
+  @Test("T5 a held gain names its link, and that the hold has ended")
   func held() {
     var timeline = Timeline()
-    timeline.play("0s wifi | 1s wifi! | 2s wifi! | 3s wifi! | 3.2s wifi +noise")
-    #expect(timeline.published.last == "3.5s none>wifi")
+    timeline.play("0s wifi | 1s - | 2s wifi? | 2.25s timer wifi")
+    #expect(timeline.published.last == "2.25s none>wifi")
+    #expect(timeline.changes.last?.cause == Cause(.timer, "holdEnded", interface: "wlan0"))
+  }
+
+  @Test("T5 what ends by time names its end")
+  func expiry() {
+    var timeline = Timeline()
+    timeline.play("0s wifi")
+    let change = timeline.maker.update(
+      to: Observation([]), on: .expiry, time: Timestamp(microseconds: 0))
+    #expect(change?.cause == Cause(.timer, "routeExpired"))
+  }
+
+  @Test("T5 a setting that lookups depend on is named, if it is the family's")
+  func setting() {
+    let dead = TestLink.wired.withoutCarrier
     #expect(
-      timeline.changes.last?.cause
-        == Cause(.timer, "holdEnded", message: "RTM_DELADDR", interface: "wlan0"))
+      Self.cause([dead, Self.wifi], [Self.noise, .setting(.ipv6), .setting(.ipv4)], [Self.wifi])
+        == Cause(.route, "settingChanged", message: "RTM_NEWNETCONF"))
+    #expect(
+      Self.cause([Self.wifi], [.setting(.ipv6)], [Self.wifi.with { $0.gateway[.ipv4] = nil }])
+        == Cause(.route, "pathChanged", interface: "wlan0"))
+  }
+
+  @Test("T5 a bridge that reaches its gateway by another port names the bridge")
+  func bridgeEntry() {
+    func observation(_ port: PathLink) -> Observation {
+      var observation = Observation([TestLink.wired.with { $0.name = "br0" }])
+      for family in AddressFamily.allCases { observation[family].path.chain.append(port) }
+      return observation
+    }
+    let mac: [UInt8] = [2, 0, 0, 0, 0, 1]
+    for (entry, expected) in [
+      (
+        BridgeEntry(mac, port: 8, bridge: 2),
+        Cause(.neighbour, "portChanged", message: "RTM_NEWNEIGH", interface: "br0")
+      ),
+      (
+        BridgeEntry(mac, port: 8),
+        Cause(.neighbour, "portChanged", message: "RTM_NEWNEIGH", interface: "eth8")
+      ),
+      (BridgeEntry(mac, port: 40, bridge: 41), Cause(.link, "pathChanged", interface: "br0")),
+    ] {
+      var timeline = Timeline()
+      timeline.read(observation(PathLink(index: 7, name: "eth7")), [])
+      timeline.read(
+        observation(PathLink(index: 8, name: "eth8")), [Self.noise, .bridgeEntry(entry)])
+      #expect(timeline.published == ["0s unknown>wired", "0s path"])
+      #expect(timeline.changes.last?.cause == expected)
+    }
+  }
+
+  @Test("T5 a router that falls silent is named where the kernel moves to another")
+  func neighbour() {
+    let after = Self.wifi.with { $0.gateway[.ipv4] = 2 }
+    for (gateway, expected) in [
+      (1, Cause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH", interface: "wlan0")),
+      (2, Cause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH", interface: "wlan0")),
+      (3, Cause(.route, "pathChanged", interface: "wlan0")),
+    ] {
+      let address = Self.wifi.with { $0.gateway[.ipv4] = gateway }.gatewayAddress(.ipv4)
+      let events = address.map {
+        [KernelEvent.neighbour(Neighbour($0, link: Self.wifi.index, isFailed: true))]
+      }
+      #expect(Self.cause([Self.wifi], events ?? [], [after]) == expected)
+    }
   }
 
   @Test("T5 where messages were lost, none is blamed and it is learnt late")
@@ -135,10 +197,9 @@ struct CauseTests {
         Cause(.kernel, "kernelAvailable", learntLate: true),
       ])
     var maker = timeline.maker
-    let step = maker.update(
-      to: Observation([.wired]), on: .configuration, at: Instant(milliseconds: 3000),
-      time: Timestamp(microseconds: 0))
-    #expect(step.change?.cause == Cause(.configuration, "reloaded"))
+    let change = maker.update(
+      to: Observation([.wired]), on: .configuration, time: Timestamp(microseconds: 0))
+    #expect(change?.cause == Cause(.configuration, "reloaded"))
   }
 }
 

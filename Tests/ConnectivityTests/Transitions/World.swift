@@ -88,7 +88,7 @@ struct TestLink: Hashable {
   }
 
   func address(_ family: AddressFamily, flags: AddressFlags = []) -> Address? {
-    self.source(family).map { 
+    self.source(family).map {
       Address($0, prefixLength: Self.prefixLength(family), link: self.index, flags: flags)
     }
   }
