@@ -254,12 +254,15 @@ extension FlowTable {
     let verdict = tracker.register(on: reading, since: since, policy: policy, at: now)
     if let verdict, verdict.severity == .destroy {
       return .invalidation(
-        verdict, since?.cause ?? .late("diedBefore", made),
+        verdict, 
+        since?.cause
+          ?? Cause(.registration, "diedBefore", interface: made.interface, learntLate: true),
         try reader.way(to: flow.destination).shown)
     }
     self.insert(registration.key, tracker, told: way.shown)
     guard let verdict else { return .path(way.shown) }
-    return .invalidation(verdict, since?.cause ?? .late("pathMissing", made), way.shown)
+    let late = Cause(.registration, "pathMissing", interface: made.interface, learntLate: true)
+    return .invalidation(verdict, since?.cause ?? late, way.shown)
   }
 
   /// Guards a flow while the kernel cannot be asked; it is to be registered again when it can be.
@@ -287,7 +290,7 @@ extension FlowTable {
     self.flows.append(flow)
     self.counts[key.guardian, default: 0] += 1
     self.userCounts[flow.uid, default: 0] += 1
-    self.addressCounts[tracker.flow.destination.address, default: 0] += 1
+    for address in flow.addresses { self.addressCounts[address, default: 0] += 1 }
     if let deadline = tracker.deadline {
       self.inDoubt.insert(key)
       self.earliestDeadline = min(self.earliestDeadline ?? deadline, deadline)
@@ -307,7 +310,7 @@ extension FlowTable {
     if self.inDoubt.isEmpty { self.earliestDeadline = nil }
     self.counts.decrement(key.guardian)
     self.userCounts.decrement(flow.uid)
-    self.addressCounts.decrement(flow.tracker.flow.destination.address)
+    for address in flow.addresses { self.addressCounts.decrement(address) }
   }
 
   /// A client has gone.
@@ -323,11 +326,5 @@ extension Dictionary where Value == Int {
   fileprivate mutating func decrement(_ key: Key) {
     guard let count = self[key] else { return }
     self[key] = count > 1 ? count - 1 : nil
-  }
-}
-
-extension Cause {
-  fileprivate static func late(_ change: String, _ made: Path) -> Cause {
-    Cause(.registration, change, interface: made.interface, learntLate: true)
   }
 }

@@ -25,5 +25,10 @@ final class GuardedFlow {
     self.place = place
   }
 
+  /// The addresses whose routes matter: where it leads to, and its own, which may be local by a route alone (AnyIP).
+  var addresses: [IPAddress] {
+    [self.tracker.flow.destination.address] + (self.tracker.flow.local.map { [$0] } ?? [])
+  }
+
   var uid: UInt32 { self.tracker.flow.destination.uid }
 }

@@ -33,7 +33,10 @@ extension MonitorLoop {
     var registrar = Result { () throws(KernelUnavailable) in
       guard let kernel = self.kernel else { throw KernelUnavailable.notOpen }
       // First the filter, then the reading: what changes in between is told.
-      try self.widenFilter(to: registrations.map(\.flow.destination.address), kernel)
+      let addresses = registrations.flatMap {
+        [$0.flow.destination.address] + ($0.flow.local.map { [$0] } ?? [])
+      }
+      try self.widenFilter(to: addresses, kernel)
       return try self.engine.registrar(
         for: registrations, past: registrations.isEmpty ? [] : self.store.past, kernel)
     }

@@ -223,7 +223,8 @@ final class Networks {
 
   private func forget(_ link: UInt32) {
     (self.carriers[link], self.linkStages[link]) = (nil, nil)
-    self.ports = self.ports.filter { $0.key.bridge != link && $0.value != link }
+    // What was behind a port that is gone is lost until the bridge has learnt it anew.
+    self.ports = self.ports.filter { $0.key.bridge != link }
     let kept = self.known.filter { $0.key.link != link }
     if kept.count != self.known.count { self.isNew = true }
     self.known = kept

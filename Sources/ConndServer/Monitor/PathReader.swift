@@ -68,7 +68,14 @@ struct PathReader {
       case .nothing:
         next = nil
       case .links(let indexes):
-        next = try self.port(of: link, among: indexes, towards: nextHop, view)
+        let learnt = try self.learntPort(of: link, towards: nextHop, view)
+        if let port = learnt {
+          next = try view.link(port).flatMap { $0.link.master == link.link.index ? $0 : nil }
+          // The next hop was behind a port that the bridge does not have any more.
+          if next == nil { facts.brokenBelow = .noCarrier }
+        } else {
+          next = try self.port(of: link, among: indexes, view)
+        }
       case .destination(let remote):
         switch try view.route(to: Destination(remote)) {
         case .route(let route):
@@ -84,20 +91,21 @@ struct PathReader {
   /// Stacks are shallow; one that is deeper, or that contains itself, is not followed to its end.
   static let deepest = 16
 
-  /// The link below that carries the traffic to the next hop (K6).
+  /// The port of a bridge behind which the next hop is, or was when the bridge knew it last (K6).
+  private func learntPort(
+    of link: LinkFacts, towards nextHop: Gateway, _ view: KernelView
+  ) throws(KernelUnavailable) -> UInt32? {
+    guard link.link.kind == "bridge" else { return nil }
+    let present = try view.neighbour(nextHop.address, on: nextHop.link)?.hardwareAddress
+    let last = self.networks.lastHardwareAddress(of: nextHop.address, on: nextHop.link)
+    guard let address = present ?? last else { return nil }
+    return try self.networks.port(of: address, on: link.link.index, view)
+  }
+
+  /// The link below that most likely carries the traffic.
   private func port(
-    of link: LinkFacts, among indexes: [UInt32], towards nextHop: Gateway, _ view: KernelView
+    of link: LinkFacts, among indexes: [UInt32], _ view: KernelView
   ) throws(KernelUnavailable) -> LinkFacts? {
-    if link.link.kind == "bridge" {
-      let learnt = try view.neighbour(nextHop.address, on: nextHop.link)?.hardwareAddress
-      let last = self.networks.lastHardwareAddress(of: nextHop.address, on: nextHop.link)
-      if let address = learnt ?? last,
-        let port = try self.networks.port(of: address, on: link.link.index, view),
-        let facts = try view.link(port), facts.link.master == link.link.index
-      {
-        return facts
-      }
-    }
     var indexes = indexes
     if let active = link.link.activePort, try view.link(active)?.link.state != .up,
       !link.device.lowerLinks.isEmpty

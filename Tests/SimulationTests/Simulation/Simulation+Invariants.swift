@@ -19,6 +19,8 @@ struct Record {
   var blindSince: Instant?
   /// What was published last; `nil` where that is lost.
   var last: Snapshot?
+  /// Since when a changed category is only advised, and which one it was (I5).
+  var advised: (since: Instant, category: Connectivity.Category)?
   /// What the trace said of the network.
   var words: [String] = []
   /// Since when a gain is held back.
@@ -27,6 +29,7 @@ struct Record {
   mutating func restarted(hasHistory: Bool) {
     if !hasHistory { self.last = nil }
     self.blindSince = nil
+    self.advised = nil
     self.isCalm = false
     self.waiting = []
     self.losses = [:]
@@ -80,10 +83,28 @@ extension Simulation {
     var last = self.record.last ?? publication.before
     last.apply(change)
     self.record.last = last
+    self.noteAdvice(change)
     if self.record.isCalm { self.fail("T3: noise publishes \(change.summary)") }
     guard let after = change.snapshot?.status else { return }
     for family in AddressFamily.allCases {
       self.lookForFlapping(family, before.status[family], after[family], at: publication.at)
+    }
+  }
+
+  private func noteAdvice(_ change: Change) {
+    switch change {
+    case .transition(let transition):
+      if transition.to == self.record.advised?.category || transition.to == .unknown {
+        self.record.advised = nil
+      } else if transition.from != transition.to, transition.from != .none,
+        transition.from != .unknown, self.record.advised == nil
+      {
+        self.record.advised = (self.now, transition.from)
+      }
+    case .invalidation(let told)
+    where told.scope == .everything && told.severity == .destroy:
+      self.record.advised = nil
+    case .path, .invalidation: break
     }
   }
 
@@ -196,6 +217,12 @@ extension Simulation {
     self.record.blindSince = nil
     guard self.kernel.isQuiet, !self.daemon.engine.flows.isBusy else { return }
     self.checkPublished()
+    if let advised = self.record.advised, self.daemon.engine.deadline == nil,
+      advised.since.duration(to: self.now) > .seconds(3),
+      self.truth.category != advised.category
+    {
+      self.fail("I5: that the category was \(advised.category) is only advised for ever")
+    }
     self.checkFlows()
     if self.daemon.deadline == nil, self.kernel.failsAfter == nil {
       self.record.isCalm = true
