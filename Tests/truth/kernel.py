@@ -13,7 +13,8 @@ ERROR, DONE = 2, 3
 LOCAL, UNICAST = 2, 1  # types of route
 UP, LOWER_UP = 1, 0x10000
 OPERSTATE_UP, OPERSTATE_UNKNOWN = 6, 0
-RTA_DST, RTA_SRC, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC = 1, 2, 4, 5, 7
+RTA_DST, RTA_SRC, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_MULTIPATH = 1, 2, 4, 5, 7, 9
+FIB_MATCH = 0x2000  # RTM_F_FIB_MATCH
 RTA_TABLE, RTA_MARK, RTA_VIA, RTA_UID, RTA_IP_PROTO, RTA_SPORT, RTA_DPORT = 15, 16, 18, 25, 27, 28, 29
 IFLA_IFNAME, IFLA_LINK, IFLA_MASTER, IFLA_OPERSTATE = 3, 5, 10, 16
 
@@ -153,11 +154,22 @@ class Kernel:
                         return
                 data = data[length + 3 & ~3:]
 
-    def route(self, question):
+    def legs(self, question):
+        """The links of all nexthops of the entry that decides; the answer to `route` is by one of them."""
+        (kind, data), = self.ask(GETROUTE, 0, self.lookup(question, FIB_MATCH))
+        spread = b"" if kind == ERROR else dict(attributes(data[12:])).get(RTA_MULTIPATH, b"")
+        links = []
+        while len(spread) >= 8:
+            length, _, _, link = struct.unpack_from("=HBBi", spread)
+            links.append(link)
+            spread = spread[length + 3 & ~3:]
+        return links
+
+    def lookup(self, question, flags=0):
         is_six = ":" in question.remote
         size = 128 if is_six else 32
         body = struct.pack("=BBBBBBBBI", socket.AF_INET6 if is_six else socket.AF_INET, size,
-                           size if question.local else 0, 0, 0, 0, 0, 0, 0)
+                           size if question.local else 0, 0, 0, 0, 0, 0, flags)
         body += attribute(RTA_DST, packed(question.remote))
         if question.local:
             body += attribute(RTA_SRC, packed(question.local))
@@ -172,7 +184,10 @@ class Kernel:
             body += attribute(RTA_SPORT, struct.pack("!H", question.local_port))
         if question.remote_port:
             body += attribute(RTA_DPORT, struct.pack("!H", question.remote_port))
-        (kind, data), = self.ask(GETROUTE, 0, body)
+        return body
+
+    def route(self, question):
+        (kind, data), = self.ask(GETROUTE, 0, self.lookup(question))
         if kind == ERROR:
             return Answer(error=-struct.unpack_from("=i", data)[0])
         found = dict(attributes(data[12:]))

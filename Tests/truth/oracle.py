@@ -12,7 +12,9 @@
   - a router is silent (`silent` in a script);
   - the connection crosses: already before, the kernel's answer was another uplink than that of its address, whose provider
     drops it. With IPv6 and several nexthops connect(2) chooses one before it has an address and a port. The socket remembers
-    that one, until any change of any route makes it ask again, with both: then the hash is another.
+    that one, until any change of any route makes it ask again, with both: then the hash is another;
+  - its address is no link's own (`lo`, AnyIP), and it moved to another of several nexthops: a host that is reached by several
+    routers lives on, and one whose providers differ does not. With several nexthops each is right.
 - A new connection, whose handshake is done, is not ended by its registration.
 """
 
@@ -38,6 +40,7 @@ class View:
     here: Answer  # without its source, and by the link that it goes by: of several nexthops that of this link
     is_local: bool
     below: str  # "" where the links of its path carry, else why not
+    legs: list  # the links of all nexthops of its route, where there are several
 
     @property
     def is_dead(self):
@@ -82,7 +85,7 @@ class Moment:
         link = own.link or base and base.own.link
         here = dataclasses.replace(connection.free, link=link)
         return View(own, self.kernel.route(connection.free), self.kernel.route(here), self.kernel.is_local(connection.address),
-                    self.below(link) if link else "")
+                    self.below(link) if link else "", self.kernel.legs(connection.own))
 
     def default(self):
         """Whether there is a default way, None where that is disputable: probes that differ, addresses that cannot be used."""
@@ -129,6 +132,9 @@ def policy(base, views, connection, swapped=()):
 
 def is_unknowable(base, views, connection, uplinks, links, silent):
     """Whether nothing that the kernel says of a dead connection tells that it is dead."""
+    if connection.wanted["kind"] in ("any", "local") and all(
+            not view.is_dead and (base.own.link == view.own.link or base.own.link in view.legs) for view in views):
+        return True
     if any(view.is_dead or (view.own.link, view.own.gateway) != (base.own.link, base.own.gateway) for view in views):
         return False
     return base.own.gateway in silent or crosses(connection, base.own, uplinks, links)

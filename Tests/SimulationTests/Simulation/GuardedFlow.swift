@@ -192,10 +192,15 @@ struct GuardedFlow {
 
   /// Its client was told of a way over another link, which its address allows.
   mutating func isTold(_ path: Path, in network: ModelNetwork) {
-    guard let source = self.made?.source else { return }
+    // What is in doubt stays on what it was made on.
+    guard let source = self.made?.source, !self.isAway else { return }
     // On another link nothing is known of the network that it was on.
     if path.chain.first != self.made?.link { self.made?.router = nil }
-    if network.owner(of: source) == path.chain.first?.index { self.move(to: path, network) }
+    let owner = network.owner(of: source)
+    let isFree =
+      owner == nil || owner == path.chain.first?.index
+      || self.question.transport?.localPort ?? 0 == 0
+    if isFree { self.move(to: path, network) }
   }
 
   private mutating func move(to path: Path, _ network: ModelNetwork) {

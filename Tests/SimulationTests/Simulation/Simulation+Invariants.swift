@@ -94,7 +94,7 @@ extension Simulation {
   private func noteAdvice(_ change: Change) {
     switch change {
     case .transition(let transition):
-      if transition.to == self.record.advised?.category || transition.to == .unknown {
+      if transition.to == self.record.advised?.category {
         self.record.advised = nil
       } else if transition.from != transition.to, transition.from != .none,
         transition.from != .unknown, self.record.advised == nil
