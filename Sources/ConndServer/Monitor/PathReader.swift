@@ -162,14 +162,14 @@ extension PathReader {
       bound.outLink = link.link.index
       // To IPv4 traffic that is bound to a link the kernel gives a route, of table 0, where no table has one.
       guard case .route(let route) = try view.route(to: bound), route.kind == .unicast,
-        route.table != 0, let entry = try view.entry(for: bound)
+        route.table != 0
       else { continue }
+      // Where only a source leads to it, its entry is none of everybody's.
+      let priority = try view.entry(for: bound)?.route.priority ?? .max
       let other = try self.facts(about: bound, view)
       let candidate = self.classifier.path(other)
       guard candidate.status == .satisfied, !self.isHeld(other) else { continue }
-      if best.map({ entry.route.priority < $0.priority }) ?? true {
-        best = (entry.route.priority, candidate, other)
-      }
+      if best.map({ priority < $0.priority }) ?? true { best = (priority, candidate, other) }
     }
     if let best { return (best.path, best.facts) }
     (path.status, path.reason) = (.requiresConnection, .flapping)

@@ -193,7 +193,8 @@ struct GuardedFlow {
   /// Its client was told of a way over another link, which its address allows.
   mutating func isTold(_ path: Path, in network: ModelNetwork) {
     // What is in doubt stays on what it was made on.
-    guard let source = self.made?.source, !self.isAway else { return }
+    guard let source = self.made?.source, !self.isAway || network[self.made?.link?.index] == nil
+    else { return }
     // On another link nothing is known of the network that it was on.
     if path.chain.first != self.made?.link { self.made?.router = nil }
     let owner = network.owner(of: source)

@@ -207,8 +207,8 @@ extension Connectivity_V1_Connectivity {
         /// >    generation is not one of connd's, the first message is a `gap`.
         /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
         /// >    status in their place. It delays nobody else.
-        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
-        /// >    seconds gains are held back, by half a second at first and by five at most.
+        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
+        /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
         /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
         /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
         /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
@@ -260,7 +260,7 @@ extension Connectivity_V1_Connectivity {
         /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
         /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
         /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
         /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
         /// >    the rest: its connections are none of connd's.
         /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
@@ -390,8 +390,8 @@ extension Connectivity_V1_Connectivity {
         /// >    generation is not one of connd's, the first message is a `gap`.
         /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
         /// >    status in their place. It delays nobody else.
-        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
-        /// >    seconds gains are held back, by half a second at first and by five at most.
+        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
+        /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
         /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
         /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
         /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
@@ -443,7 +443,7 @@ extension Connectivity_V1_Connectivity {
         /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
         /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
         /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
         /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
         /// >    the rest: its connections are none of connd's.
         /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
@@ -571,8 +571,8 @@ extension Connectivity_V1_Connectivity {
         /// >    generation is not one of connd's, the first message is a `gap`.
         /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
         /// >    status in their place. It delays nobody else.
-        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
-        /// >    seconds gains are held back, by half a second at first and by five at most.
+        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
+        /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
         /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
         /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
         /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
@@ -626,7 +626,7 @@ extension Connectivity_V1_Connectivity {
         /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
         /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
         /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
         /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
         /// >    the rest: its connections are none of connd's.
         /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
@@ -1060,8 +1060,8 @@ extension Connectivity_V1_Connectivity {
         /// >    generation is not one of connd's, the first message is a `gap`.
         /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
         /// >    status in their place. It delays nobody else.
-        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
-        /// >    seconds gains are held back, by half a second at first and by five at most.
+        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
+        /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
         /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
         /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
         /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
@@ -1123,7 +1123,7 @@ extension Connectivity_V1_Connectivity {
         /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
         /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
         /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
         /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
         /// >    the rest: its connections are none of connd's.
         /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
@@ -1302,8 +1302,8 @@ extension Connectivity_V1_Connectivity {
         /// >    generation is not one of connd's, the first message is a `gap`.
         /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
         /// >    status in their place. It delays nobody else.
-        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
-        /// >    seconds gains are held back, by half a second at first and by five at most.
+        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
+        /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
         /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
         /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
         /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
@@ -1383,7 +1383,7 @@ extension Connectivity_V1_Connectivity {
         /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
         /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
         /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
         /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
         /// >    the rest: its connections are none of connd's.
         /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
@@ -1598,8 +1598,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// >    generation is not one of connd's, the first message is a `gap`.
     /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
     /// >    status in their place. It delays nobody else.
-    /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
-    /// >    seconds gains are held back, by half a second at first and by five at most.
+    /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
+    /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
     /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
     /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
     /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
@@ -1669,7 +1669,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
     /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
     /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-    /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+    /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
     /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
     /// >    the rest: its connections are none of connd's.
     /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
@@ -1862,8 +1862,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// >    generation is not one of connd's, the first message is a `gap`.
     /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
     /// >    status in their place. It delays nobody else.
-    /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss within ten
-    /// >    seconds gains are held back, by half a second at first and by five at most.
+    /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
+    /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
     /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
     /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
     /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
@@ -1941,7 +1941,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
     /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
     /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-    /// > 5. Only what the kernel says now destroys a flow: messages that were lost, or a restart of connd, do not.
+    /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
     /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
     /// >    the rest: its connections are none of connd's.
     /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none

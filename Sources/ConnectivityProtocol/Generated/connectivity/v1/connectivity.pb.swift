@@ -94,7 +94,7 @@ public nonisolated enum Connectivity_V1_InvalidationReason: SwiftProtobuf.Enum, 
   /// The link is the same, and the network behind it is another.
   case networkChanged // = 3
 
-  /// The category changed: all earlier channels are assumed broken.
+  /// The category changed: all earlier channels are assumed broken. Of the stream only: no single flow is told this.
   case categoryChanged // = 4
 
   /// The system now sends by another link, or from a source address of another prefix.
@@ -655,13 +655,13 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
   /// The configuration was read again.
   case configuration // = 8
 
-  /// A gain that was held back is published.
+  /// A time was over: that of a hold, of a grace, or of a route that expires.
   case timer // = 9
 
   /// The kernel could not be asked, or can be asked again.
   case kernel // = 10
 
-  /// A neighbour, the gateway, has another hardware address.
+  /// Something of a neighbour, the gateway, changed: its hardware address, whether it answers, the bridge port it is behind.
   case neighbour // = 11
 
   /// The machine slept and woke.
