@@ -135,6 +135,12 @@ def is_unknowable(base, views, connection, uplinks, links, silent):
     if connection.wanted["kind"] in ("any", "local") and all(
             not view.is_dead and (base.own.link == view.own.link or base.own.link in view.legs) for view in views):
         return True
+    # The socket remembers a nexthop that carries no more, until any route changes: what is asked anew gets another.
+    if ":" in connection.address and len(views[-1].legs) > 1:
+        return True
+    # Its way back leads by an address that this machine may have given up.
+    if connection.wanted["kind"] == "neighbour" and subnet(connection.address) != subnet(connection.own.remote):
+        return True
     if any(view.is_dead or (view.own.link, view.own.gateway) != (base.own.link, base.own.gateway) for view in views):
         return False
     return base.own.gateway in silent or crosses(connection, base.own, uplinks, links)
