@@ -77,17 +77,28 @@ struct FlowReaderTests {
     #expect(try self.reading().leftLink == .withRoute)
   }
 
-  @Test("I0 a link that the flow does not depend on", arguments: ["lo", "dummy", "both", "legs"])
+  @Test(
+    "I3 an address that no link to elsewhere has ties a flow to its link all the same",
+    arguments: ["lo", "dummy"])
+  func addressElsewhere(_ name: String) throws {
+    self.kernel.take("192.0.2.7")
+    try self.kernel.give("192.0.2.7", to: 7)
+    self.kernel.addLink(7, name, kind: name == "dummy" ? name : nil)
+    if name == "lo" { self.kernel.linkTable[7]?.link.flags.insert(.loopback) }
+    #expect(try self.reading().leftLink == nil)
+    try self.kernel.lead("0.0.0.0", 0, self.eth1)
+    #expect(try self.reading().leftLink == .withRoute)
+    try self.kernel.cut("0.0.0.0", 0, metric: 100)
+    #expect(try self.reading().leftLink == .withoutRoute)
+  }
+
+  @Test("I0 a link that the flow does not depend on", arguments: ["address", "legs"])
   func untied(_ why: String) throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
-    switch why {
-    case "lo", "dummy":
-      self.kernel.take("192.0.2.7")
-      try self.kernel.give("192.0.2.7", to: 7)
-      self.kernel.addLink(7, why, kind: why == "dummy" ? why : nil)
-      if why == "lo" { self.kernel.linkTable[7]?.link.flags.insert(.loopback) }
-    case "both": try self.kernel.give("192.0.2.7", to: 3)
-    default:
+    if why == "address" {
+      // It is where the flow leaves now.
+      try self.kernel.give("192.0.2.7", to: 3)
+    } else {
       // Before 6.15 Linux went by the ports alone.
       try self.kernel.spread("0.0.0.0", 0, over: [self.eth0, self.eth1])
       self.kernel.take("192.0.2.7")
@@ -95,6 +106,21 @@ struct FlowReaderTests {
       self.kernel.linkTable[1] = LinkFacts(Link(index: 1, name: "lo", flags: [.up, .loopback]))
     }
     #expect(try self.reading().leftLink == .untied)
+  }
+
+  @Test(
+    "I0 I3 of several legs each is right, unless the flow's ports are known and its address is the old one's",
+    arguments: [true, false])
+  mutating func anotherLeg(knowsPorts: Bool) throws {
+    try self.kernel.spread("0.0.0.0", 0, over: [self.eth0, self.eth1])
+    if !knowsPorts { self.flow.transport?.localPort = 0 }
+    // The kernel takes the other leg now.
+    var other = self.flow
+    other.outLink = 3
+    let reader = self.reader
+    let reading = try reader.reading(of: self.flow, madeOn: self.made, reader.way(to: other))
+    #expect(reading.path.interface == "eth1")
+    #expect(reading.leftLink == (knowsPorts ? .withRoute : .untied))
   }
 
   @Test("I0 I1 of a flow whose address is gone, or whose other end is here, nothing else matters")

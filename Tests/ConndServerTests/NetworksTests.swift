@@ -191,9 +191,34 @@ struct NetworksTests {
     self.kernel.linkTable[2]?.link.hardwareAddress = []
     let before = try self.identity()
     #expect(!before.hasHardwareAddresses && !self.networks.isNew)
+    // That the link went is no other network, as long as it leads to the same gateway from the same prefix.
+    try self.replug()
+    #expect(try self.fate(since: before) == "same")
+    let after = try self.identity()
     let redialled = RouteAnswer.over(2, via: "192.0.2.2", from: "192.0.2.7")
     try self.kernel.lead("0.0.0.0", 0, redialled)
+    #expect(try self.fate(since: after) == "same", "another route, on a link that never went")
     #expect(try self.fate(since: before) == "other")
+    try self.replug()
+    #expect(try self.fate(since: after) == "other")
+    try self.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.7"))
+    #expect(try self.fate(since: after) == "same")
+  }
+
+  @Test("I4 a modem that re-dials is no other network to those on another modem")
+  func otherModem() throws {
+    self.kernel.linkTable[2]?.link.hardwareAddress = []
+    let before = try self.identity()
+    self.kernel.addLink(3, "wwan1")
+    self.kernel.linkTable[3]?.link.hardwareAddress = []
+    try self.kernel.lead("203.0.113.0", 24, .over(3, via: "192.0.2.9", from: "192.0.2.8"))
+    let other = try self.identity()
+    try self.replug(3)
+    try self.kernel.cut("203.0.113.0", 24)
+    try self.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.2", from: "192.0.2.7"))
+    #expect(try self.fate(since: before) == "same")
+    try self.kernel.lead("203.0.113.0", 24, .over(3, via: "192.0.2.2", from: "192.0.2.8"))
+    #expect(try self.fate(since: other) == "other")
   }
 
   // MARK: - The filter

@@ -256,8 +256,9 @@ struct DistrustTests {
         let registered = Mutex<FlowGuard.Flow?>(nil)
         let flow = FlowGuard.Flow(remote: remote, transport: Transport(6, remotePort: 443))
         let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket)) {
-          novelty.yield($1)
+          // Who has heard of it looks at what was registered.
           registered.withLock { [flow = $2] in $0 = flow }
+          novelty.yield($1)
         }
         var (seen, heard) = (flows.makeAsyncIterator(), novelties.makeAsyncIterator())
         let first = try #require(await seen.next())

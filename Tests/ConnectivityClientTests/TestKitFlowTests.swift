@@ -38,10 +38,11 @@ struct TestKitFlowTests {
         [.wifi.addressed(ipv4: .init("192.0.2.9/24", gateway: "192.0.2.1"))],
         "1 sourceAddressLost destroy"
       ),
-      ([.wired, .wifi], "1 categoryChanged destroy"),
+      ([.wired, .wifi], "1 betterPath destroy"),
       ([.wifi.on("wlan1"), .wifi], "1 betterPath destroy"),
       ([.wifi.failing(.noCarrier)], "1 interfaceLost advise"),
-      ([.wifi.failing(.noRoute)], "1 categoryChanged advise"),
+      ([.wifi.failing(.noRoute)], "1 interfaceLost advise"),
+      ([.wifi.failing(.noRoute), .cellular], "1 interfaceLost drain"),
       ([.wifi.expensive()], "1 path wlan0"),
       ([.unknown], nil),
       ([.wifi, .cellular], nil),
@@ -70,7 +71,7 @@ struct TestKitFlowTests {
       network.become(.wifi.failing(.noCarrier))
       #expect(await flows.nextLine() == "1 interfaceLost advise")
       network.become(.wifi)
-      #expect(await flows.nextLine() == "1 categoryChanged advise")
+      #expect(await flows.nextLine() == "1 path wlan0")
       network.become(.wifi.failing(.noCarrier))
       #expect(await flows.nextLine() == "1 interfaceLost advise")
       network.advance(by: .seconds(1))
@@ -90,14 +91,34 @@ struct TestKitFlowTests {
     }
   }
 
-  @Test("T2 a bounce is told to those who are on the network, and destroys nothing")
+  @Test("I10 a route that another link takes over from is drained, and destroyed after its grace")
+  func takenOver() async throws {
+    try await withSimulatedNetwork(.wifi, .cellular, clock: StoppedClock()) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(await flows.add("127.0.0.1") == "1 path wlan0")
+      network.become(.wifi.failing(.noRoute), .cellular)
+      #expect(await flows.nextLine() == "1 interfaceLost drain")
+      network.become(.wifi, .cellular)
+      #expect(await flows.nextLine() == "1 path wlan0")
+      network.become(.wifi.failing(.noRoute), .cellular)
+      #expect(await flows.nextLine() == "1 interfaceLost drain")
+      network.advance(by: .seconds(1))
+      #expect(await flows.nextLine() == "1 interfaceLost destroy")
+    }
+  }
+
+  @Test("T2 I5 a bounce is told on the stream, and is nothing to a flow whose own way stands")
   func bounce() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let flows = FlowGuard(socket: network.socket)
       #expect(await flows.add("127.0.0.1") == "1 path wlan0")
       network.bounce()
-      #expect(await flows.nextLine() == "1 categoryChanged advise")
       #expect(network.history.dropFirst().first?.line == "2 wifi > wifi bounced")
+      #expect(network.history.last?.line == "3 categoryChanged advise everything")
+      #expect(network.guardedFlows.map(\.id) == [1])
+      // Nothing was said of it before this.
+      network.become(.none)
+      #expect(await flows.nextLine() == "1 interfaceLost destroy")
     }
   }
 

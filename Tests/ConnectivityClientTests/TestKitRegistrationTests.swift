@@ -44,20 +44,17 @@ struct TestKitRegistrationTests {
     }
   }
 
-  @Test("I5 a bound flow is told of a changed category, and keeps its path", arguments: remotes)
+  @Test(
+    "I5 a changed category is nothing to a bound flow, whose own way stands", arguments: remotes)
   func boundBesideCellular(remote: String) async throws {
-    let policy = InvalidationPolicy(categoryChanged: .advise)
-    try await withSimulatedNetwork(.wifi, .cellular, policy: policy) { network in
+    try await withSimulatedNetwork(.wifi, .cellular) { network in
       let flows = FlowGuard(socket: network.socket)
       #expect(await flows.add(remote, on: "wlan0") == "1 path wlan0")
       network.become(.cellular, .wifi)
-      guard case .flow(1, _, .invalidation(let advice))? = await flows.next() else {
-        Issue.record("the category changed")
-        return
-      }
-      #expect(advice.reason == .categoryChanged && advice.severity == .advise)
-      #expect(advice.path?.status == .satisfied && advice.path?.interface == "wlan0")
+      #expect(network.snapshot.status.category == .cellular)
       #expect(network.guardedFlows.map(\.path.status) == [.satisfied])
+      #expect(network.guardedFlows.map(\.path.interface) == ["wlan0"])
+      // Nothing was said before this.
       network.become(.cellular)
       #expect(await flows.nextLine() == "1 interfaceLost destroy")
     }

@@ -177,28 +177,43 @@ def resume(socket):
 
 
 def invalidations(socket):
-    """I10: a route that comes back in time destroys nothing; I5: one that does not, destroys everything."""
+    """I10: a route that comes back in time destroys nothing; I5: one that does not, destroys everything. What is on the link
+    itself is not concerned, and the narrow scope comes before the wide (I9)."""
     with connect(socket) as channel:
         stub = rpc.ConnectivityStub(channel)
         stream = stub.Watch(pb.WatchRequest(), timeout=3 * DEADLINE)
         online(any_event(stream)[1].status)
 
-        def wide(severity):
+        def expect(reason, severity, scope):
             name, invalidation = any_event(stream)
             assert name == "invalidation", name
-            assert invalidation.reason == pb.INVALIDATION_REASON_CATEGORY_CHANGED, invalidation
+            assert invalidation.reason == reason, invalidation
             assert invalidation.severity == severity, invalidation
-            assert invalidation.scope == pb.Scope(), invalidation
+            assert invalidation.scope == scope, invalidation
             assert invalidation.cause.change, invalidation
 
-        for change in [lose, regain]:
-            change()
-            assert any_event(stream)[0] == "transition"
-            wide(pb.INVALIDATION_SEVERITY_ADVISE)
+        def narrow(severity):
+            scope = pb.Scope(
+                interface="eth0", family=pb.ADDRESS_FAMILY_IPV4, destination="offLink")
+            expect(pb.INVALIDATION_REASON_INTERFACE_LOST, severity, scope)
+
+        def wide(severity):
+            expect(pb.INVALIDATION_REASON_CATEGORY_CHANGED, severity, pb.Scope())
+
         lose()
         assert any_event(stream)[0] == "transition"
+        narrow(pb.INVALIDATION_SEVERITY_ADVISE)
         wide(pb.INVALIDATION_SEVERITY_ADVISE)
-        wide(pb.INVALIDATION_SEVERITY_DESTROY)  # as soon as the grace is over
+        regain()
+        assert any_event(stream)[0] == "transition"
+        wide(pb.INVALIDATION_SEVERITY_ADVISE)
+        lose()
+        assert any_event(stream)[0] == "transition"
+        narrow(pb.INVALIDATION_SEVERITY_ADVISE)
+        wide(pb.INVALIDATION_SEVERITY_ADVISE)
+        # As soon as the grace is over.
+        narrow(pb.INVALIDATION_SEVERITY_DESTROY)
+        wide(pb.INVALIDATION_SEVERITY_DESTROY)
         stream.cancel()
 
         only = stub.Watch(

@@ -54,18 +54,26 @@ class Stream:
         self.channel.close()
 
 
-def destroyed(stream, id):
-    """Waits until this flow is destroyed."""
+def fate(stream, id):
+    """Waits until this flow is destroyed, or is known to go by eth1."""
     for message in stream.call:
-        assert message.WhichOneof("event") != "refused", message
-        if message.id == id and message.WhichOneof("event") == "invalidation":
-            if message.invalidation.severity == pb.INVALIDATION_SEVERITY_DESTROY:
-                return message.invalidation.reason
+        event = message.WhichOneof("event")
+        assert event != "refused", message
+        if message.id != id:
+            continue
+        if event == "path" and message.path.interface == "eth1":
+            return "eth1"
+        if event == "invalidation":
+            assert message.invalidation.severity == pb.INVALIDATION_SEVERITY_DESTROY, message
+            return message.invalidation.reason
     raise AssertionError(f"flow {id} was never told")
 
 
 def races(socket):
-    """A change and a registration at the same time, a thousand times: whichever comes first, the flow is told."""
+    """A change and a registration at the same time, a thousand times: whichever comes first, the flow is told.
+
+    A connection that has just been made is evidence of its way (I0): one that names no path it was told of before is on the
+    other link where that was preferred first."""
     ip = Ip()
     addresses = [f"10.0.{1 + n // 200}.{1 + n % 200}" for n in range(500)]
     for address in addresses:
@@ -75,6 +83,10 @@ def races(socket):
         pass
     stream = Stream(socket)
     chance = random.Random(1)
+    last = 2 * len(addresses)
+    stream.add(last, "203.0.113.1", local="10.0.0.2")
+    known = next(stream.call).path
+    assert known.interface == "eth0", known
 
     def race(change, register):
         """Both, in any order, up to half a millisecond apart."""
@@ -89,15 +101,17 @@ def races(socket):
         race(
             lambda: ip(f"address del {address}/32 dev eth0"),
             lambda: stream.add(2 * n, "203.0.113.1", local=address))
-        reason = destroyed(stream, 2 * n)
+        reason = fate(stream, 2 * n)
         assert reason == pb.INVALIDATION_REASON_SOURCE_ADDRESS_LOST, reason
 
         remote = f"198.51.{100 + n // 250}.{1 + n % 250}"
         race(
             lambda: ip(f"route add {remote}/32 via 10.1.0.1 dev eth1"),
-            lambda: stream.add(2 * n + 1, remote, local="10.0.0.2"))
-        reason = destroyed(stream, 2 * n + 1)
-        assert reason == pb.INVALIDATION_REASON_BETTER_PATH, reason
+            lambda: stream.add(2 * n + 1, remote, local="10.0.0.2", known_path=known)
+            if n % 2 == 0 else stream.add(2 * n + 1, remote, local="10.0.0.2"))
+        reason = fate(stream, 2 * n + 1)
+        if n % 2 == 0 or reason != "eth1":
+            assert reason == pb.INVALIDATION_REASON_BETTER_PATH, reason
     ip.finish()
 
 
