@@ -45,7 +45,7 @@ struct Connd {
       statistics: statistics, store: store, monitor: monitor,
       requests: await UnixSignalsSequence(trapping: .sigusr1), logger: self.logger)
 
-    let doorkeeper = Doorkeeper(
+    let limiter = ConnectionLimiter(
       self.configuration.limits, statistics: statistics, logger: self.logger)
     let watch = WatchService(store: store, statistics: statistics, on: reactor)
     let limits = self.configuration.limits
@@ -58,7 +58,7 @@ struct Connd {
       ],
       settings: .init(
         streamsPerConnection: limits.streamsPerConnection, messageSize: limits.messageSize),
-      admission: doorkeeper, on: reactor)
+      admission: limiter, on: reactor)
     let server = GRPCServer(
       transport: transport,
       services: [
@@ -75,7 +75,7 @@ struct Connd {
         .init(
           service: Reloader(
             started: self.configuration, read: self.readConfiguration, monitor: monitor,
-            doorkeeper: doorkeeper, store: store, notifier: self.notifier, state: reloadState,
+            limiter: limiter, store: store, notifier: self.notifier, state: reloadState,
             requests: hangups, logger: self.logger)),
         .init(
           service: Announcer(

@@ -11,7 +11,7 @@ struct Reloader: Service {
   let started: Configuration
   let read: @Sendable () throws(ConfigurationError) -> Configuration
   let monitor: Monitor
-  let doorkeeper: Doorkeeper
+  let limiter: ConnectionLimiter
   let store: Store
   let notifier: Notifier
   let state: ReloadState
@@ -27,7 +27,7 @@ struct Reloader: Service {
     self.notifier.reloading(status: "reading the configuration")
     do throws(ConfigurationError) {
       let configuration = try self.read()
-      self.doorkeeper.configure(configuration.limits)
+      self.limiter.configure(configuration.limits)
       _ = await self.monitor.ask { $0.configure(configuration) }
       self.state.set(nil)
       let waiting = configuration.keysForNextStart(of: self.started)

@@ -189,7 +189,7 @@ struct EngineTests {
     _ = try self.step(&engine, .start, 0)
     #expect(engine.filterIsTooNarrow)
     #expect(engine.watchedByKernel.destinations.contains(remote))
-    #expect(try engine.filterIsSet(self.kernel) == [])
+    #expect(try engine.acceptFilter(self.kernel) == [])
     _ = try self.step(&engine, .events([]), 1)
     #expect(!engine.filterIsTooNarrow)
   }

@@ -45,7 +45,7 @@ struct FlowReaderTests {
   @Test("I0 a flow whose own question leads its own way has left nothing, and there is no other")
   func present() throws {
     let reading = try self.reading()
-    #expect(reading.leftLink == nil && reading.alternative == nil && !reading.isSourceGone)
+    #expect(reading.formerLink == nil && reading.alternative == nil && !reading.isSourceGone)
     #expect(reading.path.interface == "eth0")
   }
 
@@ -55,26 +55,26 @@ struct FlowReaderTests {
   func failed(_ state: LinkState?) throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     if let state { self.kernel.setState(of: 2, state) } else { self.kernel.linkTable[2] = nil }
-    #expect(try self.reading().leftLink == .failed)
+    #expect(try self.reading().formerLink == .failed)
     // Without another way only that it is down, or gone, is sure.
     self.kernel.routes = []
-    #expect(try self.reading().leftLink == (state == .noCarrier ? nil : .failed))
+    #expect(try self.reading().formerLink == (state == .noCarrier ? nil : .failed))
   }
 
   @Test("I10 a link that was left because its route went")
   func withoutRoute() throws {
     try self.kernel.cut("0.0.0.0", 0, metric: 100)
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
-    #expect(try self.reading().leftLink == .withoutRoute)
+    #expect(try self.reading().formerLink == .withoutRoute)
     // The kernel makes one up for IPv4 traffic that is bound to a link.
     self.kernel.bound[2] = .over(2, from: "192.0.2.7", table: 0)
-    #expect(try self.reading().leftLink == .withoutRoute)
+    #expect(try self.reading().formerLink == .withoutRoute)
   }
 
   @Test("I3 a link that was left because another route is preferred")
   func withRoute() throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
-    #expect(try self.reading().leftLink == .withRoute)
+    #expect(try self.reading().formerLink == .withRoute)
   }
 
   @Test(
@@ -85,11 +85,11 @@ struct FlowReaderTests {
     try self.kernel.give("192.0.2.7", to: 7)
     self.kernel.addLink(7, name, kind: name == "dummy" ? name : nil)
     if name == "lo" { self.kernel.linkTable[7]?.link.flags.insert(.loopback) }
-    #expect(try self.reading().leftLink == nil)
+    #expect(try self.reading().formerLink == nil)
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
-    #expect(try self.reading().leftLink == .withRoute)
+    #expect(try self.reading().formerLink == .withRoute)
     try self.kernel.cut("0.0.0.0", 0, metric: 100)
-    #expect(try self.reading().leftLink == .withoutRoute)
+    #expect(try self.reading().formerLink == .withoutRoute)
   }
 
   @Test("I0 a link that the flow does not depend on", arguments: ["address", "legs"])
@@ -105,7 +105,7 @@ struct FlowReaderTests {
       self.kernel.localBlocks = [try IPPrefix(spelt: "192.0.2.0", 24)]
       self.kernel.linkTable[1] = LinkFacts(Link(index: 1, name: "lo", flags: [.up, .loopback]))
     }
-    #expect(try self.reading().leftLink == .untied)
+    #expect(try self.reading().formerLink == .untied)
   }
 
   @Test(
@@ -120,7 +120,7 @@ struct FlowReaderTests {
     let reader = self.reader
     let reading = try reader.reading(of: self.flow, madeOn: self.made, reader.way(to: other))
     #expect(reading.path.interface == "eth1")
-    #expect(reading.leftLink == (knowsPorts ? .withRoute : .untied))
+    #expect(reading.formerLink == (knowsPorts ? .withRoute : .untied))
   }
 
   @Test("I0 I1 of a flow whose address is gone, or whose other end is here, nothing else matters")
@@ -128,11 +128,11 @@ struct FlowReaderTests {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     self.kernel.take("192.0.2.7")
     let gone = try self.reading()
-    #expect(gone.isSourceGone && gone.leftLink == nil)
+    #expect(gone.isSourceGone && gone.formerLink == nil)
     try self.kernel.give("192.0.2.7", to: 2)
     try self.kernel.give("203.0.113.9", to: 3)
     let local = try self.reading()
-    #expect(local.isLocal && local.leftLink == nil && local.alternative == nil)
+    #expect(local.isLocal && local.formerLink == nil && local.alternative == nil)
   }
 
   @Test("I10 a flow that has no address yet has left nothing, whatever it would have been sent by")
@@ -142,7 +142,7 @@ struct FlowReaderTests {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     self.flow.source = nil
     let reading = try self.reading(madeOn: expected)
-    #expect(reading.leftLink == nil && reading.path.interface == "eth1")
+    #expect(reading.formerLink == nil && reading.path.interface == "eth1")
   }
 
   // MARK: - What new connections get
@@ -173,7 +173,7 @@ struct FlowReaderTests {
     try self.kernel.spread("0.0.0.0", 0, over: [self.eth1, self.eth0])
     let reading = try self.reading()
     #expect(reading.path.interface == "eth0")
-    #expect(reading.leftLink == nil && reading.alternative == nil)
+    #expect(reading.formerLink == nil && reading.alternative == nil)
   }
 
   @Test("I3 another subnet that is preferred on the same link", arguments: [false, true])
@@ -198,7 +198,7 @@ struct FlowReaderTests {
     self.kernel.linkTable[1] = LinkFacts(Link(index: 1, name: "lo", flags: [.up, .loopback]))
     self.flow.source = try IPAddress(spelt: "10.9.0.1")
     let reading = try self.reading()
-    #expect(!reading.isSourceGone && reading.leftLink == nil && reading.alternative == nil)
+    #expect(!reading.isSourceGone && reading.formerLink == nil && reading.alternative == nil)
   }
 
   // MARK: - Ways

@@ -313,7 +313,7 @@ struct GuardedFlowTests {
     #expect(try loop.guardFlow(1, known: known) == ["1 destroy interfaceLost late vlan5"])
   }
 
-  // MARK: - Bystanders
+  // MARK: - UnusedLinks
 
   @Test("T3 I3 what happens to a link that a flow is bound to matters, though nothing leads there")
   func boundToNewLink() throws {

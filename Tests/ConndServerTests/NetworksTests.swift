@@ -229,7 +229,7 @@ struct NetworksTests {
     func heard() -> UInt8? { self.networks.gateways.first?.hardwareAddress?.last }
     #expect(try self.identity().gatewayHardwareAddress?.last == 7)
     #expect(self.networks.isNew && heard() == 7)
-    #expect(try self.networks.filterIsSet(KernelView(self.kernel)) == [])
+    #expect(try self.networks.acceptFilter(KernelView(self.kernel)) == [])
     #expect(!self.networks.isNew)
 
     // Wi-Fi forgets its neighbours when it roams.
@@ -248,13 +248,13 @@ struct NetworksTests {
   }
 
   @Test("I4 what the filter held back before it knew the gateway is made up for")
-  func filterIsSet() throws {
+  func acceptFilter() throws {
     _ = try self.identity()
     self.have(8)
     #expect(
-      try self.networks.filterIsSet(KernelView(self.kernel)) == [.neighbour(self.router(8))])
+      try self.networks.acceptFilter(KernelView(self.kernel)) == [.neighbour(self.router(8))])
     self.kernel.neighbours[self.gateway] = Neighbour(self.gateway, link: 2, isFailed: true)
-    #expect(try self.networks.filterIsSet(KernelView(self.kernel)).count == 1)
+    #expect(try self.networks.acceptFilter(KernelView(self.kernel)).count == 1)
   }
 
   @Test("I4 a gateway that is known is not asked for again as long as nothing is told")
@@ -294,7 +294,7 @@ struct NetworksTests {
     _ = try self.identity()
     self.kernel.learnt = [[9]: 2]
     _ = try self.networks.port(of: [9], on: 4, KernelView(self.kernel))
-    _ = try self.networks.filterIsSet(KernelView(self.kernel))
+    _ = try self.networks.acceptFilter(KernelView(self.kernel))
     self.networks.note([.linkRemoved(try #require(self.kernel.linkTable[2]).link)])
     #expect(self.networks.gateways == [] && self.networks.bridged == [] && self.networks.isNew)
   }
@@ -319,7 +319,7 @@ struct InterestsTests {
     let paths = try (1...tunnels).map { try self.path(over: $0, to: $0) }
     for path in paths { self.interests.use(path) }
     #expect(self.interests.isWider)
-    #expect(try self.interests.filterIsSet(KernelView(self.kernel)) == [])
+    #expect(try self.interests.acceptFilter(KernelView(self.kernel)) == [])
     for path in paths { self.interests.use(path) }
     #expect(!self.interests.isWider)
     #expect(self.interests.tunnelEnds.count == followed)

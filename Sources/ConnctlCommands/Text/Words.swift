@@ -140,7 +140,11 @@ extension Invalidation.Scope {
   /// `channels on wlan0 (ipv4)`
   var words: String {
     var words: [String] = []
-    if let destination = self.destination { words.append(Text.tied("to", destination.description)) }
+    switch self.destination {
+    case .address(let address): words.append(Text.tied("to", address.description))
+    case .offLink: words.append("by a gateway")
+    case nil: break
+    }
     if let addresses = self.localAddresses {
       let list = addresses.map(\.description)
       words.append(

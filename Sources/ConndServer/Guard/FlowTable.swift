@@ -135,7 +135,7 @@ struct FlowTable {
     return told
   }
 
-  private typealias Reading = (flow: GuardedFlow, way: Way, reading: FlowReading)
+  private typealias Reading = (flow: GuardedFlow, way: FlowPath, reading: FlowReading)
 
   private func read(
     _ flows: [GuardedFlow], _ reader: FlowReader
@@ -155,7 +155,7 @@ struct FlowTable {
   }
 
   private mutating func look(
-    at flow: GuardedFlow, _ way: Way, _ reading: FlowReading, _ reader: FlowReader,
+    at flow: GuardedFlow, _ way: FlowPath, _ reading: FlowReading, _ reader: FlowReader,
     _ policy: InvalidationPolicy, hasMessages: Bool, at now: Instant
   ) throws(KernelUnavailable) -> Event? {
     guard self.blind[flow.key] == nil else {
@@ -254,7 +254,7 @@ extension FlowTable {
     let verdict = tracker.register(on: reading, since: since, policy: policy, at: now)
     if let verdict, verdict.severity == .destroy {
       return .invalidation(
-        verdict, 
+        verdict,
         since?.cause
           ?? Cause(.registration, "diedBefore", interface: made.interface, learntLate: true),
         try reader.way(to: flow.destination).shown)

@@ -33,7 +33,7 @@ struct Engine {
     self.reader = PathReader(configuration, self.interests.networks)
     self.changes = ChangeMaker(
       restored: restored, preferred: configuration.prefer, policy: configuration.invalidations)
-    self.interests.bystanders.use(self.changes.followed.flatMap { $0.path.chain.map(\.index) })
+    self.interests.unusedLinks.use(self.changes.followed.flatMap { $0.path.chain.map(\.index) })
   }
 
   /// What was published last.
@@ -59,7 +59,7 @@ struct Engine {
     return Watched(
       destinations: self.reader.destinations.all + single.sorted(),
       gateways: self.interests.networks.gateways, bridged: self.interests.networks.bridged,
-      unheard: self.interests.bystanders.unheard)
+      unheard: self.interests.unusedLinks.unheard)
   }
 
   // MARK: - Steps
@@ -219,42 +219,42 @@ extension Engine {
   /// Whether messages may concern what somebody follows. They are to be passed in their order, and all of them; those that
   /// concern nobody need no step.
   func mayMatter(_ events: [KernelEvent]) -> Bool {
-    self.interests.bystanders.mayMatter(events)
+    self.interests.unusedLinks.mayMatter(events)
   }
 
   /// What the kernel has told so far is about to be read.
-  func beginToDrain() { self.interests.bystanders.beginToDrain() }
+  func beginToDrain() { self.interests.unusedLinks.beginToDrain() }
 
   /// All that the kernel has told is read.
-  func endDraining() { self.interests.bystanders.endDraining() }
+  func endDraining() { self.interests.unusedLinks.endDraining() }
 
   /// The kernel's filter is about to pass more than before, or to be another socket's: what it held back may have led anywhere.
-  func hearAllLinks() { self.interests.bystanders.hearAll() }
+  func hearAllLinks() { self.interests.unusedLinks.hearAll() }
 
   /// Something was missed that may have led anywhere.
-  func missSomething() { self.interests.bystanders.forget() }
+  func missSomething() { self.interests.unusedLinks.forget() }
 
   /// Whether the kernel's filter holds back what may matter: it lacks a gateway, or a link.
   var filterIsTooNarrow: Bool { self.interests.isWider }
 
   /// Whether the kernel tells much of links that do not matter, which it need not.
-  var bystandersAreLoud: Bool { self.interests.bystanders.areLoud }
+  var unusedLinksAreLoud: Bool { self.interests.unusedLinks.areLoud }
 
   /// What becomes of links that come from now on need not be told, as long as nothing leads to them.
   ///
   /// - Returns: whether the kernel's filter is to be set.
-  func ignoreBystanders(_ kernel: any Kernel) -> Bool {
+  func ignoreUnusedLinks(_ kernel: any Kernel) -> Bool {
     // Where they cannot be listed, some just come and go; another time. A kernel that is lost shows at the next reading.
     let present = try? kernel.links()
-    self.interests.bystanders.ignore(after: present?.map(\.link.index))
+    self.interests.unusedLinks.ignore(after: present?.map(\.link.index))
     return present != nil
   }
 
   /// The kernel's filter passes all that matters.
   ///
   /// - Returns: what was missed before it did; `nil` where nothing can have been.
-  func filterIsSet(_ kernel: any Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
-    try self.interests.filterIsSet(KernelView(kernel))
+  func acceptFilter(_ kernel: any Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
+    try self.interests.acceptFilter(KernelView(kernel))
   }
 }
 

@@ -2,7 +2,7 @@ import Connectivity
 
 /// The way that a flow's own question leads, shared by all whose answer is alike: one object, for ten thousand flows hold it
 /// at once.
-final class Way: Sendable {
+final class FlowPath: Sendable {
   let answer: RouteAnswer
   let facts: PathFacts
   /// What a client is told.
@@ -28,7 +28,7 @@ final class FlowReader {
   let reader: PathReader
   let interests: Interests
   let view: KernelView
-  private var ways: [WayKey: Way] = [:]
+  private var ways: [WayKey: FlowPath] = [:]
   /// The ways on which new connections are, too, as one flow of each has shown.
   private var usual: Set<WayKey> = []
 
@@ -50,14 +50,14 @@ final class FlowReader {
 
   func way(
     to question: Destination, _ answer: RouteAnswer? = nil
-  ) throws(KernelUnavailable) -> Way {
+  ) throws(KernelUnavailable) -> FlowPath {
     let answer = if let answer { answer } else { try self.view.route(to: question) }
     var key = try self.key(answer, question)
     if let way = self.ways[key] { return way }
     let facts = try self.reader.facts(about: question, answer: answer, self.view)
     self.interests.use(facts)
     let judged = self.judged(facts)
-    let way = Way(
+    let way = FlowPath(
       facts.answer, facts, shown: self.reader.classifier.path(facts), judged: judged,
       network: try self.interests.networks.identity(of: judged, facts, self.view))
     // An answer that was no longer true is that of this destination only.
@@ -96,7 +96,7 @@ final class FlowReader {
   ///   - question: with all that is the flow's own.
   ///   - way: what the kernel answers to that.
   func reading(
-    of question: Destination, madeOn made: Path, _ way: Way
+    of question: Destination, madeOn made: Path, _ way: FlowPath
   ) throws(KernelUnavailable) -> FlowReading {
     let before = made.chain.first?.index
     let now = way.judged.chain.first?.index
@@ -117,10 +117,10 @@ final class FlowReader {
       if now == before {
         reading.alternative = try self.alternative(question, way)
       } else {
-        reading.leftLink = try self.leftLink(before, question, way)
+        reading.formerLink = try self.formerLink(before, question, way)
       }
     } else if now != before, try self.isDown(before) {
-      reading.leftLink = .failed
+      reading.formerLink = .failed
     }
     return reading
   }
@@ -130,9 +130,9 @@ final class FlowReader {
   }
 
   /// What became of a link that the flow's way led over before.
-  private func leftLink(
-    _ link: UInt32, _ question: Destination, _ way: Way
-  ) throws(KernelUnavailable) -> FlowReading.LeftLink {
+  private func formerLink(
+    _ link: UInt32, _ question: Destination, _ way: FlowPath
+  ) throws(KernelUnavailable) -> FlowReading.FormerLink {
     let owner = try question.source.flatMap { (source) throws(KernelUnavailable) in
       try self.view.owner(of: source)
     }
@@ -159,7 +159,7 @@ final class FlowReader {
 
   /// What new connections get, where that is another way or subnet.
   private func alternative(
-    _ question: Destination, _ way: Way
+    _ question: Destination, _ way: FlowPath
   ) throws(KernelUnavailable) -> FlowReading.Alternative? {
     guard case .route(let own) = way.answer, own.kind == .unicast, let source = question.source
     else { return nil }

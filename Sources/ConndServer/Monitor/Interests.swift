@@ -7,7 +7,7 @@ import Connectivity
 final class Interests {
   let networks = Networks()
   /// The links that paths do not lead to.
-  let bystanders = Bystanders()
+  let unusedLinks = UnusedLinks()
   /// By the tunnel's link.
   private var tunnels: Set<Tunnel> = []
   /// There is one that the kernel's filter does not know of.
@@ -26,12 +26,12 @@ final class Interests {
 
   /// Whether the kernel's filter holds back what may matter.
   var isWider: Bool {
-    self.hasNewTunnel || self.networks.isNew || self.bystanders.filterIsTooNarrow
+    self.hasNewTunnel || self.networks.isNew || self.unusedLinks.filterIsTooNarrow
   }
 
   /// A path is made of these.
   func use(_ facts: PathFacts) {
-    self.bystanders.use(facts.links.lazy.map(\.link.index))
+    self.unusedLinks.use(facts.links.lazy.map(\.link.index))
     for facts in facts.links {
       guard case .destination(let end) = facts.below, self.tunnels.count < Self.mostTunnels,
         self.tunnels.insert(Tunnel(link: facts.link.index, end: end)).inserted
@@ -60,11 +60,11 @@ final class Interests {
   ///
   /// - Returns: the messages that it held back before, as far as they can be made up for; `nil` where nothing can have been
   ///   missed. Of routes to a tunnel's other end, and of links, there is nothing to compare: all is to be read again.
-  func filterIsSet(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent]? {
-    let heardTooLittle = self.bystanders.filterIsSet()
+  func acceptFilter(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent]? {
+    let heardTooLittle = self.unusedLinks.acceptFilter()
     let mustRead = self.hasNewTunnel || heardTooLittle
     self.hasNewTunnel = false
-    let events = try self.networks.filterIsSet(view)
+    let events = try self.networks.acceptFilter(view)
     return events.isEmpty && !mustRead ? nil : events
   }
 }

@@ -76,10 +76,10 @@ extension MonitorLoop {
       watched.unheard = nil
     }
     try kernel.watch(watched)
-    self.filterIs(watched)
+    self.noteFilter(watched)
   }
 
-  mutating func filterIs(_ watched: Watched) {
+  mutating func noteFilter(_ watched: Watched) {
     (self.filtered, self.unneeded) = (Set(watched.destinations), 0)
   }
 
@@ -93,8 +93,8 @@ extension MonitorLoop {
   }
 
   /// Has the kernel tell no more of links that nothing leads to, where many come and go.
-  mutating func ignoreBystanders(_ kernel: any Kernel) throws(KernelUnavailable) {
-    if self.engine.ignoreBystanders(kernel) { try self.setFilter(kernel) }
+  mutating func ignoreUnusedLinks(_ kernel: any Kernel) throws(KernelUnavailable) {
+    if self.engine.ignoreUnusedLinks(kernel) { try self.setFilter(kernel) }
   }
 
   /// Lets routes pass for more addresses, if they do not yet.
@@ -122,7 +122,7 @@ extension MonitorLoop {
       guard let kernel = self.kernel else { return }
       do throws(KernelUnavailable) {
         try self.setFilter(kernel)
-        if let missed = try self.engine.filterIsSet(kernel) { self.read(.events(missed)) }
+        if let missed = try self.engine.acceptFilter(kernel) { self.read(.events(missed)) }
       } catch {
         self.lose(error)
       }

@@ -25,8 +25,8 @@ struct MonitorLoop {
   /// Of each limit.
   var refusals: [String: LogThrottle] = [:]
   private var overruns = LogThrottle()
-  private var respite = Respite()
-  private var precedence = Precedence()
+  private var overrunPause = OverrunPause()
+  private var sweepDelay = SweepDelay()
   private(set) var kernel: (any Kernel)?
   var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
   var lastWatcher: UInt64 = 0
@@ -83,11 +83,11 @@ struct MonitorLoop {
 
   /// Whether flows are to be looked at now.
   var looksAtFlows: Bool {
-    self.kernel != nil && self.engine.flows.isBusy && self.precedence.isOver(at: self.clock.now)
+    self.kernel != nil && self.engine.flows.isBusy && self.sweepDelay.isOver(at: self.clock.now)
   }
 
   /// Whether the kernel's messages are to end a wait.
-  var listens: Bool { self.respite.end == nil }
+  var listens: Bool { self.overrunPause.end == nil }
 
   /// When to go on although nothing has happened; `nil`: not at all.
   var due: Instant? {
@@ -95,8 +95,8 @@ struct MonitorLoop {
     var due = [self.reopening.due, self.watchdogDue]
     // Without the kernel nothing can be looked at.
     if self.kernel != nil {
-      due += [self.engine.deadline?.due, self.engine.flows.deadline, self.respite.end]
-      if self.engine.flows.isBusy { due.append(self.precedence.end) }
+      due += [self.engine.deadline?.due, self.engine.flows.deadline, self.overrunPause.end]
+      if self.engine.flows.isBusy { due.append(self.sweepDelay.end) }
     }
     return due.compactMap { $0 }.min()
   }
@@ -104,7 +104,7 @@ struct MonitorLoop {
   /// Deals with what ended the wait, the kernel's messages first, and with what is due.
   mutating func deal(with woken: Waiter.Woken) {
     let now = self.clock.now
-    let isRested = self.respite.ends(by: now)
+    let isRested = self.overrunPause.ends(by: now)
     if self.listens, woken.hasMessages || isRested { self.drain() }
     if let slept = woken.slept { self.step(.resumed(slept)) }
 
@@ -132,11 +132,13 @@ struct MonitorLoop {
         if self.engine.mayMatter(events) { self.step(.events(events)) }
         // A kernel that tells faster than this is read keeps nobody from hearing of it.
         if self.news.count > Self.mostNews { self.tellOfNews() }
-        if events.contains(where: \.isOverrun), self.respite.begins(at: self.clock.now) { return }
+        if events.contains(where: \.isOverrun), self.overrunPause.begins(at: self.clock.now) {
+          return
+        }
       }
       guard let kernel = self.kernel else { return }
       self.engine.endDraining()
-      if self.engine.bystandersAreLoud { try self.ignoreBystanders(kernel) }
+      if self.engine.unusedLinksAreLoud { try self.ignoreUnusedLinks(kernel) }
     } catch {
       self.lose(error)
     }
@@ -201,7 +203,7 @@ struct MonitorLoop {
   private mutating func publish(_ changes: [Change]) {
     guard !changes.isEmpty else { return }
     self.publisher.publish(changes)
-    if self.engine.flows.lookTakesLong { self.precedence.begin(at: self.clock.now) }
+    if self.engine.flows.lookTakesLong { self.sweepDelay.begin(at: self.clock.now) }
     let status = self.engine.snapshot.status
     self.news += changes.map { ($0, $0.snapshot?.status ?? status) }
   }
@@ -256,7 +258,7 @@ struct MonitorLoop {
 
 /// Bounds how often everything is read anew because messages were lost. The first time it is done at once; where they go on
 /// being lost, the next ones wait a little: they would only be lost as well, and connd would do nothing else.
-private struct Respite {
+private struct OverrunPause {
   /// When messages were lost last.
   private var last: Instant?
   /// Until when the kernel's messages wait.
@@ -284,7 +286,7 @@ private struct Respite {
 
 /// Gives those who are told of a change the processors for a moment, before a look at very many flows takes one of them. Where
 /// there are two, the other is the event loop's, and a subscriber would wait until that has told everybody.
-private struct Precedence {
+private struct SweepDelay {
   /// When the moment is over.
   private(set) var end: Instant?
 
@@ -327,7 +329,7 @@ extension MonitorLoop {
       self.engine.hearAllLinks()
       let watched = self.engine.watchedByKernel
       self.kernel = try self.openKernel(watched)
-      self.filterIs(watched)
+      self.noteFilter(watched)
       self.step(occasion)
       if self.kernel != nil { self.reopening.succeeded() }
     } catch {
@@ -337,7 +339,7 @@ extension MonitorLoop {
 
   mutating func lose(_ error: KernelUnavailable) {
     self.kernel = nil
-    self.respite = Respite()
+    self.overrunPause = OverrunPause()
     self.statistics.kernelLosses.increment()
     self.reopening.failed(at: self.clock.now)
     self.logger.error(

@@ -235,7 +235,7 @@ final class Networks {
   /// The kernel's filter knows of all; what it let pass before is read again.
   ///
   /// - Returns: the messages that would have told of gateways, if they are others by now.
-  func filterIsSet(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent] {
+  func acceptFilter(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent] {
     self.isNew = false
     var events: [KernelEvent] = []
     for known in self.gateways {

@@ -32,12 +32,12 @@ public struct FlowReading: Hashable, Sendable {
   /// The remote address is this machine's own.
   public var isLocal: Bool
   /// What became of the link that the flow was made on; `nil` where its way still leads over that.
-  public var leftLink: LeftLink?
+  public var formerLink: FormerLink?
   /// What new connections to the same destination get; `nil` where that is the flow's own way and subnet.
   public var alternative: Alternative?
 
   /// A link that a flow's way does not lead over any more.
-  public enum LeftLink: Hashable, Sendable {
+  public enum FormerLink: Hashable, Sendable {
     /// It is gone, or carries nothing.
     case failed
     /// It carries traffic, and no route leads over it to the flow's destination.
@@ -65,13 +65,13 @@ public struct FlowReading: Hashable, Sendable {
 
   public init(
     _ path: Path, network: NetworkIdentity = NetworkIdentity(), isSourceGone: Bool = false,
-    isLocal: Bool = false, leftLink: LeftLink? = nil, alternative: Alternative? = nil
+    isLocal: Bool = false, formerLink: FormerLink? = nil, alternative: Alternative? = nil
   ) {
     self.path = path
     self.network = network
     self.isSourceGone = isSourceGone
     self.isLocal = isLocal
-    self.leftLink = leftLink
+    self.formerLink = formerLink
     self.alternative = alternative
   }
 

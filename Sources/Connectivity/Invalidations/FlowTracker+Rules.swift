@@ -25,7 +25,7 @@ extension FlowTracker {
 
   /// I2 and I10
   private static func interfaceLost(_ sight: Sight) -> Verdict? {
-    if sight.reading.leftLink == .failed { return Verdict(.interfaceLost, .destroy) }
+    if sight.reading.formerLink == .failed { return Verdict(.interfaceLost, .destroy) }
     guard let doubt = sight.nextDoubt else { return nil }
     var verdict = Verdict(.interfaceLost, doubt.until <= sight.now ? .destroy : doubt.severity)
     verdict.isRouteOnly = doubt.isRouteOnly
@@ -35,7 +35,7 @@ extension FlowTracker {
   /// I4
   private static func networkChanged(_ sight: Sight) -> Verdict? {
     let (reading, before) = (sight.reading, sight.standing.network)
-    guard reading.path.status == .satisfied, reading.leftLink == nil else { return nil }
+    guard reading.path.status == .satisfied, reading.formerLink == nil else { return nil }
     if reading.network.isOther(than: before) { return Verdict(.networkChanged, .destroy) }
     return reading.network.isFailover(after: before) ? Verdict(.networkChanged, .advise) : nil
   }
@@ -44,7 +44,7 @@ extension FlowTracker {
   private static func betterPath(_ sight: Sight) -> Verdict? {
     let reading = sight.reading
     guard reading.path.status == .satisfied, !reading.isLocal else { return nil }
-    switch reading.leftLink {
+    switch reading.formerLink {
     case .withRoute: return Verdict(.betterPath, sight.policy.betterPath)
     case .failed, .withoutRoute, .untied: return nil
     case nil:
@@ -76,7 +76,7 @@ extension FlowTracker.Sight {
   var nextDoubt: FlowTracker.Doubt? {
     let lost = self.standing.path
     let isTakenOver = self.reading.path.status == .satisfied
-    if isTakenOver, self.reading.leftLink != .withoutRoute { return nil }
+    if isTakenOver, self.reading.formerLink != .withoutRoute { return nil }
     let hasFailed = !isTakenOver && self.reading.path.hasFailedLink(of: lost)
     let end = self.now.advanced(by: self.policy.grace(for: self.reading.path, after: lost))
     var doubt =

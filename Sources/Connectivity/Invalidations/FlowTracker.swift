@@ -199,7 +199,7 @@ extension FlowTracker.Standing {
   /// What is remembered of a path that is there: as long as it leads the flow's way, as it is now.
   fileprivate func settled(on reading: FlowReading) -> Self {
     guard reading.path.status == .satisfied else { return self }
-    switch reading.leftLink {
+    switch reading.formerLink {
     case nil:
       return Self(path: reading.path, network: reading.network.completed(by: self.network))
     case .untied: return Self(path: reading.path, network: reading.network)

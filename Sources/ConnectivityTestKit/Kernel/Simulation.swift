@@ -261,9 +261,9 @@ extension Machine {
     } else if path.status == .satisfied {
       let network = self.interface(before)?.network
       let hasRoute = network.map { $0.hasRoute && self.networks.contains($0) } ?? false
-      reading.leftLink = state != .up ? .failed : hasRoute ? .withRoute : .withoutRoute
+      reading.formerLink = state != .up ? .failed : hasRoute ? .withRoute : .withoutRoute
     } else if now != before, state == nil || state == .down {
-      reading.leftLink = .failed
+      reading.formerLink = .failed
     }
     return reading
   }

@@ -146,7 +146,7 @@ struct FlowGraceTests {
   func gone() {
     for lost in [Self.deadWifi, .noRoute] {
       var flow = Self.inDoubt(lost)
-      #expect(flow.see(lost.with { $0.leftLink = .failed }, at: 1) == "destroy interfaceLost")
+      #expect(flow.see(lost.with { $0.formerLink = .failed }, at: 1) == "destroy interfaceLost")
       flow = Self.inDoubt(lost)
       #expect(flow.see(lost.with { $0.isSourceGone = true }, at: 1) == "destroy sourceAddressLost")
     }
@@ -197,7 +197,7 @@ struct FlowGraceTests {
     #expect(
       flow.see(
         .unknown.with {
-          $0.isSourceGone = true; $0.leftLink = .failed
+          $0.isSourceGone = true; $0.formerLink = .failed
         }) == nil)
     #expect(flow.see(Self.wifi) == nil)
     #expect(flow.see(.by(.wired, leaving: .withRoute)) == "destroy betterPath")

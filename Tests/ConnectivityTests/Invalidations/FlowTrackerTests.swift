@@ -17,7 +17,7 @@ struct FlowTrackerTests {
     for reading in [
       Self.wifi, Self.wifi.with { $0.path.gateway = "10.2.88.2" },
       Self.wifi.with { $0.path.table = 100 }, Self.wifi.with { $0.path.expensive = true },
-      .by(.wired).with { $0.leftLink = .untied },
+      .by(.wired).with { $0.formerLink = .untied },
     ] {
       #expect(flow.see(reading) == nil)
       #expect(flow.tracker.path == reading.path)
@@ -41,10 +41,10 @@ struct FlowTrackerTests {
   @Test("I0 with several nexthops each leg is right, and each may fail")
   func untied() {
     var flow = FollowedFlow(on: Self.wifi)
-    let other = FlowReading.by(.wired).with { $0.leftLink = .untied }
+    let other = FlowReading.by(.wired).with { $0.formerLink = .untied }
     #expect(flow.see(other) == nil)
     #expect(flow.see(.by(.wired)) == nil)
-    #expect(flow.see(Self.wifi.with { $0.leftLink = .untied }) == nil)
+    #expect(flow.see(Self.wifi.with { $0.formerLink = .untied }) == nil)
     #expect(flow.see(other) == nil)
     #expect(flow.see(.by(TestLink.wired.withoutCarrier)) == "destroy interfaceLost")
   }
@@ -63,7 +63,7 @@ struct FlowTrackerTests {
   func interfaceLost() {
     for reading in [FlowReading.by(.wired), .noRoute, .by(TestLink.cellular.withoutCarrier)] {
       var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
-      #expect(flow.see(reading.with { $0.leftLink = .failed }) == "destroy interfaceLost")
+      #expect(flow.see(reading.with { $0.formerLink = .failed }) == "destroy interfaceLost")
     }
     var flow = FollowedFlow(on: Self.wifi)
     #expect(flow.see(Self.dead.with { $0.path.reason = .linkDown }) == "destroy interfaceLost")
@@ -182,9 +182,11 @@ struct FlowTrackerTests {
 
   @Test("I4 another router on another link is not another network of the flow's own")
   func routerOfAnotherLink() {
-    for left in [.withRoute, .untied] as [FlowReading.LeftLink] {
+    for left in [.withRoute, .untied] as [FlowReading.FormerLink] {
       var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
-      let other = FlowReading.by(.wired, router: 2, stage: 1, first: 1).with { $0.leftLink = left }
+      let other = FlowReading.by(.wired, router: 2, stage: 1, first: 1).with {
+        $0.formerLink = left
+      }
       #expect(flow.see(other) == (left == .untied ? nil : "drain betterPath"))
     }
   }
@@ -266,7 +268,7 @@ struct FlowTrackerTests {
     let other = FlowReading.by(.wifi, router: 2, stage: 1, first: 1).beside(.wired)
       .with { $0.path.expensive = true }
     #expect(told(other) == "destroy networkChanged")
-    let moved = failed.with { $0.leftLink = .withRoute }
+    let moved = failed.with { $0.formerLink = .withRoute }
     #expect(told(moved) == "destroy betterPath")
     #expect(told(moved, Self.soft) == "destroy policy")
     #expect(told(Self.wifi.with { $0.path.expensive = true }) == "destroy policy")

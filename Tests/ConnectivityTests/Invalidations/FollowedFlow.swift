@@ -52,8 +52,8 @@ extension FlowReading {
   }
 
   /// Another link has taken over from the flow's.
-  static func by(_ link: TestLink, leaving left: LeftLink) -> FlowReading {
-    .by(link).with { $0.leftLink = left }
+  static func by(_ link: TestLink, leaving left: FormerLink) -> FlowReading {
+    .by(link).with { $0.formerLink = left }
   }
 
   /// A neighbour on this link, without a gateway.

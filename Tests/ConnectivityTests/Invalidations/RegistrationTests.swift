@@ -96,7 +96,7 @@ struct RegistrationTests {
       (.by(.wired, leaving: .withRoute), "destroy betterPath"),
       (.by(.wired, leaving: .failed), "destroy interfaceLost"),
       (.by(.wired, leaving: .withoutRoute), "drain interfaceLost"),
-      (.by(.wired).with { $0.leftLink = .untied }, nil), (Self.wifi, nil),
+      (.by(.wired).with { $0.formerLink = .untied }, nil), (Self.wifi, nil),
       (.noRoute, "advise interfaceLost"),
     ] as [(FlowReading, String?)] {
       var flow = FollowedFlow(on: Self.wifi)

@@ -136,17 +136,17 @@ struct Scene: Hashable {
       if now == before {
         reading.alternative = self.alternative(to: path, aim, family)
       } else {
-        reading.leftLink = self.leftLink(before, source, to: aim, family, now: now)
+        reading.formerLink = self.formerLink(before, source, to: aim, family, now: now)
       }
     } else if now != before, self.place(before)?.link.isUp != true {
-      reading.leftLink = .failed
+      reading.formerLink = .failed
     }
     return reading
   }
 
-  private func leftLink(
+  private func formerLink(
     _ link: UInt32, _ source: IPAddress, to aim: Aim, _ family: AddressFamily, now: UInt32?
-  ) -> FlowReading.LeftLink {
+  ) -> FlowReading.FormerLink {
     if self.place(now)?.has(source) == true { return .untied }
     guard let place = self.place(link), place.link.isUp, place.link.hasCarrier else {
       return .failed

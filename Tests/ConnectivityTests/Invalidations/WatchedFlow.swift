@@ -93,9 +93,9 @@ struct WatchedFlow {
   private func way(_ reading: FlowReading) -> Way {
     if self.aim == .local { return .here }
     if reading.isSourceGone { return .sourceGone }
-    if reading.leftLink == .failed { return .linkFailed }
+    if reading.formerLink == .failed { return .linkFailed }
     if reading.path.status == .satisfied {
-      switch reading.leftLink {
+      switch reading.formerLink {
       case .withRoute: return .moved
       case .withoutRoute: return .routeLost(isTakenOver: true)
       case .failed, .untied, nil: return .here
@@ -120,7 +120,7 @@ struct WatchedFlow {
   /// Whether the network behind its link is another (I4).
   private func isOtherNetwork(_ reading: FlowReading) -> Bool {
     let (now, before) = (reading.network, self.network)
-    guard reading.path.status == .satisfied, reading.leftLink == nil, now.stage > before.stage
+    guard reading.path.status == .satisfied, reading.formerLink == nil, now.stage > before.stage
     else { return false }
     if !now.hasHardwareAddresses {
       return now.gateway != before.gateway || now.prefix != before.prefix
@@ -227,6 +227,6 @@ struct WatchedFlow {
     let isForgotten =
       now.hasHardwareAddresses && now.gatewayHardwareAddress == nil
       && now.gateway == self.network.gateway
-    if !isForgotten || reading.leftLink == .untied { self.network = now }
+    if !isForgotten || reading.formerLink == .untied { self.network = now }
   }
 }

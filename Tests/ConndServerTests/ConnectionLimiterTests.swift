@@ -5,12 +5,12 @@ import UnixTransport
 
 @testable import ConndServer
 
-@Suite("Doorkeeper")
-struct DoorkeeperTests {
+@Suite("ConnectionLimiter")
+struct ConnectionLimiterTests {
   @Test("each limit is logged by itself, and not with each client")
   func log() {
     let lines = Lines()
-    let keeper = Doorkeeper(
+    let keeper = ConnectionLimiter(
       Limits(), statistics: Statistics(), logger: Logger(label: "test") { _ in lines })
     let peer = PeerCredentials(uid: 1000, pid: 7)
     for _ in 0..<100 { keeper.turnedAway(peer, limit: "messageSize") }

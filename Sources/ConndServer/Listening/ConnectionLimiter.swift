@@ -4,7 +4,7 @@ import Synchronization
 import UnixTransport
 
 /// Admits clients and their calls as far as the limits go, and logs whom it turns away. Safe to use from any thread.
-final class Doorkeeper: Admission {
+final class ConnectionLimiter: Admission {
   /// What is admitted; the raw value is the limit's key.
   private enum Kind: String {
     case connections, streams

@@ -7,7 +7,7 @@ import Netlink
 /// The kernel makes a link without addresses and without routes. Whatever leads to it after that is told: a route that may
 /// hold a destination of somebody's passes the filter, an address has a message of its own, and so has the link above it.
 /// Who was there before connd listened is none of them, nor is anybody after an overrun. Owned by the monitor's thread.
-final class Bystanders {
+final class UnusedLinks {
   private var links: Set<UInt32> = []
   /// Links that a path was seen to be made of.
   private var used: Set<UInt32> = []
@@ -62,7 +62,7 @@ final class Bystanders {
   /// The filter is as it is to be, and what it held back before is about to be read.
   ///
   /// - Returns: whether it held back what may matter.
-  func filterIsSet() -> Bool {
+  func acceptFilter() -> Bool {
     defer { self.filterIsTooNarrow = false }
     return self.filterIsTooNarrow
   }
