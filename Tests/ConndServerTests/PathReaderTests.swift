@@ -128,10 +128,12 @@ struct PathReaderTests {
     // It is told where else it is.
     self.reader.networks.note([.bridgeEntry(BridgeEntry(Self.router, port: 2, bridge: 4))])
     #expect(try self.chain() == ["br0", "eth0"])
-    // That one leaves the bridge.
+    // That one leaves the bridge, and the gateway with it.
     self.kernel.linkTable[2]?.link.master = nil
     self.kernel.linkTable[4]?.device.lowerLinks = [5, 3]
-    #expect(try self.chain() == ["br0", "eth1"])
+    #expect(try self.chain() == ["br0"])
+    let path = try self.reader.path(to: Destination(self.remote), self.view).path
+    #expect(path.reason == .noCarrier)
   }
 
   @Test("K6 a guest is not taken for the uplink, also where that has lost its carrier")

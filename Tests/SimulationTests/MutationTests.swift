@@ -4,7 +4,7 @@ import Testing
 @Suite("Mutations")
 struct MutationTests {
   /// So many seeds of so many steps are tried, one after the other.
-  private static let seeds: ClosedRange<UInt64> = 1...20
+  private static let seeds: ClosedRange<UInt64> = 1...80
   private static let steps = 400
 
   @Test("D8 a connd that breaks a rule is caught", arguments: Mutation.allCases)
