@@ -18,7 +18,7 @@ release := swift build --configuration release --static-swift-stdlib
 sources := find Package.swift Sources Tests Examples -name '*.swift' -not -path '*/Generated/*' -not -path '*/.build/*'
 
 build_packages := binutils libmnl-dev libnghttp2-dev libsystemd-dev pkg-config
-example_packages := g++ libgrpc++-dev protobuf-compiler protobuf-compiler-grpc
+example_packages := g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 test_packages := iproute2 python3-venv $(example_packages)
 bench_packages := gcc libc6-dev procps valgrind
 protobuf_packages := protobuf-compiler libprotobuf-dev

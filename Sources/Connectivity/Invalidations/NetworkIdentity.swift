@@ -66,7 +66,9 @@ public struct NetworkIdentity: Hashable, Sendable {
   func completed(by earlier: NetworkIdentity) -> NetworkIdentity {
     var identity = self
     identity.name = self.name ?? earlier.name
-    if self.hasHardwareAddresses, self.gatewayHardwareAddress == nil, self.isOfSameGateway(as: earlier) {
+    if self.hasHardwareAddresses, self.gatewayHardwareAddress == nil,
+      self.isOfSameGateway(as: earlier)
+    {
       identity.gatewayHardwareAddress = earlier.gatewayHardwareAddress
       identity.stage = earlier.stage
     }

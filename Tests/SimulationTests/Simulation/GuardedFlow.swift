@@ -128,7 +128,9 @@ struct GuardedFlow {
     }
     if self.isForbidden(path) { return .over("its way costs money") }
     if path.chain.first == link {
-      if before?.network != made.network, path.gateway != nil { return .maybeOver("another network") }
+      if before?.network != made.network, path.gateway != nil {
+        return .maybeOver("another network")
+      }
       return !made.hasChosen && self.prefersOtherSubnet(network)
         ? .over("another subnet is preferred") : .carried
     }
