@@ -36,15 +36,15 @@ def dump(namespace, *words):
     return json.loads(done.stdout or "[]")
 
 
-def answer(namespace, destination):
+def answer(namespace, destination, source=None):
     """The kernel's: link, source, gateway and table, or why there is none."""
-    done = ip(namespace, "route", "get", destination)
+    done = ip(namespace, "route", "get", destination, *(["from", source] if source else []))
     if done.returncode != 0:
         reasons = [reason for error, reason in REASONS.items() if error in done.stderr]
         check(reasons, f"ip route get {destination}:", done.stderr)
         return reasons[0]
     route, = json.loads(done.stdout)
-    return (route["dev"], route.get("prefsrc"), route.get("gateway"),
+    return (route["dev"], source or route.get("prefsrc"), route.get("gateway"),
             {"main": 254, "local": 255, "default": 253}.get(table := route.get("table", "main")) or int(table),
             route.get("type", "unicast"))
 
@@ -72,7 +72,8 @@ def check_summary(status):
     is_satisfied = path.status == pb.PATH_STATUS_SATISFIED
     category, three_way = CATEGORIES.get(path.medium, OTHER) if is_satisfied else NONE
     expected = pb.Status(
-        generation=status.generation, since=status.since, category=category, three_way=three_way,
+        generation=status.generation, since=status.since, network_namespace=status.network_namespace,
+        category=category, three_way=three_way,
         flags=pb.Flags(
             reachable=path.status != pb.PATH_STATUS_UNSATISFIED,
             connection_required=path.status == pb.PATH_STATUS_REQUIRES_CONNECTION,
@@ -86,7 +87,8 @@ def check_summary(status):
 class Kernel:
     """What `ip` says, all of it at one moment; two that are equal, with a status in between, say that it held then."""
 
-    def __init__(self, namespace, destinations):
+    def __init__(self, namespace, questions):
+        """Asks for destinations, each with the source that the traffic has, or None."""
         # The rest of it has timers and counters.
         self.links = {
             link["ifname"]: {
@@ -102,7 +104,7 @@ class Kernel:
         self.default = {
             family: majority([answer(namespace, probe) for probe in probes])
             for family, probes in PROBES.items()}
-        self.answers = {destination: answer(namespace, destination) for destination in destinations}
+        self.answers = {question: answer(namespace, *question) for question in questions}
 
     def __eq__(self, other):
         return vars(self) == vars(other)
@@ -186,7 +188,8 @@ class Kernel:
 
     def check_flow(self, flow):
         """One that lives: the way to its other end, and its own address, which is there."""
-        self.check_path(flow.path, self.answers[flow.remote], f"flow to {flow.remote}")
+        # Asked with its own address (I0).
+        self.check_path(flow.path, self.answers[flow.remote, flow.local], f"flow to {flow.remote} from {flow.local}")
         check(not flow.local or any(flow.local == info["local"]
                                     for infos in self.addresses.values() for info in infos),
               "a flow lives without its address:", flow)

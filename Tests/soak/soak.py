@@ -122,16 +122,16 @@ class Soak:
             self.count(connd)
         self.samples.take()
 
-    def moment(self, destinations, read):
+    def moment(self, questions, read):
         """What was read, and what `ip` says, if that was the same before and after; else None."""
-        before = agreement.Kernel(self.network.name, destinations)
+        before = agreement.Kernel(self.network.name, questions)
         found = read()
-        kernel = agreement.Kernel(self.network.name, destinations)
+        kernel = agreement.Kernel(self.network.name, questions)
         return (kernel, found) if kernel == before else None
 
     def agrees(self, connd):
         """Whether there was a moment to compare all; where they then differ, it fails."""
-        moment = self.moment(FOLLOWED, lambda: (connd.get(), connd.links(), connd.get()))
+        moment = self.moment([(each, None) for each in FOLLOWED], lambda: (connd.get(), connd.links(), connd.get()))
         if not moment:
             return False
         kernel, (status, links, after) = moment
@@ -143,13 +143,13 @@ class Soak:
         kernel.check_status(status)
         kernel.check_links(links)
         for follower in connd.followers:
-            kernel.check_path(follower.path, kernel.answers[follower.destination], follower.name)
+            kernel.check_path(follower.path, kernel.answers[follower.destination, None], follower.name)
         return True
 
     def flows_agree(self, connd):
         guardian = connd.guardian
         guardian.wait("answered", lambda: all(flow.is_answered for flow in guardian.flows.values()))
-        moment = self.moment({flow.remote for flow in guardian.alive()}, guardian.alive)
+        moment = self.moment({(flow.remote, flow.local or None) for flow in guardian.alive()}, guardian.alive)
         if not moment:
             return False
         kernel, flows = moment
