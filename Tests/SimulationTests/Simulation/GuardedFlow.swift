@@ -192,11 +192,14 @@ struct GuardedFlow {
     self.move(to: path, network)
   }
 
-  /// Its client was told of a way over another link, which its address allows.
+  /// Its client was told of a way: over its link by another medium, or over another link, which its address allows.
   mutating func isTold(_ path: Path, in network: ModelNetwork) {
     // What is in doubt stays on what it was made on.
     guard let source = self.made?.source, !self.isAway || network[self.made?.link?.index] == nil
     else { return }
+    // Below a tunnel's link another may carry by now: what it is lost with is that one's cable, or its Wi-Fi.
+    let isSame = path.chain.first == self.made?.link && path.gateway == self.made?.path.gateway
+    if isSame, path.status == .satisfied { self.made?.path = path }
     // On another link nothing is known of the network that it was on.
     if path.chain.first != self.made?.link { self.made?.router = nil }
     let owner = network.owner(of: source)
