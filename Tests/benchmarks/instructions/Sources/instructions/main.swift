@@ -25,10 +25,9 @@ var published = 0
 for iteration in 0..<iterations {
   let observation = Observation(
     ipv4: ObservedPath(classifier.path(ipv4)), ipv6: ObservedPath(classifier.path(ipv6)))
-  let step = transitions.update(
+  let change = transitions.update(
     to: observation, on: .events([.rule(.ipv4)]),
-    at: Instant(sinceStart: .microseconds(iteration)),
     time: Timestamp(microseconds: Int64(iteration)))
-  if step.change != nil { published += 1 }
+  if change != nil { published += 1 }
 }
 print("published \(published) of \(iterations)")
