@@ -191,6 +191,10 @@ extension Simulation {
     guard self.flows[index].made == nil, told.status == .satisfied else { return }
     let network = self.kernel.network
     self.flows[index].begin(on: told, in: network)
+    // What is drained as it begins lost its way before.
+    if case .invalidation(let verdict, _, _) = event, verdict.severity == .drain {
+      self.flows[index].excuse("its way went before it began")
+    }
     // It may have read what connd has not heard of yet; then what connd hears concerns it.
     let isPresent = told.agrees(with: self.flows[index].shown(in: network))
     if !isPresent || !self.kernel.isQuiet || !self.daemon.isOpen {
