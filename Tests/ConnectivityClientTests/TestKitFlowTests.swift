@@ -123,7 +123,7 @@ struct TestKitFlowTests {
   }
 
   @Test("I6 a short sleep is advised, a long one destroys")
-  func sleep() async throws {
+  func resume() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let flows = FlowGuard(socket: network.socket)
       #expect(await flows.add("127.0.0.1") == "1 path wlan0")

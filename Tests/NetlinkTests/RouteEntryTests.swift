@@ -161,6 +161,8 @@ struct RouteEntryTests {
     #expect(before.outLink == 10)
     let left = try #require(self.requester.takeExpiry())
     #expect(left <= .milliseconds(1020))
+    // Nothing tells that the time is over (the kernel says that a route has gone when it collects those that have, up to half a
+    // minute later): the time itself is what was promised.
     usleep(UInt32(left / .microseconds(1)))
     guard case .route(let after) = try self.requester.route(to: destination) else {
       Issue.record("no route")
