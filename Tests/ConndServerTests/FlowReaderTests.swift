@@ -112,13 +112,10 @@ struct FlowReaderTests {
     "I0 I3 of several legs each is right, unless the flow's ports are known and its address is the old one's",
     arguments: [true, false])
   mutating func anotherLeg(knowsPorts: Bool) throws {
-    try self.kernel.spread("0.0.0.0", 0, over: [self.eth0, self.eth1])
-    if !knowsPorts { self.flow.transport?.localPort = 0 }
-    // The kernel takes the other leg now.
-    var other = self.flow
-    other.outLink = 3
-    let reader = self.reader
-    let reading = try reader.reading(of: self.flow, madeOn: self.made, reader.way(to: other))
+    self.kernel.choosesLegBySource = false
+    try self.kernel.spread("0.0.0.0", 0, over: [self.eth1, self.eth0])
+    self.flow.transport?.localPort = knowsPorts ? 4712 : 0
+    let reading = try self.reading()
     #expect(reading.path.interface == "eth1")
     #expect(reading.formerLink == (knowsPorts ? .withRoute : .untied))
   }

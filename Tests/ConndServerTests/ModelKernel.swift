@@ -24,6 +24,8 @@ final class ModelKernel: Kernel {
   var bound: [UInt32: RouteAnswer] = [:]
   var linkTable: [UInt32: LinkFacts] = [:]
   var addressTable: [Address] = []
+  /// Whether of several legs that of the source's link is taken, as Linux does since 6.15.
+  var choosesLegBySource = true
   /// Addresses that a link has no longer, and the local table still has.
   var leaving: [IPAddress: UInt32] = [:]
   /// Whole blocks that are local (AnyIP).
@@ -110,7 +112,8 @@ final class ModelKernel: Kernel {
     guard let entry = self.match(destination) else { return .noRoute(.noRoute) }
     let ways = entry.ways.filter { destination.outLink == nil || $0.link == destination.outLink }
     // Of several legs that of the source's link, as Linux does since 6.15; else one by the ports.
-    let owner = destination.source.flatMap { self.owner(of: $0) }
+    let owner =
+      self.choosesLegBySource ? destination.source.flatMap { self.owner(of: $0) } : nil
     if let owner, let way = ways.first(where: { $0.link == owner }) { return way }
     return ways[Int(destination.transport?.localPort ?? 0) % ways.count]
   }

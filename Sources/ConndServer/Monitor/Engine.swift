@@ -71,7 +71,7 @@ struct Engine {
     if case .events(let events) = occasion { self.note(events, at: now) }
     // What the kernel told meanwhile is lost, as in an overrun.
     if self.isKernelLost { self.interests.note([.overrun]) }
-    let reading = try self.reading(kernel, at: now)
+    let reading = try self.settledReading(kernel, at: now)
     let occasion = self.isKernelLost ? .kernelBack : occasion
     self.isKernelLost = false
     self.expiry = kernel.takeExpiry().map { now.advanced(by: $0) }
@@ -102,10 +102,35 @@ struct Engine {
     }
   }
 
-  private mutating func reading(
+  /// A reading of which what is news holds from its first question to its last: one that the default route moved in would
+  /// compare the new connections of one moment with the old ones of another (K8).
+  private mutating func settledReading(
     _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> ChangeMaker.Reading {
-    let view = KernelView(kernel)
+    for _ in 0..<Self.mostRepetitions {
+      let view = KernelView(kernel)
+      let reading = try self.reading(view, at: now)
+      if try self.isSettled(reading, view) { return reading }
+    }
+    return try self.reading(KernelView(kernel), at: now)
+  }
+
+  /// Where routes change faster than that, the messages of it tell.
+  private static let mostRepetitions = 3
+
+  private func isSettled(
+    _ reading: ChangeMaker.Reading, _ view: KernelView
+  ) throws(KernelUnavailable) -> Bool {
+    for family in AddressFamily.allCases
+    where reading.observation[family].path != self.snapshot.status[family] {
+      if try !self.reader.isSettled(family, view) { return false }
+    }
+    return true
+  }
+
+  private mutating func reading(
+    _ view: KernelView, at now: Instant
+  ) throws(KernelUnavailable) -> ChangeMaker.Reading {
     self.reader.held = self.damper.held(at: now)
     var paths = try self.defaultPaths(view)
     let links = paths.flatMap(\.value.facts.links).map(\.link)

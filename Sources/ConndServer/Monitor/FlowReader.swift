@@ -152,7 +152,9 @@ final class FlowReader {
     bound.outLink = link
     guard case .route(let route) = try self.view.route(to: bound), route.kind == .unicast,
       route.table != 0, route.outLink == link,
-      try self.way(to: bound).judged.status == .satisfied
+      try self.way(to: bound).judged.status == .satisfied,
+      // Else its way is back, since it was asked about, and no other is better (K8).
+      try self.view.routeAnew(to: question) == way.answer
     else { return .withoutRoute }
     return .withRoute
   }

@@ -62,6 +62,12 @@ extension PathReader {
     return (DefaultDestination.majority(of: answers), answers)
   }
 
+  /// Whether the kernel still says of the probes what it said at first in this turn.
+  func isSettled(_ family: AddressFamily, _ view: KernelView) throws(KernelUnavailable) -> Bool {
+    let before = try self.answers(family, all: false, view)
+    return try self.answers(family, all: false, anew: true, view) == before
+  }
+
   private func answers(
     _ family: AddressFamily, all: Bool, anew: Bool = false, _ view: KernelView
   ) throws(KernelUnavailable) -> [RouteAnswer] {

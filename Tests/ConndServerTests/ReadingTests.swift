@@ -1,0 +1,79 @@
+import Connectivity
+import Testing
+
+@testable import ConndServer
+
+/// A reading is many questions, and the kernel goes on meanwhile.
+@Suite("Readings")
+struct ReadingTests {
+  /// A cable, preferred, and Wi-Fi.
+  private func laptop() throws -> TestLoop {
+    var loop = try TestLoop.started { kernel in
+      kernel.addLink(3, "wlan0")
+      kernel.linkTable[3]?.device.type = "wlan"
+      try kernel.lead(
+        "0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "198.51.100.7"), metric: 600)
+    }
+    _ = try loop.guardFlow(1, local: "192.0.2.7")
+    return loop
+  }
+
+  /// The cable's default route goes, and comes back.
+  private struct Renewal {
+    let kernel: ModelKernel
+    let cable: ModelKernel.Entry
+    let change: RouteChange
+
+    init(_ kernel: ModelKernel) throws {
+      self.kernel = kernel
+      self.cable = try #require(kernel.routes.first { $0.metric == 100 })
+      self.change = RouteChange(
+        MatchedRoute(prefix: self.cable.prefix, table: 254, priority: 100), outLink: 2,
+        gateway: IPAddress("192.0.2.1"))
+    }
+
+    func remove() {
+      self.kernel.routes.removeAll { $0.metric == 100 }
+      self.kernel.untold.append { [.routeRemoved(self.change)] }
+    }
+
+    func add() {
+      self.kernel.routes.append(self.cable)
+      self.kernel.untold.append { [.route(self.change, replaced: false)] }
+    }
+  }
+
+  /// More than a turn asks.
+  private static let questions = 0..<60
+
+  @Test("K8 I10 T2 a default route that is back between any two questions ends nothing")
+  func backBetweenQuestions() throws {
+    for questions in Self.questions {
+      var loop = try self.laptop()
+      let renewal = try Renewal(loop.kernel)
+      renewal.remove()
+      loop.kernel.happens(after: questions, renewal.add)
+      let told = loop.turn() + loop.turn()
+      // The turn asked less than that.
+      guard loop.kernel.routes.count == 2 else { break }
+      #expect(loop.loop.store.snapshot.status.category == .wired, "after \(questions)")
+      // Those who began on Wi-Fi meanwhile are led back, and nobody else.
+      #expect(!loop.invalidations.contains("destroy categoryChanged"), "after \(questions)")
+      #expect(!told.contains { $0.contains("destroy") }, "after \(questions): \(told)")
+    }
+  }
+
+  @Test("K8 I10 a default route that goes between any two questions drains, and no more")
+  func goneBetweenQuestions() throws {
+    for questions in Self.questions {
+      var loop = try self.laptop()
+      let renewal = try Renewal(loop.kernel)
+      loop.kernel.untold.append { [.rule(.ipv4)] }
+      loop.kernel.happens(after: questions, renewal.remove)
+      var told = loop.turn()
+      if !loop.kernel.routes.contains(where: { $0.metric == 100 }) { told += loop.turn() }
+      #expect(!loop.invalidations.contains { $0.hasPrefix("destroy") }, "after \(questions)")
+      #expect(!told.contains { $0.contains("destroy") }, "after \(questions): \(told)")
+    }
+  }
+}
