@@ -72,7 +72,9 @@ let transport: [Target] = [
 
 // The pure middle.
 let middle: [Target] = [
-  .target(name: "Connectivity", swiftSettings: swiftSettings)
+  .target(name: "Connectivity", swiftSettings: swiftSettings),
+  .target(
+    name: "ConnectivityRules", dependencies: ["Connectivity"], swiftSettings: swiftSettings),
 ]
 
 // The wire.
@@ -90,8 +92,8 @@ let daemon: [Target] = [
     name: "ConndServer",
     dependencies: all(
       [
-        "CLinux", "Netlink", "Connectivity", "ConnectivityProtocol", "Systemd",
-        "UnixTransport", lifecycle, logging, arguments,
+        "CLinux", "Netlink", "Connectivity", "ConnectivityRules", "ConnectivityProtocol",
+        "Systemd", "UnixTransport", lifecycle, logging, arguments,
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "Yams", package: "Yams"),
@@ -116,7 +118,8 @@ let clients: [Target] = [
   .target(
     name: "ConnectivityTestKit",
     dependencies: all(
-      ["Connectivity", "ConnectivityProtocol", "ConnectivityClient"], nio("NIOCore", "NIOPosix"),
+      ["Connectivity", "ConnectivityRules", "ConnectivityProtocol", "ConnectivityClient"],
+      nio("NIOCore", "NIOPosix"),
       grpc),
     swiftSettings: swiftSettings),
   .target(
@@ -141,7 +144,7 @@ let tests: [Target] = [
     name: "NetlinkTests", dependencies: ["Netlink", "Connectivity", "CLinux", "TestKit"],
     swiftSettings: swiftSettings),
   .testTarget(
-    name: "ConnectivityTests", dependencies: ["Connectivity", "TestKit"],
+    name: "ConnectivityTests", dependencies: ["Connectivity", "ConnectivityRules", "TestKit"],
     swiftSettings: swiftSettings),
   .testTarget(
     name: "ConnectivityProtocolTests",
@@ -161,21 +164,24 @@ let tests: [Target] = [
     name: "ConndServerTests",
     dependencies: all(
       [
-        "ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink", "TestKit",
-        "UnixTransport", logging,
+        "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtocol", "Netlink",
+        "TestKit", "UnixTransport", logging,
       ], core),
     swiftSettings: swiftSettings),
   .testTarget(
     name: "SimulationTests",
-    dependencies: ["ConndServer", "Connectivity", "ConnectivityProtocol", "Netlink", "TestKit"],
+    dependencies: [
+      "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtocol", "Netlink",
+      "TestKit",
+    ],
     // Thousands of steps: the model is optimised also where the rest is not.
     exclude: ["run"], swiftSettings: swiftSettings + [.unsafeFlags(["-O"])]),
   .testTarget(
     name: "ConnectivityClientTests",
     dependencies: all(
       [
-        "ConnectivityClient", "ConnectivityTestKit", "Connectivity", "ConnectivityProtocol",
-        "TestKit", lifecycle, logging,
+        "ConnectivityClient", "ConnectivityTestKit", "Connectivity", "ConnectivityRules",
+        "ConnectivityProtocol", "TestKit", lifecycle, logging,
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
       ], nio("NIOCore", "NIOPosix", "NIOHTTP1", "NIOWebSocket", "NIOEmbedded"),
       nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),

@@ -1,4 +1,5 @@
 public import Connectivity
+internal import ConnectivityRules
 
 /// What happens to the network. Each returns when connd has published what follows from it; where connd does not run,
 /// it finds out when it starts.

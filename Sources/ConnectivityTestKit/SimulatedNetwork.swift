@@ -1,4 +1,5 @@
 public import Connectivity
+internal import ConnectivityRules
 private import Synchronization
 
 /// Runs `body` with a simulated network, and takes it down afterwards: no socket, thread or directory is left.

@@ -1,20 +1,20 @@
-public import Connectivity
+package import Connectivity
 import Glibc
 
 /// Reads from sysfs what rtnetlink does not tell of a device.
 ///
 /// Every file may be missing: a sandbox hides sysfs, and it may belong to another network namespace, where a link
 /// of the same name is another link. Then nothing is known (`Device.unknown`).
-public struct DeviceReader: Sendable {
+package struct DeviceReader: Sendable {
   private let root: String
 
   /// - Parameter root: Where sysfs is mounted.
-  public init(root: String = "/sys") {
+  package init(root: String = "/sys") {
     self.root = root
   }
 
   /// What is known of the device behind `link`.
-  public func device(of link: Link) -> Device {
+  package func device(of link: Link) -> Device {
     guard let directory = self.directory(of: link.name) else { return .unknown }
     // The name may pass to another link at any time: what was read in between would be that one's.
     guard self.index(in: directory) == link.index else { return .unknown }

@@ -1,12 +1,12 @@
 import CLinux
-public import Connectivity
+package import Connectivity
 import Glibc
 
 /// The socket that hears what the kernel tells of its own accord.
 ///
 /// What it hears are hints: messages may be lost (`KernelEvent.overrun`), and some changes are never told.
 /// Not thread-safe: one thread owns it and polls `fileDescriptor` for reading. The descriptor is closed on exec.
-public final class Listener {
+package final class Listener {
   private let socket: NetlinkSocket
 
   /// Opens a socket that hears of IPv4 and IPv6 addresses and rules, of nexthop objects, and of the links, routes,
@@ -17,7 +17,7 @@ public final class Listener {
   ///   - receiveBuffer: The size to ask for, in bytes; the kernel's default where `nil`. What exceeds
   ///     net.core.rmem_max needs CAP_NET_ADMIN, and is otherwise cut to it.
   /// - Throws: where there is no netlink, or a group is refused.
-  public convenience init(
+  package convenience init(
     watching watched: Watched, receiveBuffer: Int? = nil
   ) throws(NetlinkError) {
     try self.init(NetlinkSocket(nonBlocking: true), watching: watched, receiveBuffer)
@@ -26,7 +26,7 @@ public final class Listener {
   /// Takes over a NETLINK_ROUTE socket, such as systemd's `ListenNetlink=route` passes.
   ///
   /// It belongs to the listener from this call on, and is closed where this throws.
-  public convenience init(
+  package convenience init(
     adopting fileDescriptor: CInt, watching watched: Watched
   ) throws(NetlinkError) {
     try self.init(NetlinkSocket(adopting: fileDescriptor), watching: watched, nil)
@@ -72,10 +72,10 @@ public final class Listener {
   }
 
   /// What to poll for reading.
-  public var fileDescriptor: CInt { self.socket.fileDescriptor }
+  package var fileDescriptor: CInt { self.socket.fileDescriptor }
 
   /// Whether something waits to be read.
-  public var hasMessages: Bool {
+  package var hasMessages: Bool {
     var descriptor = pollfd(fd: self.fileDescriptor, events: Int16(POLLIN), revents: 0)
     return poll(&descriptor, 1, 0) > 0
   }
@@ -85,7 +85,7 @@ public final class Listener {
   /// others; of bridges' entries those of the hardware addresses given; and of the links all but some.
   ///
   /// What changed before is not told: a gateway that was read has to be read again once it is watched.
-  public func watch(_ watched: Watched) throws(NetlinkError) {
+  package func watch(_ watched: Watched) throws(NetlinkError) {
     // The memory for filters is bounded (net.core.optmem_max), and the old one counts until it is replaced.
     for limit in [BPFProgram.longest, 1024, 256, 32] {
       if self.attach(NotificationFilter(watched, limit: limit)) { return }
@@ -108,7 +108,7 @@ public final class Listener {
   ///   always taken whole.
   /// - Returns: Whether it stopped at the limit: more may wait.
   /// - Throws: what makes the socket useless. An overrun does not: it is an event.
-  public func drain(into events: inout [KernelEvent], limit: Int) throws(NetlinkError) -> Bool {
+  package func drain(into events: inout [KernelEvent], limit: Int) throws(NetlinkError) -> Bool {
     let end = events.count + limit
     while events.count < end {
       switch self.socket.receive() {

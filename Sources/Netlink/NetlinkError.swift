@@ -1,25 +1,25 @@
 import Glibc
 
 /// What a netlink operation failed with.
-public struct NetlinkError: Error, Hashable, Sendable {
+package struct NetlinkError: Error, Hashable, Sendable {
   /// What was being done, as the kernel calls it: `RTM_GETROUTE`, `join RTNLGRP_LINK`.
-  public var operation: String
+  package var operation: String
   /// The errno.
-  public var code: CInt
+  package var code: CInt
   /// What the kernel says about it in words (`NLMSGERR_ATTR_MSG`), if anything.
-  public var message: String?
+  package var message: String?
 
-  public init(operation: String, code: CInt, message: String? = nil) {
+  package init(operation: String, code: CInt, message: String? = nil) {
     self.operation = operation
     self.code = code
     self.message = message
   }
 
   /// Whether this process may not do that: a sandbox, or a security module.
-  public var isPermission: Bool { self.code == EPERM || self.code == EACCES }
+  package var isPermission: Bool { self.code == EPERM || self.code == EACCES }
 
   /// Whether this kernel has no such thing.
-  public var isUnsupported: Bool {
+  package var isUnsupported: Bool {
     switch self.code {
     case EOPNOTSUPP, EPROTONOSUPPORT, EAFNOSUPPORT, ENOPROTOOPT, ENOSYS: true
     default: false
@@ -33,7 +33,7 @@ public struct NetlinkError: Error, Hashable, Sendable {
 }
 
 extension NetlinkError: CustomStringConvertible {
-  public var description: String {
+  package var description: String {
     let words = String(cString: strerror(self.code))
     return "\(self.operation): \(words)" + (self.message.map { " (\($0))" } ?? "")
   }

@@ -1,10 +1,10 @@
 import CLinux
-public import Connectivity
+package import Connectivity
 import Glibc
 
 extension Requester {
   /// One address of one link; `nil` where the link has it not, or does not exist, or the kernel has no such family.
-  public func address(
+  package func address(
     _ address: IPAddress, on link: UInt32
   ) throws(NetlinkError) -> Address? {
     switch address.family {
@@ -23,7 +23,7 @@ extension Requester {
   }
 
   /// The IPv4 and IPv6 addresses of a link, or of all. A link that does not exist has none.
-  public func addresses(on link: UInt32? = nil) throws(NetlinkError) -> [Address] {
+  package func addresses(on link: UInt32? = nil) throws(NetlinkError) -> [Address] {
     try self.addresses(of: .ipv4, on: link) + self.addresses(of: .ipv6, on: link)
   }
 

@@ -7,7 +7,7 @@ extension Requester {
   ///
   /// `nil` where the bridge has not learnt it, the address is the bridge's own, there is no such bridge, or the kernel cannot
   /// tell (before 5.0). A bridge that filters VLANs keeps its entries by VLAN, and is not asked for any.
-  public func bridgePort(
+  package func bridgePort(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(NetlinkError) -> UInt32? {
     guard hardwareAddress.count == 6, Int32(exactly: bridge) ?? 0 > 0 else { return nil }

@@ -1,10 +1,10 @@
 import CLinux
-public import Connectivity
+package import Connectivity
 import Glibc
 
 extension Requester {
   /// The link of that index in this namespace; `nil` where there is none.
-  public func link(index: UInt32) throws(NetlinkError) -> Link? {
+  package func link(index: UInt32) throws(NetlinkError) -> Link? {
     guard let number = Int32(exactly: index), number > 0 else { return nil }
     var header = ifinfomsg()
     header.ifi_index = number
@@ -12,7 +12,7 @@ extension Requester {
   }
 
   /// The link of that name, or alternative name; `nil` where there is none.
-  public func link(named name: String) throws(NetlinkError) -> Link? {
+  package func link(named name: String) throws(NetlinkError) -> Link? {
     guard (1..<128).contains(name.utf8.count) else { return nil }
     var request = Self.linkRequest(ifinfomsg())
     // A name has at most 15 bytes (IFNAMSIZ). Kernels before 5.5 know no alternative names.
@@ -21,7 +21,7 @@ extension Requester {
   }
 
   /// All links of this namespace.
-  public func links() throws(NetlinkError) -> [Link] {
+  package func links() throws(NetlinkError) -> [Link] {
     try self.objects(Self.linkRequest(ifinfomsg(), isDump: true)) { message in
       Int(message.type) == Int(RTM_NEWLINK) ? Link(message: message) : nil
     }

@@ -1,12 +1,12 @@
 import CLinux
-public import Connectivity
+package import Connectivity
 import Glibc
 
 extension Requester {
   /// What the kernel knows of a neighbour; `nil` where it has no entry, or cannot tell (before 5.0).
   ///
   /// Asking makes the kernel ask nobody: an entry comes of traffic alone.
-  public func neighbour(
+  package func neighbour(
     _ address: IPAddress, on link: UInt32
   ) throws(NetlinkError) -> Neighbour? {
     guard let index = Int32(exactly: link), index > 0 else { return nil }

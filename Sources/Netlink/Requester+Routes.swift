@@ -1,5 +1,5 @@
 import CLinux
-public import Connectivity
+package import Connectivity
 import Glibc
 
 extension Requester {
@@ -8,7 +8,7 @@ extension Requester {
   /// That there is none is an answer, with the reason that the kernel's errno stands for.
   /// The kernel names a link's route also where the link is dead: see the link. And to IPv4 traffic that is bound to a
   /// link it gives a route, of table 0, where no table has one: it takes the whole world for neighbours then.
-  public func route(to destination: Destination) throws(NetlinkError) -> RouteAnswer {
+  package func route(to destination: Destination) throws(NetlinkError) -> RouteAnswer {
     if destination.address.family == .ipv6 {
       self.noteExpiry(of: self.lookup(RouteQuestion(destination, .entry)))
     }
@@ -16,7 +16,7 @@ extension Requester {
   }
 
   /// The answers of `route(to:)` for many destinations, in their order and at a lower cost.
-  public func routes(to destinations: [Destination]) throws(NetlinkError) -> [RouteAnswer] {
+  package func routes(to destinations: [Destination]) throws(NetlinkError) -> [RouteAnswer] {
     let questions = destinations.flatMap(RouteQuestion.all)
     let results = try self.answers(for: questions) {
       $0.request()
@@ -39,12 +39,12 @@ extension Requester {
   /// of a router's advertisement does, unless the router renews it); `nil` where none does.
   ///
   /// A lookup passes over such a route at once, but the kernel tells of its end as much as half a minute later.
-  public func takeExpiry() -> Duration? { self.expiry.take() }
+  package func takeExpiry() -> Duration? { self.expiry.take() }
 
   /// Asks which entry of which table `route(to:)` goes by; `nil` where there is none that carries traffic.
   ///
   /// Kernels before 4.13 answer with the destination itself as prefix.
-  public func match(for destination: Destination) throws(NetlinkError) -> RouteEntry? {
+  package func match(for destination: Destination) throws(NetlinkError) -> RouteEntry? {
     switch self.lookup(RouteQuestion(destination, .entry)) {
     case .success(let route):
       self.expiry.note(route)

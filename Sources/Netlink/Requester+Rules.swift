@@ -1,9 +1,9 @@
 import CLinux
-public import Connectivity
+package import Connectivity
 
 extension Requester {
   /// The `ip rule`s of a family, in the order in which the kernel tries them. A kernel without the family has none.
-  public func rules(_ family: AddressFamily) throws(NetlinkError) -> [Rule] {
+  package func rules(_ family: AddressFamily) throws(NetlinkError) -> [Rule] {
     var header = fib_rule_hdr()
     header.family = family.netlinkNumber
     let request = Request(Int(RTM_GETRULE), "RTM_GETRULE", isDump: true, header: header)

@@ -8,7 +8,7 @@ import Glibc
 /// call blocks there for as long. No timeout ends that; connd's watchdog notices it.
 ///
 /// Not thread-safe: one thread owns it. The descriptor is closed on exec.
-public final class Requester {
+package final class Requester {
   let socket: NetlinkSocket
   private var sequence: UInt32
   private let timeout: Duration
@@ -24,7 +24,7 @@ public final class Requester {
   /// Opens the socket.
   ///
   /// - Parameter timeout: How long to wait for each part of an answer.
-  public init(timeout: Duration = .seconds(2)) throws(NetlinkError) {
+  package init(timeout: Duration = .seconds(2)) throws(NetlinkError) {
     let socket = try NetlinkSocket(nonBlocking: false)
     // Without these (before 4.20) the kernel ignores filters and explains no error; both are made up for here.
     for option in [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK] {

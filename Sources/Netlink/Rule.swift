@@ -1,11 +1,11 @@
 import CLinux
-public import Connectivity
+package import Connectivity
 import Glibc
 
 /// An `ip rule`: which table is asked for which traffic.
-public struct Rule: Hashable, Sendable {
+package struct Rule: Hashable, Sendable {
   /// What the kernel does with traffic that a rule selects.
-  public enum Action: Hashable, Sendable {
+  package enum Action: Hashable, Sendable {
     /// Ask a table; where it has no route, go on with the next rule.
     case lookup
     /// Go on with the rule of that priority.
@@ -18,18 +18,18 @@ public struct Rule: Hashable, Sendable {
     case other(UInt8)
   }
 
-  public var family: AddressFamily
+  package var family: AddressFamily
   /// The rules' order, the lowest first.
-  public var priority: UInt32
+  package var priority: UInt32
   /// Which traffic, as `ip rule` prints it: `from all`, `not from all fwmark 0xca6c`.
-  public var selector: String
-  public var action: Action
+  package var selector: String
+  package var action: Action
   /// The table to ask; `nil` where the action is another, or the VRF names the table (`l3mdev`).
-  public var table: UInt32?
+  package var table: UInt32?
   /// Routes with a prefix of at most that many bits do not count: 0 passes over default routes.
-  public var suppressPrefixLength: UInt32?
+  package var suppressPrefixLength: UInt32?
 
-  public init(
+  package init(
     family: AddressFamily, priority: UInt32, selector: String = "from all",
     action: Action = .lookup, table: UInt32? = nil, suppressPrefixLength: UInt32? = nil
   ) {
@@ -44,7 +44,7 @@ public struct Rule: Hashable, Sendable {
 
 extension Rule: CustomStringConvertible {
   /// The rule as `ip rule` prints it: `32766: from all lookup main`.
-  public var description: String {
+  package var description: String {
     let action =
       switch self.action {
       case .lookup: self.table.map { "lookup \(Self.name(ofTable: $0))" } ?? "lookup [l3mdev-table]"

@@ -1,19 +1,19 @@
-public import Connectivity
+package import Connectivity
 
 /// What a listener is to hear of, beside rules, nexthop objects, default routes, and addresses that are good for more than
 /// their link.
-public struct Watched: Hashable, Sendable {
+package struct Watched: Hashable, Sendable {
   /// The addresses that changes of routes matter for.
-  public var destinations: [IPAddress]
+  package var destinations: [IPAddress]
   /// The neighbours of which it matters what their hardware address is and whether they answer, each with what is known: `nil`
   /// where no hardware address is.
-  public var gateways: [Neighbour]
+  package var gateways: [Neighbour]
   /// The hardware addresses of which it matters behind which port of a bridge they are.
-  public var bridged: [[UInt8]]
+  package var bridged: [[UInt8]]
   /// The links that nothing is to be told of; `nil`: there are none.
-  public var unheard: UnheardLinks?
+  package var unheard: UnheardLinks?
 
-  public init(
+  package init(
     destinations: [IPAddress] = [], gateways: [Neighbour] = [], bridged: [[UInt8]] = [],
     unheard: UnheardLinks? = nil
   ) {
@@ -29,15 +29,15 @@ public struct Watched: Hashable, Sendable {
 /// on; one that is given its index, or brings it along from another namespace, may have a smaller one, and is heard.
 ///
 /// Told is still what may lead to them: routes, and addresses that another link may borrow.
-public struct UnheardLinks: Hashable, Sendable {
+package struct UnheardLinks: Hashable, Sendable {
   /// Those with a greater index.
-  public var above: UInt32
+  package var above: UInt32
   /// But for these.
-  public var except: [UInt32]
+  package var except: [UInt32]
   /// And for the ports of these.
-  public var masters: [UInt32]
+  package var masters: [UInt32]
 
-  public init(above: UInt32, except: [UInt32] = [], masters: [UInt32] = []) {
+  package init(above: UInt32, except: [UInt32] = [], masters: [UInt32] = []) {
     self.above = above
     self.except = except
     self.masters = masters

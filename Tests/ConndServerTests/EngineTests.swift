@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityRules
 import Netlink
 import Testing
 
@@ -169,6 +170,30 @@ struct EngineTests {
     let paths = try engine.follow(step, self.kernel, at: self.second(2))
     #expect(paths.map(\.destination) == [destination])
     #expect(paths.first?.path.gateway == IPAddress("192.0.2.99"))
+  }
+
+  @Test(
+    "K6 I0 a tunnel whose other end several nexthops lead to lives as long as one of them carries")
+  func tunnelOverLegs() throws {
+    self.kernel.linkTable[2] = self.eth0
+    self.kernel.addLink(3, "eth1")
+    self.kernel.addTunnel(5, "gre1", to: "198.51.100.1")
+    try self.kernel.lead("0.0.0.0", 0, .over(5, via: "10.0.0.1", from: "10.0.0.7"))
+    try self.kernel.spread(
+      "198.51.100.1", 32,
+      over: [self.route("192.0.2.1"), .over(3, via: "192.0.3.1", from: "192.0.3.7")])
+    var engine = Engine(Configuration(), restored: nil)
+    func path(_ second: Int) throws -> Path? {
+      _ = try self.step(&engine, .events([]), second)
+      return engine.snapshot.status.path
+    }
+    #expect(try path(0)?.chain.map(\.name) == ["gre1", "eth0"])
+    self.kernel.setState(of: 2, .noCarrier)
+    #expect(try path(1)?.chain.map(\.name) == ["gre1", "eth1"])
+    #expect(engine.snapshot.status.path.status == .satisfied)
+    self.kernel.setState(of: 3, .noCarrier)
+    #expect(try path(2)?.chain.map(\.name) == ["gre1", "eth0"])
+    #expect(engine.snapshot.status.path.reason == .noCarrier)
   }
 
   @Test(

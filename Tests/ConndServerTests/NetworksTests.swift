@@ -2,6 +2,7 @@ import Connectivity
 import Testing
 
 @testable import ConndServer
+@testable import ConnectivityRules
 @testable import Connectivity
 
 @Suite("Networks")

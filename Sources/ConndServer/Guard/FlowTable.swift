@@ -1,4 +1,6 @@
 import Connectivity
+import ConnectivityRules
+import ConnectivityRules
 
 /// All flows that are guarded.
 ///

@@ -1,4 +1,6 @@
 import Connectivity
+import ConnectivityRules
+import ConnectivityRules
 
 extension FlowTable {
   /// A flow as a client registers it.

@@ -1,4 +1,6 @@
 import Connectivity
+import ConnectivityRules
+import ConnectivityRules
 
 /// What the kernel is to tell of because of where paths lead: the networks behind the gateways in use, the links that paths
 /// are made of, and the other ends of tunnels, the routes to which decide what is below them (K6).

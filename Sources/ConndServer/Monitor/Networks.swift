@@ -1,4 +1,6 @@
 import Connectivity
+import ConnectivityRules
+import ConnectivityRules
 
 /// A gateway by its address, on the link behind which it is.
 struct Gateway: Hashable {

@@ -1,4 +1,6 @@
 import Connectivity
+import ConnectivityRules
+import ConnectivityRules
 
 /// The path of a family to the default destination.
 struct DefaultPath {

@@ -1,4 +1,6 @@
 import Connectivity
+import ConnectivityRules
+import ConnectivityRules
 
 /// Reads from the kernel what a path is made of, and nothing more: the cost does not depend on how many links, addresses
 /// or routes there are (D6).
@@ -77,15 +79,45 @@ struct PathReader {
           next = try self.port(of: link, among: indexes, view)
         }
       case .destination(let remote):
-        switch try view.route(to: Destination(remote)) {
-        case .route(let route):
-          next = try view.link(route.outLink)
-        case .noRoute(let reason):
-          facts.brokenBelow = reason
-          next = nil
-        }
+        try self.followTunnel(to: Destination(remote), into: &facts, view)
+        return
       }
     }
+  }
+
+  /// Appends what is below a tunnel. Of several nexthops each connection in it takes one of its own, and nobody knows which: so
+  /// it is one that carries, as long as there is one.
+  private func followTunnel(
+    to end: Destination, into facts: inout PathFacts, _ view: KernelView
+  ) throws(KernelUnavailable) {
+    let above = facts
+    guard case .route(let route) = try self.follow(end, into: &facts, view), facts.isBroken,
+      let legs = try view.entry(for: end)?.legs
+    else { return }
+    for leg in legs where leg != route.outLink {
+      var bound = end
+      bound.outLink = leg
+      var other = above
+      _ = try self.follow(bound, into: &other, view)
+      if !other.isBroken {
+        facts = other
+        return
+      }
+    }
+  }
+
+  private func follow(
+    _ end: Destination, into facts: inout PathFacts, _ view: KernelView
+  ) throws(KernelUnavailable) -> RouteAnswer {
+    let answer = try view.route(to: end)
+    switch answer {
+    case .route(let route):
+      let nextHop = Gateway(link: route.outLink, address: route.gateway ?? end.address)
+      try self.followChain(towards: nextHop, into: &facts, view)
+    case .noRoute(let reason):
+      facts.brokenBelow = reason
+    }
+    return answer
   }
 
   /// Stacks are shallow; one that is deeper, or that contains itself, is not followed to its end.

@@ -1,4 +1,6 @@
 import Connectivity
+import ConnectivityRules
+import ConnectivityRules
 import ConnectivityProtocol
 import DequeModule
 import Synchronization

@@ -1,5 +1,5 @@
 /// What the kernel tells of its own accord. Each is a hint that something changed, never the new state itself.
-public enum KernelEvent: Hashable, Sendable {
+package enum KernelEvent: Hashable, Sendable {
   /// A link appeared or something of it changed (`RTM_NEWLINK`).
   case link(Link)
   /// A link is gone, from this namespace at least (`RTM_DELLINK`).
@@ -31,13 +31,13 @@ public enum KernelEvent: Hashable, Sendable {
 }
 
 /// A route as a notification describes it.
-public struct RouteChange: Hashable, Sendable {
-  public var route: MatchedRoute
+package struct RouteChange: Hashable, Sendable {
+  package var route: MatchedRoute
   /// The index of the out-link; `nil` for routes that discard, that use nexthop objects or several nexthops.
-  public var outLink: UInt32?
-  public var gateway: IPAddress?
+  package var outLink: UInt32?
+  package var gateway: IPAddress?
 
-  public init(_ route: MatchedRoute, outLink: UInt32?, gateway: IPAddress?) {
+  package init(_ route: MatchedRoute, outLink: UInt32?, gateway: IPAddress?) {
     self.route = route
     self.outLink = outLink
     self.gateway = gateway

@@ -1,37 +1,37 @@
 /// A network link as rtnetlink describes it.
-public struct Link: Hashable, Sendable {
+package struct Link: Hashable, Sendable {
   /// What identifies the link as long as it exists in its namespace.
-  public var index: UInt32
+  package var index: UInt32
   /// At most 15 bytes, which need not be printable; it can change at any time.
-  public var name: String
+  package var name: String
   /// `IFLA_INFO_KIND`: `vlan`, `veth`, `tun`, …; `nil` for most hardware.
-  public var kind: String?
+  package var kind: String?
   /// The ARPHRD type.
-  public var hardwareType: UInt16
-  public var flags: LinkFlags
-  public var operationalState: OperationalState
+  package var hardwareType: UInt16
+  package var flags: LinkFlags
+  package var operationalState: OperationalState
   /// `IFLA_CARRIER`; `nil` where the kernel did not say.
-  public var carrier: Bool?
+  package var carrier: Bool?
   /// How often the link has lost its carrier since it was made (`IFLA_CARRIER_DOWN_COUNT`); `nil` where the kernel did not
   /// say.
-  public var carrierDownCount: UInt32?
+  package var carrierDownCount: UInt32?
   /// `IFLA_LINK`, where that is a link of this namespace: the lower link of a vlan, a veth's other end.
-  public var lower: UInt32?
+  package var lower: UInt32?
   /// The bridge, bond, team or VRF that this link is a port of.
-  public var master: UInt32?
+  package var master: UInt32?
   /// The port that an active-backup bond sends by.
-  public var activePort: UInt32?
+  package var activePort: UInt32?
   /// The other end of a point-to-multipoint or point-to-point tunnel (gre, ipip, sit, vxlan).
-  public var remote: IPAddress?
+  package var remote: IPAddress?
   /// Octets.
-  public var mtu: UInt32?
+  package var mtu: UInt32?
   /// Empty where the link has none.
-  public var hardwareAddress: [UInt8]
+  package var hardwareAddress: [UInt8]
   /// A message that tells of it says that it was made just now, or moved into this namespace: it has neither addresses nor
   /// routes yet (`ifi_change` of all ones, as register_netdevice and rtnl_configure_link send it).
-  public var isNew = false
+  package var isNew = false
 
-  public init(
+  package init(
     index: UInt32, name: String, kind: String? = nil, hardwareType: UInt16 = 1,
     flags: LinkFlags = [], operationalState: OperationalState = .unknown, carrier: Bool? = nil,
     lower: UInt32? = nil, master: UInt32? = nil, activePort: UInt32? = nil,
@@ -54,25 +54,25 @@ public struct Link: Hashable, Sendable {
 }
 
 /// `IFF_*` of netdevice(7), the ones that matter here.
-public struct LinkFlags: OptionSet, Hashable, Sendable {
-  public var rawValue: UInt32
+package struct LinkFlags: OptionSet, Hashable, Sendable {
+  package var rawValue: UInt32
 
-  public init(rawValue: UInt32) { self.rawValue = rawValue }
+  package init(rawValue: UInt32) { self.rawValue = rawValue }
 
   /// Administratively up.
-  public static let up = LinkFlags(rawValue: 1 << 0)
-  public static let loopback = LinkFlags(rawValue: 1 << 3)
-  public static let pointToPoint = LinkFlags(rawValue: 1 << 4)
+  package static let up = LinkFlags(rawValue: 1 << 0)
+  package static let loopback = LinkFlags(rawValue: 1 << 3)
+  package static let pointToPoint = LinkFlags(rawValue: 1 << 4)
   /// Operational, as RFC 2863 has it.
-  public static let running = LinkFlags(rawValue: 1 << 6)
+  package static let running = LinkFlags(rawValue: 1 << 6)
   /// It has a carrier.
-  public static let lowerUp = LinkFlags(rawValue: 1 << 16)
+  package static let lowerUp = LinkFlags(rawValue: 1 << 16)
   /// It has a carrier and waits for something.
-  public static let dormant = LinkFlags(rawValue: 1 << 17)
+  package static let dormant = LinkFlags(rawValue: 1 << 17)
 }
 
 /// RFC 2863's operational states, as `IFLA_OPERSTATE` numbers them (Documentation/networking/operstates.rst).
-public enum OperationalState: UInt8, Hashable, Sendable, CaseIterable {
+package enum OperationalState: UInt8, Hashable, Sendable, CaseIterable {
   /// The driver has no such state: as good as up.
   case unknown = 0
   case notPresent = 1
@@ -84,17 +84,17 @@ public enum OperationalState: UInt8, Hashable, Sendable, CaseIterable {
 }
 
 /// What sysfs says about the device behind a link.
-public struct Device: Hashable, Sendable {
+package struct Device: Hashable, Sendable {
   /// `DEVTYPE` of its `uevent`: `wlan`, `wwan`, `bluetooth`, `bridge`, …
-  public var type: String?
+  package var type: String?
   /// Whether it has a `phy80211`, as cfg80211's devices have.
-  public var hasPhy80211: Bool
+  package var hasPhy80211: Bool
   /// The name of the driver that it is bound to.
-  public var driver: String?
+  package var driver: String?
   /// The indexes of the links directly below it, from its `lower_*` entries.
-  public var lowerLinks: [UInt32]
+  package var lowerLinks: [UInt32]
 
-  public init(
+  package init(
     type: String? = nil, hasPhy80211: Bool = false, driver: String? = nil,
     lowerLinks: [UInt32] = []
   ) {
@@ -105,5 +105,5 @@ public struct Device: Hashable, Sendable {
   }
 
   /// What is known of a device that sysfs does not show.
-  public static let unknown = Device()
+  package static let unknown = Device()
 }

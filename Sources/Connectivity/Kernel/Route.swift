@@ -1,20 +1,20 @@
 /// What a lookup asks: the way to an address, for a user's or a mark's traffic.
-public struct Destination: Hashable, Sendable {
-  public var address: IPAddress
+package struct Destination: Hashable, Sendable {
+  package var address: IPAddress
   /// The user whose `ip rule … uidrange` hold. The kernel would take connd's own for want of one, which means nothing to
   /// anybody else: where no user is meant, it is root.
-  public var uid: UInt32
+  package var uid: UInt32
   /// The mark (`SO_MARK`) whose `ip rule … fwmark` hold; 0 for none.
-  public var mark: UInt32
+  package var mark: UInt32
   /// The source address of the traffic, whose `ip rule … from` hold; `nil`: the kernel chooses it.
-  public var source: IPAddress?
+  package var source: IPAddress?
   /// The index of the link that the traffic is bound to (`SO_BINDTODEVICE`); `nil` for any.
-  public var outLink: UInt32?
+  package var outLink: UInt32?
   /// Whose `ip rule … ipproto`, `sport` and `dport` hold, and by which one of several nexthops is chosen; `nil` where no
   /// single connection is meant.
-  public var transport: Transport?
+  package var transport: Transport?
 
-  public init(
+  package init(
     _ address: IPAddress, uid: UInt32 = 0, mark: UInt32 = 0, source: IPAddress? = nil,
     outLink: UInt32? = nil, transport: Transport? = nil
   ) {
@@ -28,15 +28,15 @@ public struct Destination: Hashable, Sendable {
 }
 
 /// What tells one connection between two addresses from another.
-public struct Transport: Hashable, Sendable {
+package struct Transport: Hashable, Sendable {
   /// The protocol, by its number at IANA: 6 for TCP, 17 for UDP.
-  public var number: UInt8
+  package var number: UInt8
   /// 0 where it is not known.
-  public var localPort: UInt16
+  package var localPort: UInt16
   /// 0 where it is not known.
-  public var remotePort: UInt16
+  package var remotePort: UInt16
 
-  public init(_ number: UInt8, localPort: UInt16 = 0, remotePort: UInt16 = 0) {
+  package init(_ number: UInt8, localPort: UInt16 = 0, remotePort: UInt16 = 0) {
     self.number = number
     self.localPort = localPort
     self.remotePort = remotePort
@@ -44,9 +44,9 @@ public struct Transport: Hashable, Sendable {
 }
 
 /// The route that the kernel takes to a destination.
-public struct Route: Hashable, Sendable {
+package struct Route: Hashable, Sendable {
   /// `RTN_*` of rtnetlink(7), those that carry traffic.
-  public enum Kind: Hashable, Sendable {
+  package enum Kind: Hashable, Sendable {
     case unicast
     /// To this system itself.
     case local
@@ -54,17 +54,17 @@ public struct Route: Hashable, Sendable {
     case other
   }
 
-  public var kind: Kind
+  package var kind: Kind
   /// The index of the link that the traffic leaves by.
-  public var outLink: UInt32
+  package var outLink: UInt32
   /// `nil` where the destination is on the link. An IPv4 route may have an IPv6 one (RFC 5549).
-  public var gateway: IPAddress?
+  package var gateway: IPAddress?
   /// The source address that the kernel would take.
-  public var source: IPAddress?
+  package var source: IPAddress?
   /// The routing table that answered: 254 is main.
-  public var table: UInt32
+  package var table: UInt32
 
-  public init(
+  package init(
     kind: Kind = .unicast, outLink: UInt32, gateway: IPAddress? = nil, source: IPAddress? = nil,
     table: UInt32 = 254
   ) {
@@ -77,15 +77,15 @@ public struct Route: Hashable, Sendable {
 }
 
 /// What tells one entry of the routing tables from another: by it the removal of just that route is recognised.
-public struct MatchedRoute: Hashable, Sendable {
-  public var prefix: IPPrefix
-  public var table: UInt32
+package struct MatchedRoute: Hashable, Sendable {
+  package var prefix: IPPrefix
+  package var table: UInt32
   /// The metric.
-  public var priority: UInt32
+  package var priority: UInt32
   /// The nexthop object that it uses, if any.
-  public var nexthop: UInt32?
+  package var nexthop: UInt32?
 
-  public init(prefix: IPPrefix, table: UInt32, priority: UInt32, nexthop: UInt32? = nil) {
+  package init(prefix: IPPrefix, table: UInt32, priority: UInt32, nexthop: UInt32? = nil) {
     self.prefix = prefix
     self.table = table
     self.priority = priority
@@ -94,18 +94,18 @@ public struct MatchedRoute: Hashable, Sendable {
 }
 
 /// The entry of the routing tables that decides about a destination.
-public struct RouteEntry: Hashable, Sendable {
-  public var route: MatchedRoute
-  public var kind: Route.Kind
+package struct RouteEntry: Hashable, Sendable {
+  package var route: MatchedRoute
+  package var kind: Route.Kind
   /// The index of the link that it leads to, of a local route that of the link that has the address; `nil` where it has
   /// several.
-  public var outLink: UInt32?
+  package var outLink: UInt32?
   /// The indexes of the links that traffic is spread over, where there are several.
-  public var legs: [UInt32]
+  package var legs: [UInt32]
   /// The kernel made it itself, for an address (`RTPROT_KERNEL`).
-  public var isKernels: Bool
+  package var isKernels: Bool
 
-  public init(
+  package init(
     _ route: MatchedRoute, kind: Route.Kind = .unicast, outLink: UInt32? = nil,
     legs: [UInt32] = [], isKernels: Bool = false
   ) {
@@ -118,22 +118,22 @@ public struct RouteEntry: Hashable, Sendable {
 }
 
 /// What the kernel says about the way to a destination.
-public enum RouteAnswer: Hashable, Sendable {
+package enum RouteAnswer: Hashable, Sendable {
   case route(Route)
   /// No route that carries traffic, and why not.
   case noRoute(Path.Reason)
 }
 
 /// An address of a link.
-public struct Address: Hashable, Sendable {
-  public var address: IPAddress
+package struct Address: Hashable, Sendable {
+  package var address: IPAddress
   /// Of the subnet that the address is in, in bits.
-  public var prefixLength: Int
+  package var prefixLength: Int
   /// The index of the link.
-  public var link: UInt32
-  public var flags: AddressFlags
+  package var link: UInt32
+  package var flags: AddressFlags
 
-  public init(
+  package init(
     _ address: IPAddress, prefixLength: Int, link: UInt32, flags: AddressFlags = []
   ) {
     self.address = address
@@ -144,19 +144,19 @@ public struct Address: Hashable, Sendable {
 }
 
 /// `IFA_F_*` of rtnetlink(7), the ones that matter here.
-public struct AddressFlags: OptionSet, Hashable, Sendable {
-  public var rawValue: UInt32
+package struct AddressFlags: OptionSet, Hashable, Sendable {
+  package var rawValue: UInt32
 
-  public init(rawValue: UInt32) { self.rawValue = rawValue }
+  package init(rawValue: UInt32) { self.rawValue = rawValue }
 
   /// An IPv6 privacy address (RFC 8981).
-  public static let temporary = AddressFlags(rawValue: 0x01)
+  package static let temporary = AddressFlags(rawValue: 0x01)
   /// Usable although it may still turn out a duplicate (RFC 4429).
-  public static let optimistic = AddressFlags(rawValue: 0x04)
+  package static let optimistic = AddressFlags(rawValue: 0x04)
   /// Somebody else has it (`IFA_F_DADFAILED`).
-  public static let duplicate = AddressFlags(rawValue: 0x08)
+  package static let duplicate = AddressFlags(rawValue: 0x08)
   /// Usable, but not for new connections.
-  public static let deprecated = AddressFlags(rawValue: 0x20)
+  package static let deprecated = AddressFlags(rawValue: 0x20)
   /// Not usable before it is known to be no duplicate (RFC 4862).
-  public static let tentative = AddressFlags(rawValue: 0x40)
+  package static let tentative = AddressFlags(rawValue: 0x40)
 }

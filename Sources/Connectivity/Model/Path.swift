@@ -85,7 +85,7 @@ public struct Path: Hashable, Sendable {
   public var interface: String? { self.chain.first?.name }
 
   /// Whether the source addresses are of one subnet: one prefix contains the other's address, as an IPv6 host's /64 by router
-  /// advertisement and its /128 by DHCPv6 do.
+  /// advertisement and its /128 by DHCPv6 do. Of two that are both by DHCPv6 the subnets are their /64s (RFC 4291, 2.5.4).
   public func isOfSameSubnet(as other: Path) -> Bool {
     guard let source = self.source, let otherSource = other.source else {
       return self.source == other.source
@@ -93,7 +93,8 @@ public struct Path: Hashable, Sendable {
     if source == otherSource { return true }
     func contains(_ path: Path, _ address: IPAddress) -> Bool {
       guard let source = path.source, let length = path.sourcePrefixLength else { return false }
-      return IPPrefix(source, length: length)?.contains(address) ?? false
+      let isWholeIPv6 = length == 128 && source.family == .ipv6
+      return IPPrefix(source, length: isWholeIPv6 ? 64 : length)?.contains(address) ?? false
     }
     return contains(self, otherSource) || contains(other, source)
   }

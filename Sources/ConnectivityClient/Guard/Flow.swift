@@ -1,4 +1,5 @@
 package import Connectivity
+package import ConnectivityRules
 internal import ConnectivityProtocol
 
 extension FlowGuard {

@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivityRules
 internal import ConnectivityProtocol
 
 /// What clients are told when they ask, and first.

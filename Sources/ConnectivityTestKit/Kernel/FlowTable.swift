@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivityRules
 
 /// The flows that are guarded.
 struct FlowTable {

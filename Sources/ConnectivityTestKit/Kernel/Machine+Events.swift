@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivityRules
 
 extension Machine {
   /// What a kernel tells on the way from an earlier state to this one: first what goes, then what comes.

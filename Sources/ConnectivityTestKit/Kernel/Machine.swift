@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivityRules
 
 /// The simulated kernel: its links, addresses and routes, as far as they decide about paths.
 struct Machine: Hashable, Sendable {

@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivityRules
 
 /// What connd does with the kernel's news, over a simulated kernel: the same rules from the same code (`ChangeMaker`,
 /// `FlowTracker`), without a kernel to ask.

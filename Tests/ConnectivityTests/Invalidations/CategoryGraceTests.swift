@@ -1,6 +1,7 @@
+import Connectivity
 import Testing
 
-@testable import Connectivity
+@testable import ConnectivityRules
 
 /// What is told of everything, where the path of the category may come back in time (I5, I9, I10).
 @Suite("The grace of the category")

@@ -1,4 +1,5 @@
-@testable import Connectivity
+import Connectivity
+import ConnectivityRules
 
 /// A flow, and what its client is told of each reading.
 struct FollowedFlow {

@@ -1,4 +1,5 @@
-@testable import Connectivity
+import Connectivity
+import ConnectivityRules
 import TestKit
 
 extension Scene {

@@ -1,4 +1,5 @@
-@testable import Connectivity
+import Connectivity
+import ConnectivityRules
 
 /// What is there at one moment: what a reading shows of paths and of flows, and what the kernel says when it changes.
 struct Scene: Hashable {

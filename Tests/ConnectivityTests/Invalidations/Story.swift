@@ -1,6 +1,7 @@
+import Connectivity
 import Testing
 
-@testable import Connectivity
+@testable import ConnectivityRules
 
 /// A history of scenes in a line of text, played to a change maker in virtual time.
 ///

@@ -1,6 +1,7 @@
+import Connectivity
 import Testing
 
-@testable import Connectivity
+@testable import ConnectivityRules
 
 @Suite("The grace of the stream")
 struct StreamGraceTests {

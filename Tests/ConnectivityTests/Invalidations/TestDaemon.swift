@@ -1,4 +1,5 @@
-@testable import Connectivity
+import Connectivity
+import ConnectivityRules
 
 /// What is between the kernel and the rules, as the daemon has it: holds of flapping links, and what is known of networks.
 struct TestDaemon {

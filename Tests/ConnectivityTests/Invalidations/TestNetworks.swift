@@ -1,4 +1,5 @@
-@testable import Connectivity
+import Connectivity
+import ConnectivityRules
 
 /// What the daemon knows of the networks behind gateways (I4): hardware addresses, and the stages between which a link, or an
 /// address of it, went.

@@ -1,4 +1,5 @@
-@testable import Connectivity
+import Connectivity
+import ConnectivityRules
 
 /// A flow of a random history, and what may and must be told of it, by the rules and not by the code.
 struct WatchedFlow {

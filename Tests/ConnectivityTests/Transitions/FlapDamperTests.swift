@@ -1,7 +1,8 @@
+import Connectivity
+import TestKit
 import Testing
 
-@testable import Connectivity
-import TestKit
+@testable import ConnectivityRules
 
 /// Links that lose their carrier, and for how long their gains are held back.
 @Suite("Flap damper")

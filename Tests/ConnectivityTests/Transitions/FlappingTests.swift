@@ -1,6 +1,7 @@
+import Connectivity
 import Testing
 
-@testable import Connectivity
+@testable import ConnectivityRules
 
 /// What is published of links that flap; how long each gain is held is `FlapDamperTests`'.
 @Suite("Flapping links")

@@ -1,7 +1,8 @@
+import Connectivity
+import TestKit
 import Testing
 
-@testable import Connectivity
-import TestKit
+@testable import ConnectivityRules
 
 /// What holds of every history, whatever happens: a failure names the seed that repeats it.
 @Suite("Random histories")

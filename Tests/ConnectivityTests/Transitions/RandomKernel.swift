@@ -1,4 +1,5 @@
-@testable import Connectivity
+import Connectivity
+import ConnectivityRules
 import TestKit
 
 /// A kernel to which anything happens: it says what happened, and shows what is now true.

@@ -1,6 +1,7 @@
+import Connectivity
 import Testing
 
-@testable import Connectivity
+@testable import ConnectivityRules
 
 /// A history in a line of text, played to a transition maker in virtual time.
 ///

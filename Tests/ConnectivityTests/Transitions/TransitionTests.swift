@@ -1,6 +1,7 @@
+import Connectivity
 import Testing
 
-@testable import Connectivity
+@testable import ConnectivityRules
 
 @Suite("Transitions")
 struct TransitionTests {

@@ -1,4 +1,5 @@
-@testable import Connectivity
+import Connectivity
+import ConnectivityRules
 
 /// A link, its addresses and its default routes, as tests imagine them: what a reading shows of them, and what the
 /// kernel says when they change.

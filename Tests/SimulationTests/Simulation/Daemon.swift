@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityRules
 import Logging
 import Netlink
 import Systemd

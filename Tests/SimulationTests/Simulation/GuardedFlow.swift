@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityRules
 
 @testable import ConndServer
 

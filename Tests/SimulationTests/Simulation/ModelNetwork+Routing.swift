@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityRules
 
 /// The lookup, as the kernel does it.
 extension ModelNetwork {

@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityRules
 
 /// What the model network amounts to.
 struct Truth {

@@ -1,6 +1,7 @@
 // instructions N: classifies both default paths and compares them with what was published, N times. A program of its own
 // so that its instructions can be counted.
 import Connectivity
+import ConnectivityRules
 
 let iterations = CommandLine.arguments.dropFirst().first.flatMap { Int($0) } ?? 1
 

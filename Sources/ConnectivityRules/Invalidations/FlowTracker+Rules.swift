@@ -1,3 +1,5 @@
+package import Connectivity
+
 extension FlowTracker {
   /// What the rules look at: a flow, what it was made on, and what there is now.
   struct Sight {

@@ -1,9 +1,11 @@
+package import Connectivity
+
 /// Follows one flow from its registration to its end, and says when it is no longer viable.
 ///
 /// A value without a clock: instants are passed in, and a deadline is handed back. What is said follows from the state and
 /// the reading by `FlowTracker.rules`, an ordered list.
-public struct FlowTracker: Hashable, Sendable {
-  public let flow: Flow
+package struct FlowTracker: Hashable, Sendable {
+  package let flow: Flow
   private var state: State
   /// What was told and still holds, so that it is told once.
   private var told: [Invalidation.Reason: Told] = [:]
@@ -36,13 +38,13 @@ public struct FlowTracker: Hashable, Sendable {
   }
 
   /// Why a flow is not viable, and what is to be done.
-  public struct Verdict: Hashable, Sendable {
-    public var reason: Invalidation.Reason
-    public var severity: Invalidation.Severity
+  package struct Verdict: Hashable, Sendable {
+    package var reason: Invalidation.Reason
+    package var severity: Invalidation.Severity
     /// No link has failed: only the route is missing.
-    public var isRouteOnly = false
+    package var isRouteOnly = false
 
-    public init(_ reason: Invalidation.Reason, _ severity: Invalidation.Severity) {
+    package init(_ reason: Invalidation.Reason, _ severity: Invalidation.Severity) {
       self.reason = reason
       self.severity = severity
     }
@@ -59,7 +61,7 @@ public struct FlowTracker: Hashable, Sendable {
   /// - Parameters:
   ///   - path: what the flow was made on; of a flow that is new, its own way as the kernel says.
   ///   - network: the network behind its link, as far as it is known.
-  public init(_ flow: Flow, on path: Path, network: NetworkIdentity = NetworkIdentity()) {
+  package init(_ flow: Flow, on path: Path, network: NetworkIdentity = NetworkIdentity()) {
     self.flow = flow
     // A connection, which has its own address, has something to lose also while there is no path.
     let hasBegun = path.status == .satisfied || flow.local != nil && path.status != .unknown
@@ -68,34 +70,34 @@ public struct FlowTracker: Hashable, Sendable {
   }
 
   /// What the flow was made on.
-  public var path: Path { self.state.path }
+  package var path: Path { self.state.path }
 
   /// The network that it was made on; `nil` before it has begun.
   var network: NetworkIdentity? { self.state.network }
 
   /// The flow's own address, or what it is taken for; `nil` before it has one.
-  public var source: IPAddress? {
+  package var source: IPAddress? {
     if let local = self.flow.local { return local }
     return self.hasBegun ? self.path.source : nil
   }
 
   /// Whether there is anything to lose yet: a path that carries traffic, or a connection.
-  public var hasBegun: Bool { self.state.hasBegun }
+  package var hasBegun: Bool { self.state.hasBegun }
 
   /// The question whose answer is the flow's own way.
-  public var question: Destination {
+  package var question: Destination {
     var question = self.flow.destination
     question.source = self.source
     return question
   }
 
   /// When it must be looked at again although the kernel says nothing.
-  public var deadline: Instant? {
+  package var deadline: Instant? {
     if case .inDoubt(_, let doubt) = self.state { doubt.until } else { nil }
   }
 
   /// Whether its path is not there now, and may come back.
-  public var isInDoubt: Bool { if case .inDoubt = self.state.seeing { true } else { false } }
+  package var isInDoubt: Bool { if case .inDoubt = self.state.seeing { true } else { false } }
 
   /// Begins to guard the flow.
   ///
@@ -105,7 +107,7 @@ public struct FlowTracker: Hashable, Sendable {
   ///
   /// - Parameter since: what was published of it while nobody guarded it.
   /// - Returns: what is to be told; after a `destroy` there is nothing to guard.
-  public mutating func register(
+  package mutating func register(
     on reading: FlowReading, since: Invalidation?, policy: InvalidationPolicy, at now: Instant
   ) -> Verdict? {
     self.hasChosen = reading.alternative != nil
@@ -119,7 +121,7 @@ public struct FlowTracker: Hashable, Sendable {
   ///
   /// - Parameter slept: how long the machine slept before it (I6).
   /// - Returns: what is to be told; after a `destroy` the tracker is of no more use.
-  public mutating func update(
+  package mutating func update(
     to reading: FlowReading, slept: Duration? = nil, policy: InvalidationPolicy, at now: Instant
   ) -> Verdict? {
     guard reading.path.status != .unknown else {

@@ -1,6 +1,8 @@
+package import Connectivity
+
 extension Occasion {
   /// Why a single flow is not viable any more (T5).
-  public func cause(
+  package func cause(
     of verdict: FlowTracker.Verdict, _ family: AddressFamily, from old: Path, to new: Path
   ) -> Cause {
     if let cause = self.cause { return cause }

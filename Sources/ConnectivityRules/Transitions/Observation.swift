@@ -1,33 +1,35 @@
-/// What one reading of the kernel shows of the default paths.
-public struct Observation: Hashable, Sendable {
-  public var ipv4: ObservedPath
-  public var ipv6: ObservedPath
+package import Connectivity
 
-  public init(ipv4: ObservedPath, ipv6: ObservedPath) {
+/// What one reading of the kernel shows of the default paths.
+package struct Observation: Hashable, Sendable {
+  package var ipv4: ObservedPath
+  package var ipv6: ObservedPath
+
+  package init(ipv4: ObservedPath, ipv6: ObservedPath) {
     self.ipv4 = ipv4
     self.ipv6 = ipv6
   }
 
   /// The path of a family.
-  public subscript(family: AddressFamily) -> ObservedPath {
+  package subscript(family: AddressFamily) -> ObservedPath {
     get { family == .ipv4 ? self.ipv4 : self.ipv6 }
     set { if family == .ipv4 { self.ipv4 = newValue } else { self.ipv6 = newValue } }
   }
 
   /// The kernel cannot be asked (K8).
-  public static let unknown = Observation(
+  package static let unknown = Observation(
     ipv4: ObservedPath(.unknown), ipv6: ObservedPath(.unknown))
 }
 
 /// A path, and the entry of the routing table that it came from.
-public struct ObservedPath: Hashable, Sendable {
-  public var path: Path
+package struct ObservedPath: Hashable, Sendable {
+  package var path: Path
   /// Not published: it only serves to recognise the message that this route was removed.
-  public var route: MatchedRoute?
+  package var route: MatchedRoute?
   /// How often each link of the path has lost its carrier, by its index, as far as the kernel says.
-  public var carrierDownCounts: [UInt32: UInt32]
+  package var carrierDownCounts: [UInt32: UInt32]
 
-  public init(
+  package init(
     _ path: Path, route: MatchedRoute? = nil, carrierDownCounts: [UInt32: UInt32] = [:]
   ) {
     self.path = path
@@ -37,7 +39,7 @@ public struct ObservedPath: Hashable, Sendable {
 }
 
 /// Why the kernel was read again.
-public enum Occasion: Hashable, Sendable {
+package enum Occasion: Hashable, Sendable {
   /// What the kernel told, in its order.
   case events([KernelEvent])
   /// connd started; there was no reading before.

@@ -1,10 +1,12 @@
+package import Connectivity
+
 /// Makes the invalidations of the stream: what became of channels on the default paths. A value without a clock.
-public struct InvalidationMaker: Hashable, Sendable {
-  public var policy: InvalidationPolicy
+package struct InvalidationMaker: Hashable, Sendable {
+  package var policy: InvalidationPolicy
   /// The default paths that channels may be on, the oldest first.
-  public private(set) var followed: [FollowedPath] = []
+  package private(set) var followed: [FollowedPath] = []
   /// Addresses that new connections left behind while old ones may still have them (RFC 8981), the oldest first.
-  public private(set) var formerSources: [AddressOnLink] = []
+  package private(set) var formerSources: [AddressOnLink] = []
 
   private var lastID: UInt64 = 0
   private var category = CategoryWatch()
@@ -13,9 +15,9 @@ public struct InvalidationMaker: Hashable, Sendable {
   private static let mostFollowed = 16
 
   /// An address, and where it is.
-  public struct AddressOnLink: Hashable, Sendable {
-    public var address: IPAddress
-    public var link: PathLink
+  package struct AddressOnLink: Hashable, Sendable {
+    package var address: IPAddress
+    package var link: PathLink
   }
 
   /// An invalidation before it gets its generation.
@@ -26,7 +28,7 @@ public struct InvalidationMaker: Hashable, Sendable {
   }
 
   /// - Parameter restored: what an earlier run published last.
-  public init(_ policy: InvalidationPolicy = InvalidationPolicy(), restored: Snapshot? = nil) {
+  package init(_ policy: InvalidationPolicy = InvalidationPolicy(), restored: Snapshot? = nil) {
     self.policy = policy
     guard let status = restored?.status else { return }
     for family in AddressFamily.allCases where status[family].status == .satisfied {

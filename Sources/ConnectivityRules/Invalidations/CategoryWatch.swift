@@ -1,3 +1,5 @@
+package import Connectivity
+
 /// Says what a changed category means for all channels (I5, I9): `advise` as long as the path that carried the old one may
 /// come back in time, and when it does; else what is configured.
 struct CategoryWatch: Hashable, Sendable {

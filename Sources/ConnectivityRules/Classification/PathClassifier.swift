@@ -1,16 +1,18 @@
-/// All that the kernel and sysfs said about the way to a destination.
-public struct PathFacts: Hashable, Sendable {
-  public var destination: IPAddress
-  /// What the lookup said.
-  public var answer: RouteAnswer
-  /// The out-link and what is below it, the out-link first; empty where there is no route.
-  public var links: [LinkFacts]
-  /// The source address as its link has it; `nil` where the kernel named none or it could not be read.
-  public var source: Address?
-  /// Why the path to the other end of a tunnel in the chain is not there.
-  public var brokenBelow: Path.Reason?
+package import Connectivity
 
-  public init(
+/// All that the kernel and sysfs said about the way to a destination.
+package struct PathFacts: Hashable, Sendable {
+  package var destination: IPAddress
+  /// What the lookup said.
+  package var answer: RouteAnswer
+  /// The out-link and what is below it, the out-link first; empty where there is no route.
+  package var links: [LinkFacts]
+  /// The source address as its link has it; `nil` where the kernel named none or it could not be read.
+  package var source: Address?
+  /// Why the path to the other end of a tunnel in the chain is not there.
+  package var brokenBelow: Path.Reason?
+
+  package init(
     destination: IPAddress, answer: RouteAnswer, links: [LinkFacts] = [], source: Address? = nil,
     brokenBelow: Path.Reason? = nil
   ) {
@@ -24,7 +26,7 @@ public struct PathFacts: Hashable, Sendable {
 
 extension PathFacts {
   /// The facts down to the first tunnel: all that connections inside it depend on (I5). The whole where there is none.
-  public var upToTunnel: PathFacts {
+  package var upToTunnel: PathFacts {
     guard let tunnel = self.links.firstIndex(where: \.isTunnel) else { return self }
     var facts = self
     facts.links = Array(self.links[...tunnel])
@@ -33,17 +35,24 @@ extension PathFacts {
   }
 }
 
-/// Tells what a path is worth: rules K2 to K6, as functions of values.
-public struct PathClassifier: Hashable, Sendable {
-  /// What the configuration says; it beats all other evidence.
-  public var policy: LinkPolicy
+extension PathFacts {
+  /// Whether a link of the path does not carry, or there is no way to the other end of a tunnel in it.
+  package var isBroken: Bool {
+    self.brokenBelow != nil || self.links.contains { $0.link.state != .up }
+  }
+}
 
-  public init(policy: LinkPolicy = LinkPolicy()) {
+/// Tells what a path is worth: rules K2 to K6, as functions of values.
+package struct PathClassifier: Hashable, Sendable {
+  /// What the configuration says; it beats all other evidence.
+  package var policy: LinkPolicy
+
+  package init(policy: LinkPolicy = LinkPolicy()) {
     self.policy = policy
   }
 
   /// The path that the facts amount to.
-  public func path(_ facts: PathFacts) -> Path {
+  package func path(_ facts: PathFacts) -> Path {
     switch facts.answer {
     case .noRoute(let reason):
       return .unsatisfied(reason)
@@ -67,10 +76,10 @@ public struct PathClassifier: Hashable, Sendable {
   }
 
   /// What a link is taken for when nothing below it is looked at.
-  public func evidence(for link: LinkFacts) -> Evidence { self.evidence(for: [link]) }
+  package func evidence(for link: LinkFacts) -> Evidence { self.evidence(for: [link]) }
 
   /// What a chain of links is taken for: by the configuration's word for any of them, else by the lowest (K5, K6).
-  public func evidence(for chain: [LinkFacts]) -> Evidence {
+  package func evidence(for chain: [LinkFacts]) -> Evidence {
     for facts in chain {
       if let rule = self.policy.rule(for: facts.link.name), let medium = rule.medium {
         return Evidence(.configuration, rule.match, medium)
@@ -84,7 +93,7 @@ public struct PathClassifier: Hashable, Sendable {
 
   /// What sending costs: what the configuration says of the topmost link that it speaks of; else only media that
   /// are paid for by use are expensive (a Bluetooth network is a phone's hotspot).
-  public func cost(of chain: [LinkFacts], medium: Medium) -> (expensive: Bool, constrained: Bool) {
+  package func cost(of chain: [LinkFacts], medium: Medium) -> (expensive: Bool, constrained: Bool) {
     let rules = chain.compactMap { self.policy.rule(for: $0.link.name) }
     return (
       rules.lazy.compactMap(\.expensive).first ?? (medium == .cellular || medium == .bluetooth),

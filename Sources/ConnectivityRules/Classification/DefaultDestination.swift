@@ -1,26 +1,28 @@
-/// The addresses that stand for "the internet", and the one whose path is taken for the default path.
-public struct DefaultDestination: Hashable, Sendable {
-  /// Looked up, never contacted; at least one of each family.
-  public var ipv4: [IPAddress]
-  public var ipv6: [IPAddress]
+package import Connectivity
 
-  public init(ipv4: [IPAddress], ipv6: [IPAddress]) {
+/// The addresses that stand for "the internet", and the one whose path is taken for the default path.
+package struct DefaultDestination: Hashable, Sendable {
+  /// Looked up, never contacted; at least one of each family.
+  package var ipv4: [IPAddress]
+  package var ipv6: [IPAddress]
+
+  package init(ipv4: [IPAddress], ipv6: [IPAddress]) {
     self.ipv4 = ipv4
     self.ipv6 = ipv6
   }
 
   /// The probes of a family.
-  public subscript(family: AddressFamily) -> [IPAddress] {
+  package subscript(family: AddressFamily) -> [IPAddress] {
     family == .ipv4 ? self.ipv4 : self.ipv6
   }
 
   /// The probes of both families.
-  public var all: [IPAddress] { self.ipv4 + self.ipv6 }
+  package var all: [IPAddress] { self.ipv4 + self.ipv6 }
 
   /// The place of the answer that most probes agree on, at a tie of the one that is earliest; `nil` of no answers.
   ///
   /// A host route that captures one probe, such as a resolver's through a VPN, is outvoted by the others (T3).
-  public static func majority(of answers: [RouteAnswer]) -> Int? {
+  package static func majority(of answers: [RouteAnswer]) -> Int? {
     let votes = answers.map { answer in answers.count { $0.goesTheWay(of: answer) } }
     guard let most = votes.max() else { return nil }
     return votes.firstIndex(of: most)
@@ -29,7 +31,7 @@ public struct DefaultDestination: Hashable, Sendable {
 
 extension RouteAnswer {
   /// Whether two probes leave by the same way: their source addresses may differ.
-  public func goesTheWay(of other: RouteAnswer) -> Bool {
+  package func goesTheWay(of other: RouteAnswer) -> Bool {
     switch (self, other) {
     case (.noRoute(let reason), .noRoute(let otherReason)):
       reason == otherReason

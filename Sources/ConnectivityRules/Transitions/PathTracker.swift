@@ -1,3 +1,5 @@
+package import Connectivity
+
 /// Follows the path of one family, and tells a bounce by its evidence (T2).
 struct PathTracker: Hashable, Sendable {
   /// What was last published, and is compared against (T4).

@@ -1,28 +1,30 @@
+package import Connectivity
+
 /// Makes all that is published out of readings: the transition or path change, and then its invalidations (I9).
-public struct ChangeMaker: Hashable, Sendable {
+package struct ChangeMaker: Hashable, Sendable {
   private var transitions: TransitionMaker
   private var invalidations: InvalidationMaker
 
   /// What a reading leads to.
-  public struct Step: Hashable, Sendable {
+  package struct Step: Hashable, Sendable {
     /// In the order in which they are published.
-    public var changes: [Change] = []
+    package var changes: [Change] = []
     /// When to read again although the kernel says nothing.
-    public var deadline: Instant?
+    package var deadline: Instant?
   }
 
   /// What one reading shows of the default paths and of the channels on them.
-  public struct Reading: Hashable, Sendable {
+  package struct Reading: Hashable, Sendable {
     /// The paths that are to be published.
-    public var observation: Observation
+    package var observation: Observation
     /// What new connections get: the same, but where a link's gain is held back (T1).
-    public var present: [AddressFamily: PresentPath]
+    package var present: [AddressFamily: PresentPath]
     /// What became of the paths that are followed, by their ids.
-    public var followed: [UInt64: FlowReading]
+    package var followed: [UInt64: FlowReading]
     /// Those of `formerSources` that are gone.
-    public var lostSources: Set<InvalidationMaker.AddressOnLink>
+    package var lostSources: Set<InvalidationMaker.AddressOnLink>
 
-    public init(
+    package init(
       _ observation: Observation, present: [AddressFamily: PresentPath] = [:],
       followed: [UInt64: FlowReading] = [:],
       lostSources: Set<InvalidationMaker.AddressOnLink> = []
@@ -37,7 +39,7 @@ public struct ChangeMaker: Hashable, Sendable {
   /// - Parameters:
   ///   - restored: what an earlier run published last.
   ///   - preferred: the family that decides at a tie (K7).
-  public init(
+  package init(
     restored: Snapshot? = nil, preferred: AddressFamily = .ipv4,
     policy: InvalidationPolicy = InvalidationPolicy()
   ) {
@@ -46,18 +48,18 @@ public struct ChangeMaker: Hashable, Sendable {
   }
 
   /// What was published last.
-  public var snapshot: Snapshot { self.transitions.snapshot }
+  package var snapshot: Snapshot { self.transitions.snapshot }
   /// The addresses whose loss matters although no new connections get them.
-  public var formerSources: [InvalidationMaker.AddressOnLink] { self.invalidations.formerSources }
+  package var formerSources: [InvalidationMaker.AddressOnLink] { self.invalidations.formerSources }
   /// The default paths that channels may be on.
-  public var followed: [FollowedPath] { self.invalidations.followed }
+  package var followed: [FollowedPath] { self.invalidations.followed }
 
-  public var preferred: AddressFamily {
+  package var preferred: AddressFamily {
     get { self.transitions.preferred }
     set { self.transitions.preferred = newValue }
   }
 
-  public var policy: InvalidationPolicy {
+  package var policy: InvalidationPolicy {
     get { self.invalidations.policy }
     set { self.invalidations.policy = newValue }
   }
@@ -68,7 +70,7 @@ public struct ChangeMaker: Hashable, Sendable {
   ///   - occasion: why the kernel was read.
   ///   - now: the instant of the reading; never earlier than that of the reading before.
   ///   - time: the same moment by the wall clock.
-  public mutating func update(
+  package mutating func update(
     to reading: Reading, on occasion: Occasion, at now: Instant, time: Timestamp
   ) -> Step {
     let before = self.transitions.snapshot.status

@@ -1,16 +1,18 @@
+package import Connectivity
+
 /// One connection that somebody wants to be told about.
-public struct Flow: Hashable, Sendable {
+package struct Flow: Hashable, Sendable {
   /// The other end, whose traffic it is, its ports, and what it is bound to. Its `source` is not set: `local` says what is
   /// known.
-  public var destination: Destination
+  package var destination: Destination
   /// The connection's own address; `nil` before it is known, and then the kernel's choice is taken for it.
-  public var local: IPAddress?
+  package var local: IPAddress?
   /// It must not use a path that costs money (I8).
-  public var forbidsExpensive: Bool
+  package var forbidsExpensive: Bool
   /// It must not use a path on which the user asked to save data (I8).
-  public var forbidsConstrained: Bool
+  package var forbidsConstrained: Bool
 
-  public init(
+  package init(
     _ destination: Destination, local: IPAddress? = nil, forbidsExpensive: Bool = false,
     forbidsConstrained: Bool = false
   ) {
@@ -23,21 +25,21 @@ public struct Flow: Hashable, Sendable {
 
 /// What one reading of the kernel shows of a flow (I0): asked with all that is the flow's own, by which way does the kernel
 /// send it?
-public struct FlowReading: Hashable, Sendable {
+package struct FlowReading: Hashable, Sendable {
   /// The flow's own way. Of a flow inside a tunnel the status is that of the way into the tunnel: what is below may move.
-  public var path: Path
-  public var network: NetworkIdentity
+  package var path: Path
+  package var network: NetworkIdentity
   /// The flow's own address is none of this machine's any more.
-  public var isSourceGone: Bool
+  package var isSourceGone: Bool
   /// The remote address is this machine's own.
-  public var isLocal: Bool
+  package var isLocal: Bool
   /// What became of the link that the flow was made on; `nil` where its way still leads over that.
-  public var formerLink: FormerLink?
+  package var formerLink: FormerLink?
   /// What new connections to the same destination get; `nil` where that is the flow's own way and subnet.
-  public var alternative: Alternative?
+  package var alternative: Alternative?
 
   /// A link that a flow's way does not lead over any more.
-  public enum FormerLink: Hashable, Sendable {
+  package enum FormerLink: Hashable, Sendable {
     /// It is gone, or carries nothing.
     case failed
     /// It carries traffic, and no route leads over it to the flow's destination.
@@ -49,21 +51,21 @@ public struct FlowReading: Hashable, Sendable {
   }
 
   /// A way that the kernel prefers for new connections.
-  public struct Alternative: Hashable, Sendable {
+  package struct Alternative: Hashable, Sendable {
     /// The index of the out-link.
-    public var link: UInt32?
-    public var source: IPAddress?
+    package var link: UInt32?
+    package var source: IPAddress?
     /// A rule or a route of its own keeps the flow on its way.
-    public var isKept: Bool
+    package var isKept: Bool
 
-    public init(link: UInt32?, source: IPAddress?, isKept: Bool) {
+    package init(link: UInt32?, source: IPAddress?, isKept: Bool) {
       self.link = link
       self.source = source
       self.isKept = isKept
     }
   }
 
-  public init(
+  package init(
     _ path: Path, network: NetworkIdentity = NetworkIdentity(), isSourceGone: Bool = false,
     isLocal: Bool = false, formerLink: FormerLink? = nil, alternative: Alternative? = nil
   ) {
@@ -76,5 +78,5 @@ public struct FlowReading: Hashable, Sendable {
   }
 
   /// The kernel cannot be asked (K8).
-  public static let unknown = FlowReading(.unknown)
+  package static let unknown = FlowReading(.unknown)
 }

@@ -1,11 +1,13 @@
+package import Connectivity
+
 /// Makes changes out of readings: rules T1 to T5.
 ///
 /// It holds what was published, compares each reading with it, and returns what is to be published now. It has no clock.
-public struct TransitionMaker: Hashable, Sendable {
+package struct TransitionMaker: Hashable, Sendable {
   /// What was published last. What comes next is compared with this and with nothing else (T4).
-  public private(set) var snapshot: Snapshot
+  package private(set) var snapshot: Snapshot
   /// The family that decides at a tie (K7).
-  public var preferred: AddressFamily
+  package var preferred: AddressFamily
 
   private var ipv4: PathTracker
   private var ipv6: PathTracker
@@ -14,7 +16,7 @@ public struct TransitionMaker: Hashable, Sendable {
   ///   - restored: what an earlier run published last; without it nothing was ever published, and the first reading is a
   ///     transition from `unknown`.
   ///   - preferred: the family that decides at a tie (K7).
-  public init(restored: Snapshot? = nil, preferred: AddressFamily = .ipv4) {
+  package init(restored: Snapshot? = nil, preferred: AddressFamily = .ipv4) {
     let nothing = Status(ipv4: .unknown, ipv6: .unknown, preferred: preferred)
     self.snapshot =
       restored
@@ -37,7 +39,7 @@ public struct TransitionMaker: Hashable, Sendable {
   ///   - occasion: why the kernel was read: the messages hold the evidence of bounces, and the cause.
   ///   - time: the moment of the reading by the wall clock.
   /// - Returns: what is to be published; at most one change, for what a batch of messages led to is told as one.
-  public mutating func update(
+  package mutating func update(
     to observed: Observation, on occasion: Occasion, time: Timestamp
   ) -> Change? {
     let events: [KernelEvent] = if case .events(let events) = occasion { events } else { [] }

@@ -1,8 +1,10 @@
+package import Connectivity
+
 /// Remembers how often links lost their carrier, and says for how long a gain is held back of those that flap (T1).
 ///
 /// Links are known by name: a modem that re-enumerates has a new index each time. Addresses and routes that come and go are
 /// no flaps. A value without a clock.
-public struct FlapDamper: Hashable, Sendable {
+package struct FlapDamper: Hashable, Sendable {
   /// After so long without a loss, earlier losses are forgotten.
   static let memory = Duration.seconds(10)
   /// The loss within that time from which on gains are held.
@@ -30,10 +32,10 @@ public struct FlapDamper: Hashable, Sendable {
 
   private var links: [String: History] = [:]
 
-  public init() {}
+  package init() {}
 
   /// Takes note of a link that is part of a default path, or of what the kernel tells of one that was.
-  public mutating func observe(_ link: Link, isPartOfPath: Bool, at now: Instant) {
+  package mutating func observe(_ link: Link, isPartOfPath: Bool, at now: Instant) {
     guard link.provesSomething else { return }
     guard var history = self.links[link.name] else {
       if isPartOfPath { self.links[link.name] = History(link) }
@@ -53,7 +55,7 @@ public struct FlapDamper: Hashable, Sendable {
   }
 
   /// The kernel has told that a link is gone.
-  public mutating func observeRemoval(of link: Link, at now: Instant) {
+  package mutating func observeRemoval(of link: Link, at now: Instant) {
     guard var history = self.links[link.name], history.index == link.index else { return }
     if history.isUp { history.record(1, at: now) }
     (history.isUp, history.carrierDownCount, history.heldUntil) = (false, nil, nil)
@@ -61,17 +63,17 @@ public struct FlapDamper: Hashable, Sendable {
   }
 
   /// The names of the links whose gain is held back.
-  public func held(at now: Instant) -> Set<String> {
+  package func held(at now: Instant) -> Set<String> {
     Set(self.links.filter { $0.value.heldUntil.map { $0 > now } ?? false }.keys)
   }
 
   /// When the next hold ends.
-  public func deadline(after now: Instant) -> Instant? {
+  package func deadline(after now: Instant) -> Instant? {
     self.links.values.compactMap(\.heldUntil).filter { $0 > now }.min()
   }
 
   /// Forgets links that are part of no default path, once their losses count no more.
-  public mutating func forget(allBut present: Set<String>, at now: Instant) {
+  package mutating func forget(allBut present: Set<String>, at now: Instant) {
     self.links = self.links.filter { name, history in
       present.contains(name) || history.losses.last.map { !Self.isForgotten($0, at: now) } ?? false
     }

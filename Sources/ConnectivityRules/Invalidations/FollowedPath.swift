@@ -1,10 +1,12 @@
+package import Connectivity
+
 /// A default path that channels may still be on: the present one of its family, or one that was.
 ///
 /// What the stream says of a scope and what `Guard` says of a flow come from the same rules: it is followed as if it were a
 /// flow.
-public struct FollowedPath: Hashable, Sendable {
-  public let id: UInt64
-  public let family: AddressFamily
+package struct FollowedPath: Hashable, Sendable {
+  package let id: UInt64
+  package let family: AddressFamily
   var tracker: FlowTracker
 
   init(id: UInt64, _ family: AddressFamily, on path: Path, _ network: NetworkIdentity) {
@@ -16,9 +18,9 @@ public struct FollowedPath: Hashable, Sendable {
   }
 
   /// The path as channels were made on it.
-  public var path: Path { self.tracker.path }
+  package var path: Path { self.tracker.path }
   /// The address of those channels.
-  public var source: IPAddress? { self.tracker.source }
+  package var source: IPAddress? { self.tracker.source }
 
   /// Whether new connections on `path` are what this is about.
   func isSame(as path: Path) -> Bool {
@@ -28,11 +30,11 @@ public struct FollowedPath: Hashable, Sendable {
 }
 
 /// What new connections of a family get at the moment of a reading.
-public struct PresentPath: Hashable, Sendable {
-  public var path: Path
-  public var network: NetworkIdentity
+package struct PresentPath: Hashable, Sendable {
+  package var path: Path
+  package var network: NetworkIdentity
 
-  public init(_ path: Path, network: NetworkIdentity = NetworkIdentity()) {
+  package init(_ path: Path, network: NetworkIdentity = NetworkIdentity()) {
     self.path = path
     self.network = network
   }

@@ -1,22 +1,24 @@
+package import Connectivity
+
 /// What is known of the network behind a link (I4). What is not known distinguishes nothing.
-public struct NetworkIdentity: Hashable, Sendable {
+package struct NetworkIdentity: Hashable, Sendable {
   /// `nil` for destinations on the link: they do not depend on the gateway.
-  public var gateway: IPAddress?
+  package var gateway: IPAddress?
   /// The gateway's hardware address; `nil` as long as the kernel does not know it.
-  public var gatewayHardwareAddress: [UInt8]?
+  package var gatewayHardwareAddress: [UInt8]?
   /// Whether neighbours have hardware addresses on the link. Where they have none (a modem, a tunnel), gateway and prefix
   /// tell the network.
-  public var hasHardwareAddresses: Bool
+  package var hasHardwareAddresses: Bool
   /// The subnet of the source address.
-  public var prefix: IPPrefix?
+  package var prefix: IPPrefix?
   /// What the medium itself calls the network, such as the SSID.
-  public var name: [UInt8]?
+  package var name: [UInt8]?
   /// Grows each time that the link, or an address of it, went: another network may be behind it from then on.
-  public var stage: UInt64
+  package var stage: UInt64
   /// What was made at an earlier stage was made on another network.
-  public var firstStage: UInt64
+  package var firstStage: UInt64
 
-  public init(
+  package init(
     gateway: IPAddress? = nil, gatewayHardwareAddress: [UInt8]? = nil,
     hasHardwareAddresses: Bool = true, prefix: IPPrefix? = nil, name: [UInt8]? = nil,
     stage: UInt64 = 0, firstStage: UInt64 = 0

@@ -1,3 +1,5 @@
+package import Connectivity
+
 extension KernelEvent {
   /// What the message says, for people and for the history (T5).
   var cause: Cause {
@@ -152,7 +154,7 @@ extension Path {
 
 extension Link {
   /// A wireless event bears the name and stale flags only: without IFLA_CARRIER nothing but "down" is believed.
-  public var provesSomething: Bool { self.carrier != nil || self.state == .down }
+  package var provesSomething: Bool { self.carrier != nil || self.state == .down }
 
   /// What a message about the link amounts to, in one word.
   fileprivate var change: String {

@@ -1,9 +1,11 @@
-/// A link and what sysfs says about its device: all that a classification of it rests on.
-public struct LinkFacts: Hashable, Sendable {
-  public var link: Link
-  public var device: Device
+package import Connectivity
 
-  public init(_ link: Link, device: Device = .unknown) {
+/// A link and what sysfs says about its device: all that a classification of it rests on.
+package struct LinkFacts: Hashable, Sendable {
+  package var link: Link
+  package var device: Device
+
+  package init(_ link: Link, device: Device = .unknown) {
     self.link = link
     self.device = device
   }
@@ -56,7 +58,7 @@ extension LinkFacts {
 
 extension LinkFacts {
   /// Whether the link's medium is known, or may be known from what is below it.
-  public var isPlaced: Bool {
+  package var isPlaced: Bool {
     switch self.verdict {
     case .medium(let evidence): evidence.medium != .unknown
     case .stacked: true
@@ -66,20 +68,20 @@ extension LinkFacts {
 
 extension LinkFacts {
   /// Whether the link's medium is that of what is below it, which may change at any time.
-  public var isStacked: Bool {
+  package var isStacked: Bool {
     if case .stacked = self.verdict { true } else { false }
   }
 }
 
 extension LinkFacts {
   /// Whether what the link sends travels inside other packets: connections in it outlive a change of what is below.
-  public var isTunnel: Bool {
+  package var isTunnel: Bool {
     if case .stacked(let evidence) = self.verdict { evidence.medium == .tunnel } else { false }
   }
 }
 
 /// Where a path goes on below a link.
-public enum Below: Hashable, Sendable {
+package enum Below: Hashable, Sendable {
   /// Nowhere: the link is the bottom, or nothing is known of what is below.
   case nothing
   /// By one of these links: the lower link, or the ports of a bridge, bond or team.
@@ -90,7 +92,7 @@ public enum Below: Hashable, Sendable {
 
 extension LinkFacts {
   /// What is below the link (K6).
-  public var below: Below {
+  package var below: Below {
     guard self.isStacked else { return .nothing }
     if let port = self.link.activePort { return .links([port]) }
     if let lower = self.link.lower, lower != self.link.index { return .links([lower]) }
@@ -103,7 +105,7 @@ extension LinkFacts {
 extension [LinkFacts] {
   /// The port that most likely carries the traffic of a link above: one that works before one that does not, one that
   /// can be placed before a guest's or a container's, then the oldest.
-  public var likelyPort: LinkFacts? {
+  package var likelyPort: LinkFacts? {
     func rank(_ port: LinkFacts) -> (Int, Int, UInt32) {
       (port.link.state == .up ? 0 : 1, port.isPlaced ? 0 : 1, port.link.index)
     }
@@ -112,7 +114,7 @@ extension [LinkFacts] {
 }
 
 /// Whether a link carries traffic.
-public enum LinkState: String, Hashable, Sendable, CaseIterable {
+package enum LinkState: String, Hashable, Sendable, CaseIterable {
   /// Administratively down.
   case down
   /// Administratively up, and nothing at the other end.
@@ -128,7 +130,7 @@ extension Link {
   ///
   /// No single sign is enough (Documentation/networking/operstates.rst): a driver without an operational state says
   /// `unknown` and means up; Wi-Fi before its supplicant says `unknown` with IFF_RUNNING and has no carrier.
-  public var state: LinkState {
+  package var state: LinkState {
     guard self.flags.contains(.up) else { return .down }
     if self.carrier == false { return .noCarrier }
     switch self.operationalState {

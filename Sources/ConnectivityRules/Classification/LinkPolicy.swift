@@ -1,17 +1,19 @@
+package import Connectivity
+
 import Glibc
 
 /// What the configuration says about links.
-public struct LinkPolicy: Hashable, Sendable {
+package struct LinkPolicy: Hashable, Sendable {
   /// One entry of the configuration's `links`.
-  public struct Rule: Hashable, Sendable {
+  package struct Rule: Hashable, Sendable {
     /// A name or a pattern of glob(7).
-    public var match: String
+    package var match: String
     /// `nil` where the rule leaves it open, as in the fields below.
-    public var medium: Medium?
-    public var expensive: Bool?
-    public var constrained: Bool?
+    package var medium: Medium?
+    package var expensive: Bool?
+    package var constrained: Bool?
 
-    public init(
+    package init(
       match: String, medium: Medium? = nil, expensive: Bool? = nil, constrained: Bool? = nil
     ) {
       self.match = match
@@ -22,14 +24,14 @@ public struct LinkPolicy: Hashable, Sendable {
   }
 
   /// The first that matches counts.
-  public var rules: [Rule]
+  package var rules: [Rule]
 
-  public init(_ rules: [Rule] = []) {
+  package init(_ rules: [Rule] = []) {
     self.rules = rules
   }
 
   /// The rule for a link: the first that matches its name.
-  public func rule(for name: String) -> Rule? {
+  package func rule(for name: String) -> Rule? {
     self.rules.first { fnmatch($0.match, name, 0) == 0 }
   }
 }
