@@ -28,7 +28,7 @@ struct Reloader: Service {
     do throws(ConfigurationError) {
       let configuration = try self.read()
       self.limiter.configure(configuration.limits)
-      _ = await self.monitor.ask { $0.configure(configuration) }
+      _ = await self.monitor.ask { .configure(configuration, $0) }
       self.state.set(nil)
       let waiting = configuration.keysForNextStart(of: self.started)
       self.logger.notice(

@@ -30,6 +30,9 @@ struct Bytes {
   var uint8: UInt8? { self.load(UInt8.self, at: 0) }
   var uint32: UInt32? { self.load(UInt32.self, at: 0) }
 
+  /// A number in network byte order, as ports are.
+  var bigEndian16: UInt16? { self.load(UInt16.self, at: 0).map(UInt16.init(bigEndian:)) }
+
   /// A string that ends at the first zero byte; `nil` where there is nothing before it.
   var string: String? {
     let text = self.buffer.prefix { $0 != 0 }

@@ -54,32 +54,63 @@ extension Link {
     guard !attributes.isMalformed else { return false }
     guard let kind = self.kind else { return true }
 
-    let remotes = Self.remoteAttributes(of: kind)
+    let outer = OuterAttributes(of: kind)
     // Data of a kind that is not known here need not even be attributes.
-    guard kind == "bond" || !remotes.isEmpty else { return true }
+    guard kind == "bond" || outer != nil else { return true }
+    var (remote, source): (IPAddress?, IPAddress?)
+    var (mark, port): (UInt32, UInt16) = (0, 0)
     attributes = AttributeReader(data)
     while let attribute = attributes.next() {
-      if kind == "bond", attribute.type == Int(IFLA_BOND_ACTIVE_SLAVE) {
-        self.activePort = attribute.payload.uint32
-      } else if let family = remotes[attribute.type],
-        let remote = attribute.payload.address(family), remote.isUnicast
-      {
-        self.remote = remote
+      let (type, payload) = (attribute.type, attribute.payload)
+      if kind == "bond", type == Int(IFLA_BOND_ACTIVE_SLAVE) { self.activePort = payload.uint32 }
+      guard let outer else { continue }
+      if let address = outer.remote[type].flatMap(payload.address), address.isUnicast {
+        remote = address
+      } else if let address = outer.local[type].flatMap(payload.address), address.isUnicast {
+        source = address
+      } else if type == outer.mark {
+        mark = payload.uint32 ?? 0
+      } else if type == outer.port {
+        port = payload.bigEndian16 ?? 0
       }
+    }
+    if let remote {
+      let udp = outer?.port == nil ? nil : Transport(UInt8(IPPROTO_UDP), remotePort: port)
+      self.outer = Destination(remote, mark: mark, source: source, transport: udp)
     }
     return !attributes.isMalformed
   }
+}
 
-  /// The attributes that name the other end of a tunnel, with its family.
-  private static func remoteAttributes(of kind: String) -> [Int: AddressFamily] {
+/// The attributes by which the packets of a kind of tunnel are routed. The kernel answers a lookup by protocol only for those
+/// that have ports.
+private struct OuterAttributes {
+  var remote: [Int: AddressFamily]
+  var local: [Int: AddressFamily] = [:]
+  var mark: Int?
+  /// The port at the other end; `nil` where the tunnel is not over UDP.
+  var port: Int?
+
+  init?(of kind: String) {
     switch kind {
-    case "gre", "gretap", "erspan": [Int(CLINUX_IFLA_GRE_REMOTE): .ipv4]
-    case "ip6gre", "ip6gretap", "ip6erspan": [Int(CLINUX_IFLA_GRE_REMOTE): .ipv6]
-    case "ipip", "sit": [Int(CLINUX_IFLA_IPTUN_REMOTE): .ipv4]
-    case "ip6tnl": [Int(CLINUX_IFLA_IPTUN_REMOTE): .ipv6]
-    case "vxlan": [Int(IFLA_VXLAN_GROUP): .ipv4, Int(IFLA_VXLAN_GROUP6): .ipv6]
-    case "geneve": [Int(IFLA_GENEVE_REMOTE): .ipv4, Int(IFLA_GENEVE_REMOTE6): .ipv6]
-    default: [:]
+    case "gre", "gretap", "erspan", "ip6gre", "ip6gretap", "ip6erspan":
+      let family = kind.hasPrefix("ip6") ? AddressFamily.ipv6 : .ipv4
+      self.remote = [Int(CLINUX_IFLA_GRE_REMOTE): family]
+      self.local = [Int(CLINUX_IFLA_GRE_LOCAL): family]
+      self.mark = Int(CLINUX_IFLA_GRE_FWMARK)
+    case "ipip", "sit", "ip6tnl":
+      let family = kind.hasPrefix("ip6") ? AddressFamily.ipv6 : .ipv4
+      self.remote = [Int(CLINUX_IFLA_IPTUN_REMOTE): family]
+      self.local = [Int(CLINUX_IFLA_IPTUN_LOCAL): family]
+      self.mark = Int(CLINUX_IFLA_IPTUN_FWMARK)
+    case "vxlan":
+      self.remote = [Int(IFLA_VXLAN_GROUP): .ipv4, Int(IFLA_VXLAN_GROUP6): .ipv6]
+      self.local = [Int(IFLA_VXLAN_LOCAL): .ipv4, Int(IFLA_VXLAN_LOCAL6): .ipv6]
+      self.port = Int(IFLA_VXLAN_PORT)
+    case "geneve":
+      self.remote = [Int(IFLA_GENEVE_REMOTE): .ipv4, Int(IFLA_GENEVE_REMOTE6): .ipv6]
+      self.port = Int(IFLA_GENEVE_PORT)
+    default: return nil
     }
   }
 }

@@ -74,7 +74,7 @@ struct EngineTests {
     self.kernel.linkTable = [
       2: self.eth0,
       5: LinkFacts(
-        Link(index: 5, name: "gre1", kind: "gre", hardwareType: 778, flags: up, remote: remote)),
+        Link(index: 5, name: "gre1", kind: "gre", hardwareType: 778, flags: up, outer: Destination(remote))),
       6: LinkFacts(Link(index: 6, name: "vlan7", kind: "vlan", flags: up, lower: 2)),
     ]
     try self.kernel.lead("0.0.0.0", 0, .over(5, via: "10.0.0.1", from: "10.0.0.7"))
@@ -206,7 +206,7 @@ struct EngineTests {
       5: LinkFacts(
         Link(
           index: 5, name: "gre1", kind: "gre", hardwareType: 778, flags: [.up, .lowerUp],
-          remote: remote)),
+          outer: Destination(remote))),
     ]
     try self.kernel.lead("0.0.0.0", 0, .over(5, via: "10.0.0.1", from: "10.0.0.7"))
     try self.kernel.lead("198.51.100.1", 32, self.route("192.0.2.1"))

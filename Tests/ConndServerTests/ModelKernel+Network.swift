@@ -42,7 +42,7 @@ extension ModelKernel {
     self.linkTable[index] = LinkFacts(
       Link(
         index: index, name: name, kind: "gre", hardwareType: 778, flags: [.up, .lowerUp],
-        remote: IPAddress(remote)))
+        outer: IPAddress(remote).map { Destination($0) }))
   }
 
   /// A link above others, which are its ports.

@@ -205,10 +205,10 @@ struct MonitorLoopTests {
     }
     #expect(!loop.kernel.watched.destinations.contains(end))
     let destination = Destination(try IPAddress(spelt: "203.0.113.9"))
-    let (_, watcher) = loop.loop.watch(destination)
+    let watch = loop.loop.watch(destination)
     #expect(loop.kernel.watched.destinations.contains(end))
     #expect(loop.kernel.watched.destinations.contains(destination.address))
-    loop.loop.unwatch(destination, watcher)
+    loop.loop.unwatch(destination, watch.watcher)
   }
 
   @Test("K6 what changed below a tunnel before its end was let through is read with the first path")
@@ -229,9 +229,9 @@ struct MonitorLoopTests {
         try kernel.lead("198.51.100.1", 32, .over(3, from: "198.51.100.7"))
       }
     }
-    let (stream, watcher) = loop.loop.watch(destination)
-    loop.loop.unwatch(destination, watcher)
-    let paths = await stream.reduce(into: []) { $0.append($1) }
+    let watch = loop.loop.watch(destination)
+    loop.loop.unwatch(destination, watch.watcher)
+    let paths = await watch.paths.reduce(into: []) { $0.append($1) }
     #expect(paths.map { $0.chain.map(\.name) } == [["gre1", "eth1"]])
   }
 

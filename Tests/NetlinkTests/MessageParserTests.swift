@@ -62,8 +62,10 @@ struct MessageParserTests {
 
     let vxlan = try #require(LinkCaptures.vxlan.events.first?.link)
     #expect(vxlan.kind == "vxlan")
-    #expect(try vxlan.remote == address("192.0.2.99"))
-    #expect(try #require(LinkCaptures.vxlanGroup.events.first?.link).remote == nil)
+    #expect(
+      try vxlan.outer
+        == Destination(address("192.0.2.99"), transport: Transport(17, remotePort: 4789)))
+    #expect(try #require(LinkCaptures.vxlanGroup.events.first?.link).outer == nil)
   }
 
   @Test(
@@ -74,15 +76,42 @@ struct MessageParserTests {
       ("vxlan", 2, "192.0.2.77"), ("vxlan", 16, "2001:db8::77"),
     ])
   func remotes(kind: String, attribute: Int, remote: String) throws {
-    #expect(try self.tunnel(kind, attribute, remote).remote == address(remote))
+    #expect(try self.tunnel(kind, attribute, remote).outer?.address == address(remote))
     // Tunnels that send to anyone.
     let other = remote.contains(":") ? "::" : "0.0.0.0"
-    #expect(try self.tunnel(kind, attribute, other).remote == nil)
-    #expect(try self.tunnel(kind, attribute + 40, remote).remote == nil)
+    #expect(try self.tunnel(kind, attribute, other).outer == nil)
+    #expect(try self.tunnel(kind, attribute + 40, remote).outer == nil)
+  }
+
+  @Test("I0 K6 what a tunnel's own packets are routed by")
+  func outer() throws {
+    let remote: IPAddress = try address("192.0.2.77")
+    let local = try address("192.0.2.7")
+    func outer(_ kind: String, _ attributes: [(Int, [UInt8])]) throws -> Destination? {
+      try self.tunnel(kind, attributes.flatMap { self.attribute($0.0, $0.1) }).outer
+    }
+    for (kind, localType, remoteType) in [("gre", 6, 7), ("ipip", 2, 3), ("sit", 2, 3)] {
+      #expect(
+        try outer(
+          kind, [(localType, local.bytes), (remoteType, remote.bytes), (20, raw(UInt32(7)))])
+          == Destination(remote, mark: 7, source: local))
+    }
+    #expect(
+      try outer("vxlan", [(2, remote.bytes), (4, local.bytes), (15, [0x21, 0x18])])
+        == Destination(remote, source: local, transport: Transport(17, remotePort: 8472)))
+    #expect(
+      try outer("geneve", [(2, remote.bytes), (5, [0x17, 0xC1])])
+        == Destination(remote, transport: Transport(17, remotePort: 6081)))
+    // It sends from whatever address there is.
+    #expect(
+      try outer("gre", [(6, [0, 0, 0, 0]), (7, remote.bytes)]) == Destination(remote))
   }
 
   private func tunnel(_ kind: String, _ attribute: Int, _ remote: String) throws -> Link {
-    let data = try self.attribute(attribute, address(remote).bytes)
+    try self.tunnel(kind, self.attribute(attribute, address(remote).bytes))
+  }
+
+  private func tunnel(_ kind: String, _ data: [UInt8]) throws -> Link {
     let information =
       self.attribute(Int(IFLA_INFO_KIND), Array(kind.utf8) + [0])
       + self.attribute(Int(IFLA_INFO_DATA), data)

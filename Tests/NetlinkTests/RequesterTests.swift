@@ -148,7 +148,9 @@ struct RequesterTests {
     #expect(pair.operationalState == .up)
     #expect(try requester.link(index: 21)?.master == 31)
     #expect(try requester.link(index: 30)?.lower == 10)
-    #expect(try requester.link(index: 32)?.remote == address("192.0.2.99"))
+    #expect(
+      try requester.link(index: 32)?.outer
+        == Destination(address("192.0.2.99"), transport: Transport(17, remotePort: 4789)))
     #expect(try requester.link(named: "the-tunnel-to-the-other-house")?.index == 32)
     #expect(try requester.link(index: 99) == nil)
     #expect(try requester.link(index: 0) == nil)

@@ -72,6 +72,27 @@ struct StacksScenario {
     #expect(moved.last?.status.ipv4.chain == ["vx0", "eth1"])
   }
 
+  @Test("I0 K6 a tunnel's own packets go where a rule for their port leads, whatever others do")
+  func vxlanByRule() throws {
+    let lab = try Laboratory(configuration: Self.media)
+    try lab.addLink("eth0", "198.51.100.2")
+    try lab.addLink("eth1", "203.0.113.2")
+    try lab.namespace.ip("link add vx0 type vxlan id 7 remote 198.51.100.1 dstport 4789")
+    try lab.namespace.ip("link set vx0 up")
+    try lab.namespace.ip("address add 192.0.2.2/24 dev vx0")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    #expect(try lab.start().category == "wired")
+
+    try lab.ip("route add default via 203.0.113.1 table 100")
+    try lab.ip("rule add ipproto udp dport 4789 lookup 100")
+    let moved = try lab.events { $0.status.category == "wifi" }
+    #expect(moved.last?.status.ipv4.chain == ["vx0", "eth1"])
+    // Without it the only way to the other end is the tunnel itself.
+    try lab.namespace.ip("link set eth0 down")
+    try lab.ip("rule del ipproto udp dport 4789 lookup 100")
+    #expect(try lab.events { $0.status.category == "none" }.last?.status.ipv4.reason == "noRoute")
+  }
+
   @Test(
     "K5 K6 a tun device stays a tun, whatever ARPHRD type it takes",
     .enabled(if: TunDevice.isAvailable, "/dev/net/tun may not be opened here"),

@@ -3,7 +3,7 @@
 - A connection whose bytes still come and go was told no `destroy`, unless policy says so. Policy is read from the kernel, at each
   moment between two commands of a step:
     moved     I3: asked with all that is its own, the kernel sends it by another link than before
-    resourced I3: by the same link and gateway the kernel would now choose a source of another subnet, having chosen one of its own
+    resourced I3: by the same route the kernel would now choose a source of another subnet, and would not when it was made
     removed   I1: its address was none of this machine's
     link      I2: a link of its path was gone or down; or had lost its carrier, where that medium has no grace (I10)
     network   I4: a link of its path had lost its carrier, and the router's hardware address is another
@@ -13,12 +13,14 @@
   - the connection crosses: already before, the kernel's answer was another uplink than that of its address, whose provider
     drops it. With IPv6 and several nexthops connect(2) chooses one before it has an address and a port. The socket remembers
     that one, until any change of any route makes it ask again, with both: then the hash is another;
-  - its address is no link's own (`lo`, AnyIP), and it moved to another of several nexthops: a host that is reached by several
-    routers lives on, and one whose providers differ does not. With several nexthops each is right.
+  - its address is no link's own (`lo`, AnyIP), and it moved to another of several nexthops, now or before: a host that is
+    reached by several routers lives on, and one whose providers differ does not. With several nexthops each is right;
+  - its address is no link's own, and the router's way back leads by one that this machine has given up;
+  - it is in a tunnel to whose other end several links may lead, by nexthops or rules for source ports, and not all of these
+    carry: which port the kernel takes nobody knows.
 - A new connection, whose handshake is done, is not ended by its registration.
 """
 
-import dataclasses
 from dataclasses import dataclass
 
 from clients import pb
@@ -29,7 +31,8 @@ from topology import TUNNEL_END, subnet
 GRACE = 1.0
 LATE = 2.0  # seconds that connd has beyond the grace
 SLACK = 0.5  # for a busy machine
-TUNNEL = Question(TUNNEL_END, protocol=17, remote_port=4789)
+# By a hash of what is inside, the kernel takes one of many ports.
+TUNNEL = [Question(TUNNEL_END, protocol=17, local_port=port, remote_port=4789) for port in (32768, 40000, 46000, 50000, 60999)]
 
 
 @dataclass
@@ -37,10 +40,15 @@ class View:
     """What the kernel said of one connection at one moment."""
     own: Answer
     free: Answer
-    here: Answer  # without its source, and by the link that it goes by: of several nexthops that of this link
     is_local: bool
     below: str  # "" where the links of its path carry, else why not
     legs: list  # the links of all nexthops of its route, where there are several
+
+    def resources(self, connection):
+        """Whether new connections by the same route get a source of another subnet."""
+        route = lambda answer: (answer.link, answer.gateway, answer.table)
+        return bool(self.free.source and not self.own.error and route(self.free) == route(self.own)
+                    and subnet(self.free.source) != subnet(connection.address))
 
     @property
     def is_dead(self):
@@ -75,16 +83,29 @@ class Moment:
         if not all(each.has_carrier for each in chain):
             return "no carrier, with grace" if uplink and uplink.is_wifi else "no carrier"
         if link.name == "vx0":
-            outer = self.kernel.route(TUNNEL)
-            return "no way to the tunnel's end" if outer.error or outer.type != UNICAST else self.below(outer.link)
+            legs = self.below_tunnel()
+            return legs[0] if legs and all(legs) else "" if legs else "no way to the tunnel's end"
         return ""
+
+    def below_tunnel(self):
+        """`below` of each link that may lead to the tunnel's other end."""
+        links = set()
+        for question in TUNNEL:
+            outer = self.kernel.route(question)
+            if not outer.error and outer.type == UNICAST:
+                links |= set(self.kernel.legs(question) or [outer.link])
+        return [self.below(link) for link in links if self.links[link].name != "vx0"]
+
+    def uplink(self, answer):
+        """The uplink that an answer leads over; None for another link."""
+        link = self.links.get(answer.link)
+        return self.uplinks.get(link.name) if link else None
 
     def view(self, connection, base=None):
         """Where there is no way, the links are those of the way that there was in `base`."""
         own = self.kernel.route(connection.own)
         link = own.link or base and base.own.link
-        here = dataclasses.replace(connection.free, link=link)
-        return View(own, self.kernel.route(connection.free), self.kernel.route(here), self.kernel.is_local(connection.address),
+        return View(own, self.kernel.route(connection.free), self.kernel.is_local(connection.address),
                     self.below(link) if link else "", self.kernel.legs(connection.own))
 
     def default(self):
@@ -113,7 +134,6 @@ class Moment:
 def policy(base, views, connection, swapped=()):
     """Why connd may end a connection that works: words of the docstring above, by what the kernel said since `base`."""
     reasons = set()
-    own_subnet = subnet(connection.address)
     for view in views:
         if not view.is_local:
             reasons.add("removed")
@@ -123,17 +143,17 @@ def policy(base, views, connection, swapped=()):
             reasons.add("network")
         if not view.own.error and view.own.link != base.own.link:
             reasons.add("moved")
-        if (base.here.source and view.here.source and base.own.link == base.free.link
-                and (view.here.link, view.here.gateway) == (base.here.link, base.here.gateway)
-                and subnet(base.here.source) == own_subnet != subnet(view.here.source)):
+        if view.resources(connection) and not connection.first.resources(connection):
             reasons.add("resourced")
     return reasons
 
 
-def is_unknowable(base, views, connection, uplinks, links, silent):
+def is_unknowable(base, views, connection, moment, silent):
     """Whether nothing that the kernel says of a dead connection tells that it is dead."""
-    if connection.wanted["kind"] in ("any", "local") and all(
-            not view.is_dead and (base.own.link == view.own.link or base.own.link in view.legs) for view in views):
+    if connection.wanted["kind"] in ("any", "local") and not any(view.is_dead for view in views) and (
+            connection.was_spread or all(base.own.link == view.own.link for view in views)):
+        return True
+    if connection.wanted["kind"] == "inner" and any(moment.below_tunnel()):
         return True
     # The socket remembers a nexthop that carries no more, until any route changes: what is asked anew gets another.
     if ":" in connection.address and len(views[-1].legs) > 1:
@@ -141,16 +161,15 @@ def is_unknowable(base, views, connection, uplinks, links, silent):
     # Its way back leads by an address that this machine may have given up.
     if connection.wanted["kind"] == "neighbour" and subnet(connection.address) != subnet(connection.own.remote):
         return True
+    used = moment.uplink(views[-1].own)
+    if used and subnet(connection.address) != subnet(used.address(4 if "." in connection.address else 6)) and not (
+            moment.kernel.is_local(used.address(4 if "." in connection.address else 6))):
+        return True
     if any(view.is_dead or (view.own.link, view.own.gateway) != (base.own.link, base.own.gateway) for view in views):
         return False
-    return base.own.gateway in silent or crosses(connection, base.own, uplinks, links)
-
-
-def crosses(connection, answer, uplinks, links):
-    """Whether it is sent to another provider than that of its address."""
-    link = links.get(answer.link)
-    used = next((uplink for uplink in uplinks if link and uplink.top == link.name), None)
-    return used is not None and not used.owns(connection.address)
+    # It is sent to another provider than that of its address.
+    used = moment.uplink(base.own)
+    return base.own.gateway in silent or used is not None and not used.owns(connection.address)
 
 
 def status_disagrees(status, moment):

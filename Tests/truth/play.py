@@ -21,7 +21,17 @@ CONNECT = 0.3  # seconds that a handshake may take
 TRIES = 2  # of a connection while the kernel's answer is the same
 PATIENCE = 15  # steps after which it is tried again all the same
 SETTLE = 1.5  # seconds after which the kernel has told of a carrier
+PIECE = 20  # milliseconds
 HOLD = 2.0  # a gain may be held back for a second (T1)
+
+
+def parts(operation):
+    """A pause in pieces: the kernel goes on meanwhile, and is looked at."""
+    name, *arguments = operation
+    if name != "pause":
+        return [operation]
+    whole, rest = divmod(arguments[0], PIECE)
+    return [["pause", PIECE]] * whole + [["pause", rest]]
 
 
 class Finding:
@@ -128,7 +138,8 @@ class Play:
             self.tried.pop(connection.slot, None)
             self.counts["connections"] += 1
             self.guarding.add(connection)
-            self.bases[connection] = moment.view(connection)
+            self.bases[connection] = connection.first = moment.view(connection)
+            connection.was_spread = len(connection.first.legs) > 1
         self.check_registered(alive)
 
     def check_registered(self, connections):
@@ -161,12 +172,14 @@ class Play:
         def look():
             moment = self.moment()
             for connection in connections:
-                views[connection].append(moment.view(connection, self.bases.get(connection)))
-            return moment
+                view = moment.view(connection, self.bases.get(connection))
+                connection.was_spread = connection.was_spread or len(view.legs) > 1
+                views[connection].append(view)
 
         for operation in step["do"]:
-            self.world.do(operation)
-            moment = look()
+            for part in parts(operation):
+                self.world.do(part)
+                look()
         swapped = step.get("swapped", ())
         self.judge(step, connections, views, swapped)
         self.check_status()
@@ -206,7 +219,7 @@ class Play:
             if self.guarding.destroyed(connection):
                 self.judge_ended(connection, views[connection], swapped, changed, numbers[connection])
             elif not fresh(connection):
-                if oracle.is_unknowable(self.bases[connection], views[connection], connection, self.uplinks, moment.links,
+                if oracle.is_unknowable(self.bases[connection], views[connection], connection, moment,
                                         self.script.get("silent", [])):
                     self.counts["unknowable"] += 1
                 else:

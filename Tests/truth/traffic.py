@@ -34,6 +34,8 @@ class Connection:
         self.rest = b""
         self.unsent = b""
         self.id = None  # by which connd knows it
+        self.first = None  # what the kernel said of it when it was made
+        self.was_spread = False  # whether there were ever several nexthops
         self.began = time.monotonic()
 
     def name(self, kernel_links):

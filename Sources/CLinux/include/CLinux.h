@@ -26,9 +26,16 @@
 #include <linux/nexthop.h>
 #include <linux/rtnetlink.h>
 
-/// `IFLA_IPTUN_REMOTE` and `IFLA_GRE_REMOTE`: their header, linux/if_tunnel.h, cannot be had together with the C
+/// Of `IFLA_IPTUN_*` and `IFLA_GRE_*`: their header, linux/if_tunnel.h, cannot be had together with the C
 /// library's netinet headers. The numbers are ABI.
-enum { CLINUX_IFLA_IPTUN_REMOTE = 3, CLINUX_IFLA_GRE_REMOTE = 7 };
+enum {
+  CLINUX_IFLA_IPTUN_LOCAL = 2,
+  CLINUX_IFLA_IPTUN_REMOTE = 3,
+  CLINUX_IFLA_IPTUN_FWMARK = 20,
+  CLINUX_IFLA_GRE_LOCAL = 6,
+  CLINUX_IFLA_GRE_REMOTE = 7,
+  CLINUX_IFLA_GRE_FWMARK = 20
+};
 
 /// `struct ucred`.
 struct clinux_credentials {

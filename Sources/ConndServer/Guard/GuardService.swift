@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 import ConnectivityProtocol
 import GRPCCore
 import Glibc
@@ -49,13 +48,13 @@ struct GuardService {
       case .add(let flow):
         do throws(Guardian.Refusal) {
           let registration = try FlowTable.Registration(flow, of: caller, in: guardian.number)
-          self.monitor.submit { $0.requests.append(.add(registration)) }
+          self.monitor.submit(.flow(.add(registration)))
         } catch {
           self.refuse(flow.id, error, guardian)
         }
       case .remove(let flow):
         let key = FlowTable.Key(guardian: guardian.number, id: flow.id)
-        self.monitor.submit { $0.requests.append(.remove(key)) }
+        self.monitor.submit(.flow(.remove(key)))
       case nil:
         self.refuse(0, .invalid("request: neither add nor remove"), guardian)
       }

@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 
 /// A flow that is guarded, and what it is judged by: an object, because it is large, and a look mostly changes nothing of it.
 final class GuardedFlow {

@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 
 extension FlowTable {
   /// A flow as a client registers it.

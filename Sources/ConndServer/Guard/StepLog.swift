@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 import DequeModule
 
 /// What happened that flows are to be looked at for, the oldest first: bounded, for each flow keeps the number of the last step

@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 import Netlink
 
 /// The daemon's mind: reads the kernel through the seam, compares, and says what is to be published.

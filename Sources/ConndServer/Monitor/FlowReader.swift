@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 
 /// The way that a flow's own question leads, shared by all whose answer is alike: one object, for ten thousand flows hold it
 /// at once.

@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 
 /// What the kernel is to tell of because of where paths lead: the networks behind the gateways in use, the links that paths
 /// are made of, and the other ends of tunnels, the routes to which decide what is below them (K6).
@@ -36,7 +35,7 @@ final class Interests {
     self.unusedLinks.use(facts.links.lazy.map(\.link.index))
     for facts in facts.links {
       guard case .destination(let end) = facts.below, self.tunnels.count < Self.mostTunnels,
-        self.tunnels.insert(Tunnel(link: facts.link.index, end: end)).inserted
+        self.tunnels.insert(Tunnel(link: facts.link.index, end: end.address)).inserted
       else { continue }
       self.hasNewTunnel = true
     }

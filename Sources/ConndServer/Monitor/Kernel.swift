@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 import Netlink
 
 /// The one seam to the kernel: what happened, and what is true now.

@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 import Netlink
 
 /// The kernel as it is during one turn of the loop: each thing is asked once, and remembered until the turn ends.

@@ -10,11 +10,10 @@ import UnixTransport
 
 /// The service around the thread that owns the kernel.
 ///
-/// Whoever wants something of the kernel hands the thread a piece of work; nobody else touches it. Safe to use from any
-/// thread.
+/// Whoever wants something of the kernel hands the thread an ``Input``; nobody else touches it. Safe to use from any thread.
 final class Monitor: Service {
   private let wakeUp: WakeUp
-  private let work = Mutex<Deque<@Sendable (inout MonitorLoop) -> Void>>([])
+  private let inputs = Mutex<Deque<Input>>([])
   private let state = Mutex(State.running)
   private let lastGuardian = Atomic<UInt64>(0)
   private let makeLoop: @Sendable () -> MonitorLoop
@@ -51,7 +50,7 @@ final class Monitor: Service {
     var waiter = Waiter(self.wakeUp)
     loop.start()
     while self.state.withLock({ $0 == .running }) {
-      self.doWork(&loop)
+      self.takeInputs(&loop)
       loop.beginTurn()
       // What was handed over before this point has set the wake-up, so the wait does not sleep over it.
       let kernel = loop.listens ? loop.kernel?.fileDescriptor ?? -1 : -1
@@ -60,31 +59,33 @@ final class Monitor: Service {
     }
     loop.endStreams()
     self.state.withLock { $0 = .stopped }
-    while self.doWork(&loop) {}
+    while self.takeInputs(&loop) {}
   }
 
   /// However much clients ask, the kernel is heard in between.
-  private static let mostWork = 1024
+  private static let mostInputs = 1024
 
   /// - Returns: whether there is more.
   @discardableResult
-  private func doWork(_ loop: inout MonitorLoop) -> Bool {
-    let (work, hasMore) = self.work.withLock { work in
-      let first = Array(work.prefix(Self.mostWork))
-      work.removeFirst(first.count)
-      return (first, !work.isEmpty)
+  private func takeInputs(_ loop: inout MonitorLoop) -> Bool {
+    let (inputs, hasMore) = self.inputs.withLock { inputs in
+      let first = Array(inputs.prefix(Self.mostInputs))
+      inputs.removeFirst(first.count)
+      return (first, !inputs.isEmpty)
     }
-    for item in work { item(&loop) }
+    for input in inputs { loop.take(input) }
     if hasMore { self.wakeUp.signal() }
     return hasMore
   }
 
-  /// Has something done on the thread; after it has stopped, nothing.
+  /// Hands something to the thread.
+  ///
+  /// - Returns: `false` if it has stopped, and nothing comes of it.
   @discardableResult
-  func submit(_ item: @escaping @Sendable (inout MonitorLoop) -> Void) -> Bool {
+  func submit(_ input: Input) -> Bool {
     let isAccepted = self.state.withLock { state in
       guard state != .stopped else { return false }
-      self.work.withLock { $0.append(item) }
+      self.inputs.withLock { $0.append(input) }
       return true
     }
     if isAccepted { self.wakeUp.signal() }
@@ -93,19 +94,18 @@ final class Monitor: Service {
 
   /// Asks something of the thread; `nil` if it has stopped.
   func ask<Answer: Sendable>(
-    _ question: @escaping @Sendable (inout MonitorLoop) -> Answer
+    _ question: @Sendable (Reply<Answer>) -> Input
   ) async -> Answer? {
-    await withCheckedContinuation { continuation in
-      let isAccepted = self.submit { loop in continuation.resume(returning: question(&loop)) }
-      if !isAccepted { continuation.resume(returning: nil) }
+    await withCheckedContinuation { reply in
+      if !self.submit(question(reply)) { reply.resume(returning: nil) }
     }
   }
 
   /// Follows the path to a destination; `nil` if the thread has stopped.
   func watch(_ destination: Destination) async -> PathWatch? {
-    await self.ask { loop in
-      let (paths, watcher) = loop.watch(destination)
-      return PathWatch(paths: paths) { self.submit { $0.unwatch(destination, watcher) } }
+    guard let watch = await self.ask({ .watch(destination, $0) }) else { return nil }
+    return PathWatch(paths: watch.paths) {
+      self.submit(.unwatch(destination, watcher: watch.watcher))
     }
   }
 
@@ -113,12 +113,12 @@ final class Monitor: Service {
   func admitGuardian() async -> Guardian? {
     let number = self.lastGuardian.wrappingAdd(1, ordering: .relaxed).newValue
     let guardian = Guardian(number)
-    return await self.ask { $0.admit(guardian) } == nil ? nil : guardian
+    return await self.ask { .admit(guardian, $0) } == nil ? nil : guardian
   }
 
   /// The client has gone, and its flows are not guarded any more.
   func dismiss(_ guardian: Guardian) {
-    self.submit { $0.dismiss(guardian.number) }
+    self.submit(.dismiss(guardian.number))
   }
 
   /// Whether nothing new will come.
@@ -126,7 +126,7 @@ final class Monitor: Service {
 
   /// Returns when the kernel was read for the first time, or could not be.
   func firstReading() async {
-    _ = await self.ask { _ in () }
+    _ = await self.ask { .awaitFirstReading($0) }
   }
 }
 

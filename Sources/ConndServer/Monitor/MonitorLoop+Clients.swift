@@ -10,10 +10,15 @@ extension MonitorLoop {
     self.step(.configuration)
   }
 
-  /// Follows a destination: the stream yields its path now, and then each new one, of which a slow reader gets the last.
-  ///
-  /// - Returns: the stream, and the number under which `unwatch` ends it.
-  mutating func watch(_ destination: Destination) -> (AsyncStream<Path>, UInt64) {
+  struct Watch: Sendable {
+    /// The path now, and then each new one, of which a slow reader gets the last.
+    var paths: AsyncStream<Path>
+    /// The number under which `unwatch` ends it.
+    var watcher: UInt64
+  }
+
+  /// Follows a destination.
+  mutating func watch(_ destination: Destination) -> Watch {
     let (stream, continuation) = AsyncStream.makeStream(
       of: Path.self, bufferingPolicy: .bufferingNewest(1))
     self.lastWatcher += 1
@@ -30,7 +35,7 @@ extension MonitorLoop {
     }
     let path = self.path(to: destination)
     continuation.yield(path)
-    return (stream, self.lastWatcher)
+    return Watch(paths: stream, watcher: self.lastWatcher)
   }
 
   mutating func unwatch(_ destination: Destination, _ watcher: UInt64) {

@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 import DequeModule
 import Logging
 import Netlink

@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 
 /// A gateway by its address, on the link behind which it is.
 struct Gateway: Hashable {

@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 
 /// The path of a family to the default destination.
 struct DefaultPath {

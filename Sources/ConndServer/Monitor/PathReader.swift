@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 
 /// Reads from the kernel what a path is made of, and nothing more: the cost does not depend on how many links, addresses
 /// or routes there are (D6).
@@ -78,8 +77,8 @@ struct PathReader {
         } else {
           next = try self.port(of: link, among: indexes, view)
         }
-      case .destination(let remote):
-        try self.followTunnel(to: Destination(remote), into: &facts, view)
+      case .destination(let end):
+        try self.followTunnel(to: end, into: &facts, view)
         return
       }
     }
@@ -111,6 +110,9 @@ struct PathReader {
   ) throws(KernelUnavailable) -> RouteAnswer {
     let answer = try view.route(to: end)
     switch answer {
+    case .route(let route) where facts.links.contains { $0.link.index == route.outLink }:
+      // Into the tunnel itself, by its default route: the kernel drops that.
+      facts.brokenBelow = .noRoute
     case .route(let route):
       let nextHop = Gateway(link: route.outLink, address: route.gateway ?? end.address)
       try self.followChain(towards: nextHop, into: &facts, view)

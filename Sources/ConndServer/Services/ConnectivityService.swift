@@ -31,7 +31,7 @@ struct ConnectivityService: RegistrableRPCService {
       try await self.explain(request, caller)
     }
     router.unary(Method.ListLinks.descriptor) { (_: Connectivity_V1_ListLinksRequest, _) in
-      try await self.answer { loop throws(KernelUnavailable) in try loop.listLinks() }
+      try await self.ask { .listLinks($0) }
     }
     router.unary(
       Method.ListTransitions.descriptor
@@ -71,7 +71,7 @@ struct ConnectivityService: RegistrableRPCService {
     let destination =
       request.hasDestination
       ? try Destination(request.destination, uid: caller, mark: request.mark) : nil
-    return try await self.answer { loop throws(KernelUnavailable) in try loop.explain(destination) }
+    return try await self.ask { .explain(destination, $0) }
   }
 
   private func listTransitions(
@@ -98,17 +98,10 @@ struct ConnectivityService: RegistrableRPCService {
   }
 
   /// Asks something of the kernel.
-  private func answer<Answer: Sendable>(
-    _ question: @escaping @Sendable (inout MonitorLoop) throws(KernelUnavailable) -> Answer
+  private func ask<Answer: Sendable>(
+    _ question: @Sendable (Reply<KernelAnswer<Answer>>) -> Input
   ) async throws -> Answer {
-    let answer: Result<Answer, KernelUnavailable>? = await self.monitor.ask { loop in
-      do throws(KernelUnavailable) {
-        return .success(try question(&loop))
-      } catch {
-        return .failure(error)
-      }
-    }
-    switch answer {
+    switch await self.monitor.ask(question) {
     case .success(let answer):
       return answer
     case .failure(let error):

@@ -1,34 +1,29 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 import ConnectivityProtocol
 import Netlink
 import SwiftProtobuf
 
-extension MonitorLoop {
-  /// The kernel, to be asked outside a step.
-  private func presentKernel() throws(KernelUnavailable) -> any Kernel {
-    guard let kernel = self.kernel else {
-      throw .notOpen
-    }
-    return kernel
-  }
+/// Tells clients what the kernel says now, and what follows from it.
+struct Explainer {
+  let kernel: any Kernel
+  let reader: PathReader
+  /// The family that decides at a tie (K7).
+  let preferred: AddressFamily
 
   /// The reasoning about a destination, or about the default destination, read from the kernel now.
   func explain(
     _ asked: Destination?
   ) throws(KernelUnavailable) -> Connectivity_V1_Explanation {
-    let kernel = try self.presentKernel()
-    let view = KernelView(kernel)
-    let reader = self.engine.reader
+    let view = KernelView(self.kernel)
     var explanation = Connectivity_V1_Explanation()
     let destination: Destination
     if let asked {
       destination = asked
     } else {
-      let family = try reader.observation(view).followed(self.engine.preferred)
-      let (chosen, answers) = try reader.probe(family, all: true, view)
-      let probes = reader.destinations[family]
+      let family = try self.reader.observation(view).followed(self.preferred)
+      let (chosen, answers) = try self.reader.probe(family, all: true, view)
+      let probes = self.reader.destinations[family]
       destination = Destination(probes[chosen ?? 0])
       for (address, answer) in zip(probes, answers) {
         var probe = Connectivity_V1_Probe()
@@ -39,18 +34,18 @@ extension MonitorLoop {
       }
     }
 
-    let (path, facts) = try reader.path(to: destination, view)
+    let (path, facts) = try self.reader.path(to: destination, view)
     let flags = ReachabilityFlags(path)
     explanation.destination = destination.address.description
     explanation.path = Connectivity_V1_Path(path)
     explanation.flags = Connectivity_V1_Flags(flags)
     explanation.category = Connectivity_V1_Category(Category(flags, medium: path.medium))
-    let addresses = try kernel.addresses()
-    explanation.links = facts.links.map { reader.describe($0, addresses) }
+    let addresses = try self.kernel.addresses()
+    explanation.links = facts.links.map { self.reader.describe($0, addresses) }
     if let route = try view.entry(for: destination)?.route {
       explanation.routePrefix = route.prefix.description
       explanation.routePriority = route.priority
-      explanation.rules = try kernel.rules(destination.address.family)
+      explanation.rules = try self.kernel.rules(destination.address.family)
         .filter { $0.table == route.table }
         .map { rule in
           .with {
@@ -65,16 +60,14 @@ extension MonitorLoop {
 
   /// All links, those that carry the default paths first, then by what they are worth.
   func listLinks() throws(KernelUnavailable) -> Connectivity_V1_ListLinksResponse {
-    let kernel = try self.presentKernel()
-    let reader = self.engine.reader
-    let view = KernelView(kernel)
-    let observed = try reader.observation(view)
+    let view = KernelView(self.kernel)
+    let observed = try self.reader.observation(view)
     let all = try view.links()
     let names = Dictionary(all.map { ($0.link.index, $0.link.name) }) { first, _ in first }
-    let addresses = Dictionary(grouping: try kernel.addresses(), by: \.link)
+    let addresses = Dictionary(grouping: try self.kernel.addresses(), by: \.link)
 
     let links = all.map { facts in
-      var link = reader.describe(facts, addresses[facts.link.index] ?? [])
+      var link = self.reader.describe(facts, addresses[facts.link.index] ?? [])
       if let master = facts.link.master.flatMap({ names[$0] }) { link.master = master }
       if case .links(let below) = facts.below,
         let lower = below.lazy.compactMap({ names[$0] }).first

@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityRules
 import CoreMetrics
 
 /// What connd counts, from its start on; the .proto says of each figure what it means. Safe to use from any thread.

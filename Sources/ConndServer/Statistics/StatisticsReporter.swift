@@ -39,14 +39,13 @@ struct StatisticsReporter: Service {
     figures.append(present("subscribers", self.store.subscribers))
     figures.append(present("history", self.store.past.count))
     // Nothing of it where connd is stopping.
-    figures +=
-      await self.monitor.ask { loop in
-        [
-          present("guarding_clients", loop.guardians.count),
-          present("guarded_flows", loop.engine.flows.count),
-          present("watched_paths", loop.watchers.count),
-        ]
-      } ?? []
+    if let counts = await self.monitor.ask({ .count($0) }) {
+      figures += [
+        present("guarding_clients", counts.guardingClients),
+        present("guarded_flows", counts.guardedFlows),
+        present("watched_paths", counts.watchedPaths),
+      ]
+    }
     return figures
   }
 

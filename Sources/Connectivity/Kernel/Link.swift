@@ -21,8 +21,9 @@ package struct Link: Hashable, Sendable {
   package var master: UInt32?
   /// The port that an active-backup bond sends by.
   package var activePort: UInt32?
-  /// The other end of a point-to-multipoint or point-to-point tunnel (gre, ipip, sit, vxlan).
-  package var remote: IPAddress?
+  /// The way that a tunnel's own packets are sent (gre, ipip, sit, vxlan, …): to its other end, and with all that the link says
+  /// of them by which they are routed. `nil` where it sends to anyone, or does not say.
+  package var outer: Destination?
   /// Octets.
   package var mtu: UInt32?
   /// Empty where the link has none.
@@ -35,7 +36,7 @@ package struct Link: Hashable, Sendable {
     index: UInt32, name: String, kind: String? = nil, hardwareType: UInt16 = 1,
     flags: LinkFlags = [], operationalState: OperationalState = .unknown, carrier: Bool? = nil,
     lower: UInt32? = nil, master: UInt32? = nil, activePort: UInt32? = nil,
-    remote: IPAddress? = nil, mtu: UInt32? = nil, hardwareAddress: [UInt8] = []
+    outer: Destination? = nil, mtu: UInt32? = nil, hardwareAddress: [UInt8] = []
   ) {
     self.index = index
     self.name = name
@@ -47,7 +48,7 @@ package struct Link: Hashable, Sendable {
     self.lower = lower
     self.master = master
     self.activePort = activePort
-    self.remote = remote
+    self.outer = outer
     self.mtu = mtu
     self.hardwareAddress = hardwareAddress
   }

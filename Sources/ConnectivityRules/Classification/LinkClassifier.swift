@@ -87,7 +87,7 @@ package enum Below: Hashable, Sendable {
   /// By one of these links: the lower link, or the ports of a bridge, bond or team.
   case links([UInt32])
   /// By the path to a tunnel's other end.
-  case destination(IPAddress)
+  case destination(Destination)
 }
 
 extension LinkFacts {
@@ -97,7 +97,7 @@ extension LinkFacts {
     if let port = self.link.activePort { return .links([port]) }
     if let lower = self.link.lower, lower != self.link.index { return .links([lower]) }
     if !self.device.lowerLinks.isEmpty { return .links(self.device.lowerLinks) }
-    if let remote = self.link.remote { return .destination(remote) }
+    if let outer = self.link.outer { return .destination(outer) }
     return .nothing
   }
 }

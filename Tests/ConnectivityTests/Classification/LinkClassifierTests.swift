@@ -16,7 +16,7 @@ struct LinkClassifierTests {
       Link(
         index: index, name: name, kind: kind, hardwareType: type, flags: flags,
         operationalState: state, carrier: carrier, lower: lower, activePort: activePort,
-        remote: remote),
+        outer: remote.map { Destination($0) }),
       device: device)
   }
 
@@ -93,7 +93,7 @@ struct LinkClassifierTests {
     (link(kind: "bond", device: Device(lowerLinks: [2, 3])), .links([2, 3])),
     (link(kind: "bridge", device: Device(lowerLinks: [2, 3])), .links([2, 3])),
     (link(kind: "vxlan", lower: 2, remote: "192.0.2.1"), .links([2])),
-    (link(kind: "gre", remote: "192.0.2.1"), .destination("192.0.2.1")),
+    (link(kind: "gre", remote: "192.0.2.1"), .destination(Destination("192.0.2.1"))),
     (link(kind: "wireguard", type: 65534), .nothing),
     (link(kind: "tun", type: 65534), .nothing),
     (link(kind: "veth", lower: 2), .nothing),

@@ -149,7 +149,7 @@ struct ModelNetwork: Hashable {
     var told = Link(
       index: link.index, name: link.name, flags: flags,
       operationalState: link.sort == .tunnel && carrier ? .unknown : state, carrier: carrier,
-      lower: link.lower, master: link.master, remote: link.remote)
+      lower: link.lower, master: link.master, outer: link.remote.map { Destination($0) })
     told.carrierDownCount = link.downCount
     if link.hasNeighbours {
       told.hardwareAddress = [2, 0, 0, 1, 0, UInt8(truncatingIfNeeded: index ?? 0)]
