@@ -113,7 +113,7 @@ simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; 
 
 .PHONY: test-vm test-systemd
 test-vm: ## run connd under a real systemd and with real Wi-Fi, in a VM
-test-vm: scenarios := systemd wifi
+test-vm: scenarios := systemd wifi bonds ipv4only
 test-systemd: ## run the first half of test-vm
 test-systemd: scenarios := systemd
 test-vm test-systemd: deps deps-vm

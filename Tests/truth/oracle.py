@@ -13,6 +13,8 @@
   - the connection crosses: already before, the kernel's answer was another uplink than that of its address, whose provider
     drops it. With IPv6 and several nexthops connect(2) chooses one before it has an address and a port. The socket remembers
     that one, until any change of any route makes it ask again, with both: then the hash is another;
+  - IPv6 took another way for a moment, as it does where it believes that a router does not answer: a router that it asks whether
+    it is there again counts as there, without a message (rt6_check_neigh). The socket remembers what it was told then;
   - its address is no link's own (`lo`, AnyIP), and it moved to another of several nexthops, now or before: a host that is
     reached by several routers lives on, and one whose providers differ does not. With several nexthops each is right;
   - its address is no link's own, and the router's way back leads by one that this machine has given up;
@@ -109,10 +111,13 @@ class Moment:
                     self.below(link) if link else "", self.kernel.legs(connection.own))
 
     def default(self):
-        """Whether there is a default way, None where that is disputable: probes that differ, addresses that cannot be used."""
+        """Whether there is a default way, None where that is disputable: probes that differ, a nexthop of several that does not
+        carry, addresses that cannot be used."""
         verdicts = []
         for family, probes in PROBES.items():
             answers = [self.kernel.route(Question(probe)) for probe in probes]
+            if any(self.below(leg) for leg in self.kernel.legs(Question(probes[0]))):
+                return None
             ways = {(answer.link, answer.error, answer.type) for answer in answers}
             if len(ways) > 1:
                 return None
@@ -157,6 +162,9 @@ def is_unknowable(base, views, connection, moment, silent):
         return True
     # The socket remembers a nexthop that carries no more, until any route changes: what is asked anew gets another.
     if ":" in connection.address and len(views[-1].legs) > 1:
+        return True
+    if ":" in connection.address and len({view.own.link for view in [base, *views]}) > 1 and (
+            not views[-1].is_dead or views[-1].own.link != views[-2].own.link):
         return True
     # Its way back leads by an address that this machine may have given up.
     if connection.wanted["kind"] == "neighbour" and subnet(connection.address) != subnet(connection.own.remote):

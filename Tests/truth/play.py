@@ -52,7 +52,7 @@ class Play:
         self.tried = {}  # by slot, the kernel's answer when it failed, the step, and how often
         self.spoiled = set()  # slots whose new connections are refuted
         self.bases = {}
-        self.counts = {"connections": 0, "ended": 0, "survived": 0, "unknowable": 0}
+        self.counts = {"connections": 0, "ended": 0, "survived": 0, "reset": 0, "unknowable": 0}
         self.slow = []
         self.step_number = 0
         self.set_up = 0  # commands of the log that made the world
@@ -181,7 +181,7 @@ class Play:
                 self.world.do(part)
                 look()
         swapped = step.get("swapped", ())
-        self.judge(step, connections, views, swapped)
+        self.judge(connections, views, look, swapped)
         self.check_status()
         self.settle()
         self.guarding.fence()
@@ -195,7 +195,7 @@ class Play:
             self.bases[connection] = moment.view(connection, self.bases[connection])
         self.fill()
 
-    def judge(self, step, connections, views, swapped):
+    def judge(self, connections, views, look, swapped):
         """Until each connection has been judged: those that live by an echo, those that are ended by why, the others by time."""
         changed = time.monotonic()
         numbers = {connection: self.traffic.send(connection) for connection in connections}
@@ -208,7 +208,13 @@ class Play:
                 return fresh(connection) or view.is_dead or excuses(connection) or time.monotonic() > changed + GRACE
             return fresh(connection)
 
+        looked = changed
+
         def are_clear():
+            nonlocal looked
+            if time.monotonic() > looked + PIECE / 1000:
+                look()
+                looked = time.monotonic()
             self.guarding.take()
             return all(map(is_clear, connections))
 
@@ -218,6 +224,10 @@ class Play:
             views[connection].append(moment.view(connection, self.bases.get(connection)))
             if self.guarding.destroyed(connection):
                 self.judge_ended(connection, views[connection], swapped, changed, numbers[connection])
+            elif connection.error:
+                # Its owner knows: the other end has given up.
+                self.counts["reset"] += 1
+                self.drop(connection)
             elif not fresh(connection):
                 if oracle.is_unknowable(self.bases[connection], views[connection], connection, moment,
                                         self.script.get("silent", [])):

@@ -119,7 +119,7 @@ class Truth:
         print(f"{steps} steps in {seconds:.0f} s ({self.counts['milliseconds'] / max(steps, 1):.0f} ms each in its world, "
               f"{self.worlds} worlds at a time), {self.counts['connections']} connections, which survived "
               f"{self.counts['survived']} changes; "
-              f"{self.counts['ended']} were ended by connd, {self.counts['unknowable']} died of what the kernel cannot know")
+              f"{self.counts['ended']} were ended by connd, {self.counts['reset']} by the other end, {self.counts['unknowable']} died of what the kernel cannot know")
         for kind, count in self.kinds.most_common():
             script, finding = self.first[kind]
             print(f"{count} times, first in step {finding['step']} of seed {script['seed']}: {kind}")

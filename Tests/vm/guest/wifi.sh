@@ -5,8 +5,8 @@
 # Behind both is a server, 198.51.100.9.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
+. ./connection.sh
 
-server=198.51.100.9
 phy() { cat "/sys/class/net/$1/phy80211/name"; }
 bssid() { ip -n "$1" -o link show "$2" | sed 's/.*ether \([^ ]*\).*/\1/'; }
 supplicant() { wpa_cli -i wlan0 "$@"; }
@@ -23,28 +23,6 @@ lease() {
     ip route replace default via "$1.1" dev wlan0
 }
 access_point() { systemd-run --quiet --unit="$2" ip netns exec "$1" hostapd "/run/$2.conf"; }
-
-configure() {
-    cat >/etc/connd/connd.yaml
-    systemctl reload connd.service
-}
-# told FILE REGEX: whether connctl, whose output is FILE, told what matches.
-told() { grep -E "$2" "$1" || { cat "$1"; return 1; }; }
-untold() { ! grep -E "$2" "$1"; }
-
-# call: opens a connection to the server, which connd guards.
-call() {
-    exec {socket}<>"/dev/tcp/$server/7"
-    connctl guard $server --json >/run/guard 2>&1 &
-    guard=$!
-    check "a connection to the server, from ${1:?}" within 30 told /run/guard '"satisfied".*"source": ?"'"$1"'"'
-    check "the server answers" echoes
-}
-echoes() {
-    local line
-    echo "hello $SECONDS" >&$socket && read -r -t 120 -u $socket line && [[ $line == hello* ]]
-}
-over() { ! kill -0 $guard 2>/dev/null; }
 
 echo "# radios"
 check "connd runs since the boot" within 120 is active systemctl is-active connd.service
@@ -69,8 +47,7 @@ ip -n home address add 10.0.1.1/24 dev br0
 ip -n cafe address add 10.0.2.1/24 dev wlan3
 ip -n cafe address add 10.0.1.1/24 dev wlan3
 for network in home cafe; do
-    ip -n $network address add $server/32 dev lo
-    systemd-run --quiet --unit=server-$network ip netns exec $network busybox nc -ll -p 7 -e cat
+    serve $network
 done
 
 echo "# association"

@@ -1,0 +1,30 @@
+# Sourced by the scenarios: one connection that carries bytes, and what connd tells whoever guards it.
+
+server=198.51.100.9
+# serve NAMESPACE: has the server there, which echoes.
+serve() {
+    ip -n "$1" address add $server/32 dev lo
+    systemd-run --quiet --unit="server-$1" ip netns exec "$1" busybox nc -ll -p 7 -e cat
+}
+
+configure() {
+    cat >/etc/connd/connd.yaml
+    systemctl reload connd.service
+}
+# told FILE REGEX: whether connctl, whose output is FILE, told what matches.
+told() { grep -E "$2" "$1" || { cat "$1"; return 1; }; }
+untold() { ! grep -E "$2" "$1"; }
+
+# call ADDRESS: opens a connection to the server, which connd guards.
+call() {
+    exec {socket}<>"/dev/tcp/$server/7"
+    connctl guard "$server:7" --local "$1" --json >/run/guard 2>&1 &
+    guard=$!
+    check "a connection to the server, from ${1:?}" within 30 told /run/guard '"satisfied".*"source": ?"'"$1"'"'
+    check "the server answers" echoes
+}
+echoes() {
+    local line
+    echo "hello $SECONDS" >&$socket && read -r -t 120 -u $socket line && [[ $line == hello* ]]
+}
+over() { ! kill -0 $guard 2>/dev/null; }
