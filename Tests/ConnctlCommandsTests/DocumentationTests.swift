@@ -37,7 +37,7 @@ struct DocumentationTests {
       #/\bvar change: String \{(?<words>(?s:.*?))\n  \}/#, #/\blet change =(?<words>[^\n]*)/#,
     ]
     var words: Set<String> = []
-    for path in Self.files("Sources/Connectivity/*/*.swift")
+    for path in Self.files("Sources/ConnectivityRules/*/*.swift")
       + Self.files("Sources/ConndServer/*/*.swift")
     {
       let text = try Self.text(path)

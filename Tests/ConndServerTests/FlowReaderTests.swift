@@ -6,9 +6,9 @@ import Testing
 
 /// What there is to see of a flow: 192.0.2.7 is eth0's and 198.51.100.7 is eth1's.
 @Suite("Flow reader")
-struct FlowReaderTests {
+final class FlowReaderTests {
   private let kernel = ModelKernel()
-  private let interests = Interests()
+  private var interests = Interests()
   private let eth0 = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
   private let eth1 = RouteAnswer.over(3, via: "198.51.100.1", from: "198.51.100.7")
   private var flow: Destination
@@ -33,12 +33,13 @@ struct FlowReaderTests {
   private var reader: FlowReader {
     FlowReader(
       PathReader(
-        destinations: Configuration().destinations, classifier: PathClassifier(),
-        networks: self.interests.networks), self.interests, KernelView(self.kernel))
+        destinations: Configuration().destinations, classifier: PathClassifier()),
+      KernelView(self.kernel, self.interests))
   }
 
   private func reading(madeOn path: Path? = nil) throws -> FlowReading {
     let reader = self.reader
+    defer { self.interests = reader.view.interests }
     return try reader.reading(
       of: self.flow, madeOn: path ?? self.made, reader.way(to: self.flow))
   }
@@ -112,7 +113,7 @@ struct FlowReaderTests {
   @Test(
     "I0 I3 of several legs each is right, unless the flow's ports are known and its address is the old one's",
     arguments: [true, false])
-  mutating func anotherLeg(knowsPorts: Bool) throws {
+  func anotherLeg(knowsPorts: Bool) throws {
     self.kernel.choosesLegBySource = false
     try self.kernel.spread("0.0.0.0", 0, over: [self.eth1, self.eth0])
     self.flow.transport?.localPort = knowsPorts ? 4712 : 0
@@ -134,7 +135,7 @@ struct FlowReaderTests {
   }
 
   @Test("I10 a flow that has no address yet has left nothing, whatever it would have been sent by")
-  mutating func notBegun() throws {
+  func notBegun() throws {
     self.kernel.setState(of: 2, .noCarrier)
     let expected = try self.reader.way(to: self.flow).judged
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
@@ -167,7 +168,7 @@ struct FlowReaderTests {
   }
 
   @Test("I0 another leg of the flow's own route is no alternative")
-  mutating func leg() throws {
+  func leg() throws {
     try self.kernel.spread("0.0.0.0", 0, over: [self.eth1, self.eth0])
     let reading = try self.reading()
     #expect(reading.path.interface == "eth0")
@@ -191,7 +192,7 @@ struct FlowReaderTests {
   }
 
   @Test("I0 who sends from an address that no link has, has chosen that himself")
-  mutating func anyIP() throws {
+  func anyIP() throws {
     self.kernel.localBlocks = [try IPPrefix(spelt: "10.9.0.0", 16)]
     self.kernel.linkTable[1] = LinkFacts(Link(index: 1, name: "lo", flags: [.up, .loopback]))
     self.flow.source = try IPAddress(spelt: "10.9.0.1")

@@ -6,9 +6,9 @@ import Testing
 @testable import ConndServer
 
 @Suite("Flow table")
-struct FlowTableTests {
+final class FlowTableTests {
   let kernel = ModelKernel()
-  let interests = Interests()
+  var interests = Interests()
   let remote: IPAddress
   let local: IPAddress
   let local2: IPAddress
@@ -34,12 +34,13 @@ struct FlowTableTests {
 
   func leadNowhere() { self.kernel.routes = [] }
 
-  /// What belongs to one turn.
-  var reader: FlowReader {
-    FlowReader(
-      PathReader(
-        destinations: Configuration().destinations, classifier: PathClassifier(),
-        networks: self.interests.networks), self.interests, KernelView(self.kernel))
+  /// Does something in a turn of its own.
+  private func turn<Result>(_ body: (FlowReader) throws -> Result) rethrows -> Result {
+    let view = KernelView(self.kernel, self.interests)
+    defer { self.interests = view.interests }
+    let reader = PathReader(
+      destinations: Configuration().destinations, classifier: PathClassifier())
+    return try body(FlowReader(reader, view))
   }
 
   func registration(
@@ -63,10 +64,12 @@ struct FlowTableTests {
   ) throws -> FlowTable.Event {
     var question = registration.flow.destination
     question.source = registration.flow.local
-    let registrar = try FlowTable.Registrar(
-      [question], self.reader, past: try past.map { try Published(.invalidation($0)) })
-    return try table.add(
-      registration, registrar, policy: InvalidationPolicy(), at: Instant(sinceStart: .zero))
+    return try self.turn { reader in
+      let registrar = try FlowTable.Registrar(
+        [question], reader, past: try past.map { try Published(.invalidation($0)) })
+      return try table.add(
+        registration, registrar, policy: InvalidationPolicy(), at: Instant(sinceStart: .zero))
+    }
   }
 
   func evaluate(_ table: inout FlowTable, at second: Double = 0) throws -> [String] {
@@ -76,9 +79,11 @@ struct FlowTableTests {
   }
 
   func evaluateSlice(of table: inout FlowTable, at second: Double = 0) throws -> [String] {
-    try table.evaluate(
-      self.reader, policy: InvalidationPolicy(), at: Instant(sinceStart: .seconds(second))
-    ).map { self.words($0.event, $0.key.id) }
+    let told = try self.turn {
+      try table.evaluate(
+        $0, policy: InvalidationPolicy(), at: Instant(sinceStart: .seconds(second)))
+    }
+    return told.map { self.words($0.event, $0.key.id) }
   }
 
   func look(_ table: inout FlowTable, _ occasion: Occasion = .timer) {

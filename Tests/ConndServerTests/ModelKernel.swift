@@ -213,3 +213,8 @@ extension RouteAnswer {
   /// The link that the way leads over.
   fileprivate var link: UInt32? { if case .route(let route) = self { route.outLink } else { nil } }
 }
+
+extension KernelView {
+  /// A turn of which only the answers matter.
+  convenience init(_ kernel: ModelKernel) { self.init(kernel, Interests()) }
+}

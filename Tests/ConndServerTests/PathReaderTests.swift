@@ -5,12 +5,13 @@ import Testing
 @testable import ConndServer
 
 @Suite("Path reader")
-struct PathReaderTests {
+final class PathReaderTests {
   private let kernel = ModelKernel()
   private let reader = PathReader(
-    destinations: Configuration().destinations, classifier: PathClassifier(), networks: Networks())
+    destinations: Configuration().destinations, classifier: PathClassifier())
   /// As it is at the beginning of a turn.
-  private var view: KernelView { KernelView(self.kernel) }
+  private var view: KernelView { KernelView(self.kernel, self.interests) }
+  private var interests = Interests()
   private let remote: IPAddress
   private let before = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
   private let after = RouteAnswer.over(3, via: "198.51.100.1", from: "198.51.100.7")
@@ -51,7 +52,7 @@ struct PathReaderTests {
     let other = try IPAddress(spelt: "203.0.113.10")
     try self.kernel.lead("203.0.113.10", 32, .noRoute(.prohibited))
     try self.move()
-    let look = FlowReader(self.reader, Interests(), self.view)
+    let look = FlowReader(self.reader, self.view)
     // All are asked for at once, and the address went afterwards.
     let way = try look.way(to: Destination(self.remote), self.before)
     #expect(way.shown.interface == "eth1")
@@ -104,7 +105,8 @@ struct PathReaderTests {
     let view = self.view
     let (path, facts) = try self.reader.path(to: Destination(self.remote), view)
     // Networks are told apart in each turn.
-    _ = try self.reader.networks.identity(of: path, facts, view)
+    _ = try view.interests.networks.identity(of: path, facts, view)
+    self.interests = view.interests
     return path.chain.map(\.name)
   }
 
@@ -127,7 +129,7 @@ struct PathReaderTests {
     self.kernel.setState(of: 3, .noCarrier)
     #expect(try self.chain() == ["br0", "eth1"], "it is lost with its port")
     // It is told where else it is.
-    self.reader.networks.note([.bridgeEntry(BridgeEntry(Self.router, port: 2, bridge: 4))])
+    self.interests.networks.note([.bridgeEntry(BridgeEntry(Self.router, port: 2, bridge: 4))])
     #expect(try self.chain() == ["br0", "eth0"])
     // That one leaves the bridge, and the gateway with it.
     self.kernel.linkTable[2]?.link.master = nil

@@ -26,10 +26,11 @@ class Told:
         event = message.WhichOneof("event")
         inner = getattr(message, event)
         self.is_destroy = event == "invalidation" and inner.severity == DESTROY
-        self.reason, self.is_path = "", event == "path"
+        self.reason, self.is_path, self.is_of_router = "", event == "path", False
         self.text = event
         if event == "invalidation":
             self.reason = camel(pb.InvalidationReason.Name(inner.reason), "INVALIDATION_REASON_")
+            self.is_of_router = inner.cause.trigger == pb.CAUSE_TRIGGER_NEIGHBOUR
             severity = camel(pb.InvalidationSeverity.Name(inner.severity), "INVALIDATION_SEVERITY_")
             self.text = f"{severity} {self.reason} because of {flat(inner.cause)}; now {flat(inner.path)}"
         else:

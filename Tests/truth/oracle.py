@@ -123,22 +123,41 @@ class Moment:
                 return None
             answer = answers[0]
             if answer.error or answer.type != UNICAST:
-                # A default that holds for some sources only is asked for otherwise.
+                # A default that holds for some sources only: connect(2) may choose one of them.
+                if family == 6 and self.has_way_from_some_source(probes[0]):
+                    return None
                 verdicts.append(False)
             elif not answer.source or answer.source.startswith(("127.", "fe80:", "::1")):
+                return None
+            elif self.below(answer.link) and family == 6 and self.has_other_way(probes[0], answer.link):
                 return None
             else:
                 verdicts.append(not self.below(answer.link))
         return any(verdicts)
+
+    def has_way_from_some_source(self, probe):
+        sources = [uplink.address(6, 2, net) for uplink in self.uplinks.values() for net in (0, 8, 9)]
+        answers = [self.kernel.route(Question(probe, source)) for source in sources]
+        return any(not answer.error and answer.type == UNICAST for answer in answers)
+
+    def has_other_way(self, probe, link):
+        """Whether there is a way by another uplink. IPv6 takes that while it believes that the router of the better one does not
+        answer, and of when it believes so there is no message."""
+        others = [self.named[top].index for top in self.uplinks if top in self.named and self.named[top].index != link]
+        answers = [self.kernel.route(Question(probe, link=other)) for other in others]
+        return any(not answer.error and answer.type == UNICAST and not self.below(answer.link) for answer in answers)
 
     @property
     def is_settled(self):
         return all(link.is_settled for link in self.links.values())
 
 
-def policy(base, views, connection, swapped=()):
+def policy(base, views, connection, swapped=(), told=None):
     """Why connd may end a connection that works: words of the docstring above, by what the kernel said since `base`."""
     reasons = set()
+    # What IPv6 believes of routers changes between two looks, and with it the way: of that connd's word is all there is.
+    if told and ":" in connection.address and told.is_of_router:
+        reasons.add("moved")
     for view in views:
         if not view.is_local:
             reasons.add("removed")
@@ -173,7 +192,8 @@ def is_unknowable(base, views, connection, moment, silent):
     if used and subnet(connection.address) != subnet(used.address(4 if "." in connection.address else 6)) and not (
             moment.kernel.is_local(used.address(4 if "." in connection.address else 6))):
         return True
-    if any(view.is_dead or (view.own.link, view.own.gateway) != (base.own.link, base.own.gateway) for view in views):
+    last = views[-1]
+    if last.is_dead or (last.own.link, last.own.gateway) != (base.own.link, base.own.gateway):
         return False
     # It is sent to another provider than that of its address.
     used = moment.uplink(base.own)

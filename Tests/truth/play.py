@@ -200,7 +200,8 @@ class Play:
         changed = time.monotonic()
         numbers = {connection: self.traffic.send(connection) for connection in connections}
         fresh = lambda connection: connection.echoed >= numbers[connection]
-        excuses = lambda connection: oracle.policy(self.bases[connection], views[connection], connection, swapped)
+        excuses = lambda connection: oracle.policy(
+            self.bases[connection], views[connection], connection, swapped, self.guarding.destroyed(connection))
 
         def is_clear(connection):
             if self.guarding.destroyed(connection):
@@ -240,7 +241,7 @@ class Play:
 
     def judge_ended(self, connection, views, swapped, changed, number=None):
         told = self.guarding.destroyed(connection)
-        excused = oracle.policy(self.bases[connection], views, connection, swapped)
+        excused = oracle.policy(self.bases[connection], views, connection, swapped, told)
         if not excused and not views[-1].is_dead:
             number = number or self.traffic.send(connection)
             left = changed + GRACE - time.monotonic()

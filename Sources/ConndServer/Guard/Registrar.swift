@@ -44,7 +44,7 @@ extension FlowTable {
       for link in path.chain where try self.reader.view.link(link.index) != nil {
         links.append(link.index)
       }
-      self.reader.interests.unusedLinks.use(links)
+      self.reader.view.interests.unusedLinks.use(links)
     }
 
     /// The gravest of what happened to a flow that is registered again, since the generation that its client knew of; of these

@@ -12,8 +12,8 @@ struct Engine {
   private var changes: ChangeMaker
   /// The destinations that somebody follows, each with the path that was told last.
   private var watched: [Destination: Path] = [:]
-  private(set) var flows = FlowTable()
-  private let interests = Interests()
+  var flows = FlowTable()
+  var interests = Interests()
   private var damper = FlapDamper()
   private var isKernelLost = false
   /// Until when what the kernel said holds (D9).
@@ -31,7 +31,7 @@ struct Engine {
   private var graceOrHold: Instant?
 
   init(_ configuration: Configuration, restored: Snapshot?) {
-    self.reader = PathReader(configuration, self.interests.networks)
+    self.reader = PathReader(configuration)
     self.changes = ChangeMaker(
       restored: restored, preferred: configuration.prefer, policy: configuration.invalidations)
     self.interests.unusedLinks.use(self.changes.followed.flatMap { $0.path.chain.map(\.index) })
@@ -85,7 +85,7 @@ struct Engine {
   /// Whether a step would publish a loss, of which messages that wait may tell more (K8).
   func isLoss(_ kernel: any Kernel) throws(KernelUnavailable) -> Bool {
     let status = self.changes.snapshot.status
-    let view = KernelView(kernel)
+    let view = self.view(of: kernel)
     for family in AddressFamily.allCases where status[family].status == .satisfied {
       if try self.reader.defaultPath(family, view).present.status != .satisfied { return true }
     }
@@ -109,11 +109,11 @@ struct Engine {
     _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> ChangeMaker.Reading {
     for _ in 0..<Self.mostRepetitions {
-      let view = KernelView(kernel)
+      let view = self.view(of: kernel)
       let reading = try self.reading(view, at: now)
       if try self.isSettled(reading, view) { return reading }
     }
-    return try self.reading(KernelView(kernel), at: now)
+    return try self.reading(self.view(of: kernel), at: now)
   }
 
   /// Where routes change faster than that, the messages of it tell.
@@ -132,6 +132,7 @@ struct Engine {
   private mutating func reading(
     _ view: KernelView, at now: Instant
   ) throws(KernelUnavailable) -> ChangeMaker.Reading {
+    defer { self.interests = view.interests }
     self.reader.held = self.damper.held(at: now)
     var paths = try self.defaultPaths(view)
     let links = paths.flatMap(\.value.facts.links).map(\.link)
@@ -143,10 +144,10 @@ struct Engine {
       paths = try self.defaultPaths(view)
     }
 
-    let flows = FlowReader(self.reader, self.interests, view)
+    let flows = FlowReader(self.reader, view)
     var reading = ChangeMaker.Reading(.unknown)
     for (family, path) in paths {
-      self.interests.use(path.facts)
+      view.interests.use(path.facts)
       reading.observation[family] = path.observed
       let way = try flows.way(to: path.destination, path.facts.answer)
       reading.present[family] = PresentPath(path.present, network: way.network)
@@ -182,7 +183,7 @@ struct Engine {
   ) throws(KernelUnavailable) -> [(destination: Destination, path: Path)] {
     self.flows.lookAtAll(step.followers)
     var paths: [(Destination, Path)] = []
-    let view = KernelView(kernel)
+    let view = self.view(of: kernel)
     for (destination, told) in self.watched {
       let path = try self.followedPath(to: destination, view)
       if path != told { paths.append((destination, path)) }
@@ -195,8 +196,9 @@ struct Engine {
   mutating func followedPath(
     to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> Path {
+    defer { self.interests = view.interests }
     let (path, facts) = try self.reader.path(to: destination, view)
-    self.interests.use(facts)
+    view.interests.use(facts)
     self.watched[destination] = path
     return path
   }
@@ -233,54 +235,22 @@ struct Engine {
 
   /// Takes another configuration; a step must follow.
   mutating func configure(_ configuration: Configuration) {
-    self.reader = PathReader(configuration, self.interests.networks)
+    self.reader = PathReader(configuration)
     self.changes.preferred = configuration.prefer
     self.changes.policy = configuration.invalidations
   }
 }
 
-// MARK: - What is heard
-
 extension Engine {
-  /// Whether messages may concern what somebody follows. They are to be passed in their order, and all of them; those that
-  /// concern nobody need no step.
-  func mayMatter(_ events: [KernelEvent]) -> Bool {
-    self.interests.unusedLinks.mayMatter(events)
-  }
-
-  /// What the kernel has told so far is about to be read.
-  func beginToDrain() { self.interests.unusedLinks.beginToDrain() }
-
-  /// All that the kernel has told is read.
-  func endDraining() { self.interests.unusedLinks.endDraining() }
-
-  /// The kernel's filter is about to pass more than before, or to be another socket's: what it held back may have led anywhere.
-  func hearAllLinks() { self.interests.unusedLinks.hearAll() }
-
-  /// Something was missed that may have led anywhere.
-  func missSomething() { self.interests.unusedLinks.forget() }
-
-  /// Whether the kernel's filter holds back what may matter: it lacks a gateway, or a link.
-  var filterIsTooNarrow: Bool { self.interests.isWider }
-
-  /// Whether the kernel tells much of links that do not matter, which it need not.
-  var unusedLinksAreLoud: Bool { self.interests.unusedLinks.areLoud }
-
-  /// What becomes of links that come from now on need not be told, as long as nothing leads to them.
-  ///
-  /// - Returns: whether the kernel's filter is to be set.
-  func ignoreUnusedLinks(_ kernel: any Kernel) -> Bool {
-    // Where they cannot be listed, some just come and go; another time. A kernel that is lost shows at the next reading.
-    let present = try? kernel.links()
-    self.interests.unusedLinks.ignore(after: present?.map(\.link.index))
-    return present != nil
-  }
+  /// The kernel as it is from now on, for one turn. What is found to matter in it is to be taken back.
+  func view(of kernel: any Kernel) -> KernelView { KernelView(kernel, self.interests) }
 
   /// The kernel's filter passes all that matters.
   ///
   /// - Returns: what was missed before it did; `nil` where nothing can have been.
-  func acceptFilter(_ kernel: any Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
-    try self.interests.acceptFilter(KernelView(kernel))
+  mutating func acceptFilter(_ kernel: any Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
+    let view = self.view(of: kernel)
+    return try self.interests.acceptFilter(view)
   }
 }
 
@@ -291,13 +261,13 @@ extension Engine {
   mutating func evaluateFlows(
     _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> [FlowTable.Told] {
-    let reader = FlowReader(self.reader, self.interests, KernelView(kernel))
+    let view = self.view(of: kernel)
+    defer { self.interests = view.interests }
+    let reader = FlowReader(self.reader, view)
     let told = try self.flows.evaluate(reader, policy: self.changes.policy, at: now)
     self.noteExpiry(kernel, at: now)
     return told
   }
-
-  mutating func lookAtOverdueFlows(at now: Instant) { self.flows.lookAtOverdue(at: now) }
 
   /// What is needed to guard flows, read at once.
   ///
@@ -310,8 +280,8 @@ extension Engine {
       question.source = registration.flow.local
       return question
     }
-    let reader = FlowReader(self.reader, self.interests, KernelView(kernel))
-    return try FlowTable.Registrar(questions, reader, past: past)
+    return try FlowTable.Registrar(
+      questions, FlowReader(self.reader, self.view(of: kernel)), past: past)
   }
 
   /// Guards a flow from now on, unless it is dead already. Where the kernel cannot be asked the registrar becomes the
@@ -322,6 +292,7 @@ extension Engine {
   ) -> FlowTable.Event {
     do throws(KernelUnavailable) {
       let present = try registrar.get()
+      defer { self.interests = present.reader.view.interests }
       return try self.flows.add(registration, present, policy: self.changes.policy, at: now)
     } catch {
       registrar = .failure(error)
@@ -329,17 +300,12 @@ extension Engine {
     }
   }
 
-  /// Takes out the flows that were registered while the kernel could not be asked; they are to be registered now.
-  mutating func takeBlindFlows() -> [FlowTable.Registration] { self.flows.takeBlind() }
-
-  mutating func removeFlow(_ key: FlowTable.Key) { self.flows.remove(key) }
-  mutating func removeFlows(of guardian: UInt64) { self.flows.removeAll(of: guardian) }
 }
 
 extension PathReader {
-  fileprivate init(_ configuration: Configuration, _ networks: Networks) {
+  fileprivate init(_ configuration: Configuration) {
     self.init(
       destinations: configuration.destinations,
-      classifier: PathClassifier(policy: configuration.links), networks: networks)
+      classifier: PathClassifier(policy: configuration.links))
   }
 }

@@ -27,7 +27,6 @@ final class FlowPath: Sendable {
 /// same for many is asked and judged once.
 final class FlowReader {
   let reader: PathReader
-  let interests: Interests
   let view: KernelView
   private var ways: [WayKey: FlowPath] = [:]
   /// The ways on which new connections are, too, as one flow of each has shown.
@@ -41,9 +40,8 @@ final class FlowReader {
     var neighbour: IPAddress?
   }
 
-  init(_ reader: PathReader, _ interests: Interests, _ view: KernelView) {
+  init(_ reader: PathReader, _ view: KernelView) {
     self.reader = reader
-    self.interests = interests
     self.view = view
   }
 
@@ -56,11 +54,11 @@ final class FlowReader {
     var key = try self.key(answer, question)
     if let way = self.ways[key] { return way }
     let facts = try self.reader.facts(about: question, answer: answer, self.view)
-    self.interests.use(facts)
+    self.view.interests.use(facts)
     let judged = self.judged(facts)
     let way = FlowPath(
       facts.answer, facts, shown: self.reader.classifier.path(facts), judged: judged,
-      network: try self.interests.networks.identity(of: judged, facts, self.view))
+      network: try self.view.interests.networks.identity(of: judged, facts, self.view))
     // An answer that was no longer true is that of this destination only.
     key.answer = facts.answer
     self.ways[key] = way

@@ -59,7 +59,9 @@ extension MonitorLoop {
     Result { () throws(KernelUnavailable) in
       guard let kernel = self.kernel else { throw .notOpen }
       return try question(
-        Explainer(kernel: kernel, reader: self.engine.reader, preferred: self.engine.preferred))
+        Explainer(
+          kernel: kernel, view: self.engine.view(of: kernel), reader: self.engine.reader,
+          preferred: self.engine.preferred))
     }
   }
 

@@ -4,11 +4,11 @@ import ConnectivityRules
 /// What the kernel is to tell of because of where paths lead: the networks behind the gateways in use, the links that paths
 /// are made of, and the other ends of tunnels, the routes to which decide what is below them (K6).
 ///
-/// Owned by the monitor's thread.
-final class Interests {
-  let networks = Networks()
+/// A value: each turn's readings add to it, and at the turn's end it is compared with the filter that is set.
+struct Interests {
+  var networks = Networks()
   /// The links that paths do not lead to.
-  let unusedLinks = UnusedLinks()
+  var unusedLinks = UnusedLinks()
   /// By the tunnel's link.
   private var tunnels: Set<Tunnel> = []
   /// There is one that the kernel's filter does not know of.
@@ -31,7 +31,7 @@ final class Interests {
   }
 
   /// A path is made of these.
-  func use(_ facts: PathFacts) {
+  mutating func use(_ facts: PathFacts) {
     self.unusedLinks.use(facts.links.lazy.map(\.link.index))
     for facts in facts.links {
       guard case .destination(let end) = facts.below, self.tunnels.count < Self.mostTunnels,
@@ -42,7 +42,7 @@ final class Interests {
   }
 
   /// Takes note of what the kernel has told.
-  func note(_ events: [KernelEvent]) {
+  mutating func note(_ events: [KernelEvent]) {
     self.networks.note(events)
     for event in events {
       switch event {
@@ -61,7 +61,7 @@ final class Interests {
   ///
   /// - Returns: the messages that it held back before, as far as they can be made up for; `nil` where nothing can have been
   ///   missed. Of routes to a tunnel's other end, and of links, there is nothing to compare: all is to be read again.
-  func acceptFilter(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent]? {
+  mutating func acceptFilter(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent]? {
     let heardTooLittle = self.unusedLinks.acceptFilter()
     let mustRead = self.hasNewTunnel || heardTooLittle
     self.hasNewTunnel = false

@@ -7,6 +7,8 @@ import Netlink
 /// What it shows is not of one instant. What changes meanwhile has a message, and a message makes another turn.
 final class KernelView {
   private let kernel: any Kernel
+  /// What mattered before this turn, and what has been found to matter in it.
+  var interests: Interests
   private var answers: [Destination: RouteAnswer] = [:]
   private var entries: [Destination: RouteEntry?] = [:]
   private var facts: [UInt32: LinkFacts?] = [:]
@@ -16,8 +18,9 @@ final class KernelView {
   private var allLinks: [LinkFacts]?
   private var allAddresses: [Address]?
 
-  init(_ kernel: any Kernel) {
+  init(_ kernel: any Kernel, _ interests: Interests) {
     self.kernel = kernel
+    self.interests = interests
   }
 
   /// Whether the kernel has told something that no reading explains yet.

@@ -58,12 +58,12 @@ extension MonitorLoop {
   private mutating func path(to destination: Destination) -> Path {
     guard let kernel = self.kernel else { return .unknown }
     do throws(KernelUnavailable) {
-      let path = try self.engine.followedPath(to: destination, KernelView(kernel))
-      guard self.engine.filterIsTooNarrow else { return path }
+      let path = try self.engine.followedPath(to: destination, self.engine.view(of: kernel))
+      guard self.engine.interests.isWider else { return path }
       // What is below a tunnel that it leads into may have changed before the filter knew of that.
       self.widenFilter()
       guard let kernel = self.kernel else { return .unknown }
-      return try self.engine.followedPath(to: destination, KernelView(kernel))
+      return try self.engine.followedPath(to: destination, self.engine.view(of: kernel))
     } catch {
       self.lose(error)
       return .unknown
@@ -77,7 +77,7 @@ extension MonitorLoop {
     var watched = self.engine.watchedByKernel
     watched.destinations += Set(addresses).subtracting(watched.destinations).sorted()
     if !self.filtered.isSuperset(of: watched.destinations) {
-      self.engine.hearAllLinks()
+      self.engine.interests.unusedLinks.hearAll()
       watched.unheard = nil
     }
     try kernel.watch(watched)
@@ -99,7 +99,10 @@ extension MonitorLoop {
 
   /// Has the kernel tell no more of links that nothing leads to, where many come and go.
   mutating func ignoreUnusedLinks(_ kernel: any Kernel) throws(KernelUnavailable) {
-    if self.engine.ignoreUnusedLinks(kernel) { try self.setFilter(kernel) }
+    // Where they cannot be listed, some just come and go; another time. A kernel that is lost shows at the next reading.
+    let present = try? kernel.links()
+    self.engine.interests.unusedLinks.ignore(after: present?.map(\.link.index))
+    if present != nil { try self.setFilter(kernel) }
   }
 
   /// Lets routes pass for more addresses, if they do not yet.
@@ -123,7 +126,7 @@ extension MonitorLoop {
   ///
   /// Where a gateway's address changes faster than this, as a hostile neighbour may have it, the rest is for the next turn.
   mutating func widenFilter() {
-    for _ in 0..<Self.mostRounds where self.engine.filterIsTooNarrow {
+    for _ in 0..<Self.mostRounds where self.engine.interests.isWider {
       guard let kernel = self.kernel else { return }
       do throws(KernelUnavailable) {
         try self.setFilter(kernel)

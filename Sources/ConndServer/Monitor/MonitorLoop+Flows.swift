@@ -15,7 +15,7 @@ extension MonitorLoop {
     guardian.finish()
     let flows = self.engine.flows.count(of: number)
     guard flows > 0 else { return }
-    self.engine.removeFlows(of: number)
+    self.engine.flows.removeAll(of: number)
     self.unneeded += flows
     self.logger.debug(
       "a client's flows are let go",
@@ -51,13 +51,13 @@ extension MonitorLoop {
       guard error.isPassing else { return self.lose(error) }
       // What kept changing makes connd read again, whatever it is, and ask for these flows once more; if it was held back, at
       // once.
-      self.engine.missSomething()
+      self.engine.interests.unusedLinks.forget()
     }
   }
 
   /// Those who could not be told of a flow, for the kernel could not be asked, are told when it was.
   mutating func registerBlindFlows() {
-    for registration in self.engine.takeBlindFlows().reversed() {
+    for registration in self.engine.flows.takeBlind().reversed() {
       self.requests.prepend(.addAgain(registration))
     }
   }
@@ -102,7 +102,7 @@ extension MonitorLoop {
         guardian, key.id, .refused(.invalid("remove.id: no flow \(key.id) is guarded")))
       return
     }
-    self.engine.removeFlow(key)
+    self.engine.flows.remove(key)
     self.unneeded += 1
     guardian.answered()
   }

@@ -79,7 +79,7 @@ struct MonitorLoop {
   /// Whether there is more to do at once.
   var isBusy: Bool {
     !self.requests.isEmpty || self.looksAtFlows
-      || self.kernel != nil && self.engine.filterIsTooNarrow
+      || self.kernel != nil && self.engine.interests.isWider
   }
 
   /// Whether flows are to be looked at now.
@@ -113,7 +113,7 @@ struct MonitorLoop {
       self.step(deadline.occasion)
     }
     if self.kernel != nil, let due = self.engine.flows.deadline, due <= now {
-      self.engine.lookAtOverdueFlows(at: now)
+      self.engine.flows.lookAtOverdue(at: now)
     }
     if let due = self.reopening.due, due <= now { self.openKernelOrGiveUp(.kernelBack) }
     if let due = self.watchdogDue, due <= now { self.answerWatchdog() }
@@ -126,11 +126,11 @@ struct MonitorLoop {
       // A step may find out that the kernel is lost.
       while mayHaveMore, let kernel = self.kernel {
         events.removeAll(keepingCapacity: true)
-        self.engine.beginToDrain()
+        self.engine.interests.unusedLinks.beginToDrain()
         mayHaveMore = try kernel.drain(into: &events)
         self.statistics.count(events)
         self.log(events)
-        if self.engine.mayMatter(events) { self.step(.events(events)) }
+        if self.engine.interests.unusedLinks.mayMatter(events) { self.step(.events(events)) }
         // A kernel that tells faster than this is read keeps nobody from hearing of it.
         if self.news.count > Self.mostNews { self.tellOfNews() }
         if events.contains(where: \.isOverrun), self.overrunPause.begins(at: self.clock.now) {
@@ -138,8 +138,8 @@ struct MonitorLoop {
         }
       }
       guard let kernel = self.kernel else { return }
-      self.engine.endDraining()
-      if self.engine.unusedLinksAreLoud { try self.ignoreUnusedLinks(kernel) }
+      self.engine.interests.unusedLinks.endDraining()
+      if self.engine.interests.unusedLinks.areLoud { try self.ignoreUnusedLinks(kernel) }
     } catch {
       self.lose(error)
     }
@@ -197,7 +197,7 @@ struct MonitorLoop {
     let later = Array(events[first...])
     self.statistics.count(later)
     self.log(later)
-    _ = self.engine.mayMatter(later)
+    _ = self.engine.interests.unusedLinks.mayMatter(later)
     return .events(events)
   }
 
@@ -327,7 +327,7 @@ extension MonitorLoop {
 
   private mutating func openKernelOrGiveUp(_ occasion: Occasion) {
     do throws(KernelUnavailable) {
-      self.engine.hearAllLinks()
+      self.engine.interests.unusedLinks.hearAll()
       let watched = self.engine.watchedByKernel
       self.kernel = try self.openKernel(watched)
       self.noteFilter(watched)

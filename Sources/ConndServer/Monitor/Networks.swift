@@ -12,8 +12,7 @@ struct Gateway: Hashable {
 ///
 /// Hardware addresses are compared of one gateway only, and only where the link, or an address of it, went in between: each
 /// time begins a stage, and what was made at an earlier stage than that of the network which is there now was made on another.
-/// Owned by the monitor's thread.
-final class Networks {
+struct Networks {
   private struct Known {
     /// As it was when the kernel was asked last, also where it has forgotten it since.
     var hardwareAddress: [UInt8]?
@@ -72,7 +71,7 @@ final class Networks {
   // MARK: - What there is
 
   /// What is known of the network behind a path's link.
-  func identity(
+  mutating func identity(
     of path: Path, _ facts: PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> NetworkIdentity {
     guard let first = facts.links.first?.link else { return NetworkIdentity() }
@@ -97,7 +96,7 @@ final class Networks {
     return identity
   }
 
-  private func ask(
+  private mutating func ask(
     _ gateway: Gateway, behind links: Set<UInt32>, _ view: KernelView
   ) throws(KernelUnavailable) {
     if self.known[gateway] == nil {
@@ -127,7 +126,7 @@ final class Networks {
   }
 
   /// The port of a bridge behind which a hardware address is, or was before the bridge forgot it.
-  func port(
+  mutating func port(
     of hardwareAddress: [UInt8], on bridge: UInt32, _ view: KernelView
   ) throws(KernelUnavailable) -> UInt32? {
     let key = BridgedAddress(bridge: bridge, hardwareAddress: hardwareAddress)
@@ -149,7 +148,7 @@ final class Networks {
   // MARK: - What happened
 
   /// Takes note of what the kernel has told, in its order.
-  func note(_ events: [KernelEvent]) {
+  mutating func note(_ events: [KernelEvent]) {
     for event in events {
       switch event {
       case .neighbour(let neighbour): self.hear(neighbour)
@@ -177,7 +176,7 @@ final class Networks {
   }
 
   /// The message that a link's carrier was lost in between may come later (linkwatch): the next reading looks at both.
-  private func hear(_ neighbour: Neighbour) {
+  private mutating func hear(_ neighbour: Neighbour) {
     let key = Gateway(link: neighbour.link, address: neighbour.address)
     guard let known = self.known[key] else { return }
     var heard = neighbour
@@ -189,7 +188,7 @@ final class Networks {
   }
 
   /// A link as it is, or as the kernel has told of it: it may have gone since it was seen last.
-  private func observe(_ link: Link) {
+  private mutating func observe(_ link: Link) {
     let isUp = link.state == .up
     guard let before = self.carriers[link.index] else {
       self.carriers[link.index] = Carrier(isUp: isUp, downCount: link.carrierDownCount)
@@ -205,13 +204,13 @@ final class Networks {
       isUp: isUp, downCount: link.carrierDownCount ?? before.downCount)
   }
 
-  private func went(_ link: Link, _ isUp: Bool) {
+  private mutating func went(_ link: Link, _ isUp: Bool) {
     self.carriers[link.index] = Carrier(isUp: isUp, downCount: link.carrierDownCount)
     self.interrupt(link.index, nil)
   }
 
   /// Another network may be behind the link from now on.
-  private func interrupt(_ link: UInt32, _ family: AddressFamily?) {
+  private mutating func interrupt(_ link: UInt32, _ family: AddressFamily?) {
     self.lastStage += 1
     self.linkStages[link] = self.lastStage
     for (key, known) in self.known
@@ -222,7 +221,7 @@ final class Networks {
     }
   }
 
-  private func forget(_ link: UInt32) {
+  private mutating func forget(_ link: UInt32) {
     (self.carriers[link], self.linkStages[link]) = (nil, nil)
     // What was behind a port that is gone is lost until the bridge has learnt it anew.
     self.ports = self.ports.filter { $0.key.bridge != link }
@@ -236,7 +235,7 @@ final class Networks {
   /// The kernel's filter knows of all; what it let pass before is read again.
   ///
   /// - Returns: the messages that would have told of gateways, if they are others by now.
-  func acceptFilter(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent] {
+  mutating func acceptFilter(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent] {
     self.isNew = false
     var events: [KernelEvent] = []
     for known in self.gateways {

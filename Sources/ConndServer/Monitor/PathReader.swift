@@ -6,7 +6,6 @@ import ConnectivityRules
 struct PathReader {
   var destinations: DefaultDestination
   var classifier: PathClassifier
-  let networks: Networks
   /// The names of the links whose gain is held back (T1).
   var held: Set<String> = []
 
@@ -131,9 +130,9 @@ struct PathReader {
   ) throws(KernelUnavailable) -> UInt32? {
     guard link.link.kind == "bridge" else { return nil }
     let present = try view.neighbour(nextHop.address, on: nextHop.link)?.hardwareAddress
-    let last = self.networks.lastHardwareAddress(of: nextHop.address, on: nextHop.link)
+    let last = view.interests.networks.lastHardwareAddress(of: nextHop.address, on: nextHop.link)
     guard let address = present ?? last else { return nil }
-    return try self.networks.port(of: address, on: link.link.index, view)
+    return try view.interests.networks.port(of: address, on: link.link.index, view)
   }
 
   /// The link below that most likely carries the traffic.

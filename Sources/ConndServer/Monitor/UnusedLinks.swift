@@ -6,8 +6,8 @@ import Netlink
 ///
 /// The kernel makes a link without addresses and without routes. Whatever leads to it after that is told: a route that may
 /// hold a destination of somebody's passes the filter, an address has a message of its own, and so has the link above it.
-/// Who was there before connd listened is none of them, nor is anybody after an overrun. Owned by the monitor's thread.
-final class UnusedLinks {
+/// Who was there before connd listened is none of them, nor is anybody after an overrun.
+struct UnusedLinks {
   private var links: Set<UInt32> = []
   /// Links that a path was seen to be made of.
   private var used: Set<UInt32> = []
@@ -49,7 +49,7 @@ final class UnusedLinks {
   /// They shall be heard no more, if they come after all the links that there are.
   ///
   /// - Parameter present: the indexes of these; `nil` where they cannot be listed now.
-  func ignore(after present: [UInt32]?) {
+  mutating func ignore(after present: [UInt32]?) {
     self.patience = min(2 * self.patience, Self.mostPatience)
     (self.last, self.led, self.vain) = (nil, [], 0)
     guard let present, let greatest = present.max() else { return }
@@ -62,32 +62,32 @@ final class UnusedLinks {
   /// The filter is as it is to be, and what it held back before is about to be read.
   ///
   /// - Returns: whether it held back what may matter.
-  func acceptFilter() -> Bool {
+  mutating func acceptFilter() -> Bool {
     defer { self.filterIsTooNarrow = false }
     return self.filterIsTooNarrow
   }
 
   /// Paths are made of these.
-  func use(_ links: some Sequence<UInt32>) {
+  mutating func use(_ links: some Sequence<UInt32>) {
     // Nobody knows which of the others are its ports.
     for link in links where self.used.insert(link).inserted { self.doubtAll() }
   }
 
   /// The filter is about to pass more than before, and of links all. What it held back may lead anywhere, and is yet to be
   /// read by whoever needs it.
-  func hearAll() {
+  mutating func hearAll() {
     let wasTooNarrow = self.filterIsTooNarrow
     self.forget()
     self.filterIsTooNarrow = wasTooNarrow
   }
 
   /// Something may have led to them untold: what the filter held back before, or what was lost.
-  func forget() {
+  mutating func forget() {
     self.doubtAll()
     (self.isBlind, self.hasJustForgotten) = (true, true)
   }
 
-  private func doubtAll() {
+  private mutating func doubtAll() {
     // What was said of them meanwhile is lost.
     if self.last != nil {
       (self.filterIsTooNarrow, self.isBlind, self.hasJustForgotten) = (true, true, true)
@@ -96,13 +96,13 @@ final class UnusedLinks {
   }
 
   /// What was told so far is about to be read.
-  func beginToDrain() { self.hasJustForgotten = false }
+  mutating func beginToDrain() { self.hasJustForgotten = false }
 
   /// All that was told is read.
-  func endDraining() { self.isBlind = self.hasJustForgotten }
+  mutating func endDraining() { self.isBlind = self.hasJustForgotten }
 
   /// Whether messages may concern somebody's path; they are to be passed in their order, and all of them.
-  func mayMatter(_ events: [KernelEvent]) -> Bool {
+  mutating func mayMatter(_ events: [KernelEvent]) -> Bool {
     var anyMatters = false
     for event in events {
       if self.mayMatter(event) { anyMatters = true } else { self.vain += 1 }
@@ -110,7 +110,7 @@ final class UnusedLinks {
     return anyMatters
   }
 
-  private func mayMatter(_ event: KernelEvent) -> Bool {
+  private mutating func mayMatter(_ event: KernelEvent) -> Bool {
     switch event {
     case .link(let link):
       if link.isNew { self.newest = link.index }
@@ -152,7 +152,7 @@ final class UnusedLinks {
   }
 
   /// The link is a bystander no more.
-  private func lead(to link: UInt32) {
+  private mutating func lead(to link: UInt32) {
     self.links.remove(link)
     guard self.isUnheard(link) else { return }
     self.led.insert(link)

@@ -7,6 +7,7 @@ import SwiftProtobuf
 /// Tells clients what the kernel says now, and what follows from it.
 struct Explainer {
   let kernel: any Kernel
+  let view: KernelView
   let reader: PathReader
   /// The family that decides at a tie (K7).
   let preferred: AddressFamily
@@ -15,26 +16,25 @@ struct Explainer {
   func explain(
     _ asked: Destination?
   ) throws(KernelUnavailable) -> Connectivity_V1_Explanation {
-    let view = KernelView(self.kernel)
     var explanation = Connectivity_V1_Explanation()
     let destination: Destination
     if let asked {
       destination = asked
     } else {
-      let family = try self.reader.observation(view).followed(self.preferred)
-      let (chosen, answers) = try self.reader.probe(family, all: true, view)
+      let family = try self.reader.observation(self.view).followed(self.preferred)
+      let (chosen, answers) = try self.reader.probe(family, all: true, self.view)
       let probes = self.reader.destinations[family]
       destination = Destination(probes[chosen ?? 0])
       for (address, answer) in zip(probes, answers) {
         var probe = Connectivity_V1_Probe()
         probe.destination = address.description
-        probe.answer = try answer.summary(view)
+        probe.answer = try answer.summary(self.view)
         probe.agrees = chosen.map { answers[$0].goesTheWay(of: answer) } ?? false
         explanation.probes.append(probe)
       }
     }
 
-    let (path, facts) = try self.reader.path(to: destination, view)
+    let (path, facts) = try self.reader.path(to: destination, self.view)
     let flags = ReachabilityFlags(path)
     explanation.destination = destination.address.description
     explanation.path = Connectivity_V1_Path(path)
@@ -42,7 +42,7 @@ struct Explainer {
     explanation.category = Connectivity_V1_Category(Category(flags, medium: path.medium))
     let addresses = try self.kernel.addresses()
     explanation.links = facts.links.map { self.reader.describe($0, addresses) }
-    if let route = try view.entry(for: destination)?.route {
+    if let route = try self.view.entry(for: destination)?.route {
       explanation.routePrefix = route.prefix.description
       explanation.routePriority = route.priority
       explanation.rules = try self.kernel.rules(destination.address.family)
@@ -60,9 +60,8 @@ struct Explainer {
 
   /// All links, those that carry the default paths first, then by what they are worth.
   func listLinks() throws(KernelUnavailable) -> Connectivity_V1_ListLinksResponse {
-    let view = KernelView(self.kernel)
-    let observed = try self.reader.observation(view)
-    let all = try view.links()
+    let observed = try self.reader.observation(self.view)
+    let all = try self.view.links()
     let names = Dictionary(all.map { ($0.link.index, $0.link.name) }) { first, _ in first }
     let addresses = Dictionary(grouping: try self.kernel.addresses(), by: \.link)
 

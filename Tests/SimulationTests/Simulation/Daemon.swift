@@ -163,7 +163,7 @@ final class Daemon {
 
   func destroyAll() {
     for key in self.keys where self.engine.flows.contains(key) {
-      self.loop.engine.removeFlow(key)
+      self.loop.engine.flows.remove(key)
       let verdict = FlowTracker.Verdict(.interfaceLost, .destroy)
       let event = FlowTable.Event.invalidation(verdict, Cause(.start, "started"), .unknown)
       self.mailboxes[key.guardian]?.post([

@@ -193,6 +193,9 @@ extension ModelNetwork {
       }
       guard let remote = link.remote, !upToTunnel else { continue }
       switch self.route(to: Destination(remote)) {
+      // The kernel drops what a tunnel would send into itself.
+      case .route(let route) where chain.contains { $0.index == route.outLink }:
+        return (chain, .noRoute)
       case .route(let route): next = self[route.outLink]
       case .noRoute(let reason): return (chain, reason)
       }
