@@ -25,7 +25,7 @@ ip route add default via 10.0.1.1
 check "K8 IPv4 works" connctl wait wired --timeout 2m
 check "K8 and IPv6 still says why it does not" told <(status) '"ipv6":\{[^}]*"reason":"unsupported"'
 call 10.0.1.2
-check "a path to an IPv6 destination is told" told <(connctl path 2001:db8::1) 'unsupported'
+check "K8 a path to an IPv6 destination says the same" told <(connctl path 2001:db8::1 --json) '"unsupported"'
 ip route del default
 check "I10 the connection without a route is destroyed" within 60 told /run/guard '"severity": ?"destroy"'
 check "I10 its guard is over" within 60 over
