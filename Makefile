@@ -112,7 +112,7 @@ simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; 
 	@SEEDS="$(SEEDS)" FIRST="$(FIRST)" STEPS="$(STEPS)" SEED="$(SEED)" Tests/SimulationTests/run
 
 .PHONY: test-vm test-systemd
-test-vm: ## run connd under a real systemd and with real Wi-Fi, in a VM
+test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, bonds and a team, without IPv6
 test-vm: scenarios := systemd wifi bonds ipv4only
 test-systemd: ## run the first half of test-vm
 test-systemd: scenarios := systemd

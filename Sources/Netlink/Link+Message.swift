@@ -38,6 +38,8 @@ extension Link {
     // An index of another namespace means nothing here; tunnels bound to no link say 0.
     if isLowerElsewhere || self.lower == self.index || self.lower == 0 { self.lower = nil }
     guard self.read(information: information) else { return nil }
+    // A tunnel that was made in another namespace goes on sending there.
+    if isLowerElsewhere { self.outer = nil }
   }
 
   /// Reads `IFLA_LINKINFO`: the kind, and of the kind's own data what leads to the links below.

@@ -17,6 +17,10 @@ extension Requester {
 
   /// The answers of `route(to:)` for many destinations, in their order and at a lower cost.
   package func routes(to destinations: [Destination]) throws(NetlinkError) -> [RouteAnswer] {
+    // With one question there is nothing to save.
+    if destinations.count == 1, destinations[0].address.family == .ipv4 {
+      return [try self.route(to: destinations[0])]
+    }
     let questions = destinations.flatMap(RouteQuestion.all)
     let results = try self.answers(for: questions) {
       $0.request()

@@ -40,8 +40,8 @@ final class FlowReaderTests {
   private func reading(madeOn path: Path? = nil) throws -> FlowReading {
     let reader = self.reader
     defer { self.interests = reader.view.interests }
-    return try reader.reading(
-      of: self.flow, madeOn: path ?? self.made, reader.way(to: self.flow))
+    var way = try reader.way(to: self.flow)
+    return try reader.reading(of: self.flow, madeOn: path ?? self.made, &way)
   }
 
   @Test("I0 a flow whose own question leads its own way has left nothing, and there is no other")
@@ -211,7 +211,8 @@ final class FlowReaderTests {
       var other = self.flow
       other.address = try IPAddress(spelt: "198.18.0.\(last)")
       #expect(try reader.way(to: other) === way)
-      _ = try reader.reading(of: other, madeOn: self.made, way)
+      var same = way
+      _ = try reader.reading(of: other, madeOn: self.made, &same)
     }
     // One for each, whose address it is, and once what new connections get.
     #expect(self.kernel.questions - before <= 100 + 4)

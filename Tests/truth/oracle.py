@@ -156,7 +156,7 @@ def policy(base, views, connection, swapped=(), told=None):
     """Why connd may end a connection that works: words of the docstring above, by what the kernel said since `base`."""
     reasons = set()
     # What IPv6 believes of routers changes between two looks, and with it the way: of that connd's word is all there is.
-    if told and ":" in connection.address and told.is_of_router:
+    if told and ":" in connection.address and told.is_of_router and told.reason in ("betterPath", "interfaceLost"):
         reasons.add("moved")
     for view in views:
         if not view.is_local:
@@ -182,8 +182,8 @@ def is_unknowable(base, views, connection, moment, silent):
     # The socket remembers a nexthop that carries no more, until any route changes: what is asked anew gets another.
     if ":" in connection.address and len(views[-1].legs) > 1:
         return True
-    if ":" in connection.address and len({view.own.link for view in [base, *views]}) > 1 and (
-            not views[-1].is_dead or views[-1].own.link != views[-2].own.link):
+    if ":" in connection.address and len({view.own.link for view in [base, *views]}) > 1 and not views[-1].is_dead and (
+            views[-1].own.link == base.own.link):
         return True
     # Its way back leads by an address that this machine may have given up.
     if connection.wanted["kind"] == "neighbour" and subnet(connection.address) != subnet(connection.own.remote):

@@ -1,6 +1,5 @@
 package import Connectivity
 package import ConnectivityRules
-package import ConnectivityRules
 
 /// What connd is told by its configuration file; what the file does not say has the value it has here.
 package struct Configuration: Hashable, Sendable {

@@ -147,9 +147,9 @@ struct FlowTable {
     readings.reserveCapacity(flows.count)
     for (flow, (question, answer)) in zip(flows, zip(questions, answers)) {
       // A question without a source may have an answer with one (IPv6).
-      let way = try reader.way(
+      var way = try reader.way(
         to: question, answer == .noRoute(.noRoute) && question.source == nil ? nil : answer)
-      let reading = try reader.reading(of: question, madeOn: flow.tracker.path, way)
+      let reading = try reader.reading(of: question, madeOn: flow.tracker.path, &way)
       readings.append((flow, way, reading))
     }
     return readings
@@ -250,7 +250,7 @@ extension FlowTable {
         tracker = FlowTracker(flow, on: own.judged, network: own.network)
       }
     }
-    let reading = try reader.reading(of: question, madeOn: tracker.path, way)
+    let reading = try reader.reading(of: question, madeOn: tracker.path, &way)
     let since = registrar.gravest(of: registration, way.judged, reading)
     let verdict = tracker.register(on: reading, since: since, policy: policy, at: now)
     if let verdict, verdict.severity == .destroy {

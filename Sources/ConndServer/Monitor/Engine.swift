@@ -82,7 +82,8 @@ struct Engine {
     return Step(changes: made.changes, followers: .init(occasion: occasion, slept: slept))
   }
 
-  /// Whether a step would publish a loss, of which messages that wait may tell more (K8).
+  /// Whether a step would publish a loss, of which messages that wait may tell more (K8). What it finds to matter the step
+  /// will find, too.
   func isLoss(_ kernel: any Kernel) throws(KernelUnavailable) -> Bool {
     let status = self.changes.snapshot.status
     let view = self.view(of: kernel)
@@ -155,8 +156,9 @@ struct Engine {
     for followed in self.changes.followed {
       guard var question = paths[followed.family]?.destination else { continue }
       question.source = followed.source
+      var way = try flows.way(to: question)
       reading.followed[followed.id] = try flows.reading(
-        of: question, madeOn: followed.path, flows.way(to: question))
+        of: question, madeOn: followed.path, &way)
     }
     for source in self.changes.formerSources
     where try view.owner(of: source.address) == nil {
@@ -242,7 +244,7 @@ struct Engine {
 }
 
 extension Engine {
-  /// The kernel as it is from now on, for one turn. What is found to matter in it is to be taken back.
+  /// The kernel as it is from now on, for one turn. Whoever makes something depend on what he finds takes the interests back.
   func view(of kernel: any Kernel) -> KernelView { KernelView(kernel, self.interests) }
 
   /// The kernel's filter passes all that matters.
@@ -299,7 +301,6 @@ extension Engine {
       return self.flows.addBlindly(registration)
     }
   }
-
 }
 
 extension PathReader {

@@ -29,8 +29,11 @@ final class FlowReader {
   let reader: PathReader
   let view: KernelView
   private var ways: [WayKey: FlowPath] = [:]
+  /// The way of the flow before: that of most, which is found without a hash.
+  private var last: (key: WayKey, way: FlowPath)?
   /// The ways on which new connections are, too, as one flow of each has shown.
   private var usual: Set<WayKey> = []
+  private var lastUsual: WayKey?
 
   private struct WayKey: Hashable {
     var answer: RouteAnswer
@@ -52,7 +55,11 @@ final class FlowReader {
   ) throws(KernelUnavailable) -> FlowPath {
     let answer = if let answer { answer } else { try self.view.route(to: question) }
     var key = try self.key(answer, question)
-    if let way = self.ways[key] { return way }
+    if let last = self.last, last.key == key { return last.way }
+    if let way = self.ways[key] {
+      self.last = (key, way)
+      return way
+    }
     let facts = try self.reader.facts(about: question, answer: answer, self.view)
     self.view.interests.use(facts)
     let judged = self.judged(facts)
@@ -93,9 +100,25 @@ final class FlowReader {
   ///
   /// - Parameters:
   ///   - question: with all that is the flow's own.
-  ///   - way: what the kernel answers to that.
+  ///   - way: what the kernel answers to that; another, where it answers so by the time that the former link was looked at: a
+  ///     way that is back is no better one (K8).
   func reading(
-    of question: Destination, madeOn made: Path, _ way: FlowPath
+    of question: Destination, madeOn made: Path, _ way: inout FlowPath
+  ) throws(KernelUnavailable) -> FlowReading {
+    for _ in 0..<Self.mostRepetitions {
+      let reading = try self.readOnce(question, madeOn: made, way)
+      guard reading.formerLink == .withRoute else { return reading }
+      let answer = try self.view.routeAnew(to: question)
+      if answer == way.answer { return reading }
+      way = try self.way(to: question, answer)
+    }
+    return try self.readOnce(question, madeOn: made, way)
+  }
+
+  private static let mostRepetitions = 3
+
+  private func readOnce(
+    _ question: Destination, madeOn made: Path, _ way: FlowPath
   ) throws(KernelUnavailable) -> FlowReading {
     let before = made.chain.first?.index
     let now = way.judged.chain.first?.index
@@ -151,9 +174,7 @@ final class FlowReader {
     bound.outLink = link
     guard case .route(let route) = try self.view.route(to: bound), route.kind == .unicast,
       route.table != 0, route.outLink == link,
-      try self.way(to: bound).judged.status == .satisfied,
-      // Else its way is back, since it was asked about, and no other is better (K8).
-      try self.view.routeAnew(to: question) == way.answer
+      try self.way(to: bound).judged.status == .satisfied
     else { return .withoutRoute }
     return .withRoute
   }
@@ -165,7 +186,11 @@ final class FlowReader {
     guard case .route(let own) = way.answer, own.kind == .unicast, let source = question.source
     else { return nil }
     let key = try self.key(way.answer, question)
-    if self.usual.contains(key) { return nil }
+    if self.lastUsual == key { return nil }
+    if self.usual.contains(key) {
+      self.lastUsual = key
+      return nil
+    }
     var new = question
     new.source = nil
     new.transport?.localPort = 0

@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityProtocol
-import ConnectivityRules
 
 /// What the monitor's thread is given to do, by whatever thread.
 enum Input: Sendable {

@@ -4,11 +4,14 @@ import ConnectivityRules
 /// What the kernel is to tell of because of where paths lead: the networks behind the gateways in use, the links that paths
 /// are made of, and the other ends of tunnels, the routes to which decide what is below them (K6).
 ///
-/// A value: each turn's readings add to it, and at the turn's end it is compared with the filter that is set.
+/// A value: each turn's readings add to it, and where that makes it wider than the filter that is set, a wider one is set.
 struct Interests {
   var networks = Networks()
   /// The links that paths do not lead to.
   var unusedLinks = UnusedLinks()
+  /// An IPv6 address of each subnet that connections to other networks may be made from; `nil` where it is to be asked for. All
+  /// addresses would be listed in each turn where IPv6 leads nowhere.
+  var globalSources: [IPAddress]?
   /// By the tunnel's link.
   private var tunnels: Set<Tunnel> = []
   /// There is one that the kernel's filter does not know of.
@@ -46,12 +49,15 @@ struct Interests {
     self.networks.note(events)
     for event in events {
       switch event {
+      case .address(let address), .addressRemoved(let address):
+        if address.address.family == .ipv6 { self.globalSources = nil }
       case .linkRemoved(let link):
+        self.globalSources = nil
         self.tunnels = self.tunnels.filter { $0.link != link.index }
       case .overrun:
         // Some may be gone by now. Who is in use is found again by the reading that follows; that the filter lets more pass
         // than it must is no reason for another one.
-        self.tunnels = []
+        (self.tunnels, self.globalSources) = ([], nil)
       default: break
       }
     }

@@ -54,18 +54,26 @@ final class KernelView {
     to destination: Destination
   ) throws(KernelUnavailable) -> RouteAnswer? {
     guard !destination.address.isLinkLocal, !destination.address.isLoopback else { return nil }
-    var asked: Set<IPPrefix?> = []
-    for candidate in try self.addresses() where candidate.isGlobalSource {
-      // One of each subnet.
-      guard asked.count < Self.mostSources,
-        asked.insert(IPPrefix(candidate.address, length: 64)).inserted
-      else { continue }
+    for source in try self.globalSources() {
       var question = destination
-      question.source = candidate.address
+      question.source = source
       let answer = try self.kernel.routes(to: [question]).first
       if case .route = answer { return answer }
     }
     return nil
+  }
+
+  private func globalSources() throws(KernelUnavailable) -> [IPAddress] {
+    if let known = self.interests.globalSources { return known }
+    var (sources, subnets): ([IPAddress], Set<IPPrefix?>) = ([], [])
+    for candidate in try self.addresses()
+    where candidate.isGlobalSource && sources.count < Self.mostSources
+      && subnets.insert(IPPrefix(candidate.address, length: 64)).inserted
+    {
+      sources.append(candidate.address)
+    }
+    self.interests.globalSources = sources
+    return sources
   }
 
   private static let mostSources = 8

@@ -90,7 +90,7 @@ struct PathReader {
   ) throws(KernelUnavailable) {
     let above = facts
     guard case .route(let route) = try self.follow(end, into: &facts, view), facts.isBroken,
-      let legs = try view.entry(for: end)?.legs
+      !above.isBroken, let legs = try view.entry(for: end)?.legs
     else { return }
     for leg in legs where leg != route.outLink {
       var bound = end
@@ -110,8 +110,9 @@ struct PathReader {
     let answer = try view.route(to: end)
     switch answer {
     case .route(let route) where facts.links.contains { $0.link.index == route.outLink }:
-      // Into the tunnel itself, by its default route: the kernel drops that.
-      facts.brokenBelow = .noRoute
+      // Into the tunnel itself, by its default route: the kernel drops that. Not so above a bridge, which has other ports.
+      let loop = facts.links.drop { $0.link.index != route.outLink }
+      if loop.allSatisfy({ $0.device.lowerLinks.count < 2 }) { facts.brokenBelow = .noRoute }
     case .route(let route):
       let nextHop = Gateway(link: route.outLink, address: route.gateway ?? end.address)
       try self.followChain(towards: nextHop, into: &facts, view)

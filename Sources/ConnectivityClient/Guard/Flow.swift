@@ -1,5 +1,4 @@
 package import Connectivity
-package import ConnectivityRules
 internal import ConnectivityProtocol
 
 extension FlowGuard {

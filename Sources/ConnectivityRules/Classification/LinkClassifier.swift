@@ -102,17 +102,6 @@ extension LinkFacts {
   }
 }
 
-extension [LinkFacts] {
-  /// The port that most likely carries the traffic of a link above: one that works before one that does not, one that
-  /// can be placed before a guest's or a container's, then the oldest.
-  package var likelyPort: LinkFacts? {
-    func rank(_ port: LinkFacts) -> (Int, Int, UInt32) {
-      (port.link.state == .up ? 0 : 1, port.isPlaced ? 0 : 1, port.link.index)
-    }
-    return self.min { rank($0) < rank($1) }
-  }
-}
-
 /// Whether a link carries traffic.
 package enum LinkState: String, Hashable, Sendable, CaseIterable {
   /// Administratively down.

@@ -1,4 +1,4 @@
-package import Connectivity
+import Connectivity
 
 /// Says what a changed category means for all channels (I5, I9): `advise` as long as the path that carried the old one may
 /// come back in time, and when it does; else what is configured.
@@ -13,6 +13,8 @@ struct CategoryWatch: Hashable, Sendable {
     var path: UInt64?
     /// That it changed was advised, and may have to be made good.
     var isInDoubt = false
+    /// Another category than `none` was told while this one was in doubt, and channels were made under that.
+    var hasSuccessors = false
   }
 
   private enum Fate { case alive, inDoubt, gone }
@@ -44,13 +46,17 @@ struct CategoryWatch: Hashable, Sendable {
         return policy.categoryChanged
       }
       self.base?.isInDoubt = !isBack
+      if status.category != .none { self.base?.hasSuccessors = !isBack }
       return .advise
     }
     if let base = self.base, base.isInDoubt {
       guard fate != .inDoubt, !isHeld else { return nil }
       self.settle(on: status, followed)
-      // Another path has brought the same category back: lost is only what was on the first, and that hears of it.
-      return status.category == base.category ? nil : policy.categoryChanged
+      // Another path has brought the same category back: lost is only what was on the first, and that hears of it. But under
+      // `none` there was nothing, and what came after it is lost.
+      let isBack =
+        status.category == base.category && !(base.category == .none && base.hasSuccessors)
+      return isBack ? nil : policy.categoryChanged
     }
     // With the same category as before, what carries it may be another path by now.
     if fate == .gone || self.base?.category != status.category { self.settle(on: status, followed) }

@@ -1,4 +1,4 @@
-package import Connectivity
+import Connectivity
 
 extension FlowTracker {
   /// What the rules look at: a flow, what it was made on, and what there is now.

@@ -1,4 +1,4 @@
-package import Connectivity
+import Connectivity
 
 /// Follows the path of one family, and tells a bounce by its evidence (T2).
 struct PathTracker: Hashable, Sendable {

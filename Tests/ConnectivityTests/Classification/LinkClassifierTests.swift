@@ -120,18 +120,6 @@ struct LinkClassifierTests {
     #expect(configured.evidence(for: [vlan, bond, wifi]).medium == .wired)
   }
 
-  @Test("K6 of several ports the one that works and can be placed carries the traffic")
-  func ports() {
-    let veth = Self.link("veth0", index: 2, kind: "veth")
-    let down = Self.link("eth0", index: 3, flags: [.up], carrier: false)
-    let eth1 = Self.link("eth1", index: 4)
-    let eth2 = Self.link("eth2", index: 5)
-    #expect([veth, down, eth2, eth1].likelyPort == eth1)
-    #expect([veth, down].likelyPort == veth)
-    #expect([down].likelyPort == down)
-    #expect([LinkFacts]().likelyPort == nil)
-  }
-
   static let states: [(LinkFacts, LinkState)] = [
     (link(), LinkState.up),
     (link(state: .unknown, carrier: nil), .up),

@@ -192,15 +192,31 @@ extension ModelNetwork {
         next = self.ports(of: link.index).min { $0.sort == .wired && $1.sort != .wired }
       }
       guard let remote = link.remote, !upToTunnel else { continue }
-      switch self.route(to: Destination(remote)) {
-      // The kernel drops what a tunnel would send into itself.
-      case .route(let route) where chain.contains { $0.index == route.outLink }:
-        return (chain, .noRoute)
-      case .route(let route): next = self[route.outLink]
-      case .noRoute(let reason): return (chain, reason)
-      }
+      let below = self.way(ofTunnelTo: remote, under: chain, nextHop)
+      return (chain + below.links, below.isBroken)
     }
     return (chain, nil)
+  }
+
+  /// What is below a tunnel: of several nexthops one that carries, for which of them a connection inside takes nobody knows.
+  private func way(
+    ofTunnelTo remote: IPAddress, under chain: [ModelLink], _ nextHop: IPAddress
+  ) -> (links: [ModelLink], isBroken: Path.Reason?) {
+    let route: Route
+    switch self.route(to: Destination(remote)) {
+    case .noRoute(let reason): return ([], reason)
+    case .route(let found): route = found
+    }
+    var legs = self.entry(for: Destination(remote))?.legs.map(\.link) ?? []
+    if legs.count < 2 || chain.contains(where: { self.whatFails(on: $0) != nil }) { legs = [] }
+    let ways = ([route.outLink] + legs).map { leg -> (links: [ModelLink], isBroken: Path.Reason?) in
+      // The kernel drops what a tunnel would send into itself.
+      if chain.contains(where: { $0.index == leg }) { return ([], .noRoute) }
+      return self.chain(below: leg, nextHop, upToTunnel: false)
+    }
+    return ways.first { way in
+      way.isBroken == nil && way.links.allSatisfy { self.whatFails(on: $0) == nil }
+    } ?? ways[0]
   }
 
   /// The default path of a family: that of most probes.
