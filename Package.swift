@@ -146,6 +146,9 @@ let tests: [Target] = [
   .testTarget(
     name: "ConnectivityTests", dependencies: ["Connectivity", "ConnectivityRules", "TestKit"],
     swiftSettings: swiftSettings),
+  .executableTarget(
+    name: "instructions", dependencies: ["ConnectivityRules", "Connectivity"],
+    path: "Tests/Instructions", swiftSettings: swiftSettings),
   .testTarget(
     name: "ConnectivityProtocolTests",
     dependencies: all(["ConnectivityProtocol", "Connectivity", "TestKit"], core, grpcProtobuf),

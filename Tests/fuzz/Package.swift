@@ -26,10 +26,12 @@ let package = Package(
     ours("CLinux"),
     .systemLibrary(name: "CMnl", path: "connd/CMnl", pkgConfig: "libmnl"),
     ours("Connectivity"),
+    ours("ConnectivityRules", "Connectivity"),
+    ours("UnixTransport", sources: ["Reactor/SystemError.swift"]),
     ours("Netlink", "CLinux", "CMnl", "Connectivity"),
     ours(
-      "ConndServer", sources: ["Configuration", "SystemError.swift"], "Connectivity",
-      .product(name: "Yams", package: "Yams")),
+      "ConndServer", sources: ["Configuration"], "Connectivity", "ConnectivityRules",
+      "UnixTransport", .product(name: "Yams", package: "Yams")),
     ours(
       "ConnctlCommands", sources: ["Condition.swift", "Resolver.swift", "Timeout.swift"],
       "Connectivity", .product(name: "ArgumentParser", package: "swift-argument-parser")),

@@ -2,7 +2,7 @@
 import PackageDescription
 
 let package = Package(
-  name: "instructions",
+  name: "channels",
   platforms: [.macOS(.v15)],
   dependencies: [
     .package(name: "connd", path: "../../.."),
@@ -10,8 +10,6 @@ let package = Package(
     .package(url: "https://github.com/grpc/grpc-swift-nio-transport", from: "2.9.2"),
   ],
   targets: [
-    .executableTarget(
-      name: "instructions", dependencies: [.product(name: "Connectivity", package: "connd")]),
     .executableTarget(
       name: "channels",
       dependencies: [
