@@ -122,6 +122,26 @@ final class FlowReaderTests {
     #expect(reading.formerLink == (knowsPorts ? .withRoute : .untied))
   }
 
+  @Test(
+    "I0 of several IPv6 legs each that carries is right: which is taken changes with what routers seem to do"
+  )
+  func anotherIPv6Leg() throws {
+    let legs = [
+      RouteAnswer.over(3, via: "fe80::1", from: "2001:db8:3::7"),
+      .over(2, via: "fe80::1", from: "2001:db8:2::7"),
+    ]
+    self.kernel.choosesLegBySource = false
+    try self.kernel.spread("::", 0, over: legs)
+    self.flow.address = try IPAddress(spelt: "2001:db8:f::9")
+    self.flow.source = try IPAddress(spelt: "2001:db8:2::7")
+    self.flow.transport?.localPort = 4712
+    let reading = try self.reading()
+    #expect(reading.path.interface == "eth1")
+    #expect(reading.formerLink == .untied)
+    self.kernel.setState(of: 2, .noCarrier)
+    #expect(try self.reading().formerLink == .failed)
+  }
+
   @Test("I0 I1 of a flow whose address is gone, or whose other end is here, nothing else matters")
   func nothingElse() throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)

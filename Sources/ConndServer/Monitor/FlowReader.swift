@@ -164,12 +164,16 @@ final class FlowReader {
       if isThere || owner == now { return .untied }
     }
     // With several nexthops each is right, unless the address is one's own: then the kernel must go on taking that one, as far
-    // as the question is that of the connection.
-    let isExact = owner == link && question.transport?.localPort ?? 0 != 0
-    if !isExact, let legs = try self.view.entry(for: question)?.legs, legs.contains(link) {
+    // as the question is that of the connection. IPv6 passes over a leg whose router it believes silent, and the connection
+    // keeps the leg that it was made on (rt6_score_route), as long as that carries.
+    let isUp = try self.view.link(link)?.link.state == .up
+    let isOwn = owner == link && question.transport?.localPort ?? 0 != 0
+    if !isOwn || isUp && question.address.family == .ipv6,
+      let legs = try self.view.entry(for: question)?.legs, legs.contains(link)
+    {
       return .untied
     }
-    guard let facts = try self.view.link(link), facts.link.state == .up else { return .failed }
+    guard isUp else { return .failed }
     var bound = question
     bound.outLink = link
     guard case .route(let route) = try self.view.route(to: bound), route.kind == .unicast,

@@ -146,7 +146,11 @@ struct GuardedFlow {
     let owner = network.owner(of: source)
     if owner == path.chain.first?.index { return false }
     let legs = network.entry(for: self.question)?.legs ?? []
-    let isOwn = owner == link.index && self.question.transport?.localPort ?? 0 != 0
+    // What IPv6 believes of routers is not modelled: each leg that carries is as good.
+    let isUp = network.link(link.index)?.state == .up
+    let isIPv6 = self.question.address.family == .ipv6
+    let isOwn =
+      owner == link.index && self.question.transport?.localPort ?? 0 != 0 && !(isUp && isIPv6)
     return isOwn || !(legs.count > 1 && legs.contains { $0.link == link.index })
   }
 
