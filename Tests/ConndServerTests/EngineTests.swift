@@ -282,6 +282,13 @@ struct EngineTests {
     _ = try engine.follow(first, self.kernel, at: self.second(5))
     #expect(engine.deadline?.due == self.second(15))
 
+    // In its last hundredth of a second the kernel tells no time any more.
+    _ = try self.step(&engine, .events([]), 14)
+    #expect(engine.deadline?.due == self.second(15))
+    self.kernel.expiry = .seconds(15)
+    _ = try self.step(&engine, .expiry, 15)
+    #expect(engine.deadline?.due == self.second(30))
+
     self.kernel.routes = []
     let step = try self.step(&engine, .expiry, 30)
     guard case .transition(let transition) = step.changes.first else {

@@ -75,7 +75,9 @@ struct Engine {
     let reading = try self.settledReading(kernel, at: now)
     let occasion = self.isKernelLost ? .kernelBack : occasion
     self.isKernelLost = false
-    self.expiry = kernel.takeExpiry().map { now.advanced(by: $0) }
+    // Of a route's last hundredth of a second the kernel says that it lasts for ever, so an earlier answer is kept.
+    if let before = self.expiry, before <= now { self.expiry = nil }
+    self.noteExpiry(kernel, at: now)
     let made = self.changes.update(to: reading, on: occasion, at: now, time: time)
     self.graceOrHold = [made.deadline, self.damper.deadline(after: now)].compactMap { $0 }.min()
     let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
