@@ -131,9 +131,12 @@ final class PathReaderTests {
     // It is told where else it is.
     self.interests.networks.note([.bridgeEntry(BridgeEntry(Self.router, port: 2, bridge: 4))])
     #expect(try self.chain() == ["br0", "eth0"])
-    // That one leaves the bridge, and the gateway with it.
+    // That one leaves the bridge: what goes to the gateway goes out of all ports now.
     self.kernel.linkTable[2]?.link.master = nil
     self.kernel.linkTable[4]?.device.lowerLinks = [5, 3]
+    #expect(try self.chain() == ["br0", "eth1"])
+    // A guest does not pass it on.
+    self.kernel.linkTable[4]?.device.lowerLinks = [5]
     #expect(try self.chain() == ["br0"])
     let path = try self.reader.path(to: Destination(self.remote), self.view).path
     #expect(path.reason == .noCarrier)

@@ -14,7 +14,7 @@ struct PathReader {
     to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {
     let facts = try self.facts(about: destination, view)
-    return try self.pathBesideHeld(facts, to: destination, view)
+    return try self.pathBesideHeld(self.classifier.path(facts), facts, to: destination, view)
   }
 
   /// All that the kernel says about the way to a destination.
@@ -71,8 +71,14 @@ struct PathReader {
         let learnt = try self.learntPort(of: link, towards: nextHop, view)
         if let port = learnt {
           next = try view.link(port).flatMap { $0.link.master == link.link.index ? $0 : nil }
-          // The next hop was behind a port that the bridge does not have any more.
-          if next == nil { facts.brokenBelow = .noCarrier }
+          // Behind a port that the bridge does not have any more: what is sent goes out of all others now, and guests do not
+          // pass it on.
+          if next == nil {
+            next = try self.port(of: link, among: indexes, view).flatMap {
+              self.isGuest($0) ? nil : $0
+            }
+            if next == nil { facts.brokenBelow = .noCarrier }
+          }
         } else {
           next = try self.port(of: link, among: indexes, view)
         }
@@ -181,9 +187,9 @@ extension PathReader {
   /// The path that the facts amount to; where that is a gain that is held back, the best one without the links in question,
   /// and the kernel's own, as one that does not carry traffic yet, where there is none.
   func pathBesideHeld(
-    _ facts: PathFacts, to destination: Destination, _ view: KernelView
+    _ path: Path, _ facts: PathFacts, to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {
-    var path = self.classifier.path(facts)
+    var path = path
     guard !self.held.isEmpty, path.status == .satisfied, self.isHeld(facts) else {
       return (path, facts)
     }

@@ -7,7 +7,7 @@ import Netlink
 /// The model kernel behind the seam, with all that can go wrong there: messages late, doubled or lost, answers that are
 /// stale because something happens between two questions, and no answers at all.
 final class FaultyKernel: Kernel {
-  private(set) var network = ModelNetwork()
+  private(set) var network: ModelNetwork
   /// All that the network was since somebody looked.
   private var versions: [ModelNetwork] = []
 
@@ -21,6 +21,8 @@ final class FaultyKernel: Kernel {
   /// Whether the seed decides the order of the questions: that of a set's elements it does not.
   var isOrdered = true
   private var questions = 0
+
+  init(_ network: ModelNetwork) { self.network = network }
 
   private var messages: [(due: Instant, event: KernelEvent)] = []
   private(set) var watched = Watched()
@@ -141,9 +143,14 @@ final class FaultyKernel: Kernel {
     return self.network.link(index).map { LinkFacts($0, device: self.network.device(index)) }
   }
 
-  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
+  func addresses(
+    with address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> [Address] {
     try self.ask()
-    return self.network[link]?.addresses.first { $0.address == address }
+    let all = self.network[link]?.addresses ?? []
+    return all.filter {
+      $0.address == address || address.family == .ipv4 && $0.address.family == .ipv4
+    }
   }
 
   func bridgePort(

@@ -203,8 +203,14 @@ struct GuardedFlow {
     guard let source = self.made?.source, !self.isAway || network[self.made?.link?.index] == nil
     else { return }
     // Below a tunnel's link another may carry by now: what it is lost with is that one's cable, or its Wi-Fi.
-    let isSame = path.chain.first == self.made?.link && path.gateway == self.made?.path.gateway
-    if isSame, path.status == .satisfied { self.made?.path = path }
+    if path.chain.first == self.made?.link, path.status == .satisfied {
+      if path.gateway != self.made?.path.gateway {
+        let link = network[path.chain.first?.index]
+        let isSame = link?.network == self.made?.network
+        self.made?.router = isSame ? path.gateway.flatMap { link?.neighbours[$0] } : nil
+      }
+      self.made?.path = path
+    }
     // On another link nothing is known of the network that it was on.
     if path.chain.first != self.made?.link { self.made?.router = nil }
     let owner = network.owner(of: source)

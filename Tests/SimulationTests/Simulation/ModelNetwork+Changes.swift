@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityRules
 
 /// What can be done to links, addresses and routes, and what the kernel says of it.
 extension ModelNetwork {
@@ -11,7 +12,14 @@ extension ModelNetwork {
       self.links[place].downCount += 1
     }
     if self.link(index)?.flags.contains(.lowerUp) != true { self.links[place].neighbours = [:] }
+    if self.link(index)?.state != .up { self.forgetLearnt(behind: index) }
     return self.messages(since: before)
+  }
+
+  /// A bridge forgets what was behind a port that does not carry (br_stp_disable_port). connd does not listen to that.
+  private mutating func forgetLearnt(behind port: UInt32?) {
+    guard let place = self.place(self[port]?.master) else { return }
+    self.links[place].learnt = self.links[place].learnt.filter { $0.value != port }
   }
 
   /// What the kernel would say of each link.
@@ -94,6 +102,7 @@ extension ModelNetwork {
   mutating func removeLink(_ index: UInt32) -> [KernelEvent] {
     var events: [KernelEvent] = []
     for upper in self.links where upper.lower == index { events += self.removeLink(upper.index) }
+    self.forgetLearnt(behind: index)
     events += self.dropRoutes { $0.legs.contains { $0.link == index } }
     for address in self[index]?.addresses ?? [] { events += self.removeAddress(address) }
     let removed = self.link(index)
@@ -125,13 +134,23 @@ extension ModelNetwork {
 
   /// The kernel asks who has the routers' addresses, and is answered.
   mutating func learnRouters(_ index: UInt32) -> [KernelEvent] {
+    if let master = self[index]?.master { return self.learnRouters(master) }
     guard let place = self.place(index), self.links[place].hasNeighbours,
       self.link(index)?.flags.contains(.lowerUp) == true
     else { return [] }
+    let port = self.ports(of: index).first { $0.sort == .wired }
     var events: [KernelEvent] = []
     for leg in self.routes.flatMap(\.legs) where leg.link == index {
       guard let router = leg.gateway else { continue }
       let found = self.links[place].hardwareAddress(of: router)
+      // Of a bridge whose cable is out it is only the guests' who could answer.
+      if self.links[place].sort == .bridge {
+        guard let port, self.link(port.index)?.state == .up else { continue }
+        if self.links[place].learnt[found] != port.index {
+          self.links[place].learnt[found] = port.index
+          events.append(.bridgeEntry(BridgeEntry(found, port: port.index, bridge: index)))
+        }
+      }
       guard self.links[place].neighbours[router] != found else { continue }
       self.links[place].neighbours[router] = found
       events.append(.neighbour(Neighbour(router, link: index, hardwareAddress: found)))
@@ -142,17 +161,19 @@ extension ModelNetwork {
   /// What a network manager does to have a link work.
   mutating func repair(_ name: String) -> [KernelEvent] {
     guard let index = self.named(name)?.index else { return [] }
-    let events = self.change(index) { link in
+    var events = self.change(index) { link in
       link.isUp = true
       link.hasCarrier = true
       link.isDormant = false
     }
+    if let master = self[index]?.master { events += self.change(master) { $0.isUp = true } }
     return events + self.configure(index)
   }
 
   /// What DHCP and router advertisements bring.
   mutating func configure(_ index: UInt32) -> [KernelEvent] {
     guard let link = self[index], link.isUp else { return [] }
+    if let master = link.master { return self.configure(master) }
     var events: [KernelEvent] = []
     for family in AddressFamily.allCases {
       let wanted = link.host(family, 7)

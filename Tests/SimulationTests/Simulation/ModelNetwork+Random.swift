@@ -11,27 +11,35 @@ extension ModelNetwork {
   mutating func happen(using random: inout SeededGenerator) -> [KernelEvent] {
     let link = random.pick(self.links.filter { $0.sort != .loopback && !self.isBystander($0) })
     let family = random.pick(AddressFamily.allCases)
+    // What has addresses and routes is the bridge or the bond, not its ports.
+    let top = self[link.master] ?? link
     switch random.number(0...32) {
     case 0...4: return self.repair(random.pick(["eth0", "wlan0", "wwan0", "wlan0"]))
+    case 5, 6,
+      7 where !self.ports(of: link.index).isEmpty:
+      // It has the carrier of its ports.
+      return []
     case 5, 6:
       return self.change(link.index) { $0.hasCarrier.toggle() } + self.learn(link.index, &random)
-    case 7: return self.change(link.index) { $0.isDormant.toggle() }
+    case 7:
+      // A bond's ports do not authenticate.
+      return top.sort == .bond ? [] : self.change(link.index) { $0.isDormant.toggle() }
     case 8: return self.setDown(link.index)
     case 9: return self.change(link.index) { $0.isUp = true } + self.configure(link.index)
-    case 10: return self.rotate(link, family, &random)
+    case 10: return self.rotate(top, family, &random)
     case 11, 12:
       guard let address = link.addresses.randomElement(using: &random) else { return [] }
       return self.removeAddress(address)
     case 13:
-      var address = link.host(family, random.pick([7, 8, 9]))
+      var address = top.host(family, random.pick([7, 8, 9]))
       if random.oneIn(4) { address.flags.insert(.tentative) }
       return self.addAddress(address)
     case 14, 15, 16:
       guard let route = self.defaults.randomElement(using: &random) else { return [] }
       return self.removeRoute(route)
     case 17, 18:
-      return self.addDefault(link.index, family, router: random.pick([1, 1, 1, 2]))
-        + self.learn(link.index, &random)
+      return self.addDefault(top.index, family, router: random.pick([1, 1, 1, 2]))
+        + self.learn(top.index, &random)
     case 19: return self.join(link, &random)
     case 20: return self.roam()
     case 21: return self.enumerateAnew(link)
@@ -63,8 +71,7 @@ extension ModelNetwork {
     if let route = self.routes.first(where: { $0.legs.count > 1 }) {
       return self.removeRoute(route)
     }
-    let links = self.links.filter { $0.sort == .wired || $0.sort == .wifi }
-    let legs = links.map { ModelRoute.Leg(link: $0.index, gateway: $0.router(family, 1)) }
+    let legs = self.uplinks.map { ModelRoute.Leg(link: $0.index, gateway: $0.router(family, 1)) }
     guard legs.count > 1 else { return [] }
     return self.addRoute(
       ModelRoute(prefix: .all(family), metric: random.pick([20, 650]), target: .spread(legs)))
@@ -76,11 +83,14 @@ extension ModelNetwork {
 
   private var defaults: [ModelRoute] { self.routes.filter { $0.prefix.length <= 1 } }
 
-  private var containers: [ModelLink] { self.links.filter { $0.sort == .container } }
+  private var containers: [ModelLink] {
+    self.links.filter { $0.sort == .container && $0.master == nil }
+  }
 
   /// Whether nothing leads to a container's link, so that it is nobody's.
   private func isBystander(_ link: ModelLink) -> Bool {
-    link.sort == .container && link.addresses.allSatisfy(\.address.isLinkLocal)
+    link.sort == .container && link.master == nil
+      && link.addresses.allSatisfy(\.address.isLinkLocal)
       && !self.routes.contains { $0.link == link.index }
   }
 
@@ -137,15 +147,18 @@ extension ModelNetwork {
     let networks: [ModelLink.Sort: [UInt8]] = [
       .wifi: [2, 3, 4], .wired: [6, 7], .cellular: [20, 21], .vlan: [6, 7],
     ]
-    guard let network = networks[link.sort].map({ random.pick($0) }) else { return [] }
+    guard let network = networks[link.sort].map({ random.pick($0) }),
+      self[link.master]?.sort != .bond
+    else { return [] }
     var events = self.change(link.index) { $0.hasCarrier = false }
     events += self.change(link.index) { link in
       link.network = network
       link.hasCarrier = true
       link.isDormant = false
     }
-    // The vlan comes out of the same cable.
-    if let place = self.links.firstIndex(where: { $0.lower == link.index }) {
+    // What is above comes out of the same cable.
+    for place in self.links.indices
+    where self.links[place].lower == link.index || self.links[place].index == link.master {
       self.links[place].network = network
       self.links[place].neighbours = [:]
     }
@@ -163,7 +176,8 @@ extension ModelNetwork {
   private mutating func enumerateAnew(_ link: ModelLink) -> [KernelEvent] {
     guard link.sort == .cellular || link.sort == .wired else { return [] }
     let events = self.removeLink(link.index)
-    return events + self.addLink(link.name, link.sort) { $0.network = link.network }
+    return events
+      + self.addLink(link.name, link.sort) { ($0.network, $0.master) = (link.network, link.master) }
       + self.repair(link.name)
   }
 
@@ -191,7 +205,7 @@ extension ModelNetwork {
   /// The tunnel's packets go by another link.
   private mutating func reroute(_ index: UInt32) -> [KernelEvent] {
     guard let link = self[index], link.sort != .tunnel, link.sort != .loopback,
-      link.sort != .container
+      link.sort != .container, link.master == nil
     else { return [] }
     return self.addRoute(
       ModelRoute(
@@ -237,7 +251,8 @@ extension ModelNetwork {
     if let route = self.routes.first(where: { $0.prefix == prefix }) {
       return self.removeRoute(route)
     }
-    guard let link = self.links.filter(\.hasNeighbours).randomElement(using: &random) else {
+    let links = self.links.filter { $0.hasNeighbours && $0.master == nil }
+    guard let link = links.randomElement(using: &random) else {
       return []
     }
     return self.addRoute(

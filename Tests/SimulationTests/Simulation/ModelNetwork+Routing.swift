@@ -174,7 +174,7 @@ extension ModelNetwork {
     case .cellular: .cellular
     case .loopback: .loopback
     case .tunnel: .tunnel
-    case .container, .vlan, .bridge, nil: .unknown
+    case .container, .vlan, .bridge, .bond, nil: .unknown
     }
   }
 
@@ -190,6 +190,8 @@ extension ModelNetwork {
       // The port behind which the next hop is: here, always the cable's.
       if link.sort == .bridge {
         next = self.ports(of: link.index).min { $0.sort == .wired && $1.sort != .wired }
+      } else if link.sort == .bond {
+        next = self.activePort(of: link.index) ?? self.ports(of: link.index).first
       }
       guard let remote = link.remote, !upToTunnel else { continue }
       let below = self.way(ofTunnelTo: remote, under: chain, nextHop)

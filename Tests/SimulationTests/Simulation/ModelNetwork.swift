@@ -3,7 +3,7 @@ import Connectivity
 /// A link of the model kernel, what is on it, and what is at its other end.
 struct ModelLink: Hashable {
   enum Sort: Hashable {
-    case loopback, wired, wifi, cellular, vlan, tunnel, container, bridge
+    case loopback, wired, wifi, cellular, vlan, tunnel, container, bridge, bond
   }
 
   var index: UInt32
@@ -14,7 +14,7 @@ struct ModelLink: Hashable {
   var isDormant = false
   /// How often it has lost its carrier.
   var downCount: UInt32 = 0
-  /// The bridge that it is a port of.
+  /// The bridge or bond that it is a port of.
   var master: UInt32?
   /// Of a bridge: behind which of its ports hardware addresses are.
   var learnt: [[UInt8]: UInt32] = [:]
@@ -30,14 +30,14 @@ struct ModelLink: Hashable {
 
   /// Modems have none, nor have tunnels.
   var hasNeighbours: Bool {
-    self.sort == .wired || self.sort == .wifi || self.sort == .vlan || self.sort == .bridge
+    [.wired, .wifi, .vlan, .bridge, .bond].contains(self.sort)
   }
 
   /// That of the link's default routes: the lowest wins.
   var metric: UInt32 {
     switch self.sort {
     case .vlan: 90
-    case .bridge: 80
+    case .bridge, .bond: 80
     case .wired: 100
     case .wifi: 600
     case .cellular: 700
@@ -121,8 +121,17 @@ struct ModelNetwork: Hashable {
   var local: IPPrefix?
   var lastIndex: UInt32 = 9
 
-  /// A laptop with a cable, Wi-Fi and a modem, all of them working.
-  init() {
+  /// What the cable is plugged into.
+  enum Machine: Hashable {
+    case laptop
+    /// A bridge, beside a guest.
+    case host
+    /// A bond of two cables, of which one carries what there is.
+    case server
+  }
+
+  /// A machine with a cable, Wi-Fi and a modem, all of them working.
+  init(_ machine: Machine = .laptop) {
     self.links = [
       ModelLink(
         index: 1, name: "lo", sort: .loopback,
@@ -131,6 +140,21 @@ struct ModelNetwork: Hashable {
       ModelLink(index: 3, name: "wlan0", sort: .wifi, network: 2),
       ModelLink(index: 4, name: "wwan0", sort: .cellular, network: 20),
     ]
+    switch machine {
+    case .laptop: break
+    case .host:
+      self.links += [
+        ModelLink(index: 5, name: "br0", sort: .bridge, network: 6),
+        ModelLink(index: 6, name: "tap0", sort: .container, master: 5),
+      ]
+      self.links[1].master = 5
+    case .server:
+      self.links += [
+        ModelLink(index: 5, name: "bond0", sort: .bond, network: 6),
+        ModelLink(index: 6, name: "eth1", sort: .wired, master: 5, network: 6),
+      ]
+      self.links[1].master = 5
+    }
     for name in ["eth0", "wlan0", "wwan0"] { _ = self.repair(name) }
   }
 
@@ -167,6 +191,9 @@ struct ModelNetwork: Hashable {
       told.hardwareType = 778
     case .container: told.kind = "veth"
     case .bridge: told.kind = "bridge"
+    case .bond:
+      told.kind = "bond"
+      told.activePort = self.activePort(of: link.index)?.index
     case .wired, .wifi: break
     }
     return told
@@ -176,7 +203,10 @@ struct ModelNetwork: Hashable {
     switch self[index]?.sort {
     case .wifi: Device(type: "wlan")
     case .cellular: Device(type: "wwan")
-    case .bridge: Device(type: "bridge", lowerLinks: self.ports(of: index).map(\.index))
+    case .bridge, .bond:
+      Device(
+        type: self[index]?.sort == .bond ? "bond" : "bridge",
+        lowerLinks: self.ports(of: index).map(\.index))
     default: .unknown
     }
   }
@@ -187,9 +217,19 @@ struct ModelNetwork: Hashable {
 
   func ports(of bridge: UInt32) -> [ModelLink] { self.links.filter { $0.master == bridge } }
 
+  /// The port of a bond that carries what there is: the first that can.
+  func activePort(of bond: UInt32) -> ModelLink? {
+    self.ports(of: bond).first { $0.isUp && $0.hasCarrier }
+  }
+
+  /// The links that may have routers: neither ports, nor what is above a cable.
+  var uplinks: [ModelLink] {
+    self.links.filter { $0.master == nil && [.wired, .wifi, .bridge, .bond].contains($0.sort) }
+  }
+
   private func carries(_ link: ModelLink) -> Bool {
     guard link.hasCarrier else { return false }
-    if link.sort == .bridge {
+    if link.sort == .bridge || link.sort == .bond {
       return self.ports(of: link.index).contains { $0.isUp && $0.hasCarrier }
     }
     guard let lower = self[link.lower] else { return link.sort != .vlan }

@@ -86,8 +86,10 @@ final class MutantKernel: Kernel {
 
   func links() throws(KernelUnavailable) -> [LinkFacts] { try self.kernel.links() }
 
-  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
-    try self.kernel.address(address, on: link)
+  func addresses(
+    with address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> [Address] {
+    try self.kernel.addresses(with: address, on: link)
   }
 
   func addresses() throws(KernelUnavailable) -> [Address] { try self.kernel.addresses() }

@@ -12,7 +12,7 @@ import TestKit
 final class Simulation {
   let seed: UInt64
   let mutation: Mutation?
-  let kernel = FaultyKernel()
+  let kernel: FaultyKernel
   let configuration = Configuration()
   var random: SeededGenerator
   var daemon: Daemon
@@ -30,6 +30,13 @@ final class Simulation {
 
   init(seed: UInt64, mutation: Mutation? = nil, isTraced: Bool = false) {
     self.seed = seed
+    let machine: ModelNetwork.Machine =
+      switch seed % 5 {
+      case 3: .host
+      case 4: .server
+      default: .laptop
+      }
+    self.kernel = FaultyKernel(ModelNetwork(machine))
     self.mutation = mutation
     self.random = SeededGenerator(seed: seed)
     self.trace = isTraced ? [] : nil
@@ -256,7 +263,7 @@ extension Simulation {
 
   private func randomFlow() -> Flow? {
     let network = self.kernel.network
-    let links = network.links.filter { $0.sort == .wired || $0.sort == .wifi }
+    let links = network.uplinks
     let neighbour = links.randomElement(using: &self.random)?.host(.ipv4, 99).address
     let far = IPAddress.bytes([203, 0, 113, UInt8(self.random.number(1...3))])
     let far6 = IPAddress.bytes(
