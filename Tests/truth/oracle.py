@@ -14,7 +14,8 @@
     drops it. With IPv6 and several nexthops connect(2) chooses one before it has an address and a port. The socket remembers
     that one, until any change of any route makes it ask again, with both: then the hash is another;
   - IPv6 took another way for a moment, as it does where it believes that a router does not answer: a router that it asks whether
-    it is there again counts as there, without a message (rt6_check_neigh). The socket remembers what it was told then;
+    it is there again counts as there, without a message (rt6_check_neigh). The socket remembers what it was told then. Where it
+    believes so of each, it takes them in turn (rt6_select): who asks twice gets two answers;
   - its address is no link's own (`lo`, AnyIP), and it moved to another of several nexthops, now or before: a host that is
     reached by several routers lives on, and one whose providers differ does not. With several nexthops each is right;
   - its address is no link's own, and the router's way back leads by one that this machine has given up;
@@ -184,6 +185,9 @@ def is_unknowable(base, views, connection, moment, silent):
         return True
     if ":" in connection.address and len({view.own.link for view in [base, *views]}) > 1 and not views[-1].is_dead and (
             views[-1].own.link == base.own.link):
+        return True
+    if ":" in connection.address and any(
+            moment.kernel.route(connection.own).link != views[-1].own.link for _ in range(3)):
         return True
     # Its way back leads by an address that this machine may have given up.
     if connection.wanted["kind"] == "neighbour" and subnet(connection.address) != subnet(connection.own.remote):

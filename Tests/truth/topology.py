@@ -261,6 +261,8 @@ def uplink_setup(uplink):
         lines = [f"link add {top} index {index + 2} address {uplink.mac(2)} type bond mode active-backup miimon 20",
                  f"link set {name} master {top}", f"link set {second} master {top}"]
     elif uplink.over == "macvlan":
+        # Or the link below answers for the address above it, and what the router sends there comes to no socket bound to that.
+        operations.append(["sysctl", "M", f"ipv4/conf/{name}/arp_ignore", 1])
         lines = [f"link set {name} address 02:00:00:00:{uplink.number:02x}:aa up",
                  f"link add {top} index {index + 2} link {name} address {uplink.mac(2)} type macvlan mode bridge"]
     lines += [f"link set {top} up", *uplink.configured()]
