@@ -3,14 +3,13 @@ package import Connectivity
 import Glibc
 
 extension Requester {
-  /// One address of one link; `nil` where the link has it not, or does not exist, or the kernel has no such family.
-  package func address(
-    _ address: IPAddress, on link: UInt32
-  ) throws(NetlinkError) -> Address? {
+  /// An address of a link, with those that the kernel tells with it: for IPv4 there is no RTM_GETADDR of a single one. It is not
+  /// among them where the link has it not, or does not exist, or the kernel has no such family.
+  package func addresses(
+    with address: IPAddress, on link: UInt32
+  ) throws(NetlinkError) -> [Address] {
     switch address.family {
-    case .ipv4:
-      // There is no RTM_GETADDR of a single address for IPv4.
-      return try self.addresses(of: .ipv4, on: link).first { $0.address == address }
+    case .ipv4: return try self.addresses(of: .ipv4, on: link)
     case .ipv6:
       var request = Request(
         Int(RTM_GETADDR), "RTM_GETADDR", header: Self.header(.ipv6, link: link))
@@ -18,7 +17,7 @@ extension Requester {
       let absences: Set<CInt> = [EADDRNOTAVAIL, ENODEV, EOPNOTSUPP, EAFNOSUPPORT]
       let found = try self.object(request, absentIf: absences) { Address(message: $0) }
       // For a link that does not exist the kernel answers with any link's.
-      return found?.link == link ? found : nil
+      return found?.link == link ? [found].compactMap { $0 } : []
     }
   }
 

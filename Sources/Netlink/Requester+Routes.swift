@@ -9,34 +9,49 @@ extension Requester {
   /// The kernel names a link's route also where the link is dead: see the link. And to IPv4 traffic that is bound to a
   /// link it gives a route, of table 0, where no table has one: it takes the whole world for neighbours then.
   package func route(to destination: Destination) throws(NetlinkError) -> RouteAnswer {
-    if destination.address.family == .ipv6 {
-      self.noteExpiry(of: self.lookup(RouteQuestion(destination, .entry)))
-    }
-    return try self.answer(self.lookup(RouteQuestion(destination, .way)), to: destination)
+    let answer = try self.answer(self.lookup(RouteQuestion(destination, .way)), to: destination)
+    try self.noteExpiry(of: [answer], to: [destination])
+    return answer
   }
 
   /// The answers of `route(to:)` for many destinations, in their order and at a lower cost.
   package func routes(to destinations: [Destination]) throws(NetlinkError) -> [RouteAnswer] {
     // With one question there is nothing to save.
-    if destinations.count == 1, destinations[0].address.family == .ipv4 {
-      return [try self.route(to: destinations[0])]
+    if destinations.count == 1 { return [try self.route(to: destinations[0])] }
+    let questions = destinations.map { RouteQuestion($0, .way) }
+    var answers: [RouteAnswer] = []
+    answers.reserveCapacity(destinations.count)
+    for (question, result) in zip(questions, try self.results(of: questions)) {
+      answers.append(try self.answer(result, to: question.destination))
     }
-    let questions = destinations.flatMap(RouteQuestion.all)
+    try self.noteExpiry(of: answers, to: destinations)
+    return answers
+  }
+
+  /// Only a route's entry tells when it expires, which only IPv6's do. What expires between the two questions was noted when it
+  /// was asked about before.
+  private func noteExpiry(
+    of answers: [RouteAnswer], to destinations: [Destination]
+  ) throws(NetlinkError) {
+    let entries = zip(answers, destinations).compactMap { answer, destination in
+      answer.isRoute && destination.address.family == .ipv6
+        ? RouteQuestion(destination, .entry) : nil
+    }
+    for result in entries.count == 1 ? [self.lookup(entries[0])] : try self.results(of: entries) {
+      if case .success(let route) = result { self.expiry.note(route) }
+    }
+  }
+
+  private func results(of questions: [RouteQuestion]) throws(NetlinkError) -> [Lookup] {
+    if questions.isEmpty { return [] }
     let results = try self.answers(for: questions) {
       $0.request()
     } read: {
       RouteMessage(message: $0)
     }
-    var answers: [RouteAnswer] = []
-    answers.reserveCapacity(destinations.count)
-    for (question, result) in zip(questions, results) {
-      let result = result.map { self.settled($0, question) } ?? self.lookup(question)
-      switch question.subject {
-      case .entry: self.noteExpiry(of: result)
-      case .way: answers.append(try self.answer(result, to: question.destination))
-      }
+    return zip(questions, results).map { question, result in
+      result.map { self.settled($0, question) } ?? self.lookup(question)
     }
-    return answers
   }
 
   /// How long it takes until an IPv6 answer that was given since the last call may hold no more, for a route of it expires (that
@@ -86,10 +101,6 @@ extension Requester {
     return self.lookup(bound)
   }
 
-  private func noteExpiry(of result: Lookup) {
-    if case .success(let route) = result { self.expiry.note(route) }
-  }
-
   private func answer(
     _ result: Lookup, to destination: Destination
   ) throws(NetlinkError) -> RouteAnswer {
@@ -131,6 +142,10 @@ extension Requester {
     else { return false }
     return route.kind == .local
   }
+}
+
+extension RouteAnswer {
+  fileprivate var isRoute: Bool { if case .route = self { true } else { false } }
 }
 
 extension Path.Reason {

@@ -19,13 +19,6 @@ struct RouteQuestion {
     self.subject = subject
   }
 
-  /// What to ask for the way to a destination. Only the entry tells when it expires, which only IPv6's do. It is asked for
-  /// first: what expires in between is noted then, though the way is another already.
-  static func all(about destination: Destination) -> [RouteQuestion] {
-    let way = RouteQuestion(destination, .way)
-    return destination.address.family == .ipv6 ? [RouteQuestion(destination, .entry), way] : [way]
-  }
-
   func request() -> Request {
     let (destination, family) = (self.destination, self.destination.address.family)
     let flags = self.subject == .entry ? UInt32(RTM_F_FIB_MATCH) : 0

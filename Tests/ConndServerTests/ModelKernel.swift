@@ -172,9 +172,14 @@ final class ModelKernel: Kernel {
     return self.linkTable.values.sorted { $0.link.index < $1.link.index }
   }
 
-  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
+  func addresses(
+    with address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> [Address] {
     try self.ask("address \(address) \(link)")
-    return self.addressTable.first { $0.address == address && $0.link == link }
+    return self.addressTable.filter {
+      $0.link == link
+        && ($0.address == address || address.family == .ipv4 && $0.address.family == .ipv4)
+    }
   }
 
   func addresses() throws(KernelUnavailable) -> [Address] {

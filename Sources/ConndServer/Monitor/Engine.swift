@@ -84,17 +84,6 @@ struct Engine {
     return Step(changes: made.changes, followers: .init(occasion: occasion, slept: slept))
   }
 
-  /// Whether a step would publish a loss, of which messages that wait may tell more (K8). What it finds to matter the step
-  /// will find, too.
-  func isLoss(_ kernel: any Kernel) throws(KernelUnavailable) -> Bool {
-    let status = self.changes.snapshot.status
-    let view = self.view(of: kernel)
-    for family in AddressFamily.allCases where status[family].status == .satisfied {
-      if try self.reader.defaultPath(family, view).present.status != .satisfied { return true }
-    }
-    return false
-  }
-
   private mutating func note(_ events: [KernelEvent], at now: Instant) {
     self.interests.note(events)
     for event in events {
@@ -125,11 +114,10 @@ struct Engine {
   private func isSettled(
     _ reading: ChangeMaker.Reading, _ view: KernelView
   ) throws(KernelUnavailable) -> Bool {
-    for family in AddressFamily.allCases
-    where reading.observation[family].path != self.snapshot.status[family] {
-      if try !self.reader.isSettled(family, view) { return false }
+    let changed = AddressFamily.allCases.filter {
+      reading.observation[$0].path != self.snapshot.status[$0]
     }
-    return true
+    return try self.reader.isSettled(changed, view)
   }
 
   private mutating func reading(
@@ -150,9 +138,8 @@ struct Engine {
     let flows = FlowReader(self.reader, view)
     var reading = ChangeMaker.Reading(.unknown)
     for (family, path) in paths {
-      view.interests.use(path.facts)
       reading.observation[family] = path.observed
-      let way = try flows.way(to: path.destination, path.facts.answer)
+      let way = try flows.way(to: path.destination, path.facts)
       reading.present[family] = PresentPath(path.present, network: way.network)
     }
     for followed in self.changes.followed {
@@ -172,6 +159,7 @@ struct Engine {
   private func defaultPaths(
     _ view: KernelView
   ) throws(KernelUnavailable) -> [AddressFamily: DefaultPath] {
+    try self.reader.askProbes(AddressFamily.allCases, view)
     var paths: [AddressFamily: DefaultPath] = [:]
     for family in AddressFamily.allCases {
       paths[family] = try self.reader.defaultPath(family, view)

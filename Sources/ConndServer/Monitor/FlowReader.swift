@@ -61,13 +61,25 @@ final class FlowReader {
       return way
     }
     let facts = try self.reader.facts(about: question, answer: answer, self.view)
-    self.view.interests.use(facts)
-    let judged = self.judged(facts)
-    let way = FlowPath(
-      facts.answer, facts, shown: self.reader.classifier.path(facts), judged: judged,
-      network: try self.view.interests.networks.identity(of: judged, facts, self.view))
     // An answer that was no longer true is that of this destination only.
     key.answer = facts.answer
+    return try self.add(facts, key)
+  }
+
+  /// The way of new connections to a destination, of which all is known.
+  func way(
+    to question: Destination, _ facts: PathFacts
+  ) throws(KernelUnavailable) -> FlowPath {
+    try self.add(facts, try self.key(facts.answer, question))
+  }
+
+  private func add(_ facts: PathFacts, _ key: WayKey) throws(KernelUnavailable) -> FlowPath {
+    self.view.interests.use(facts)
+    let shown = self.reader.classifier.path(facts)
+    let judged = self.judged(shown, facts)
+    let way = FlowPath(
+      facts.answer, facts, shown: shown, judged: judged,
+      network: try self.view.interests.networks.identity(of: judged, facts, self.view))
     self.ways[key] = way
     return way
   }
@@ -85,8 +97,8 @@ final class FlowReader {
   }
 
   /// The path; what fails below a tunnel is a route that is missing to those inside it: it may come back another way.
-  private func judged(_ facts: PathFacts) -> Path {
-    var path = self.reader.classifier.path(facts)
+  private func judged(_ shown: Path, _ facts: PathFacts) -> Path {
+    var path = shown
     guard path.status == .requiresConnection, facts.links.contains(where: \.isTunnel),
       self.reader.classifier.path(facts.upToTunnel).status == .satisfied
     else { return path }

@@ -36,8 +36,8 @@ protocol Kernel {
   /// All links.
   func links() throws(KernelUnavailable) -> [LinkFacts]
 
-  /// An address of a link; `nil` where the link has it not.
-  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address?
+  /// An address of a link, if the link has it, with those that the kernel tells with it: of IPv4 all that the link has.
+  func addresses(with address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> [Address]
 
   /// All addresses.
   func addresses() throws(KernelUnavailable) -> [Address]

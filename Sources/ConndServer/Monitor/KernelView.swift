@@ -9,10 +9,12 @@ final class KernelView {
   private let kernel: any Kernel
   /// What mattered before this turn, and what has been found to matter in it.
   var interests: Interests
-  private var answers: [Destination: RouteAnswer] = [:]
+  private var answers: [Destination: RouteAnswer] = Dictionary(minimumCapacity: 12)
   private var entries: [Destination: RouteEntry?] = [:]
   private var facts: [UInt32: LinkFacts?] = [:]
   private var onLinks: [UInt32: [IPAddress: Address?]] = [:]
+  /// Links whose IPv4 addresses are all known.
+  private var listed: Set<UInt32> = []
   private var owners: [IPAddress: UInt32?] = [:]
   private var neighbours: [UInt32: [IPAddress: Neighbour?]] = [:]
   private var allLinks: [LinkFacts]?
@@ -29,12 +31,29 @@ final class KernelView {
   /// The way to a destination.
   func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
     if let known = self.answers[destination] { return known }
-    return try self.routeAnew(to: destination)
+    let answer = try self.kernel.routes(to: [destination]).first ?? .noRoute(.noRoute)
+    // The answer may name an address that was not there before.
+    if destination.source == nil { self.listed = [] }
+    return try self.remember(answer, to: destination)
   }
 
   /// The way to a destination as it is by now, whatever it was earlier in this turn.
   func routeAnew(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
-    var answer = try self.kernel.routes(to: [destination]).first ?? .noRoute(.noRoute)
+    self.answers[destination] = nil
+    return try self.route(to: destination)
+  }
+
+  /// Asks for the ways to some destinations at once, as they are by now.
+  func askAnew(_ destinations: [Destination]) throws(KernelUnavailable) {
+    for (destination, answer) in zip(destinations, try self.kernel.routes(to: destinations)) {
+      _ = try self.remember(answer, to: destination)
+    }
+  }
+
+  private func remember(
+    _ answer: RouteAnswer, to destination: Destination
+  ) throws(KernelUnavailable) -> RouteAnswer {
+    var answer = answer
     if answer == .noRoute(.noRoute), destination.address.family == .ipv6, destination.source == nil
     {
       answer = try self.sourceSpecificRoute(to: destination) ?? answer
@@ -107,9 +126,15 @@ final class KernelView {
 
   func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
     if let known = self.onLinks[link]?[address] { return known }
-    let found = try self.kernel.address(address, on: link)
-    self.onLinks[link, default: [:]][address] = .some(found)
-    return found
+    if address.family == .ipv4, self.listed.contains(link) { return nil }
+    var known = self.onLinks[link] ?? [:]
+    known[address] = .some(nil)
+    for found in try self.kernel.addresses(with: address, on: link) {
+      known[found.address] = .some(found)
+    }
+    self.onLinks[link] = known
+    if address.family == .ipv4 { self.listed.insert(link) }
+    return known[address] ?? nil
   }
 
   func addresses() throws(KernelUnavailable) -> [Address] {
@@ -144,6 +169,10 @@ final class KernelView {
   }
 
   private func findOwner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {
+    // Mostly it is one that a path was just seen to have.
+    if let link = self.onLinks.lazy.filter({ $0.value[address] ?? nil != nil }).map(\.key).min() {
+      return link
+    }
     if let entry = try self.entry(for: Destination(address)), entry.kind == .local,
       let link = entry.outLink
     {

@@ -172,7 +172,7 @@ struct MonitorLoop {
   mutating func read(_ occasion: Occasion) {
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
-      let occasion = try self.explained(occasion, kernel)
+      let occasion = try self.completed(occasion, kernel)
       let step = try self.engine.step(
         occasion, kernel, at: self.clock.now, time: self.clock.time)
       self.publish(step.changes)
@@ -184,14 +184,12 @@ struct MonitorLoop {
     }
   }
 
-  /// The occasion, and where it is a loss, what the kernel has told meanwhile: a path that moved between two questions is not
-  /// gone (K8).
-  private mutating func explained(
+  /// The occasion, and what the kernel has told meanwhile: of a path that moves the loss is told before the gain, and it is not
+  /// gone (K8). What comes even later has a reading of its own.
+  private mutating func completed(
     _ occasion: Occasion, _ kernel: any Kernel
   ) throws(KernelUnavailable) -> Occasion {
-    guard case .events(var events) = occasion, kernel.hasMessages,
-      try self.engine.isLoss(kernel), kernel.hasMessages
-    else { return occasion }
+    guard case .events(var events) = occasion, kernel.hasMessages else { return occasion }
     let first = events.count
     _ = try kernel.drain(into: &events)
     let later = Array(events[first...])

@@ -55,8 +55,8 @@ final class NetlinkKernel: Kernel {
   }
 
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
-    // Many are asked for in turn, and who was woken by what was published may wait for this very processor.
-    if destinations.count > 1 { sched_yield() }
+    // Where many are asked for in turn, who was woken by what was published may wait for this very processor.
+    if destinations.count > 8 { sched_yield() }
     return try ask { () throws(NetlinkError) in try self.requester.routes(to: destinations) }
   }
 
@@ -93,8 +93,10 @@ final class NetlinkKernel: Kernel {
     return links.map(self.withDevice)
   }
 
-  func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
-    try ask { () throws(NetlinkError) in try self.requester.address(address, on: link) }
+  func addresses(
+    with address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> [Address] {
+    try ask { () throws(NetlinkError) in try self.requester.addresses(with: address, on: link) }
   }
 
   func addresses() throws(KernelUnavailable) -> [Address] {

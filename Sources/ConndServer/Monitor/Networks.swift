@@ -181,6 +181,8 @@ struct Networks {
     guard let known = self.known[key] else { return }
     var heard = neighbour
     heard.hardwareAddress = neighbour.hardwareAddress ?? known.heard.hardwareAddress
+    // The first that is heard of is the one that all were made by so far.
+    if known.hardwareAddress == nil { heard.hardwareAddress.map { self.known[key]?.learn($0) } }
     self.known[key]?.isInDoubt = true
     guard heard != known.heard else { return }
     self.known[key]?.heard = heard

@@ -37,7 +37,7 @@ extension PathReader {
     let destination = Destination(self.destinations[family][probe])
     let facts = try self.facts(about: destination, answer: answers[probe], view)
     let present = self.classifier.path(facts)
-    let (path, shown) = try self.pathBesideHeld(facts, to: destination, view)
+    let (path, shown) = try self.pathBesideHeld(present, facts, to: destination, view)
     var observed = ObservedPath(path)
     if path.status != .unsatisfied {
       observed.route = try view.entry(for: destination)?.route
@@ -63,10 +63,26 @@ extension PathReader {
     return (DefaultDestination.majority(of: answers), answers)
   }
 
+  /// Asks about all the probes that decide where they agree, at once.
+  func askProbes(_ families: [AddressFamily], _ view: KernelView) throws(KernelUnavailable) {
+    let probes = families.flatMap { family in
+      let all = self.destinations[family]
+      return all.prefix(all.count / 2 + 1)
+    }
+    if !probes.isEmpty { try view.askAnew(probes.map { Destination($0) }) }
+  }
+
   /// Whether the kernel still says of the probes what it said at first in this turn.
-  func isSettled(_ family: AddressFamily, _ view: KernelView) throws(KernelUnavailable) -> Bool {
-    let before = try self.answers(family, all: false, view)
-    return try self.answers(family, all: false, anew: true, view) == before
+  func isSettled(
+    _ families: [AddressFamily], _ view: KernelView
+  ) throws(KernelUnavailable) -> Bool {
+    let before = try families.map { (family) throws(KernelUnavailable) in
+      try self.answers(family, all: false, view)
+    }
+    try self.askProbes(families, view)
+    return try families.map { (family) throws(KernelUnavailable) in
+      try self.answers(family, all: false, view)
+    } == before
   }
 
   private func answers(
