@@ -211,6 +211,15 @@ final class FlowReaderTests {
     #expect(try self.reading().alternative == nil)
   }
 
+  @Test("I0 I3 another subnet on one of several legs: each connection takes one, and its address")
+  func subnetOfLeg() throws {
+    let other = RouteAnswer.over(2, via: "192.0.2.1", from: "10.0.0.7")
+    try self.kernel.spread("0.0.0.0", 0, over: [other, self.eth1])
+    #expect(
+      try self.reading().alternative
+        == .init(link: 2, source: IPAddress("10.0.0.7"), isKept: true))
+  }
+
   @Test("I0 who sends from an address that no link has, has chosen that himself")
   func anyIP() throws {
     self.kernel.localBlocks = [try IPPrefix(spelt: "10.9.0.0", 16)]

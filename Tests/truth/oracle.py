@@ -15,7 +15,8 @@
     that one, until any change of any route makes it ask again, with both: then the hash is another;
   - IPv6 took another way for a moment, as it does where it believes that a router does not answer: a router that it asks whether
     it is there again counts as there, without a message (rt6_check_neigh). The socket remembers what it was told then. Where it
-    believes so of each, it takes them in turn (rt6_select): who asks twice gets two answers;
+    believes so of each, it takes them in turn (rt6_select): who asks twice gets two answers. What an address of a link was
+    told to leave by another is destroyed all the same, and so tested;
   - its address is no link's own (`lo`, AnyIP), and it moved to another of several nexthops, now or before: a host that is
     reached by several routers lives on, and one whose providers differ does not. With several nexthops each is right;
   - its address is no link's own, and the router's way back leads by one that this machine has given up;
@@ -184,7 +185,7 @@ def is_unknowable(base, views, connection, moment, silent):
     if ":" in connection.address and len(views[-1].legs) > 1:
         return True
     if ":" in connection.address and len({view.own.link for view in [base, *views]}) > 1 and not views[-1].is_dead and (
-            views[-1].own.link == base.own.link):
+            views[-1].own.link == base.own.link or connection.wanted["kind"] == "local"):
         return True
     if ":" in connection.address and any(
             moment.kernel.route(connection.own).link != views[-1].own.link for _ in range(3)):

@@ -138,6 +138,8 @@ final class FlowReader {
     if case .route(let route) = way.answer { reading.isLocal = route.kind == .local }
     reading.isLocal = reading.isLocal || question.address.isLoopback
     if let source = question.source, !source.isLoopback {
+      // Mostly it is where it was, which is one question.
+      if let before, before != 0 { _ = try self.view.address(source, on: before) }
       reading.isSourceGone = try self.view.owner(of: source) == nil
     }
     // What has no address yet has left nothing: it begins with the first path that there is.
@@ -232,7 +234,10 @@ final class FlowReader {
       if isOwnRoute, preferred.source == source { self.usual.insert(key) }
       return nil
     }
-    return .init(link: preferred.outLink, source: preferred.source, isKept: !isOwnRoute)
+    // Of several nexthops each connection takes one, and its address.
+    let isSpread = try self.view.entry(for: new).map { $0.legs.count > 1 } ?? false
+    return .init(
+      link: preferred.outLink, source: preferred.source, isKept: !isOwnRoute || isSpread)
   }
 
   private func isLegOfSame(

@@ -76,13 +76,14 @@ extension PathReader {
   func isSettled(
     _ families: [AddressFamily], _ view: KernelView
   ) throws(KernelUnavailable) -> Bool {
-    let before = try families.map { (family) throws(KernelUnavailable) in
-      try self.answers(family, all: false, view)
+    for family in families {
+      // The one that stands for all does for this, too.
+      let (probe, answers) = try self.probe(family, view)
+      guard let place = probe ?? answers.indices.first else { continue }
+      let now = try view.routeAnew(to: Destination(self.destinations[family][place]))
+      if Self.way(now) != answers[place] { return false }
     }
-    try self.askProbes(families, view)
-    return try families.map { (family) throws(KernelUnavailable) in
-      try self.answers(family, all: false, view)
-    } == before
+    return true
   }
 
   private func answers(
@@ -93,15 +94,19 @@ extension PathReader {
     for probe in probes {
       let question = Destination(probe)
       let answer = anew ? try view.routeAnew(to: question) : try view.route(to: question)
-      // Only a unicast route leads to the internet (K2).
-      if case .route(let route) = answer, route.kind != .unicast {
-        answers.append(.noRoute(.noRoute))
-      } else {
-        answers.append(answer)
-      }
+      answers.append(Self.way(answer))
       if !all, Self.hasMajority(answers, of: probes.count) { break }
     }
     return answers
+  }
+
+  /// Only a unicast route leads to the internet (K2).
+  private static func way(_ answer: RouteAnswer) -> RouteAnswer {
+    if case .route(let route) = answer, route.kind != .unicast {
+      .noRoute(.noRoute)
+    } else {
+      answer
+    }
   }
 
   private static func hasMajority(_ answers: [RouteAnswer], of count: Int) -> Bool {

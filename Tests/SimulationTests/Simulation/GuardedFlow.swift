@@ -167,6 +167,8 @@ struct GuardedFlow {
     question.source = nil
     question.transport?.localPort = 0
     let new = network.path(to: question, upToTunnel: true)
+    // Of several nexthops each connection takes one, and its address.
+    if network.entry(for: question)?.legs.count ?? 0 > 1 { return false }
     guard own.status == .satisfied, new.chain.first == own.chain.first,
       new.gateway == own.gateway, new.table == own.table, let prefix = Self.prefix(own),
       let preferred = new.source, let other = Self.prefix(new)
