@@ -148,9 +148,16 @@ final class KernelView {
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {
     if let known = self.neighbours[link]?[address] { return known }
-    let found = try self.kernel.neighbour(address, on: link)
+    let found = try self.neighbourNow(address, on: link)
     self.neighbours[link, default: [:]][address] = .some(found)
     return found
+  }
+
+  /// A neighbour as it is by now, and not remembered: whether it is still the same is to be asked after the links below were.
+  func neighbourNow(
+    _ address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> Neighbour? {
+    try self.kernel.neighbour(address, on: link)
   }
 
   func bridgePort(

@@ -136,7 +136,7 @@ struct PathReader {
     of link: LinkFacts, towards nextHop: Gateway, _ view: KernelView
   ) throws(KernelUnavailable) -> UInt32? {
     guard link.link.kind == "bridge" else { return nil }
-    let present = try view.neighbour(nextHop.address, on: nextHop.link)?.hardwareAddress
+    let present = try view.neighbourNow(nextHop.address, on: nextHop.link)?.hardwareAddress
     let last = view.interests.networks.lastHardwareAddress(of: nextHop.address, on: nextHop.link)
     guard let address = present ?? last else { return nil }
     return try view.interests.networks.port(of: address, on: link.link.index, view)
