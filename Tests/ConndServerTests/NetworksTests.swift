@@ -195,6 +195,19 @@ final class NetworksTests {
     #expect(try self.fate(since: before) == "failover")
   }
 
+  @Test(
+    "I4 an address of the other family that goes says nothing of a link without hardware addresses")
+  func otherFamily() throws {
+    self.kernel.linkTable[2]?.link.flags.insert(.pointToPoint)
+    let before = try self.identity()
+    let other = try IPAddress(spelt: "2001:db8::7")
+    self.networks.note([.addressRemoved(Address(other, prefixLength: 64, link: 2))])
+    #expect(try self.identity() == before)
+    let own = try IPAddress(spelt: "192.0.2.7")
+    self.networks.note([.addressRemoved(Address(own, prefixLength: 24, link: 2))])
+    #expect(try self.identity() != before)
+  }
+
   @Test("I4 a modem has no hardware addresses: its gateway and prefix tell, where the link went")
   func modem() throws {
     self.kernel.linkTable[2]?.link.hardwareAddress = []

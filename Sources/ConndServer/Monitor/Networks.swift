@@ -51,7 +51,7 @@ struct Networks {
   private var ports: [BridgedAddress: UInt32] = [:]
   private var lastStage: UInt64 = 0
   /// Of links whose neighbours have no hardware addresses.
-  private var linkStages: [UInt32: UInt64] = [:]
+  private var linkStages: [UInt32: [AddressFamily: UInt64]] = [:]
   /// Whether the kernel's filter does not know of all that is here.
   private(set) var isNew = false
 
@@ -82,7 +82,7 @@ struct Networks {
     var identity = NetworkIdentity(
       gateway: path.gateway, hasHardwareAddresses: first.hasNeighbours, prefix: prefix)
     guard first.hasNeighbours else {
-      identity.stage = self.linkStages[first.index] ?? 0
+      identity.stage = self.linkStages[first.index]?[facts.destination.family] ?? 0
       return identity
     }
     guard let address = path.gateway else { return identity }
@@ -214,9 +214,10 @@ struct Networks {
   /// Another network may be behind the link from now on.
   private mutating func interrupt(_ link: UInt32, _ family: AddressFamily?) {
     self.lastStage += 1
-    self.linkStages[link] = self.lastStage
+    let families = family.map { [$0] } ?? AddressFamily.allCases
+    for family in families { self.linkStages[link, default: [:]][family] = self.lastStage }
     for (key, known) in self.known
-    where known.links.contains(link) && family.map({ $0 == key.address.family }) ?? true {
+    where known.links.contains(link) && families.contains(key.address.family) {
       self.known[key]?.stage = self.lastStage
       self.known[key]?.unknownSince = known.unknownSince ?? self.lastStage
       self.known[key]?.isInDoubt = true
