@@ -7,12 +7,13 @@ import Testing
 @Suite("A request's headers")
 struct RequestHeadTests {
   private static let call = [
-    ":method": "POST", ":path": "/some.Service/Method", "content-type": "application/grpc+proto",
+    ":method": "POST", ":scheme": "http", ":path": "/some.Service/Method",
+    "content-type": "application/grpc+proto",
   ]
 
   private func reading(_ changes: [String: String] = [:]) -> RequestHead.Reading {
     var head = RequestHead()
-    for (name, value) in Self.call.merging(changes, uniquingKeysWith: { $1 }) {
+    for (name, value) in Self.call.merging(changes, uniquingKeysWith: { $1 }).sorted(by: <) {
       head.take(name, value)
     }
     return head.read()
@@ -30,7 +31,12 @@ struct RequestHeadTests {
 
   @Test(
     "what is no call of gRPC's is told so in HTTP",
-    arguments: [([":method": "GET"], "405"), (["content-type": "text/html"], "415")])
+    arguments: [
+      ([":method": "GET"], "405"), (["content-type": "text/html"], "415"),
+      (["content-type": "application/grpc-web+proto"], "415"),
+      (["content-type": "application/grpc+json"], "415"),
+      (["content-type": "application/grpcfoo"], "415"), (["content-type": ""], "415"),
+    ])
   func notGRPC(changes: [String: String], status: String) {
     guard case .notGRPC(let headers) = self.reading(changes) else {
       Issue.record("not refused")
@@ -53,6 +59,43 @@ struct RequestHeadTests {
     #expect(headers.fields["grpc-message"] != nil)
   }
 
+  @Test(
+    "messages of protobuf are taken, however that is said",
+    arguments: ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"])
+  func protobuf(type: String) {
+    guard case .call = self.reading(["content-type": type]) else {
+      Issue.record("no call")
+      return
+    }
+  }
+
+  @Test(
+    "what is no request of HTTP/2 is malformed (RFC 9113, 8.1.1)",
+    arguments: [
+      [":status": "200"], [":path": ""], [":scheme": ""], ["Te": "trailers"], ["te": "gzip"],
+      ["connection": "close"], ["transfer-encoding": "chunked"], ["upgrade": "h2c"], ["": "x"],
+    ])
+  func malformed(changes: [String: String]) {
+    guard case .malformed = self.reading(changes) else {
+      Issue.record("taken")
+      return
+    }
+  }
+
+  @Test(
+    "each pseudo-header comes once, and before the fields",
+    arguments: [
+      [":method", ":path", ":scheme", "te"], [":method", ":scheme", ":path", ":path", "te"],
+      [":method", ":path", "te", ":scheme"], [":method", ":scheme", "te"], [":path", ":scheme"], [],
+    ])
+  func order(names: [String]) {
+    let values = [":method": "POST", ":scheme": "http", ":path": "/s.S/M", "te": "trailers"]
+    var head = RequestHead()
+    for name in names { head.take(name, values[name] ?? "") }
+    let isRight = names == [":method", ":path", ":scheme", "te"]
+    if case .malformed = head.read() { #expect(!isRight) } else { #expect(isRight) }
+  }
+
   @Test("an encoding that changes nothing is no encoding")
   func identity() {
     guard case .call = self.reading(["grpc-encoding": "identity"]) else {
@@ -64,7 +107,7 @@ struct RequestHeadTests {
   @Test("headers are taken up to a length, which counts also the fields")
   func length() {
     var head = RequestHead()
-    for (name, value) in Self.call { head.take(name, value) }
+    for (name, value) in Self.call.sorted(by: <) { head.take(name, value) }
     for _ in 0..<RequestHead.longest / 34 - 10 { head.take("a", "b") }
     guard case .call = head.read() else {
       Issue.record("no call")

@@ -250,6 +250,7 @@ final class TestAdmission: Admission {
     var connections = 0
     var streams = 0
     var refusedMessages = 0
+    var failures: [UInt32] = []
     var refusesStreams = false
     var waiters: [CheckedContinuation<Void, Never>] = []
   }
@@ -259,6 +260,8 @@ final class TestAdmission: Admission {
   var connections: Int { self.state.withLock { $0.connections } }
   var streams: Int { self.state.withLock { $0.streams } }
   var refusedMessages: Int { self.state.withLock { $0.refusedMessages } }
+  /// The errors by which connections ended.
+  var failures: [UInt32] { self.state.withLock { $0.failures } }
   var refusesStreams: Bool {
     get { self.state.withLock { $0.refusesStreams } }
     set { self.state.withLock { $0.refusesStreams = newValue } }
@@ -295,6 +298,10 @@ final class TestAdmission: Admission {
   func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal {
     self.state.withLock { $0.refusedMessages += 1 }
     return Refusal("too long")
+  }
+
+  func connectionFailed(of peer: PeerCredentials, _ error: UInt32) {
+    self.state.withLock { $0.failures.append(error) }
   }
 
   func acceptFailed(_ error: SystemError) {}

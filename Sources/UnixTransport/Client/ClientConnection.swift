@@ -33,6 +33,9 @@ final class ClientConnection: HTTP2ConnectionOwner {
   /// Servers begin no streams.
   func stream(_ id: Int32) -> (any HTTP2Stream)? { nil }
 
+  /// Its calls fail when it is closed.
+  func connectionFailed(_ error: UInt32) {}
+
   func connectionClosed() {
     for continuation in self.whenClosed { continuation.resume() }
     self.whenClosed = []

@@ -1,5 +1,4 @@
-/// Counts the frames that carry nothing, of which a client that means well sends few: keepalive's pings, and those by which
-/// gRPC measures the bandwidth (CVE-2019-9512, 9515, 9518).
+/// Counts the frames that cost their sender little, of which a client that means well sends few (CVE-2019-9512, 9515, 9518).
 struct FillerCount {
   /// So many are taken in half a minute.
   private static let most = 200
@@ -7,6 +6,10 @@ struct FillerCount {
 
   private var count = 0
   private var start: ContinuousClock.Instant?
+
+  /// Something was sent to the client. gRPC measures the bandwidth by a ping for data that it receives, so pings are counted
+  /// from there on, as gRPC's own servers do (proposal A8).
+  mutating func forgive() { self.count = 0 }
 
   /// One more has come.
   ///

@@ -1,3 +1,5 @@
+import CLinux
+import CNghttp2
 import Glibc
 
 /// A stream of a connection: what comes in it, and what is to go out.
@@ -21,6 +23,10 @@ protocol HTTP2Stream: AnyObject {
 protocol HTTP2ConnectionOwner: AnyObject {
   /// The other end begins a stream; `nil` where it may not.
   func stream(_ id: Int32) -> (any HTTP2Stream)?
+  /// The connection is about to be closed because of what the other end has sent.
+  ///
+  /// - Parameter error: of HTTP/2 (RFC 9113, 7).
+  func connectionFailed(_ error: UInt32)
   /// The connection was closed, by whichever side, and its streams with it.
   func connectionClosed()
 }
@@ -41,7 +47,12 @@ final class HTTP2Connection: Pollable {
   private var unsent: [UInt8] = []
   private var isWaitingForRoom = false
   private var willBeFlushed = false
+  private var pings = FillerCount()
   private var fillers = FillerCount()
+  /// It has sent too many of either.
+  private var isFlooding = false
+  /// The owner has heard that it is to be closed.
+  private var hasFailed = false
   /// It takes no more streams.
   private var isFinishing = false
   /// All was said, and the other end is to close.
@@ -88,7 +99,19 @@ final class HTTP2Connection: Pollable {
   // MARK: Reading
 
   func ready() {
-    if self.read() { self.flush() } else { self.close() }
+    guard self.isWaitingForRoom else {
+      if self.read() { self.flush() } else { self.close() }
+      return
+    }
+    // Who does not take what is said has nothing more read, for that leads to more that is to be said; but his end is heard.
+    self.flush()
+    if self.isWaitingForRoom, self.hasHungUp { self.close() }
+  }
+
+  private var hasHungUp: Bool {
+    var descriptor = pollfd(
+      fd: self.socket, events: Int16(EPOLLRDHUP.rawValue), revents: 0)
+    return poll(&descriptor, 1, 0) > 0
   }
 
   /// - Returns: whether the connection goes on.
@@ -97,9 +120,12 @@ final class HTTP2Connection: Pollable {
       let count = recv(self.socket, buffer.baseAddress, buffer.count, 0)
       if count < 0 { return errno == EAGAIN || errno == EINTR }
       guard count > 0, let session = self.session else { return false }
-      if session.receive(UnsafeRawBufferPointer(rebasing: buffer[..<count])) { return true }
+      let isWell = session.receive(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+      if isWell, !self.isFlooding { return true }
+      if self.isFlooding { session.terminate() }
       // nghttp2 has something to say about it, mostly.
       self.flush()
+      self.gaveUp(UInt32(NGHTTP2_PROTOCOL_ERROR.rawValue))
       return false
     }
   }
@@ -113,7 +139,8 @@ final class HTTP2Connection: Pollable {
     self.reactor.flushSoon(self)
   }
 
-  /// Sends what there is to be sent, as far as the socket takes it, and closes when all was said.
+  /// Sends what there is to be sent, as far as the socket takes it, and closes when all was said. Of much it sends a part, and
+  /// then it is the others' turn.
   func flush() {
     self.willBeFlushed = false
     while let session = self.session, self.sendRest() {
@@ -128,8 +155,13 @@ final class HTTP2Connection: Pollable {
         return
       }
       let bytes = UnsafeRawBufferPointer(rebasing: scratch[..<count])
-      let sent = self.send(bytes)
-      if sent < count { self.unsent = Array(bytes[sent...]) }
+      guard let sent = self.send(bytes) else { return self.close() }
+      if sent < count {
+        self.unsent = Array(bytes[sent...])
+        self.watchForRoom(true)
+      } else if count >= scratch.count - HTTP2Session.longestFrame {
+        return self.flushSoon()
+      }
     }
   }
 
@@ -145,24 +177,31 @@ final class HTTP2Connection: Pollable {
   /// - Returns: whether there is nothing left of it.
   private func sendRest() -> Bool {
     if !self.unsent.isEmpty {
-      let sent = self.unsent.withUnsafeBytes { self.send($0) }
+      guard let sent = self.unsent.withUnsafeBytes({ self.send($0) }) else {
+        self.close()
+        return false
+      }
       if sent < self.unsent.count {
         self.unsent.removeFirst(sent)
       } else {
         self.unsent = []
       }
     }
-    let mustWait = !self.unsent.isEmpty
-    if mustWait != self.isWaitingForRoom {
-      self.isWaitingForRoom = mustWait
-      self.reactor.watch(self.socket, forRoom: mustWait)
-    }
-    return !mustWait
+    self.watchForRoom(!self.unsent.isEmpty)
+    return self.unsent.isEmpty
   }
 
-  /// - Returns: how many bytes the socket took. One whose other end has gone takes none; reading tells so.
-  private func send(_ bytes: UnsafeRawBufferPointer) -> Int {
-    max(0, Glibc.send(self.socket, bytes.baseAddress, bytes.count, CInt(MSG_NOSIGNAL)))
+  private func watchForRoom(_ mustWait: Bool) {
+    guard mustWait != self.isWaitingForRoom else { return }
+    self.isWaitingForRoom = mustWait
+    self.reactor.watch(self.socket, forRoom: mustWait)
+  }
+
+  /// - Returns: how many bytes the socket took; `nil` where it takes no more, ever.
+  private func send(_ bytes: UnsafeRawBufferPointer) -> Int? {
+    let sent = Glibc.send(self.socket, bytes.baseAddress, bytes.count, CInt(MSG_NOSIGNAL))
+    guard sent < 0 else { return sent }
+    return errno == EAGAIN || errno == EINTR ? 0 : nil
   }
 }
 
@@ -185,8 +224,21 @@ extension HTTP2Connection: HTTP2SessionDelegate {
 
   func outputEnded(_ stream: Int32) { self.streams[stream]?.outputEnded() }
 
-  func receivedFiller() {
-    if self.fillers.exceed() { self.session?.terminate() }
+  func received(_ filler: HTTP2Session.Filler) {
+    let isTooMany =
+      switch filler {
+      case .ping: self.pings.exceed()
+      case .empty, .invalid: self.fillers.exceed()
+      }
+    if isTooMany { self.isFlooding = true }
+  }
+
+  func sent() { self.pings.forgive() }
+
+  func gaveUp(_ error: UInt32) {
+    guard !self.hasFailed else { return }
+    self.hasFailed = true
+    self.owner.connectionFailed(error)
   }
 
   func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling {

@@ -17,8 +17,14 @@ protocol HTTP2SessionDelegate: AnyObject {
   func outputEnded(_ stream: Int32)
   /// - Parameter error: of HTTP/2 (RFC 9113, 7).
   func closed(_ stream: Int32, _ error: UInt32)
-  /// A frame came that carries nothing and costs its sender little: a ping, settings, a priority, data without bytes.
-  func receivedFiller()
+  /// A frame came that costs its sender little.
+  func received(_ filler: HTTP2Session.Filler)
+  /// Headers or data of a stream were sent.
+  func sent()
+  /// The other end is told that the connection ends by its fault.
+  ///
+  /// - Parameter error: of HTTP/2 (RFC 9113, 7).
+  func gaveUp(_ error: UInt32)
   /// There is room for so much of the stream's data.
   func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling
 }
@@ -33,6 +39,15 @@ final class HTTP2Session {
     /// With how many streams the client may have open, and how many bytes a request's headers should have at most.
     case server(streams: Int, headerSize: Int)
     case client
+  }
+
+  /// A frame that costs its sender little.
+  enum Filler {
+    case ping
+    /// It carries nothing: settings, a priority, data without bytes.
+    case empty
+    /// It is refused, or cannot be taken, and the connection goes on: each is answered.
+    case invalid
   }
 
   /// What became of a frame of data.
@@ -57,6 +72,7 @@ final class HTTP2Session {
       settings = [
         nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, streams),
         nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, headerSize),
+        nghttp2_settings_entry(NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1),
       ]
     case .client:
       nghttp2_session_client_new2(&self.session, Self.callbacks, user, Self.options)
@@ -129,6 +145,9 @@ final class HTTP2Session {
   /// Closes a stream whose response nobody waits for any more.
   func cancel(_ stream: Int32) { self.reset(stream, NGHTTP2_CANCEL) }
 
+  /// Closes a stream whose request is none.
+  func resetMalformed(_ stream: Int32) { self.reset(stream, NGHTTP2_PROTOCOL_ERROR) }
+
   private func reset(_ stream: Int32, _ error: nghttp2_error_code) {
     nghttp2_submit_rst_stream(
       self.session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, UInt32(error.rawValue))
@@ -139,7 +158,8 @@ final class HTTP2Session {
     nghttp2_session_consume_stream(self.session, stream, count)
   }
 
-  /// Ends the connection: the client sends what nobody needs.
+  /// Ends the connection: the client sends what nobody needs. Not within a callback: nghttp2 goes on with the frame that it is
+  /// at (CVE-2026-27135).
   func terminate() {
     nghttp2_session_terminate_session(self.session, UInt32(NGHTTP2_ENHANCE_YOUR_CALM.rawValue))
   }
@@ -173,6 +193,8 @@ extension HTTP2Session {
     nghttp2_option_set_stream_reset_rate_limit(options, 200, 7)
     // Streams that have ended are kept for a priority tree that gRPC does not use.
     nghttp2_option_set_no_closed_streams(options, 1)
+    // So many answers to pings and settings wait at most; with more the session ends.
+    nghttp2_option_set_max_outbound_ack(options, 100)
     return options
   }()
 
@@ -207,15 +229,22 @@ extension HTTP2Session {
       if isHeaders || type == NGHTTP2_DATA.rawValue, frame.endsStream {
         delegate.inputEnded(frame.hd.stream_id)
       }
-      if frame.isFiller { delegate.receivedFiller() }
+      if let filler = frame.filler { delegate.received(filler) }
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks) { _, _, _, user in
+      session(user)?.delegate.received(.invalid)
       return 0
     }
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { _, frame, user in
-      if let frame = frame?.pointee, UInt32(frame.hd.type) == NGHTTP2_HEADERS.rawValue,
-        frame.endsStream
-      {
-        session(user)?.delegate.outputEnded(frame.hd.stream_id)
+      guard let frame = frame?.pointee, let delegate = session(user)?.delegate else { return 0 }
+      let isHeaders = UInt32(frame.hd.type) == NGHTTP2_HEADERS.rawValue
+      let isGoAway = UInt32(frame.hd.type) == NGHTTP2_GOAWAY.rawValue
+      if isGoAway, frame.goaway.error_code != NGHTTP2_NO_ERROR.rawValue {
+        delegate.gaveUp(frame.goaway.error_code)
       }
+      if isHeaders || UInt32(frame.hd.type) == NGHTTP2_DATA.rawValue { delegate.sent() }
+      if isHeaders, frame.endsStream { delegate.outputEnded(frame.hd.stream_id) }
       return 0
     }
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { _, stream, error, user in
@@ -250,12 +279,13 @@ extension HTTP2Session {
 extension nghttp2_frame {
   fileprivate var endsStream: Bool { self.has(NGHTTP2_FLAG_END_STREAM) }
 
-  fileprivate var isFiller: Bool {
+  fileprivate var filler: HTTP2Session.Filler? {
     switch nghttp2_frame_type(UInt32(self.hd.type)) {
-    case NGHTTP2_PING, NGHTTP2_SETTINGS: !self.has(NGHTTP2_FLAG_ACK)
-    case NGHTTP2_DATA: self.hd.length == 0 && !self.endsStream
-    case NGHTTP2_PRIORITY: true
-    default: false
+    case NGHTTP2_PING: self.has(NGHTTP2_FLAG_ACK) ? nil : .ping
+    case NGHTTP2_SETTINGS: self.has(NGHTTP2_FLAG_ACK) ? nil : .empty
+    case NGHTTP2_DATA: self.hd.length == 0 && !self.endsStream ? .empty : nil
+    case NGHTTP2_PRIORITY: .empty
+    default: nil
     }
   }
 

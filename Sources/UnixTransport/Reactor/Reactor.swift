@@ -90,7 +90,7 @@ package final class Reactor: TaskExecutor {
   }
 
   /// Does it after some time, in the machine's uptime. Called on the reactor's thread.
-  func execute(after delay: Duration, _ work: @escaping @Sendable () -> Void) {
+  package func execute(after delay: Duration, _ work: @escaping @Sendable () -> Void) {
     self.alarms.append(Alarm(due: .now.advanced(by: delay), work: work))
   }
 
@@ -112,9 +112,9 @@ package final class Reactor: TaskExecutor {
     self.pollables[descriptor] = pollable
   }
 
-  /// Tells also of room to write, or no more of it.
+  /// Tells of room to write and of the end alone, or again that it can be read.
   func watch(_ descriptor: CInt, forRoom isWanted: Bool) {
-    let events = EPOLLIN.rawValue | (isWanted ? EPOLLOUT.rawValue : 0)
+    let events = isWanted ? EPOLLOUT.rawValue | EPOLLRDHUP.rawValue : EPOLLIN.rawValue
     var event = epoll_event(events: events, data: epoll_data_t(fd: descriptor))
     epoll_ctl(self.epoll, EPOLL_CTL_MOD, descriptor, &event)
   }
@@ -180,12 +180,15 @@ package final class Reactor: TaskExecutor {
     let unflushed = self.unflushed
     self.unflushed = []
     for connection in unflushed { connection.flush() }
+    // Some have more to send.
+    let isBusy = !self.unflushed.isEmpty
     let hasJobs = self.queue.withLock { queue in
-      queue.isWaiting = queue.jobs.isEmpty
+      queue.isWaiting = queue.jobs.isEmpty && !isBusy
       return !queue.jobs.isEmpty
     }
     let count = epoll_wait(
-      self.epoll, self.events.baseAddress, CInt(self.events.count), hasJobs ? 0 : self.timeout)
+      self.epoll, self.events.baseAddress, CInt(self.events.count),
+      hasJobs || isBusy ? 0 : self.timeout)
     self.queue.withLock { $0.isWaiting = false }
     for event in self.events.prefix(Int(max(0, count))) {
       // One that was closed in this turn, and whose number is another's by now, finds nothing to read.

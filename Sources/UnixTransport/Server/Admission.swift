@@ -29,6 +29,11 @@ package protocol Admission: Sendable {
   func admitConnection(of peer: PeerCredentials) throws(Refusal)
   func releaseConnection(of peer: PeerCredentials)
 
+  /// A connection is closed because of what the client has sent.
+  ///
+  /// - Parameter error: what the client is told, of HTTP/2 (RFC 9113, 7).
+  func connectionFailed(of peer: PeerCredentials, _ error: UInt32)
+
   /// Admits one more stream, until it is released.
   func admitStream(of peer: PeerCredentials) throws(Refusal)
   func releaseStream(of peer: PeerCredentials)

@@ -6,8 +6,12 @@ struct RequestHead {
   static let longest = 16 << 10
 
   private var size = 0
-  private var method: [UInt8] = []
-  private var path: [UInt8] = []
+  private var method: [UInt8]?
+  private var scheme: [UInt8]?
+  private var path: [UInt8]?
+  private var authority: [UInt8]?
+  private var hasFields = false
+  private var isMalformed = false
   private var contentType: [UInt8] = []
   private var encoding: [UInt8] = []
 
@@ -17,10 +21,41 @@ struct RequestHead {
   mutating func take(_ name: Bytes, _ value: Bytes) {
     self.size += name.count + value.count + 32
     guard self.size <= Self.longest else { return }
-    if name.elementsEqual(":path".utf8) { self.path = Array(value) }
-    if name.elementsEqual(":method".utf8) { self.method = Array(value) }
-    if name.elementsEqual("content-type".utf8) { self.contentType = Array(value) }
-    if name.elementsEqual("grpc-encoding".utf8) { self.encoding = Array(value) }
+    if name.first == UInt8(ascii: ":") {
+      self.takePseudoHeader(name, value)
+    } else {
+      self.takeField(name, value)
+    }
+  }
+
+  /// Each once, before the fields (RFC 9113, 8.3).
+  private mutating func takePseudoHeader(_ name: Bytes, _ value: Bytes) {
+    let header: WritableKeyPath<RequestHead, [UInt8]?>
+    switch String(decoding: name, as: UTF8.self) {
+    case ":method": header = \.method
+    case ":scheme": header = \.scheme
+    case ":path": header = \.path
+    case ":authority": header = \.authority
+    default: return self.isMalformed = true
+    }
+    if self.hasFields || self[keyPath: header] != nil { self.isMalformed = true }
+    self[keyPath: header] = Array(value)
+  }
+
+  /// Names are in lower case, and none is about the connection (RFC 9113, 8.2).
+  private mutating func takeField(_ name: Bytes, _ value: Bytes) {
+    self.hasFields = true
+    if name.contains(where: { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) }) {
+      self.isMalformed = true
+    }
+    switch String(decoding: name, as: UTF8.self) {
+    case "content-type": self.contentType = Array(value)
+    case "grpc-encoding": self.encoding = Array(value)
+    case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "":
+      self.isMalformed = true
+    case "te": if !value.elementsEqual("trailers".utf8) { self.isMalformed = true }
+    default: break
+    }
   }
 
   /// What such a request gets.
@@ -29,6 +64,16 @@ struct RequestHead {
     /// It is no call: so it is answered without a status of gRPC's (PROTOCOL-HTTP2.md).
     case notGRPC(HeaderBlock)
     case refused(HeaderBlock)
+    /// It is no request of HTTP/2 (RFC 9113, 8.1.1).
+    case malformed
+  }
+
+  /// `application/grpc` or `application/grpc+proto`, with or without parameters; other formats are not spoken here, gRPC-Web's
+  /// frames are others (PROTOCOL-HTTP2.md).
+  private var isProtobuf: Bool {
+    let type = self.contentType.prefix { $0 != UInt8(ascii: ";") && $0 != UInt8(ascii: " ") }
+    return type.elementsEqual("application/grpc".utf8)
+      || type.elementsEqual("application/grpc+proto".utf8)
   }
 
   func read() -> Reading {
@@ -36,10 +81,10 @@ struct RequestHead {
       let message = "the headers of a request have at most \(Self.longest) bytes"
       return .refused(.trailersOnly(Status(code: .resourceExhausted, message: message)))
     }
-    guard self.method.elementsEqual("POST".utf8) else { return .notGRPC([":status": "405"]) }
-    guard self.contentType.starts(with: "application/grpc".utf8) else {
-      return .notGRPC([":status": "415"])
-    }
+    guard !self.isMalformed, let method, self.scheme?.isEmpty == false, let path, !path.isEmpty
+    else { return .malformed }
+    guard method.elementsEqual("POST".utf8) else { return .notGRPC([":status": "405"]) }
+    guard self.isProtobuf else { return .notGRPC([":status": "415"]) }
     guard self.encoding.isEmpty || self.encoding.elementsEqual("identity".utf8) else {
       let encoding = String(decoding: self.encoding, as: UTF8.self)
       var block = HeaderBlock.trailersOnly(
@@ -47,10 +92,10 @@ struct RequestHead {
       block.append("grpc-accept-encoding", "identity")
       return .refused(block)
     }
-    let parts = self.path.dropFirst().split(
+    let parts = path.dropFirst().split(
       separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-    guard self.path.first == UInt8(ascii: "/"), parts.count == 2 else {
-      let path = String(decoding: self.path, as: UTF8.self)
+    guard path.first == UInt8(ascii: "/"), parts.count == 2 else {
+      let path = String(decoding: path, as: UTF8.self)
       return .refused(
         .trailersOnly(Status(code: .unimplemented, message: "'\(path)' names no method")))
     }

@@ -35,5 +35,9 @@ final class ServerConnection: HTTP2ConnectionOwner {
 
   func stream(_ id: Int32) -> (any HTTP2Stream)? { ServerStream(id, self) }
 
+  func connectionFailed(_ error: UInt32) {
+    self.server.admission.connectionFailed(of: self.peer, error)
+  }
+
   func connectionClosed() { self.server.closed(self, self.socket) }
 }

@@ -49,6 +49,9 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     switch head.read() {
     case .call(let descriptor): method = descriptor
     case .notGRPC(let headers), .refused(let headers): return self.respondOnly(headers)
+    case .malformed:
+      connection.session?.resetMalformed(self.id)
+      return connection.flushSoon()
     }
     do throws(Refusal) {
       try connection.server.admission.admitStream(of: connection.peer)

@@ -5,7 +5,9 @@ import Glibc
 /// Accepts connections on a Unix socket and has calls handled until it is finished. It belongs to the reactor's thread.
 final class UnixServer: Pollable, @unchecked Sendable {
   /// So many connections are accepted before it is the turn of those that there are.
-  private static let mostAccepted = 4
+  private static let mostAccepted = 16
+  /// What the kernel keeps for a client that does not read, as it counts it: more than the longest frame.
+  private static let sendBuffer: CInt = 16 << 10
 
   let reactor: Reactor
   let settings: UnixServerTransport.Settings
@@ -118,6 +120,9 @@ final class UnixServer: Pollable, @unchecked Sendable {
 
   private func accept(_ socket: CInt) {
     self.admission.accepted()
+    var size = Self.sendBuffer
+    setsockopt(
+      socket, SOL_SOCKET, SO_SNDBUF, &size, socklen_t(MemoryLayout.size(ofValue: size)))
     do {
       let peer = try PeerCredentials(of: socket)
       try self.admission.admitConnection(of: peer)
