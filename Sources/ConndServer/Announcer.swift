@@ -1,6 +1,7 @@
 import Connectivity
 import ServiceLifecycle
 import Systemd
+import UnixTransport
 
 /// Tells systemd how connd does (D1): that it is ready once the kernel was read and the socket accepts, and from then on
 /// in one line what is the case.
@@ -9,6 +10,7 @@ struct Announcer: Service {
   let monitor: Monitor
   let notifier: Notifier
   let reloading: ReloadState
+  let reactor: Reactor
   /// Returns when the socket accepts connections.
   let listening: @Sendable () async -> Void
 
@@ -18,17 +20,35 @@ struct Announcer: Service {
     let news = self.store.observe()
     var told = self.status
     self.notifier.ready(status: told)
+    var next = ContinuousClock.now
+    var isDelayed = false
     await withGracefulShutdownHandler {
       for await _ in news.stream {
+        let now = ContinuousClock.now
+        if now >= next { isDelayed = false }
         let status = self.status
-        if status != told { self.notifier.status(status) }
-        told = status
+        guard status != told, !isDelayed else { continue }
+        if now < next {
+          // Clients that come and go keep neither connd nor systemd busy.
+          isDelayed = true
+          self.wake(news.continuation, after: now.duration(to: next))
+        } else {
+          self.notifier.status(status)
+          (told, next) = (status, now.advanced(by: Self.pause))
+        }
       }
     } onGracefulShutdown: {
       self.notifier.stopping(status: "stopping")
       news.continuation.finish()
     }
     try? await gracefulShutdown()
+  }
+
+  /// Between two lines.
+  private static let pause = Duration.seconds(1)
+
+  private func wake(_ news: AsyncStream<Void>.Continuation, after delay: Duration) {
+    self.reactor.execute { self.reactor.execute(after: delay) { news.yield() } }
   }
 
   /// `wifi via wlan0, 3 subscribers`

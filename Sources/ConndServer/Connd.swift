@@ -62,7 +62,7 @@ struct Connd {
     let server = GRPCServer(
       transport: transport,
       services: [
-        ConnectivityService(store: store, monitor: monitor, reporter: reporter),
+        ConnectivityService(store: store, monitor: monitor, reporter: reporter, limiter: limiter),
         HealthService(monitor: monitor, store: store), try ReflectionService(),
       ])
 
@@ -80,6 +80,7 @@ struct Connd {
         .init(
           service: Announcer(
             store: store, monitor: monitor, notifier: self.notifier, reloading: reloadState,
+            reactor: reactor,
             listening: { [logger] in
               await transport.listening()
               logger.info("listens on \(place)")

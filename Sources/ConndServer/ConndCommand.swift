@@ -85,6 +85,14 @@ public struct ConndCommand: ParsableCommand {
       throw ExitCode.failure
     }
 
+    let listeners = connd.passed.unixListeners
+    guard listeners.count <= 1 else {
+      complain(
+        "systemd passed \(listeners.count) sockets to listen on, and connd serves one: leave one ListenStream= in connd.socket"
+      )
+      throw ExitCode.failure
+    }
+
     do {
       try connd.runOnOneThread()
     } catch let error as ListeningError {

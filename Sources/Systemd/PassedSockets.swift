@@ -26,10 +26,13 @@ public struct PassedSockets: Sendable, Equatable {
   /// No sockets: the process opens its own.
   public static let none = PassedSockets(sockets: [])
 
-  /// The first socket that accepts connections.
-  public var unixListener: Socket? {
-    self.sockets.first { if case .unixListener = $0.kind { true } else { false } }
+  /// The sockets that accept connections.
+  public var unixListeners: [Socket] {
+    self.sockets.filter { if case .unixListener = $0.kind { true } else { false } }
   }
+
+  /// The first socket that accepts connections.
+  public var unixListener: Socket? { self.unixListeners.first }
 
   /// The first rtnetlink socket.
   public var netlinkRoute: Socket? { self.sockets.first { $0.kind == .netlinkRoute } }

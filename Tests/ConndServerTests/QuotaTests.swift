@@ -6,19 +6,37 @@ import Testing
 
 @Suite("Limits")
 struct QuotaTests {
-  @Test("a user gets so many and no more, and others still get theirs")
+  @Test("D4 a user gets so many and no more, and others still get theirs")
   func perUser() throws {
-    var quota = Quota(inAll: 3, ofOneUser: 2)
-    try quota.admit(1000)
-    try quota.admit(1000)
-    #expect(throws: Quota.Refusal.ofOneUser(2)) { try quota.admit(1000) }
+    var quota = Quota(inAll: 32, ofOneUser: 3)
+    for _ in 1...3 { try quota.admit(1000) }
+    #expect(throws: Quota.Refusal.ofOneUser(3)) { try quota.admit(1000) }
     try quota.admit(1001)
-    #expect(throws: Quota.Refusal.inAll(3)) { try quota.admit(1001) }
-    #expect(throws: Quota.Refusal.inAll(3)) { try quota.admit(0) }
     quota.release(1000)
-    try quota.admit(0)
-    #expect(quota.count == 3)
-    #expect([0, 1000, 1001].map { quota.count(of: $0) } == [1, 1, 1])
+    try quota.admit(1000)
+    #expect(quota.count == 4)
+    #expect([0, 1000, 1001].map { quota.count(of: $0) } == [0, 3, 1])
+  }
+
+  @Test("D4 one who is several users leaves a part to each further one, and a share to the system")
+  func severalUsers() throws {
+    // As the defaults are.
+    var quota = Quota(inAll: 2048, ofOneUser: 1280)
+    var taken: [Int] = []
+    for user in UInt32(100_000)..<100_008 {
+      while (try? quota.admit(user)) != nil {}
+      taken.append(quota.count(of: user))
+    }
+    #expect(taken == [1280, 426, 142, 48, 16, 5, 2, 1])
+    // root, a service and a user that systemd made up.
+    for user: UInt32 in [0, 999, 61_184] {
+      for _ in 1...40 { try quota.admit(user) }
+    }
+    while (try? quota.admit(0)) != nil {}
+    #expect(quota.count == 2048)
+    // Who has let go finds his own room again.
+    for _ in 1...200 { quota.release(100_000) }
+    #expect(throws: Never.self) { try quota.admit(1000) }
   }
 
   @Test("a limit that is lowered sends nobody away, and admits nobody")

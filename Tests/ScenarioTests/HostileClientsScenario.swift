@@ -63,6 +63,30 @@ struct HostileClientsScenario {
     try lab.change(5)
   }
 
+  @Test(
+    "a client that measures the bandwidth by pings, as gRPC does, is served for as long as it likes"
+  )
+  func bandwidth() throws {
+    let lab = try self.online()
+    let client = try lab.python("hostile.py", "measures_bandwidth")
+    try client.line { $0 == "held" }
+    try lab.change(600)
+    #expect(try client.nextLine(within: .seconds(30)) == "served")
+  }
+
+  @Test(
+    "a client that shuts its end down for reading is let go by the next event, and costs nothing")
+  func hearsNoMore() throws {
+    let lab = try self.online()
+    let vitals = try Vitals(of: try #require(lab.connd).processIdentifier)
+    let descriptors = try vitals.descriptors
+    let client = try lab.python("hostile.py", "hears_no_more")
+    try client.line { $0 == "held" }
+    #expect(try vitals.descriptors == descriptors + 1)
+    try lab.change(5)
+    try waitUntil("its descriptor is closed") { try vitals.descriptors <= descriptors }
+  }
+
   @Test("calls that end long before their deadlines leave no timer behind")
   func deadlines() throws {
     let lab = try self.online()

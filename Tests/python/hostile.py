@@ -28,6 +28,7 @@ DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1
 END_STREAM, END_HEADERS = 1, 4
 WATCH = "/connectivity.v1.Connectivity/Watch"
 GUARD = "/connectivity.v1.Connectivity/Guard"
+LIST_LINKS = "/connectivity.v1.Connectivity/ListLinks"
 
 
 def frame(kind, flags, stream, payload=b""):
@@ -243,6 +244,73 @@ def dies_at_birth(path):
     stay()
 
 
+def asks_and_leaves(path):
+    """As many questions to the kernel as connd takes, and gone before one is answered; again and again."""
+    for _ in range(20):
+        connection = Connection(path)
+        connection.socket.settimeout(0.2)
+        try:
+            for _ in range(1000):
+                begin, stream = connection.call(LIST_LINKS)
+                connection.send(begin + frame(DATA, END_STREAM, stream, message()))
+        except TimeoutError:
+            pass  # Nobody reads it, as long as the answers are not read.
+        connection.socket.close()
+    say("held")
+    stay()
+
+
+def hears_no_more(path):
+    """Subscribes, and shuts its end down for reading: nothing that is sent to it arrives any more, and it stays open."""
+    connection = Connection(path)
+    connection.watch()
+    assert connection.await_frame(DATA)
+    connection.socket.shutdown(sockets.SHUT_RD)
+    say("held")
+    stay(connection)
+
+
+def refused_streams(path):
+    """Acknowledges no settings, reads nothing, and begins streams without end, each of which is refused by a frame."""
+    connection = Connection(path, greet=False)
+    connection.send(PREFACE + frame(SETTINGS, 0, 0))
+    connection.socket.settimeout(2)
+    try:
+        for _ in range(500_000):
+            begin, _ = connection.call(GUARD)
+            if not connection.send(begin):
+                break
+        say(connection.fate())
+    except TimeoutError:
+        # Nobody reads it any more.
+        say("held")
+    stay(connection)
+
+
+# Clients that mean well
+
+
+def measures_bandwidth(path, pings=250):
+    """As grpc-go does: a ping for each message that comes while none is out."""
+    connection = Connection(path)
+    connection.watch()
+    say("held")
+    answered, is_out = 0, False
+    for kind, flags, _, _ in connection.frames():
+        if kind == DATA and not is_out:
+            is_out = connection.send(frame(PING, 0, 0, bytes(8)))
+        if kind == PING and flags & 1:
+            is_out = False
+            answered += 1
+        if kind == GOAWAY:
+            break
+        if answered == pings:
+            say("served")
+            stay(connection)
+    say(f"closed after {answered}")
+    stay(connection)
+
+
 # Clients that do not speak the protocol
 
 
@@ -443,7 +511,8 @@ def too_many_streams(path):
     """On one connection, whose SETTINGS say how many there may be."""
     connection = Connection(path)
     for _ in range(2000):
-        begin, _ = connection.call(GUARD)
+        # Without their requests: there is nothing to be said yet.
+        begin, _ = connection.call(LIST_LINKS)
         if not connection.send(begin):
             break
     say(connection.fate())
@@ -466,7 +535,7 @@ ATTACKS = {
     attack.__name__: attack
     for attack in [
         are_told_of_the_end, have_long_deadlines, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes,
-        opens_and_closes, cancels, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
+        opens_and_closes, cancels, asks_and_leaves, hears_no_more, refused_streams, measures_bandwidth, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
         empty_data, declares_100_megabytes,
         sends_100_megabytes, many_connections, many_streams, too_many_streams, holds_connections,
     ]

@@ -10,6 +10,9 @@ package struct Limits: Hashable, Sendable {
   package var streams = 2048
   package var streamsPerUser = 1280
   package var streamsPerConnection = 1024
+  /// Questions to the kernel that wait for their answer: ListLinks, Explain, and the first of WatchPath.
+  package var questions = 1024
+  package var questionsPerUser = 256
   /// Flows that are guarded.
   package var flows = 32_768
   package var flowsPerUser = 24_576
@@ -28,6 +31,8 @@ extension Limits {
     "streams": \.streams,
     "streamsPerUser": \.streamsPerUser,
     "streamsPerConnection": \.streamsPerConnection,
+    "questions": \.questions,
+    "questionsPerUser": \.questionsPerUser,
     "flows": \.flows,
     "flowsPerUser": \.flowsPerUser,
     "flowsPerStream": \.flowsPerStream,

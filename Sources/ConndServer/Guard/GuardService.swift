@@ -10,7 +10,7 @@ struct GuardService {
   let monitor: Monitor
 
   func run(
-    _ requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, _ caller: UInt32?,
+    _ requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, _ caller: UInt32,
     _ writer: RPCWriter<Connectivity_V1_GuardResponse>
   ) async throws {
     guard let guardian = await self.monitor.admitGuardian() else { throw RPCError.stopping }
@@ -39,7 +39,7 @@ struct GuardService {
   }
 
   private func take(
-    _ requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, _ caller: UInt32?,
+    _ requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, _ caller: UInt32,
     _ guardian: Guardian
   ) async throws {
     for try await request in requests {
@@ -74,10 +74,10 @@ extension FlowTable.Registration {
   ///   - guardian: the number of its stream.
   /// - Throws: what names the field that makes no sense.
   init(
-    _ flow: Connectivity_V1_Flow, of caller: UInt32?, in guardian: UInt64
+    _ flow: Connectivity_V1_Flow, of caller: UInt32, in guardian: UInt64
   ) throws(Guardian.Refusal) {
     let remote = try address(flow.remote, "add.remote")
-    var destination = Destination(remote, uid: caller ?? 0, mark: flow.mark)
+    var destination = Destination(remote, uid: caller, mark: flow.mark)
     var local: IPAddress?
     if flow.hasLocal {
       let address = try address(flow.local, "add.local")

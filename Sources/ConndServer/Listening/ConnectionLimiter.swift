@@ -1,4 +1,5 @@
 import Connectivity
+import GRPCCore
 import Logging
 import Synchronization
 import UnixTransport
@@ -7,7 +8,7 @@ import UnixTransport
 final class ConnectionLimiter: Admission {
   /// What is admitted; the raw value is the limit's key.
   private enum Kind: String {
-    case connections, streams
+    case connections, streams, questions
   }
 
   private struct State {
@@ -44,6 +45,7 @@ final class ConnectionLimiter: Admission {
     self.state.withLock { state in
       state.setQuota(.connections, connections, limits.connectionsPerUser)
       state.setQuota(.streams, limits.streams, limits.streamsPerUser)
+      state.setQuota(.questions, limits.questions, limits.questionsPerUser)
     }
   }
 
@@ -53,9 +55,31 @@ final class ConnectionLimiter: Admission {
 
   func releaseConnection(of peer: PeerCredentials) { self.release(.connections, peer) }
 
+  func connectionFailed(of peer: PeerCredentials, _ error: UInt32) {
+    self.statistics.hit("floods")
+    self.log("floods", "a client's connection is closed: it floods, or is no HTTP/2") {
+      ["uid": "\(peer.uid)", "pid": "\(peer.pid)", "error": "\(error)"]
+    }
+  }
+
   func admitStream(of peer: PeerCredentials) throws(Refusal) { try self.admit(.streams, peer) }
 
   func releaseStream(of peer: PeerCredentials) { self.release(.streams, peer) }
+
+  /// Admits one more question to the kernel, until it is answered.
+  ///
+  /// - Throws: RESOURCE_EXHAUSTED.
+  func admitQuestion(of user: UInt32) throws(RPCError) {
+    do throws(Refusal) {
+      try self.admit(.questions, PeerCredentials(uid: user, pid: 0))
+    } catch {
+      throw RPCError(code: .resourceExhausted, message: error.message)
+    }
+  }
+
+  func releaseQuestion(of user: UInt32) {
+    self.release(.questions, PeerCredentials(uid: user, pid: 0))
+  }
 
   func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal {
     self.turnedAway(peer, limit: "messageSize")

@@ -62,7 +62,7 @@ final class ListeningSocket {
   private static func takeLock(_ path: String) throws(ListeningError) -> CInt {
     let lockPath = Self.lockPath(path)
     while true {
-      let lock = open(lockPath, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o644)
+      let lock = open(lockPath, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
       guard lock >= 0 else { throw ListeningError(path: lockPath, SystemError()) }
       guard flock(lock, LOCK_EX | LOCK_NB) == 0 else {
         defer { close(lock) }

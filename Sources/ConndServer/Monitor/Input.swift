@@ -1,5 +1,4 @@
 import Connectivity
-import ConnectivityProtocol
 
 /// What the monitor's thread is given to do, by whatever thread.
 enum Input: Sendable {
@@ -7,10 +6,10 @@ enum Input: Sendable {
   case configure(Configuration, Reply<Void>)
   /// Whoever starts waits until the kernel was read for the first time, or could not be.
   case awaitFirstReading(Reply<Void>)
-  case explain(Destination?, Reply<KernelAnswer<Connectivity_V1_Explanation>>)
-  case listLinks(Reply<KernelAnswer<Connectivity_V1_ListLinksResponse>>)
+  case question(Question)
+  /// Whoever asked waits no longer.
+  case drop(Question.ID)
   case count(Reply<MonitorLoop.Counts>)
-  case watch(Destination, Reply<MonitorLoop.Watch>)
   case unwatch(Destination, watcher: UInt64)
   case admit(any FlowMailbox, Reply<Void>)
   /// The client with this number has gone.
@@ -31,36 +30,15 @@ extension MonitorLoop {
       self.configure(configuration)
       reply.resume(returning: ())
     case .awaitFirstReading(let reply): reply.resume(returning: ())
-    case .explain(let destination, let reply):
-      reply.resume(
-        returning: self.answer { explainer throws(KernelUnavailable) in
-          try explainer.explain(destination)
-        })
-    case .listLinks(let reply):
-      reply.resume(
-        returning: self.answer { explainer throws(KernelUnavailable) in
-          try explainer.listLinks()
-        })
+    case .question(let question): self.questions.append(question, of: question.user)
+    case .drop(let question): self.drop(question)
     case .count(let reply): reply.resume(returning: self.counts)
-    case .watch(let destination, let reply): reply.resume(returning: self.watch(destination))
     case .unwatch(let destination, let watcher): self.unwatch(destination, watcher)
     case .admit(let guardian, let reply):
       self.admit(guardian)
       reply.resume(returning: ())
     case .dismiss(let number): self.dismiss(number)
     case .flow(let request): self.requests.append(request)
-    }
-  }
-
-  private func answer<Answer>(
-    _ question: (Explainer) throws(KernelUnavailable) -> Answer
-  ) -> KernelAnswer<Answer> {
-    Result { () throws(KernelUnavailable) in
-      guard let kernel = self.kernel else { throw .notOpen }
-      return try question(
-        Explainer(
-          kernel: kernel, view: self.engine.view(of: kernel), reader: self.engine.reader,
-          preferred: self.engine.preferred))
     }
   }
 

@@ -1,6 +1,7 @@
 import CLinux
 import Connectivity
 import DequeModule
+import GRPCCore
 import Glibc
 import Logging
 import ServiceLifecycle
@@ -16,6 +17,7 @@ final class Monitor: Service {
   private let inputs = Mutex<Deque<Input>>([])
   private let state = Mutex(State.running)
   private let lastGuardian = Atomic<UInt64>(0)
+  private let lastQuestion = Atomic<UInt64>(0)
   private let makeLoop: @Sendable () -> MonitorLoop
 
   private enum State {
@@ -60,6 +62,7 @@ final class Monitor: Service {
     loop.endStreams()
     self.state.withLock { $0 = .stopped }
     while self.takeInputs(&loop) {}
+    loop.dropQuestions()
   }
 
   /// However much clients ask, the kernel is heard in between.
@@ -101,9 +104,22 @@ final class Monitor: Service {
     }
   }
 
-  /// Follows the path to a destination; `nil` if the thread has stopped.
+  /// Asks something of the kernel for a client, as long as the client waits; `nil` if it does not, or if the thread has stopped.
+  func ask<Answer: Sendable>(
+    for user: UInt32, _ subject: @Sendable (Reply<Answer>) -> Question.Subject
+  ) async -> Answer? {
+    let id = self.lastQuestion.wrappingAdd(1, ordering: .relaxed).newValue
+    return await withRPCCancellationHandler {
+      await self.ask { .question(Question(id: id, user: user, subject: subject($0))) }
+    } onCancelRPC: {
+      self.submit(.drop(id))
+    }
+  }
+
+  /// Follows the path to a destination for a client; `nil` if he has gone, or the thread has stopped.
   func watch(_ destination: Destination) async -> PathWatch? {
-    guard let watch = await self.ask({ .watch(destination, $0) }) else { return nil }
+    let watch = await self.ask(for: destination.uid) { .watch(destination, $0) }
+    guard let watch else { return nil }
     return PathWatch(paths: watch.paths) {
       self.submit(.unwatch(destination, watcher: watch.watcher))
     }

@@ -49,6 +49,7 @@ extension MonitorLoop {
   /// Ends all streams of `watch` and of `Guard`: connd is stopping.
   mutating func endStreams() {
     self.tellOfNews()
+    self.dropQuestions()
     for watcher in self.watchers.values.flatMap(\.values) { watcher.finish() }
     self.watchers = [:]
     for guardian in self.guardians.values { guardian.finish() }

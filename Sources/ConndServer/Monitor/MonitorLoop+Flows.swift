@@ -118,7 +118,9 @@ extension MonitorLoop {
       (limit, words) = ("flowsPerStream", "a stream guards at most \(limits.flowsPerStream)")
     } else if engine.flows.count(ofUser: user) >= limits.flowsPerUser {
       (limit, words) = ("flowsPerUser", "those of a user guard at most \(limits.flowsPerUser)")
-    } else if engine.flows.count >= limits.flows {
+    } else if !Quota.leavesEnough(
+      user, own: engine.flows.count(ofUser: user), of: engine.flows.count, inAll: limits.flows)
+    {
       (limit, words) = ("flows", "connd guards at most \(limits.flows)")
     } else {
       return nil

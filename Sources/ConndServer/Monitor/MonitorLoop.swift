@@ -34,6 +34,8 @@ struct MonitorLoop {
 
   var guardians: [UInt64: any FlowMailbox] = [:]
   var requests: Deque<GuardRequest> = []
+  /// Of clients, to the kernel.
+  var questions = FairQueue<Question>()
   /// The addresses that the kernel's filter lets routes pass for.
   var filtered: Set<IPAddress> = []
   /// How many of them nobody needs any more.
@@ -71,6 +73,7 @@ struct MonitorLoop {
   /// What is to be done before the next wait.
   mutating func beginTurn() {
     self.takeRequests()
+    self.answerQuestions()
     self.widenFilter()
     self.narrowFilter()
     self.tellOfNews()
@@ -78,7 +81,7 @@ struct MonitorLoop {
 
   /// Whether there is more to do at once.
   var isBusy: Bool {
-    !self.requests.isEmpty || self.looksAtFlows
+    !self.requests.isEmpty || !self.questions.isEmpty || self.looksAtFlows
       || self.kernel != nil && self.engine.interests.isWider
   }
 
@@ -128,6 +131,8 @@ struct MonitorLoop {
         events.removeAll(keepingCapacity: true)
         self.engine.interests.unusedLinks.beginToDrain()
         mayHaveMore = try kernel.drain(into: &events)
+        // Of a path that moves the loss is told before the gain, and it is not gone (K8).
+        if mayHaveMore { mayHaveMore = try kernel.drain(into: &events) }
         self.statistics.count(events)
         self.log(events)
         if self.engine.interests.unusedLinks.mayMatter(events) { self.step(.events(events)) }
@@ -172,7 +177,6 @@ struct MonitorLoop {
   mutating func read(_ occasion: Occasion) {
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
-      let occasion = try self.completed(occasion, kernel)
       let step = try self.engine.step(
         occasion, kernel, at: self.clock.now, time: self.clock.time)
       self.publish(step.changes)
@@ -182,21 +186,6 @@ struct MonitorLoop {
     } catch {
       self.lose(error)
     }
-  }
-
-  /// The occasion, and what the kernel has told meanwhile: of a path that moves the loss is told before the gain, and it is not
-  /// gone (K8). What comes even later has a reading of its own.
-  private mutating func completed(
-    _ occasion: Occasion, _ kernel: any Kernel
-  ) throws(KernelUnavailable) -> Occasion {
-    guard case .events(var events) = occasion, kernel.hasMessages else { return occasion }
-    let first = events.count
-    _ = try kernel.drain(into: &events)
-    let later = Array(events[first...])
-    self.statistics.count(later)
-    self.log(later)
-    _ = self.engine.interests.unusedLinks.mayMatter(later)
-    return .events(events)
   }
 
   private mutating func publish(_ changes: [Change]) {

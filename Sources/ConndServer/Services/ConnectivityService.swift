@@ -9,6 +9,7 @@ struct ConnectivityService: RegistrableRPCService {
   let store: Store
   let monitor: Monitor
   let reporter: StatisticsReporter
+  let limiter: ConnectionLimiter
 
   private typealias Method = Connectivity_V1_Connectivity.Method
 
@@ -30,8 +31,8 @@ struct ConnectivityService: RegistrableRPCService {
     router.unary(Method.Explain.descriptor) { (request: Connectivity_V1_ExplainRequest, caller) in
       try await self.explain(request, caller)
     }
-    router.unary(Method.ListLinks.descriptor) { (_: Connectivity_V1_ListLinksRequest, _) in
-      try await self.ask { .listLinks($0) }
+    router.unary(Method.ListLinks.descriptor) { (_: Connectivity_V1_ListLinksRequest, caller) in
+      try await self.ask(for: caller) { .listLinks($0) }
     }
     router.unary(
       Method.ListTransitions.descriptor
@@ -46,11 +47,11 @@ struct ConnectivityService: RegistrableRPCService {
   }
 
   private func watchPath(
-    _ request: Connectivity_V1_WatchPathRequest, _ caller: UInt32?,
+    _ request: Connectivity_V1_WatchPathRequest, _ caller: UInt32,
     _ writer: RPCWriter<Connectivity_V1_WatchPathResponse>
   ) async throws {
     let destination = try Destination(request.destination, uid: caller, mark: request.mark)
-    guard let watch = await self.monitor.watch(destination) else { throw RPCError.stopping }
+    guard let watch = try await self.follow(destination) else { throw RPCError.stopping }
     try await withRPCCancellationHandler {
       for await path in watch.paths {
         var response = Connectivity_V1_WatchPathResponse()
@@ -65,13 +66,19 @@ struct ConnectivityService: RegistrableRPCService {
     if self.store.isFinished { throw RPCError.stopping }
   }
 
+  private func follow(_ destination: Destination) async throws -> PathWatch? {
+    try self.limiter.admitQuestion(of: destination.uid)
+    defer { self.limiter.releaseQuestion(of: destination.uid) }
+    return await self.monitor.watch(destination)
+  }
+
   private func explain(
-    _ request: Connectivity_V1_ExplainRequest, _ caller: UInt32?
+    _ request: Connectivity_V1_ExplainRequest, _ caller: UInt32
   ) async throws -> Connectivity_V1_Explanation {
     let destination =
       request.hasDestination
       ? try Destination(request.destination, uid: caller, mark: request.mark) : nil
-    return try await self.ask { .explain(destination, $0) }
+    return try await self.ask(for: caller) { .explain(destination, $0) }
   }
 
   private func listTransitions(
@@ -99,9 +106,11 @@ struct ConnectivityService: RegistrableRPCService {
 
   /// Asks something of the kernel.
   private func ask<Answer: Sendable>(
-    _ question: @Sendable (Reply<KernelAnswer<Answer>>) -> Input
+    for caller: UInt32, _ subject: @Sendable (Reply<KernelAnswer<Answer>>) -> Question.Subject
   ) async throws -> Answer {
-    switch await self.monitor.ask(question) {
+    try self.limiter.admitQuestion(of: caller)
+    defer { self.limiter.releaseQuestion(of: caller) }
+    switch await self.monitor.ask(for: caller, subject) {
     case .success(let answer):
       return answer
     case .failure(let error):
@@ -114,10 +123,10 @@ struct ConnectivityService: RegistrableRPCService {
 
 extension Destination {
   /// - Throws: INVALID_ARGUMENT for what is no address of a host.
-  fileprivate init(_ text: String, uid: UInt32?, mark: UInt32) throws {
+  fileprivate init(_ text: String, uid: UInt32, mark: UInt32) throws {
     do throws(HostAddressError) {
       let address = try IPAddress(ofHost: text, field: "destination")
-      self.init(address, uid: uid ?? 0, mark: mark)
+      self.init(address, uid: uid, mark: mark)
     } catch {
       throw RPCError(code: .invalidArgument, message: error.message)
     }

@@ -3,7 +3,7 @@ import GRPCCore
 import GRPCProtobuf
 import SwiftProtobuf
 
-/// `grpc.health.v1.Health`: connd serves from its first reading on until it stops.
+/// `grpc.health.v1.Health`: connd serves from its first reading on, before which it takes no calls, until it stops.
 struct HealthService: RegistrableRPCService {
   let monitor: Monitor
   let store: Store
@@ -20,7 +20,6 @@ struct HealthService: RegistrableRPCService {
       guard Self.services.contains(request.service) else {
         throw RPCError(code: .notFound, message: "service: '\(request.service)' is not served here")
       }
-      await self.monitor.firstReading()
       return .with { $0.status = self.monitor.isStopping ? .notServing : .serving }
     }
     router.serverStreaming(
@@ -35,7 +34,6 @@ struct HealthService: RegistrableRPCService {
     _ service: String, _ writer: RPCWriter<Grpc_Health_V1_HealthCheckResponse>
   ) async throws {
     let isServed = Self.services.contains(service)
-    if isServed { await self.monitor.firstReading() }
     try await writer.write(.with { $0.status = isServed ? .serving : .serviceUnknown })
     // Nothing changes until the end, which the store announces to everybody.
     let end = self.store.observe()

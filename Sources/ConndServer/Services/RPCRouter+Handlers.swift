@@ -7,14 +7,14 @@ extension RPCRouter {
   /// Registers a method of one request and one response; the handler learns who calls.
   mutating func unary<Request: SwiftProtobuf.Message, Response: SwiftProtobuf.Message>(
     _ method: MethodDescriptor,
-    _ handler: @escaping @Sendable (_ request: Request, _ caller: UInt32?) async throws -> Response
+    _ handler: @escaping @Sendable (_ request: Request, _ caller: UInt32) async throws -> Response
   ) {
     self.registerHandler(
       forMethod: method, deserializer: ProtobufDeserializer<Request>(),
       serializer: ProtobufSerializer<Response>()
     ) { stream, context in
       let request = try await ServerRequest(stream: stream)
-      let response = try await handler(request.message, context.peer?.uid)
+      let response = try await handler(request.message, try context.caller)
       return StreamingServerResponse(single: ServerResponse(message: response))
     }
   }
@@ -24,7 +24,7 @@ extension RPCRouter {
     _ method: MethodDescriptor,
     _ handler:
       @escaping @Sendable (
-        _ requests: RPCAsyncSequence<Request, any Error>, _ caller: UInt32?,
+        _ requests: RPCAsyncSequence<Request, any Error>, _ caller: UInt32,
         _ writer: RPCWriter<Response>
       ) async throws -> Void
   ) {
@@ -33,7 +33,7 @@ extension RPCRouter {
       serializer: ProtobufSerializer<Response>()
     ) { stream, context in
       StreamingServerResponse { writer in
-        try await handler(stream.messages, context.peer?.uid, writer)
+        try await handler(stream.messages, try context.caller, writer)
         return [:]
       }
     }
@@ -44,7 +44,7 @@ extension RPCRouter {
     _ method: MethodDescriptor, _ serializer: some MessageSerializer<Response>,
     _ handler:
       @escaping @Sendable (
-        _ request: Request, _ caller: UInt32?, _ writer: RPCWriter<Response>
+        _ request: Request, _ caller: UInt32, _ writer: RPCWriter<Response>
       ) async throws -> Void
   ) {
     self.registerHandler(
@@ -52,9 +52,21 @@ extension RPCRouter {
     ) { stream, context in
       let request = try await ServerRequest(stream: stream)
       return StreamingServerResponse { writer in
-        try await handler(request.message, context.peer?.uid, writer)
+        try await handler(request.message, try context.caller, writer)
         return [:]
       }
+    }
+  }
+}
+
+extension ServerContext {
+  /// The user who calls.
+  fileprivate var caller: UInt32 {
+    get throws {
+      guard let peer = self.peer else {
+        throw RPCError(code: .permissionDenied, message: "connd cannot tell whose call it is")
+      }
+      return peer.uid
     }
   }
 }

@@ -23,6 +23,13 @@ struct HostileClient: CustomTestStringConvertible, Sendable {
       "reads_byte_by_byte", "held", by: "places in one history, a frame a connection"),
     .init("opens_and_closes", "held", by: "nothing is kept of a connection"),
     .init("cancels", "goaway 2", "closed", below: 24, by: "200 resets in half a minute"),
+    .init(
+      "asks_and_leaves", "held", below: 48,
+      by: "limits.questionsPerUser; questions of closed calls are dropped"),
+    .init("hears_no_more", "held", by: "an error of send(2) closes"),
+    .init(
+      "refused_streams", "goaway 11", "closed", "held", below: 16,
+      by: "200 invalid frames in half a minute"),
     .init("dies_at_birth", "goaway 1", "closed", by: "nothing is kept of a connection"),
     .init("garbage", "goaway 1", "goaway 6", "closed", by: "the preface, frames of 16 KiB"),
     .init("half_frames", "held", below: 128, by: "limits.connectionsPerUser, frames of 16 KiB"),

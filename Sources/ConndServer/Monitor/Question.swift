@@ -1,0 +1,85 @@
+import Connectivity
+import ConnectivityProtocol
+
+/// What a client asks of the kernel, to be answered on the monitor's thread.
+struct Question: Sendable {
+  enum Subject: Sendable {
+    case explain(Destination?, Reply<KernelAnswer<Connectivity_V1_Explanation>>)
+    case listLinks(Reply<KernelAnswer<Connectivity_V1_ListLinksResponse>>)
+    /// The path to a destination, from now on.
+    case watch(Destination, Reply<MonitorLoop.Watch>)
+  }
+
+  typealias ID = UInt64
+
+  var id: ID
+  /// Who asks.
+  var user: UInt32
+  var subject: Subject
+
+  /// There will be no answer: the client has gone, or connd stops.
+  func drop() {
+    switch self.subject {
+    case .explain(_, let reply): reply.resume(returning: nil)
+    case .listLinks(let reply): reply.resume(returning: nil)
+    case .watch(_, let reply): reply.resume(returning: nil)
+    }
+  }
+}
+
+// MARK: - Answers
+
+extension MonitorLoop {
+  /// So long clients' questions may keep the kernel's messages waiting.
+  private static let longest = Duration.milliseconds(1)
+
+  /// Answers what clients ask of the kernel, as far as there is time before it is heard again.
+  mutating func answerQuestions() {
+    let end = self.clock.now.advanced(by: Self.longest)
+    while let question = self.questions.popFirst() {
+      self.answer(question)
+      if self.clock.now >= end { return }
+    }
+  }
+
+  /// The client has gone.
+  mutating func drop(_ question: Question.ID) {
+    for question in self.questions.remove(where: { $0.id == question }) { question.drop() }
+  }
+
+  /// Nobody is answered any more: connd stops.
+  mutating func dropQuestions() {
+    for question in self.questions.remove(where: { _ in true }) { question.drop() }
+  }
+
+  private mutating func answer(_ question: Question) {
+    switch question.subject {
+    case .explain(let destination, let reply):
+      reply.resume(
+        returning: self.ask { explainer throws(KernelUnavailable) in
+          try explainer.explain(destination)
+        })
+    case .listLinks(let reply):
+      let answer = self.ask { explainer throws(KernelUnavailable) in try explainer.listLinks() }
+      reply.resume(returning: answer)
+      // One listing is as good for all who wait for it.
+      let others = self.questions.remove {
+        if case .listLinks = $0.subject { true } else { false }
+      }
+      for case .listLinks(let reply) in others.map(\.subject) { reply.resume(returning: answer) }
+    case .watch(let destination, let reply): reply.resume(returning: self.watch(destination))
+    }
+  }
+
+  private func ask<Answer>(
+    _ question: (Explainer) throws(KernelUnavailable) -> Answer
+  ) -> KernelAnswer<Answer> {
+    Result { () throws(KernelUnavailable) in
+      guard let kernel = self.kernel else { throw .notOpen }
+      return try question(
+        Explainer(
+          kernel: kernel, view: self.engine.view(of: kernel), reader: self.engine.reader,
+          preferred: self.engine.preferred))
+    }
+  }
+}
