@@ -19,7 +19,8 @@ sources := find Package.swift Sources Tests Examples -name '*.swift' -not -path 
 
 build_packages := binutils libmnl-dev libnghttp2-dev libsystemd-dev pkg-config
 example_packages := g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
-test_packages := iproute2 python3-venv $(example_packages)
+go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev
+test_packages := iproute2 python3-venv $(go_packages) $(example_packages)
 bench_packages := gcc libc6-dev procps valgrind
 protobuf_packages := protobuf-compiler libprotobuf-dev
 unit_packages := systemd

@@ -42,8 +42,12 @@ struct Console: Sendable {
 
   /// Writes to standard error, in lines that fit into the terminal's.
   func complainInLines(_ text: String) {
-    guard let width = self.errorWidth else { return self.complain(text) }
-    let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map {
+      String($0).printable[...]
+    }
+    guard let width = self.errorWidth else {
+      return self.complain(lines.joined(separator: "\n"))
+    }
     self.complain(lines.flatMap { Self.lines(of: $0, width: width) }.joined(separator: "\n"))
   }
 

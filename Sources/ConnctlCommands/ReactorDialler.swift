@@ -14,7 +14,7 @@ struct ReactorDialler: Dialler {
     _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
   ) async throws -> Result {
     let transport = UnixClientTransport(
-      connected: try SocketProbe.connection(to: socket), on: self.reactor)
+      connected: try await self.connection(to: socket), on: self.reactor)
     return try await ConnectivityClient.withClient(over: transport) { try await body($0) }
   }
 
@@ -24,10 +24,26 @@ struct ReactorDialler: Dialler {
     _ take: @escaping @Sendable (Connectivity_V1_WatchResponse) async throws -> Void
   ) async throws {
     let transport = UnixClientTransport(
-      connected: try SocketProbe.connection(to: socket), on: self.reactor)
+      connected: try await self.connection(to: socket), on: self.reactor)
     try await transport.stream(
       Connectivity_V1_Connectivity.Method.Watch.descriptor, try request.serializedBytes(),
       accepted: accepted
     ) { try await take(try Connectivity_V1_WatchResponse(serializedBytes: $0)) }
+  }
+
+  /// How long it waits for a place in the queue of those who wait to be accepted.
+  private static let patience = Duration.seconds(5)
+
+  private func connection(to socket: String) async throws -> CInt {
+    let end = ContinuousClock.now + Self.patience
+    while true {
+      if let connection = try SocketProbe.connection(to: socket) { return connection }
+      // Whose time is over meanwhile hears of it in between.
+      await Task.yield()
+      try Task.checkCancellation()
+      if ContinuousClock.now > end {
+        throw ConndError.failed("\(socket): connd accepts nobody, and many wait already")
+      }
+    }
   }
 }

@@ -13,6 +13,8 @@ struct JSONTests {
       ("", #""""#), ("a\"b\\c", #""a\"b\\c""#), ("\n\r\t", #""\n\r\t""#),
       ("\u{0}\u{1F}\u{1B}", #""\u0000\u001f\u001b""#), ("straße 漢 🛜", #""straße 漢 🛜""#),
       ("\r\n", #""\r\n""#), ("e\u{301}", "\"e\u{301}\""),
+      ("\u{85}\u{9B}31m", #""\u0085\u009b31m""#),
+      ("eth0\u{202E}\u{2066}\u{61C}\u{2028}", #""eth0\u202e\u2066\u061c\u2028""#),
     ])
   func escapes(text: String, json: String) {
     #expect(JSON.string(text).description == json)

@@ -338,6 +338,22 @@ struct TextTests {
     #expect(!scalars.contains { $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) })
   }
 
+  @Test("a link's name turns no text around, and what a server says moves no cursor")
+  func deceptiveText() {
+    var path = Path.wlan
+    path.chain = [PathLink(index: 1, name: "a\u{202E}b\u{2066}")]
+    let lines = self.style.status(
+      .sample(1, Status(ipv4: path, ipv6: .unknown, preferred: .ipv4)), now: .sample)
+    #expect(lines.first?.hasPrefix("wifi via a?b? ") == true)
+    for screen in [Screen().console, Screen().console(errorWidth: 40)] {
+      let told = Screen()
+      var console = screen
+      console.complain = told.console.complain
+      console.remark("refused: \u{1B}]0;x\u{7} \u{9B}2J \u{202E}\u{200F}")
+      #expect(told.errors == "connctl: refused: ?]0;x? ?2J ??\n")
+    }
+  }
+
   @Test("colour surrounds words and leaves the columns where they are")
   func color() {
     let lines = Style.plain(color: true).status(.sample, now: .sample)

@@ -87,6 +87,15 @@ struct HostileClientsScenario {
     try waitUntil("its descriptor is closed") { try vitals.descriptors <= descriptors }
   }
 
+  @Test(
+    "a client that cancels each of a thousand calls when it has its answer keeps its connection")
+  func cancelled() throws {
+    let lab = try self.online()
+    let client = try lab.python("hostile.py", "asks_and_cancels")
+    #expect(try client.nextLine(within: .seconds(60)) == "served")
+    try lab.change(5)
+  }
+
   @Test("calls that end long before their deadlines leave no timer behind")
   func deadlines() throws {
     let lab = try self.online()
@@ -234,7 +243,7 @@ struct HostileClientsScenario {
 
 extension Laboratory {
   /// Changes the default route so many times, and reads what the watcher is told of it, up to the last.
-  fileprivate func change(_ count: Int) throws {
+  func change(_ count: Int) throws {
     let gateways = (0..<count).map { "192.0.2.\(10 + ($0 + self.changes) % 200)" }
     self.changes += count
     // Each by a process of its own: of what comes at once, connd reads the end alone.

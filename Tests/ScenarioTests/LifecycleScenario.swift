@@ -215,6 +215,23 @@ struct LifecycleScenario {
     #expect(try lost.next().event == "gap")
   }
 
+  @Test(
+    "D1 of several sockets that systemd passes connd would serve one: it says so, and does not start"
+  )
+  func severalListeners() throws {
+    let lab = try Laboratory()
+    let paths = ["first", "second"].map { "\(lab.directory.path)/\($0).sock" }
+    let connd = try lab.spawnConnd(prefix: [
+      "python3", Programs.testFile("python/passed_listeners.py"), paths.joined(separator: ","),
+    ])
+    #expect(try connd.wait(within: .seconds(20)) == 1)
+    #expect(
+      connd.standardError.contains("systemd passed 2 sockets to listen on, and connd serves one"))
+    try lab.startConnd(prefix: [
+      "python3", Programs.testFile("python/passed_listeners.py"), "\(lab.directory.path)/only.sock",
+    ])
+  }
+
   @Test("I7 what changed and changed back while connd was away is not told")
   func unchanged() throws {
     let lab = try self.online()

@@ -311,6 +311,22 @@ def measures_bandwidth(path, pings=250):
     stay(connection)
 
 
+def asks_and_cancels(path, calls=1000):
+    """Many questions on one connection, each cancelled when its first answer is there."""
+    connection = Connection(path)
+    connection.send(frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30)))
+    frames = connection.frames()
+    for number in range(calls):
+        stream = connection.watch()
+        if not any(kind == DATA and of == stream for kind, _, of, _ in frames):
+            say(f"closed after {number}")
+            break
+        connection.send(frame(RESET, 0, stream, struct.pack(">I", 8)))
+    else:
+        say("served")
+    stay(connection)
+
+
 # Clients that do not speak the protocol
 
 
@@ -535,7 +551,7 @@ ATTACKS = {
     attack.__name__: attack
     for attack in [
         are_told_of_the_end, have_long_deadlines, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes,
-        opens_and_closes, cancels, asks_and_leaves, hears_no_more, refused_streams, measures_bandwidth, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
+        opens_and_closes, cancels, asks_and_leaves, hears_no_more, refused_streams, measures_bandwidth, asks_and_cancels, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
         empty_data, declares_100_megabytes,
         sends_100_megabytes, many_connections, many_streams, too_many_streams, holds_connections,
     ]

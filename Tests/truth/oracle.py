@@ -21,7 +21,8 @@
     reached by several routers lives on, and one whose providers differ does not. With several nexthops each is right;
   - its address is no link's own, and the router's way back leads by one that this machine has given up;
   - it is in a tunnel to whose other end several links may lead, by nexthops or rules for source ports, and not all of these
-    carry: which port the kernel takes nobody knows.
+    carry: which port the kernel takes nobody knows; or in one whose packets leave by another uplink than that of their address,
+    as where a route of a nexthop object outlives its link's address.
 - A new connection, whose handshake is done, is not ended by its registration.
 """
 
@@ -99,6 +100,12 @@ class Moment:
             if not outer.error and outer.type == UNICAST:
                 links |= set(self.kernel.legs(question) or [outer.link])
         return [self.below(link) for link in links if self.links[link].name != "vx0"]
+
+    def tunnel_crosses(self):
+        """Whether the tunnel's own packets leave by another uplink than that of their address, whose provider drops them."""
+        outers = [self.kernel.route(question) for question in TUNNEL]
+        uplinks = [(self.uplink(outer), outer.source) for outer in outers]
+        return any(uplink and source and not uplink.owns(source) for uplink, source in uplinks)
 
     def uplink(self, answer):
         """The uplink that an answer leads over; None for another link."""
@@ -179,7 +186,7 @@ def is_unknowable(base, views, connection, moment, silent):
     if connection.wanted["kind"] in ("any", "local") and not any(view.is_dead for view in views) and (
             connection.was_spread or all(base.own.link == view.own.link for view in views)):
         return True
-    if connection.wanted["kind"] == "inner" and any(moment.below_tunnel()):
+    if connection.wanted["kind"] == "inner" and (any(moment.below_tunnel()) or moment.tunnel_crosses()):
         return True
     # The socket remembers a nexthop that carries no more, until any route changes: what is asked anew gets another.
     if ":" in connection.address and len(views[-1].legs) > 1:
@@ -187,8 +194,8 @@ def is_unknowable(base, views, connection, moment, silent):
     if ":" in connection.address and len({view.own.link for view in [base, *views]}) > 1 and not views[-1].is_dead and (
             views[-1].own.link == base.own.link or connection.wanted["kind"] == "local"):
         return True
-    if ":" in connection.address and any(
-            moment.kernel.route(connection.own).link != views[-1].own.link for _ in range(3)):
+    links = [view.own.link for view in [base, *views]] + [moment.kernel.route(connection.own).link for _ in range(3)]
+    if ":" in connection.address and sum(one != other for one, other in zip(links, links[1:])) > 1:
         return True
     # Its way back leads by an address that this machine may have given up.
     if connection.wanted["kind"] == "neighbour" and subnet(connection.address) != subnet(connection.own.remote):

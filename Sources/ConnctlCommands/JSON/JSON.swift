@@ -117,33 +117,44 @@ private struct Output {
     self.count += bytes.count
   }
 
-  /// What must be escaped is ASCII, and no byte of a longer scalar is. Most texts have nothing of it.
   mutating func append(quoted text: String) {
     var text = text
     self.append(UInt8(ascii: "\""))
-    text.withUTF8 { bytes in
-      guard bytes.contains(where: Self.needsEscape) else { return self.append(bytes) }
-      for byte in bytes {
-        if Self.needsEscape(byte) { self.append(escaped: byte) } else { self.append(byte) }
+    // Most texts are plain.
+    if text.utf8.allSatisfy(Self.isPlain) {
+      text.withUTF8 { self.append($0) }
+    } else {
+      for scalar in text.unicodeScalars {
+        if Self.needsEscape(scalar) {
+          self.append(escaped: scalar)
+        } else {
+          for byte in UTF8.encode(scalar) ?? UTF8.encodedReplacementCharacter { self.append(byte) }
+        }
       }
     }
     self.append(UInt8(ascii: "\""))
   }
 
-  private static func needsEscape(_ byte: UInt8) -> Bool {
-    byte < 0x20 || byte == 0x7F || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
+  private static func isPlain(_ byte: UInt8) -> Bool {
+    (0x20..<0x7F).contains(byte) && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
   }
 
-  private mutating func append(escaped byte: UInt8) {
-    switch byte {
-    case UInt8(ascii: "\""): self.append("\\\"")
-    case UInt8(ascii: "\\"): self.append("\\\\")
-    case UInt8(ascii: "\n"): self.append("\\n")
-    case UInt8(ascii: "\r"): self.append("\\r")
-    case UInt8(ascii: "\t"): self.append("\\t")
+  private static func needsEscape(_ scalar: Unicode.Scalar) -> Bool {
+    scalar.isUnprintable || scalar == "\"" || scalar == "\\"
+  }
+
+  /// None of them is beyond U+FFFF.
+  private mutating func append(escaped scalar: Unicode.Scalar) {
+    switch scalar {
+    case "\"": self.append("\\\"")
+    case "\\": self.append("\\\\")
+    case "\n": self.append("\\n")
+    case "\r": self.append("\\r")
+    case "\t": self.append("\\t")
     default:
-      self.append("\\u00")
-      for digit in [byte >> 4, byte & 0xF] {
+      self.append("\\u")
+      for shift in [12, 8, 4, 0] {
+        let digit = UInt8(truncatingIfNeeded: scalar.value >> UInt32(shift)) & 0xF
         self.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
       }
     }

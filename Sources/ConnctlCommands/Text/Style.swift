@@ -39,8 +39,7 @@ extension Style {
     for scalar in text.unicodeScalars {
       switch scalar {
       case Text.tie: printable.append(" ")
-      case "\u{0}"..<"\u{20}", "\u{7F}"..<"\u{A0}": printable.append("?")
-      default: printable.append(scalar)
+      default: printable.append(scalar.isUnprintable ? "?" : scalar)
       }
     }
     let plain = String(printable)

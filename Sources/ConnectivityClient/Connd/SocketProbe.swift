@@ -11,15 +11,15 @@ package enum SocketProbe {
   /// - Throws: ``ConndError/notThere(_:)``, ``ConndError/refused(_:)``, or ``ConndError/failed(_:)`` for what
   ///   is neither: a path that is too long, no descriptors left.
   static func connect(to path: String) throws(ConndError) {
-    close(try Self.open(path))
+    if let descriptor = try Self.open(path) { close(descriptor) }
   }
 
-  /// Connects to the socket.
+  /// Connects to the socket. Where as many wait to be accepted as may wait (listen(2)), it waits with them for a fifth of a
+  /// second.
   ///
-  /// - Returns: a socket that does not block, which the caller closes.
-  package static func connection(to path: String) throws(ConndError) -> CInt {
-    // Where many wait to be accepted, connecting waits with them.
-    let descriptor = try Self.open(path, waits: true)
+  /// - Returns: a socket that does not block, which the caller closes; `nil` where there was no room to wait.
+  package static func connection(to path: String) throws(ConndError) -> CInt? {
+    guard let descriptor = try Self.open(path, waits: true) else { return nil }
     _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
     return descriptor
   }
@@ -29,7 +29,7 @@ package enum SocketProbe {
   ///
   /// Waits for 50 ms at most.
   static func farewell(from path: String) -> String? {
-    guard let descriptor = try? Self.open(path) else { return nil }
+    guard let descriptor = (try? Self.open(path)) ?? nil else { return nil }
     defer { close(descriptor) }
     var wait = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     var bytes = [UInt8](repeating: 0, count: 4096)
@@ -56,8 +56,8 @@ package enum SocketProbe {
     return nil
   }
 
-  /// A connection to the socket.
-  private static func open(_ path: String, waits: Bool = false) throws(ConndError) -> CInt {
+  /// A connection to the socket; `nil` where there is a listener, and no room to wait for it.
+  private static func open(_ path: String, waits: Bool = false) throws(ConndError) -> CInt? {
     var address = sockaddr_un()
     address.sun_family = sa_family_t(AF_UNIX)
     let bytes = Array(path.utf8)
@@ -72,18 +72,20 @@ package enum SocketProbe {
     let type = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | (waits ? 0 : SOCK_NONBLOCK.rawValue)
     let descriptor = socket(AF_UNIX, Int32(type), 0)
     guard descriptor >= 0 else { throw Self.error(errno, path) }
+    // It bounds connect(2), too (unix(7)).
+    var patience = timeval(tv_sec: 0, tv_usec: 200_000)
+    setsockopt(
+      descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
     let result = withUnsafePointer(to: &address) { pointer in
       pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
         Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
       }
     }
-    // EAGAIN: the backlog is full, so there is a listener.
-    guard result == 0 || errno == EAGAIN else {
-      let error = Self.error(errno, path)
-      close(descriptor)
-      throw error
-    }
-    return descriptor
+    if result == 0 { return descriptor }
+    let number = errno
+    close(descriptor)
+    if number == EAGAIN { return nil }
+    throw Self.error(number, path)
   }
 
   static func error(_ number: CInt, _ path: String) -> ConndError {

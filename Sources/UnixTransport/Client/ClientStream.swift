@@ -13,6 +13,7 @@ final class ClientStream: HTTP2Stream, @unchecked Sendable {
   private var id: Int32 = 0
   private var head = ResponseHead()
   private var hasBegun = false
+  var isAnswered = false
   private var writer = MessageWriter()
   private var isWaiting = false
   private var unconsumed = 0

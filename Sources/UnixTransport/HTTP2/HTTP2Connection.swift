@@ -13,6 +13,8 @@ protocol HTTP2Stream: AnyObject {
   func inputEnded()
   /// What was handed in with an end was sent.
   func outputEnded()
+  /// Whether any of it was sent.
+  var isAnswered: Bool { get set }
   /// There is room for so much data.
   func fill(_ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling
   /// - Parameter error: of HTTP/2 (RFC 9113, 7); `nil` where the whole connection was closed.
@@ -233,7 +235,10 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     if isTooMany { self.isFlooding = true }
   }
 
-  func sent() { self.pings.forgive() }
+  func sent(_ stream: Int32) {
+    self.pings.forgive()
+    self.streams[stream]?.isAnswered = true
+  }
 
   func gaveUp(_ error: UInt32) {
     guard !self.hasFailed else { return }
@@ -246,6 +251,9 @@ extension HTTP2Connection: HTTP2SessionDelegate {
   }
 
   func closed(_ stream: Int32, _ error: UInt32) {
-    self.streams.removeValue(forKey: stream)?.closed(error)
+    guard let closed = self.streams.removeValue(forKey: stream) else { return }
+    // Rapid reset (CVE-2023-44487): whoever means well waits for an answer, mostly.
+    if error != NGHTTP2_NO_ERROR.rawValue, !closed.isAnswered { self.received(.invalid) }
+    closed.closed(error)
   }
 }

@@ -20,7 +20,7 @@ protocol HTTP2SessionDelegate: AnyObject {
   /// A frame came that costs its sender little.
   func received(_ filler: HTTP2Session.Filler)
   /// Headers or data of a stream were sent.
-  func sent()
+  func sent(_ stream: Int32)
   /// The other end is told that the connection ends by its fault.
   ///
   /// - Parameter error: of HTTP/2 (RFC 9113, 7).
@@ -189,8 +189,9 @@ extension HTTP2Session {
     nghttp2_option_set_max_deflate_dynamic_table_size(options, 0)
     // Clients name whatever authority they like, a path among others, which no HTTP authority may be.
     nghttp2_option_set_no_http_messaging(options, 1)
-    // Rapid reset (CVE-2023-44487).
-    nghttp2_option_set_stream_reset_rate_limit(options, 200, 7)
+    // Whoever asks and cancels when he has his answer may do so as often as he likes; of rapid reset (CVE-2023-44487) the owner
+    // of the streams takes care.
+    nghttp2_option_set_stream_reset_rate_limit(options, UInt64(UInt32.max), UInt64(UInt32.max))
     // Streams that have ended are kept for a priority tree that gRPC does not use.
     nghttp2_option_set_no_closed_streams(options, 1)
     // So many answers to pings and settings wait at most; with more the session ends.
@@ -243,7 +244,9 @@ extension HTTP2Session {
       if isGoAway, frame.goaway.error_code != NGHTTP2_NO_ERROR.rawValue {
         delegate.gaveUp(frame.goaway.error_code)
       }
-      if isHeaders || UInt32(frame.hd.type) == NGHTTP2_DATA.rawValue { delegate.sent() }
+      if isHeaders || UInt32(frame.hd.type) == NGHTTP2_DATA.rawValue {
+        delegate.sent(frame.hd.stream_id)
+      }
       if isHeaders, frame.endsStream { delegate.outputEnded(frame.hd.stream_id) }
       return 0
     }

@@ -25,6 +25,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   private var isAdmitted = false
   private var hasResponded = false
   private var isInputOver = false
+  var isAnswered = false
   /// There was nothing for a frame.
   private var isWaiting = false
   /// What came and does not yet widen the window.

@@ -22,7 +22,9 @@ struct HostileClient: CustomTestStringConvertible, Sendable {
     .init(
       "reads_byte_by_byte", "held", by: "places in one history, a frame a connection"),
     .init("opens_and_closes", "held", by: "nothing is kept of a connection"),
-    .init("cancels", "goaway 2", "closed", below: 24, by: "200 resets in half a minute"),
+    .init(
+      "cancels", "goaway 11", "closed", below: 24,
+      by: "200 resets of unanswered calls in half a minute"),
     .init(
       "asks_and_leaves", "held", below: 48,
       by: "limits.questionsPerUser; questions of closed calls are dropped"),

@@ -1,0 +1,49 @@
+import Glibc
+import TestKit
+import Testing
+
+/// A client that is made with grpc-go, whose transport is its own; see `Tests/go/client.go`.
+@Suite("Go client", .needsNamespaces, .laboratory)
+struct GoClientTests {
+  private static let program = Result { try Programs.made(by: "go/build") }
+
+  /// A laboratory with connd running, and the client.
+  private func start(_ arguments: String...) throws -> (Laboratory, RunningCommand) {
+    let lab = try Laboratory()
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try lab.start()
+    let client = try lab.namespace.spawn(
+      [try Self.program.get()] + arguments, environment: ["CONND_SOCKET": lab.socket])
+    return (lab, client)
+  }
+
+  @Test("D4 grpc-go follows a thousand changes on one stream, and measures the bandwidth meanwhile")
+  func watch() throws {
+    let (lab, client) = try self.start("watch", "1000")
+    try client.line { $0 == "watching" }
+    // Some are told together with the one before.
+    while try lab.status().generation < 1010 { try lab.change(100) }
+    try client.expectSuccess()
+    #expect(lab.connd?.standardError.contains("connection is closed") == false)
+  }
+
+  @Test("I7 grpc-go resumes on another connection, and gets what it has not seen")
+  func resume() throws {
+    let (lab, client) = try self.start("resume")
+    try client.line { $0 == "watching" }
+    try lab.change(1)
+    try client.line { $0 == "away" }
+    try lab.change(3)
+    client.signal(SIGUSR1)
+    try client.expectSuccess()
+  }
+
+  @Test("I1 grpc-go guards a connection, and is told when it died")
+  func guarded() throws {
+    let (lab, client) = try self.start("guard")
+    try client.line { $0 == "guarded" }
+    try lab.namespace.ip("address del 192.0.2.2/24 dev eth0")
+    try client.expectSuccess()
+  }
+}
