@@ -41,6 +41,7 @@ final class HTTP2Connection: Pollable {
 
   private let socket: CInt
   private let reactor: Reactor
+  private let isServer: Bool
   private unowned let owner: any HTTP2ConnectionOwner
   /// `nil` when the connection is closed.
   private(set) var session: HTTP2Session?
@@ -67,6 +68,7 @@ final class HTTP2Connection: Pollable {
     self.socket = socket
     self.reactor = reactor
     self.owner = owner
+    self.isServer = if case .server = role { true } else { false }
     self.session = HTTP2Session(role, self)
   }
 
@@ -101,11 +103,12 @@ final class HTTP2Connection: Pollable {
   // MARK: Reading
 
   func ready() {
-    guard self.isWaitingForRoom else {
+    guard self.isWaitingForRoom, self.isServer else {
       if self.read() { self.flush() } else { self.close() }
       return
     }
-    // Who does not take what is said has nothing more read, for that leads to more that is to be said; but his end is heard.
+    // A client that does not take what is said has nothing more read, for that leads to more that is to be said; but its end is
+    // heard. (One that did the same to its server would wait for it for ever.)
     self.flush()
     if self.isWaitingForRoom, self.hasHungUp { self.close() }
   }
@@ -196,7 +199,8 @@ final class HTTP2Connection: Pollable {
   private func watchForRoom(_ mustWait: Bool) {
     guard mustWait != self.isWaitingForRoom else { return }
     self.isWaitingForRoom = mustWait
-    self.reactor.watch(self.socket, forRoom: mustWait)
+    self.reactor.watch(
+      self.socket, for: !mustWait ? .input : self.isServer ? .room : .inputAndRoom)
   }
 
   /// - Returns: how many bytes the socket took; `nil` where it takes no more, ever.

@@ -112,9 +112,18 @@ package final class Reactor: TaskExecutor {
     self.pollables[descriptor] = pollable
   }
 
-  /// Tells of room to write and of the end alone, or again that it can be read.
-  func watch(_ descriptor: CInt, forRoom isWanted: Bool) {
-    let events = isWanted ? EPOLLOUT.rawValue | EPOLLRDHUP.rawValue : EPOLLIN.rawValue
+  /// What is told of a descriptor beside its end.
+  enum Readiness {
+    case input, inputAndRoom, room
+  }
+
+  func watch(_ descriptor: CInt, for readiness: Readiness) {
+    let events =
+      switch readiness {
+      case .input: EPOLLIN.rawValue
+      case .inputAndRoom: EPOLLIN.rawValue | EPOLLOUT.rawValue
+      case .room: EPOLLOUT.rawValue | EPOLLRDHUP.rawValue
+      }
     var event = epoll_event(events: events, data: epoll_data_t(fd: descriptor))
     epoll_ctl(self.epoll, EPOLL_CTL_MOD, descriptor, &event)
   }
