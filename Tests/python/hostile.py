@@ -19,6 +19,9 @@ import struct
 import sys
 
 import grpc
+import h2.config
+import h2.connection
+import h2.exceptions
 from connectivity.v1 import connectivity_pb2 as pb
 from connectivity.v1 import connectivity_pb2_grpc as rpc
 
@@ -458,6 +461,95 @@ def empty_data(path):
     stay(connection)
 
 
+# Clients that speak the protocol, and make no sense
+
+
+def random_frames(path, clients=60, steps=300):
+    """Frames that are allowed, in any order: drawn from seeds, made by a library that knows what is."""
+    for seed in range(clients):
+        RandomFrames(path, random.Random(seed)).play(steps)
+    say("held")
+    stay()
+
+
+class RandomFrames:
+    METHODS = ["Watch", "Guard", "GetStatus", "ListLinks", "Explain", "WatchPath", "ListTransitions", "Nothing"]
+
+    def __init__(self, path, chance):
+        self.chance = chance
+        self.socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+        self.socket.connect(path)
+        self.http = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=None))
+        self.http.initiate_connection()
+        self.open = []
+
+    def play(self, steps):
+        """Until connd has had enough, or all was done."""
+        for _ in range(steps):
+            try:
+                self.step()
+            except (h2.exceptions.ProtocolError, KeyError):
+                pass  # Not allowed at this moment.
+            if not self.flush() or not self.take():
+                break
+        self.socket.close()
+
+    def flush(self):
+        self.socket.settimeout(0.2)
+        try:
+            self.socket.sendall(self.http.data_to_send())
+            return True
+        except OSError:
+            return False
+
+    def take(self):
+        """What is there, or now and then not."""
+        if self.chance.random() < 0.3:
+            return True
+        self.socket.setblocking(False)
+        try:
+            data = self.socket.recv(1 << 16)
+            return bool(data) and bool([*self.http.receive_data(data), True])
+        except BlockingIOError:
+            return True
+        except (OSError, h2.exceptions.ProtocolError):
+            return False
+
+    def step(self):
+        stream = self.chance.choice(self.open) if self.open else None
+        what = self.chance.randrange(10)
+        if what < 3 or stream is None:
+            self.begin()
+        elif what < 6:
+            self.http.send_data(stream, self.data(), end_stream=self.chance.random() < 0.4)
+        elif what == 6:
+            self.open.remove(stream)
+            self.http.reset_stream(stream, self.chance.randrange(14))
+        elif what == 7:
+            self.http.increment_flow_control_window(self.chance.randrange(1, 1 << 16), self.chance.choice([None, stream]))
+        elif what == 8:
+            self.http.ping(self.chance.randbytes(8))
+        else:
+            self.http.update_settings(self.chance.choice([
+                {1: self.chance.choice([0, 100, 4096])}, {4: self.chance.choice([0, 1, 65535, 1 << 20])},
+                {5: self.chance.choice([1 << 14, 1 << 20])}, {6: self.chance.choice([100, 1 << 16])}]))
+
+    def begin(self):
+        stream = self.http.get_next_available_stream_id()
+        method = self.chance.choice(self.METHODS)
+        kind = self.chance.choice(["application/grpc"] * 6 + ["application/grpc+json", "text/plain"])
+        odd = [(f"x-{self.chance.randrange(9)}", "y" * self.chance.choice([0, 1, 100, 5000]))]
+        self.http.send_headers(stream, [
+            (":method", self.chance.choice(["POST"] * 6 + ["GET"])), (":scheme", "http"), (":authority", "localhost"),
+            (":path", f"/connectivity.v1.Connectivity/{method}"), ("content-type", kind), ("te", "trailers"),
+            *self.chance.sample(odd, self.chance.randrange(2))], end_stream=self.chance.random() < 0.1)
+        self.open.append(stream)
+
+    def data(self):
+        bytes = self.chance.randbytes(self.chance.choice([0, 1, 7, 100, 2000]))
+        return self.chance.choice([message(), message(bytes), bytes, message(b"\x0a\x09127.0.0.1")])
+
+
 # More than there may be
 
 
@@ -551,7 +643,7 @@ ATTACKS = {
     attack.__name__: attack
     for attack in [
         are_told_of_the_end, have_long_deadlines, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes,
-        opens_and_closes, cancels, asks_and_leaves, hears_no_more, refused_streams, measures_bandwidth, asks_and_cancels, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
+        opens_and_closes, cancels, asks_and_leaves, hears_no_more, refused_streams, measures_bandwidth, asks_and_cancels, random_frames, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
         empty_data, declares_100_megabytes,
         sends_100_megabytes, many_connections, many_streams, too_many_streams, holds_connections,
     ]

@@ -184,6 +184,22 @@ static void cancel(const char *socket) {
   }
 }
 
+/// Asks the kernel for its links, as fast as it is answered or refused.
+static void ask(const char *socket) {
+  for (;;) {
+    int connection = connect_to(socket);
+    put_greeting();
+    uint32_t stream = 1;
+    do {
+      for (int i = 0; i < 100; i++, stream += 2) {
+        put_call(stream, "ListLinks");
+        put_frame(data, end_stream, stream, "\0\0\0\0", 5);
+      }
+    } while (exchange(connection));
+    close(connection);
+  }
+}
+
 // Clients that do not speak the protocol
 
 /// Before the preface, and after it.
@@ -296,6 +312,7 @@ const struct attack attacks[] = {
     {"50 are stopped", stop},
     {"opens and closes", open_and_close},
     {"cancels", cancel},
+    {"asks for links", ask},
     {"garbage", send_garbage},
     {"50 halves of frames", leave_half},
     {"header bombs", bomb},
