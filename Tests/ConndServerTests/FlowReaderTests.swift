@@ -137,7 +137,7 @@ final class FlowReaderTests {
     self.flow.transport?.localPort = 4712
     let reading = try self.reading()
     #expect(reading.path.interface == "eth1")
-    #expect(reading.formerLink == .untied)
+    #expect(reading.formerLink == .leg)
     self.kernel.setState(of: 2, .noCarrier)
     #expect(try self.reading().formerLink == .failed)
   }

@@ -73,7 +73,8 @@ struct RequestHeadTests {
     "what is no request of HTTP/2 is malformed (RFC 9113, 8.1.1)",
     arguments: [
       [":status": "200"], [":path": ""], [":scheme": ""], ["Te": "trailers"], ["te": "gzip"],
-      ["connection": "close"], ["transfer-encoding": "chunked"], ["upgrade": "h2c"], ["": "x"],
+      ["content-length": "-1"], ["content-length": "x"], ["connection": "close"],
+      ["transfer-encoding": "chunked"], ["upgrade": "h2c"], ["": "x"],
     ])
   func malformed(changes: [String: String]) {
     guard case .malformed = self.reading(changes) else {

@@ -461,6 +461,22 @@ def empty_data(path):
     stay(connection)
 
 
+def malformed(path):
+    """Requests that are none (RFC 9113, 8.1.1), each on a connection of its own."""
+    fates = set()
+    for odd in [
+        literal("Te", "trailers"), literal("te", "gzip"), literal("connection", "close"), literal("upgrade", "h2c"),
+        literal(":path", "/twice"), literal(":status", "200"), literal("content-length", "7"), literal("content-length", "x"),
+    ]:
+        connection = Connection(path)
+        connection.send(
+            frame(HEADERS, END_HEADERS, 1, headers(GUARD) + odd) + frame(DATA, END_STREAM, 1, message()))
+        fates.add(connection.fate())
+        connection.socket.close()
+    say(" ".join(sorted(fates)))
+    stay()
+
+
 # Clients that speak the protocol, and make no sense
 
 
@@ -643,7 +659,7 @@ ATTACKS = {
     attack.__name__: attack
     for attack in [
         are_told_of_the_end, have_long_deadlines, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes,
-        opens_and_closes, cancels, asks_and_leaves, hears_no_more, refused_streams, measures_bandwidth, asks_and_cancels, random_frames, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
+        opens_and_closes, cancels, asks_and_leaves, hears_no_more, refused_streams, measures_bandwidth, asks_and_cancels, malformed, random_frames, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
         empty_data, declares_100_megabytes,
         sends_100_megabytes, many_connections, many_streams, too_many_streams, holds_connections,
     ]

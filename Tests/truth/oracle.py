@@ -176,7 +176,9 @@ def policy(base, views, connection, swapped=(), told=None):
             reasons.add("network")
         if not view.own.error and view.own.link != base.own.link:
             reasons.add("moved")
-        if view.resources(connection) and not connection.first.resources(connection):
+        # Where it has moved since it was made, what it was made on says nothing of that.
+        chosen = connection.first if connection.first.own.link == base.own.link else base
+        if view.resources(connection) and not chosen.resources(connection):
             reasons.add("resourced")
     return reasons
 

@@ -185,7 +185,7 @@ final class FlowReader {
     if !isOwn || isUp && question.address.family == .ipv6,
       let legs = try self.view.entry(for: question)?.legs, legs.contains(link)
     {
-      return .untied
+      return isOwn ? .leg : .untied
     }
     guard isUp else { return .failed }
     var bound = question

@@ -48,6 +48,8 @@ package struct FlowReading: Hashable, Sendable {
     case withRoute
     /// The flow does not depend on it: its address is none of the link's, or the route has several legs.
     case untied
+    /// It is one of several legs of the flow's route, and has the flow's address: the connection may be on it still.
+    case leg
   }
 
   /// A way that the kernel prefers for new connections.

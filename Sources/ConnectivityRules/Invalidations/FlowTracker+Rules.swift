@@ -48,7 +48,7 @@ extension FlowTracker {
     guard reading.path.status == .satisfied, !reading.isLocal else { return nil }
     switch reading.formerLink {
     case .withRoute: return Verdict(.betterPath, sight.policy.betterPath)
-    case .failed, .withoutRoute, .untied: return nil
+    case .failed, .withoutRoute, .untied, .leg: return nil
     case nil:
       return reading.alternative.map {
         Verdict(.betterPath, $0.isKept || sight.hasChosen ? .advise : sight.policy.betterPath)

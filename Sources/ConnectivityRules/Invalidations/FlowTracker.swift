@@ -205,7 +205,7 @@ extension FlowTracker.Standing {
     case nil:
       return Self(path: reading.path, network: reading.network.completed(by: self.network))
     case .untied: return Self(path: reading.path, network: reading.network)
-    case .failed, .withoutRoute, .withRoute: return self
+    case .failed, .withoutRoute, .withRoute, .leg: return self
     }
   }
 }

@@ -14,6 +14,8 @@ struct RequestHead {
   private var isMalformed = false
   private var contentType: [UInt8] = []
   private var encoding: [UInt8] = []
+  /// How many bytes of data come, where the request says so.
+  private(set) var contentLength: Int?
 
   typealias Bytes = UnsafeBufferPointer<UInt8>
 
@@ -51,6 +53,12 @@ struct RequestHead {
     switch String(decoding: name, as: UTF8.self) {
     case "content-type": self.contentType = Array(value)
     case "grpc-encoding": self.encoding = Array(value)
+    case "content-length":
+      let length = Int(String(decoding: value, as: UTF8.self))
+      if length == nil || length.map({ $0 < 0 }) == true || self.contentLength != nil {
+        self.isMalformed = true
+      }
+      self.contentLength = length
     case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "":
       self.isMalformed = true
     case "te": if !value.elementsEqual("trailers".utf8) { self.isMalformed = true }

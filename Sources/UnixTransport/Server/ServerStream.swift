@@ -28,6 +28,8 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   var isAnswered = false
   /// There was nothing for a frame.
   private var isWaiting = false
+  /// How much data is still to come, where the request says so.
+  private var promised: Int?
   /// What came and does not yet widen the window.
   private var unconsumed = 0
 
@@ -46,13 +48,12 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   func receivedHeaders() {
     guard let connection = self.connection, let head = self.head else { return }
     self.head = nil
+    self.promised = head.contentLength
     let method: MethodDescriptor
     switch head.read() {
     case .call(let descriptor): method = descriptor
     case .notGRPC(let headers), .refused(let headers): return self.respondOnly(headers)
-    case .malformed:
-      connection.session?.resetMalformed(self.id)
-      return connection.flushSoon()
+    case .malformed: return self.refuseMalformed()
     }
     do throws(Refusal) {
       try connection.server.admission.admitStream(of: connection.peer)
@@ -63,8 +64,15 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     self.sink = connection.server.sink(for: method, self, connection.peer)
   }
 
+  private func refuseMalformed() {
+    self.connection?.session?.resetMalformed(self.id)
+    self.connection?.flushSoon()
+  }
+
   func received(_ data: UnsafeRawBufferPointer) {
     self.unconsumed += data.count
+    self.promised = self.promised.map { $0 - data.count }
+    if let promised, promised < 0 { return self.refuseMalformed() }
     guard let connection = self.connection, let sink = self.sink else { return self.consume(0) }
     do throws(MessageReader.Fault) {
       self.consume(try sink.received(data))
@@ -85,6 +93,8 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
 
   func inputEnded() {
     self.isInputOver = true
+    // It has more or less data than it said (RFC 9113, 8.1.1).
+    if let promised, promised != 0 { return self.refuseMalformed() }
     self.sink?.inputEnded()
   }
 

@@ -50,6 +50,18 @@ struct FlowTrackerTests {
     #expect(flow.see(.by(TestLink.wired.withoutCarrier)) == "destroy interfaceLost")
   }
 
+  @Test(
+    "I0 I3 on another leg a flow may be on its own still: what it is compared with is that link")
+  func leg() {
+    var flow = FollowedFlow(on: Self.wifi)
+    #expect(flow.see(.by(.wired).with { $0.formerLink = .leg }) == nil)
+    // Now its way leads there for good.
+    #expect(flow.see(.by(.wired, leaving: .withRoute)) == "destroy betterPath")
+    var other = FollowedFlow(on: Self.wifi)
+    #expect(other.see(.by(.wired).with { $0.formerLink = .leg }) == nil)
+    #expect(other.see(Self.wifi) == nil)
+  }
+
   // MARK: - I1 and I2
 
   @Test("I1 a flow whose source address is gone is destroyed, whatever its path is")

@@ -99,7 +99,7 @@ struct WatchedFlow {
       switch reading.formerLink {
       case .withRoute: return .moved
       case .withoutRoute: return .routeLost(isTakenOver: true)
-      case .failed, .untied, nil: return .here
+      case .failed, .untied, .leg, nil: return .here
       }
     }
     let isOwn = reading.path.chain.first?.index == self.link

@@ -196,6 +196,14 @@ struct GuardedFlow {
       }
       self.made?.path = path
     }
+    // The connection may be on its own link's leg still.
+    let legs = network.entry(for: self.question)?.legs ?? []
+    let isOwn = self.made?.source.flatMap { network.owner(of: $0) } == self.made?.link?.index
+    if isOwn, self.question.transport?.localPort ?? 0 != 0, legs.count > 1,
+      legs.contains(where: { $0.link == self.made?.link?.index })
+    {
+      return
+    }
     self.move(to: path, network)
   }
 
