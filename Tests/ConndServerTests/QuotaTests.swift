@@ -39,6 +39,18 @@ struct QuotaTests {
     #expect(throws: Never.self) { try quota.admit(1000) }
   }
 
+  @Test("D4 by default a user can have as much as the limit of each says, where he is alone")
+  func defaults() {
+    let limits = Limits()
+    for (ofOneUser, inAll) in [
+      (limits.connectionsPerUser, limits.connections), (limits.streamsPerUser, limits.streams),
+      (limits.questionsPerUser, limits.questions), (limits.flowsPerUser, limits.flows),
+    ] {
+      let others = ofOneUser - 1
+      #expect(Quota.leavesEnough(1000, own: others, of: others, inAll: inAll))
+    }
+  }
+
   @Test("a limit that is lowered sends nobody away, and admits nobody")
   func lowered() throws {
     var quota = Quota(inAll: 10, ofOneUser: 10)

@@ -14,14 +14,20 @@ struct HostileClientsScenario {
     return lab
   }
 
+  /// - Returns: also how many descriptors connd had before the client came.
+  private func online(
+    besides client: String
+  ) throws -> (Laboratory, RunningCommand, Vitals, descriptors: Int) {
+    let lab = try self.online()
+    let vitals = try Vitals(of: try #require(lab.connd).processIdentifier)
+    let descriptors = try vitals.descriptors
+    return (lab, try lab.python("hostile.py", client), vitals, descriptors)
+  }
+
   @Test(
     "D4 a hostile client is told or dropped, and nobody else notices", arguments: HostileClient.all)
   func attack(_ attack: HostileClient) throws {
-    let lab = try self.online()
-    let connd = try #require(lab.connd)
-    let vitals = try Vitals(of: connd.processIdentifier)
-    let descriptors = try vitals.descriptors
-    let client = try lab.python("hostile.py", attack.name)
+    let (lab, client, vitals, descriptors) = try self.online(besides: attack.name)
     // While it is at it, and afterwards.
     try lab.change(30)
     let fate = try client.nextLine(within: .seconds(60))
@@ -77,10 +83,7 @@ struct HostileClientsScenario {
   @Test(
     "a client that shuts its end down for reading is let go by the next event, and costs nothing")
   func hearsNoMore() throws {
-    let lab = try self.online()
-    let vitals = try Vitals(of: try #require(lab.connd).processIdentifier)
-    let descriptors = try vitals.descriptors
-    let client = try lab.python("hostile.py", "hears_no_more")
+    let (lab, client, vitals, descriptors) = try self.online(besides: "hears_no_more")
     try client.line { $0 == "held" }
     #expect(try vitals.descriptors == descriptors + 1)
     try lab.change(5)
@@ -98,10 +101,7 @@ struct HostileClientsScenario {
 
   @Test("calls that end long before their deadlines leave no timer behind")
   func deadlines() throws {
-    let lab = try self.online()
-    let vitals = try Vitals(of: try #require(lab.connd).processIdentifier)
-    let descriptors = try vitals.descriptors
-    let client = try lab.python("hostile.py", "have_long_deadlines")
+    let (lab, client, vitals, descriptors) = try self.online(besides: "have_long_deadlines")
     try client.line { $0 == "gone" }
     try waitUntil("the descriptors are closed") { try vitals.descriptors <= descriptors }
     print("have_long_deadlines: \(try vitals.growth) KiB more")
@@ -109,10 +109,7 @@ struct HostileClientsScenario {
 
   @Test("subscribers that vanish without a word leave nothing behind")
   func vanished() throws {
-    let lab = try self.online()
-    let vitals = try Vitals(of: try #require(lab.connd).processIdentifier)
-    let descriptors = try vitals.descriptors
-    let client = try lab.python("hostile.py", "vanishes")
+    let (lab, client, vitals, descriptors) = try self.online(besides: "vanishes")
     try client.line { $0 == "held" }
     #expect(try vitals.descriptors >= descriptors + 200)
     client.signal(SIGKILL)

@@ -70,19 +70,6 @@ struct LifecycleScenario {
     #expect(access(lab.socket, F_OK) != 0, "the socket is removed")
   }
 
-  @Test(
-    "what prints only what happens ends with its reader, though nothing happens",
-    arguments: [["watch"], ["guard", "198.51.100.9"]])
-  func reader(command: [String]) throws {
-    let lab = try self.online()
-    try lab.start()
-    let script = #""$@" | head -n 1; echo "${PIPESTATUS[0]}""#
-    let shell = ["bash", "-c", script, "bash", Programs.connctl, "--socket", lab.socket]
-    let output = try Command.run(
-      lab.namespace.wrapped(shell + command), within: .seconds(20))
-    #expect(output.split(separator: "\n").count == 2 && output.hasSuffix("\n0\n"), "\(output)")
-  }
-
   @Test("SIGTERM under a thousand subscribers, some of them stopped: each that reads is told")
   func manySubscribers() throws {
     let lab = try self.online()
@@ -245,107 +232,10 @@ struct LifecycleScenario {
     #expect(try lab.event().generation == before.generation + 1)
   }
 
-  @Test(
-    "connctl says by its exit status how it went",
-    .enabled(if: Users.areMany, "only one user exists here"))
-  func exitCodes() throws {
-    let lab = try self.online()
-    #expect(try lab.connctl("status").status == 69)
-    #expect(try lab.connctl("wait", "--timeout", "1ms", "online").status == 69)
-    try lab.startConnd()
-    #expect(try lab.connctl("status").status == 0)
-    #expect(try lab.connctl("is", "online").status == 0)
-    #expect(try lab.connctl("is", "wifi").status == 1)
-    #expect(try lab.connctl("wait", "--timeout", "1s", "wifi").status == 1)
-    #expect(try lab.connctl("path", "192.0.2.1").status == 0)
-    #expect(try lab.connctl("path", "2001:db8::1").status == 1)
-    #expect(try lab.connctl("is", "telepathic").status == 64)
-    #expect(try lab.connctl("frobnicate").status == 64)
-
-    // A socket that may not be connected to.
-    lab.directory.open()
-    chmod(lab.socket, 0o600)
-    let refused = try Command.outcome(
-      of: Programs.asNobody([Programs.connctl, "--socket", lab.socket, "status"]))
-    #expect(refused.status == 77)
-    #expect(refused.standardError.contains(lab.socket))
-  }
-
-  @Test("an empty path for the socket is wrong usage, for both programs")
-  func emptySocket() throws {
-    for arguments in [[Programs.connd], [Programs.connctl, "status"]] {
-      let outcome = try Command.outcome(of: arguments + ["--socket", ""])
-      #expect(outcome.status == 64)
-      #expect(outcome.standardError.contains("--socket needs a path"))
-    }
-  }
-
-  @Test("help is shown however narrow COLUMNS is", arguments: ["-3", "0", "10", "39", "50"])
-  func narrowHelp(columns: String) throws {
-    for arguments in [
-      [Programs.connd, "--help"], [Programs.connctl, "--help"],
-      [Programs.connctl, "help", "guard"],
-    ] {
-      let help = try RunningCommand(arguments, environment: ["COLUMNS": columns])
-      let output = try help.remainingOutput()
-      #expect(try help.wait() == 0, "\(help.standardError)")
-      #expect(output.contains("--socket <path>"))
-    }
-  }
-
   @Test("connd says in its log where it listens")
   func listens() throws {
     let lab = try self.online()
     #expect(try lab.startConnd().standardError.contains("listens on \(lab.socket)"))
-  }
-
-  @Test("what connd cannot guard or look up is named, and why")
-  func refusals() throws {
-    let lab = try self.online()
-    try lab.startConnd()
-    for command in ["guard", "path", "explain"] {
-      for address in ["0.0.0.0", "::"] {
-        let outcome = try lab.connctl(command, address)
-        #expect(outcome.status == 64)
-        #expect(outcome.standardError.contains("'\(address)' is no host's address"))
-      }
-    }
-    let name = "a-link-with-a-name-that-no-link-can-have"
-    let outcome = try lab.connctl("guard", "203.0.113.9", "--interface", name)
-    #expect(outcome.status == 64)
-    #expect(outcome.standardError.contains("there is no link '\(name)'"))
-  }
-
-  @Test("a flow that was never viable is said to be none, and not to have died")
-  func neverViable() throws {
-    let lab = try self.online(configuration: "links: [{match: eth0, expensive: true}]")
-    try lab.startConnd()
-    for (arguments, words) in [
-      (["--forbid-expensive"], "policy: the path is expensive"),
-      (["--local", "198.51.100.7"], "198.51.100.7 is no address of this machine"),
-    ] {
-      let outcome = try Command.outcome(
-        of: lab.namespace.wrapped(
-          [Programs.connctl, "--socket", lab.socket, "guard", "203.0.113.9"] + arguments))
-      #expect(outcome.status == 0)
-      // One line: standard output is no terminal.
-      let lines = outcome.output.split(separator: "\n")
-      #expect(lines.count == 1)
-      #expect(lines.last?.contains(words) == true, "\(outcome.output)")
-    }
-  }
-
-  @Test("wait returns when the condition comes true")
-  func wait() throws {
-    let lab = try Laboratory()
-    try lab.addLink("eth0", "192.0.2.2")
-    // It waits for connd, too.
-    let waiting = try RunningCommand(
-      [Programs.connctl, "--socket", lab.socket, "wait", "--timeout", "60s", "online"])
-    // Whether this comes before READY or after it, depends on how soon connctl tries again.
-    try lab.startConnd { $0 == "STATUS=none, 1 subscriber" }
-    try lab.ip("route add default via 192.0.2.1")
-    #expect(try waiting.wait() == 0)
   }
 
   @Test(

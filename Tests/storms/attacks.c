@@ -169,36 +169,32 @@ static void open_and_close(const char *socket) {
   }
 }
 
-static void cancel(const char *socket) {
+/// Makes calls without end, on one connection after the other.
+static void call(const char *socket, void put_one(uint32_t stream)) {
   for (;;) {
     int connection = connect_to(socket);
     put_greeting();
     uint32_t stream = 1;
-    do {
-      for (int i = 0; i < 100; i++, stream += 2) {
-        put_watch(stream);
-        put_frame(reset, 0, stream, "\0\0\0\10", 4);
-      }
-    } while (exchange(connection));
+    do
+      for (int i = 0; i < 100; i++, stream += 2) put_one(stream);
+    while (exchange(connection));
     close(connection);
   }
 }
 
-/// Asks the kernel for its links, as fast as it is answered or refused.
-static void ask(const char *socket) {
-  for (;;) {
-    int connection = connect_to(socket);
-    put_greeting();
-    uint32_t stream = 1;
-    do {
-      for (int i = 0; i < 100; i++, stream += 2) {
-        put_call(stream, "ListLinks");
-        put_frame(data, end_stream, stream, "\0\0\0\0", 5);
-      }
-    } while (exchange(connection));
-    close(connection);
-  }
+static void put_cancelled(uint32_t stream) {
+  put_watch(stream);
+  put_frame(reset, 0, stream, "\0\0\0\10", 4);
 }
+
+static void put_question(uint32_t stream) {
+  put_call(stream, "ListLinks");
+  put_frame(data, end_stream, stream, "\0\0\0\0", 5);
+}
+
+static void cancel(const char *socket) { call(socket, put_cancelled); }
+/// Asks the kernel for its links, as fast as it is answered or refused.
+static void ask(const char *socket) { call(socket, put_question); }
 
 // Clients that do not speak the protocol
 

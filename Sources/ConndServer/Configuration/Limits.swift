@@ -15,7 +15,7 @@ package struct Limits: Hashable, Sendable {
   package var questionsPerUser = 256
   /// Flows that are guarded.
   package var flows = 32_768
-  package var flowsPerUser = 24_576
+  package var flowsPerUser = 20_480
   package var flowsPerStream = 16_384
   /// The bytes of a request. Requests are addresses and numbers.
   package var messageSize = 16 << 10
