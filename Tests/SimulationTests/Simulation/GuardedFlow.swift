@@ -123,7 +123,7 @@ struct GuardedFlow {
       // What fails below a tunnel may be gone round.
       let upper = network.path(to: self.question, upToTunnel: true)
       let isFailed =
-        path.chain.first == link && path.reason != .noSourceAddress && upper.status != .satisfied
+        path.chain.first == link && upper.status != .satisfied && upper.reason != .noSourceAddress
       // A cable that is out is out.
       return isFailed && made.path.medium != .wifi ? .over("\(link.name) failed") : .away
     }
