@@ -186,6 +186,19 @@ final class NetworksTests {
     #expect(try self.fate(since: before) == "other")
   }
 
+  @Test("I4 K6 a port that is gone, and not told of yet, went as well")
+  func remadePort() throws {
+    self.kernel.addStack(4, "br0", kind: "bridge", over: [2])
+    try self.kernel.lead("0.0.0.0", 0, .over(4, via: "192.0.2.1", from: "192.0.2.8"))
+    self.kernel.neighbours[self.gateway] = self.router(7, on: 4)
+    let before = try self.identity()
+    self.kernel.linkTable[2] = nil
+    self.kernel.addLink(5, "eth0")
+    self.kernel.addStack(4, "br0", kind: "bridge", over: [5])
+    self.kernel.neighbours[self.gateway] = self.router(8, on: 4)
+    #expect(try self.fate(since: before) == "other")
+  }
+
   @Test("I4 a link that nobody's gateway is behind begins no stage")
   func otherLink() throws {
     let before = try self.identity()

@@ -107,6 +107,14 @@ struct Networks {
         stage: self.lastStage, unknownSince: self.lastStage)
       self.isNew = true
     }
+    // A port that the gateway is no longer behind may be gone, which is told later.
+    for link in (self.known[gateway]?.links ?? []).subtracting(links).sorted() {
+      if let facts = try view.linkAnew(link) {
+        self.observe(facts.link)
+      } else {
+        self.forget(link)
+      }
+    }
     self.known[gateway]?.links = links
     guard self.known[gateway]?.isInDoubt == true else { return }
     // The links were looked at before: whether they went since is known.
