@@ -51,18 +51,22 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   }
 
   /// 192.0.2.0/24 is by Wi-Fi, all else is not to be reached.
+  func getPath(
+    request: Connectivity_V1_GetPathRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_GetPathResponse {
+    if let error { throw error }
+    let isNear = request.destination.hasPrefix("192.0.2.")
+    var response = Connectivity_V1_GetPathResponse()
+    response.destination = request.destination
+    response.path = Connectivity_V1_Path(isNear ? .wlan : .unsatisfied(.noRoute))
+    return response
+  }
+
   func watchPath(
     request: Connectivity_V1_WatchPathRequest,
     response: RPCWriter<Connectivity_V1_WatchPathResponse>, context: ServerContext
   ) async throws {
-    if let error { throw error }
-    var message = Connectivity_V1_WatchPathResponse()
-    message.destination = request.destination
-    let isNear = request.destination.hasPrefix("192.0.2.")
-    message.path = Connectivity_V1_Path(isNear ? .wlan : .unsatisfied(.noRoute))
-    try await response.write(message)
-    // As connd does: the stream stays open until the client has enough.
-    try await context.cancellation.cancelled
+    throw RPCError(code: .unimplemented, message: "connctl does not follow paths")
   }
 
   func `guard`(

@@ -25,6 +25,16 @@ struct CommandLineScenario {
     #expect(output.split(separator: "\n").count == 2 && output.hasSuffix("\n0\n"), "\(output)")
   }
 
+  @Test("connctl ends in time where nobody is accepted, and as many wait already as may")
+  func fullQueue() throws {
+    let lab = try Laboratory()
+    let listener = try lab.python("hostile.py", "accepts_nobody")
+    try listener.line { $0 == "held" }
+    let status = try lab.connctl("status")
+    #expect(status.status == 69 && status.standardError.contains("many wait already"), "\(status)")
+    #expect(try lab.connctl("wait", "online", "--timeout", "1s").status == 69)
+  }
+
   @Test(
     "connctl says by its exit status how it went",
     .enabled(if: Users.areMany, "only one user exists here"))

@@ -99,6 +99,37 @@ struct HostileClientsScenario {
     try lab.change(5)
   }
 
+  @Test("D4 connections that come and are gone again do not keep others from coming")
+  func connecting() throws {
+    let lab = try self.online()
+    let client = try lab.python("hostile.py", "connects_without_end")
+    try client.line { $0 == "held" }
+    for _ in 0..<20 {
+      let outcome = try lab.connctl("status")
+      #expect(outcome.status == 0, "\(outcome)")
+    }
+    try lab.change(5)
+  }
+
+  @Test("D4 the kernel keeps little of what a client does not read")
+  func sendBuffer() throws {
+    let (lab, client, _, _) = try self.online(besides: "never_reads")
+    try client.line { $0 == "held" }
+    try lab.change(5)
+    let sockets = try Command.run(
+      lab.namespace.wrapped(["ss", "-xHm", "state", "established", "src", "unix:\(lab.socket)"]))
+    // As the kernel counts it, with what each piece takes beside its bytes: by default 212,992.
+    let buffers = sockets.matches(of: #/skmem:\(.*?,tb(\d+)/#).compactMap { Int($0.1) }
+    #expect(!buffers.isEmpty && buffers.allSatisfy { $0 <= 32_768 }, "\(sockets)")
+  }
+
+  @Test("what connd's SETTINGS say: streams, the size of headers, no priorities (RFC 9113, 5.3.2)")
+  func settings() throws {
+    let lab = try self.online()
+    let client = try lab.python("hostile.py", "reads_settings")
+    #expect(try client.nextLine() == "3=1024 6=16384 9=1")
+  }
+
   @Test("calls that end long before their deadlines leave no timer behind")
   func deadlines() throws {
     let (lab, client, vitals, descriptors) = try self.online(besides: "have_long_deadlines")

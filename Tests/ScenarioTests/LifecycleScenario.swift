@@ -29,6 +29,34 @@ struct LifecycleScenario {
     #expect(try connd.wait() == 0)
   }
 
+  @Test("D1 D4 of clients that come and go systemd is told a line a second, and the last one")
+  func comingAndGoing() throws {
+    let lab = try self.online()
+    try lab.startConnd()
+    let client = try lab.python("hostile.py", "comes_and_goes")
+    let beginning = ContinuousClock.now
+    var lines = 0
+    // Read meanwhile: the socket holds a few only.
+    while (try? client.nextLine(within: .zero)) != "gone" {
+      _ = try? lab.notifications.variable(within: .milliseconds(50)) {
+        lines += $0.hasPrefix("STATUS=") ? 1 : 0
+        return false
+      }
+    }
+    let seconds = Int(beginning.duration(to: .now).components.seconds)
+    #expect(lines <= seconds + 2)
+    try lab.ip("route del default")
+    try lab.notifications.variable { $0 == "STATUS=none, 0 subscribers" }
+  }
+
+  @Test("D4 the lock beside the socket is connd's own: nobody else can hold it")
+  func lockFile() throws {
+    let lab = try self.online()
+    try lab.startConnd()
+    let files = try Command.run(["find", lab.directory.path, "-name", "connd.sock*", "-printf", "%f %m\n"])
+    #expect(Set(files.split(separator: "\n")) == ["connd.sock 666", "connd.sock.lock 600"])
+  }
+
   @Test(
     "D4 connd's threads ask for short slices of time, and it keeps the niceness that it was given")
   func slices() throws {

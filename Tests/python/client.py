@@ -8,6 +8,7 @@ eth0 leads out by 192.0.2.1 and which belongs to the test. Succeeds, or ends wit
 """
 
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -354,6 +355,34 @@ def reflection(socket):
         assert next(answers).error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
 
 
+def get_path(socket):
+    with connect(socket) as channel:
+        stub = rpc.ConnectivityStub(channel)
+
+        def path(**request):
+            answer = stub.GetPath(pb.GetPathRequest(**request), timeout=DEADLINE)
+            assert answer.destination == request["destination"], answer
+            assert answer.network_namespace == os.stat("/proc/self/ns/net").st_ino, answer
+            return answer.path
+
+        # Of more hosts than there may be questions at a time, on one connection beside a stream.
+        watch = stub.Watch(pb.WatchRequest())
+        next(watch)
+        for host in range(400):
+            assert path(destination=f"203.0.{host // 256}.{host % 256}").gateway == "192.0.2.1"
+        watch.cancel()
+        ip("route add 203.0.113.9/32 via 192.0.2.77")
+        assert path(destination="203.0.113.9").gateway == "192.0.2.77"
+        assert path(destination="::ffff:203.0.113.9").gateway == "192.0.2.77"
+        ip("route replace prohibit 203.0.113.9/32")
+        assert path(destination="203.0.113.9").reason == pb.PATH_REASON_PROHIBITED
+        ip("route del prohibit 203.0.113.9/32")
+        ip("route add default via 192.0.2.88 table 100")
+        ip("rule add fwmark 16 lookup 100")
+        assert path(destination="203.0.113.9", mark=16).table == 100
+        assert path(destination="203.0.113.9").table == 254
+
+
 def watch_path(socket):
     with connect(socket) as channel:
         stub = rpc.ConnectivityStub(channel)
@@ -443,6 +472,9 @@ def invalid(socket):
                 lambda: stub.Explain(pb.ExplainRequest(destination=text), timeout=DEADLINE))
             expect_error(
                 wrong, "destination",
+                lambda: stub.GetPath(pb.GetPathRequest(destination=text), timeout=DEADLINE))
+            expect_error(
+                wrong, "destination",
                 lambda: next(stub.WatchPath(
                     pb.WatchPathRequest(destination=text), timeout=DEADLINE)))
         expect_error(
@@ -518,7 +550,7 @@ def idle_reader(socket):
 CHECKS = {
     check.__name__: check
     for check in [
-        status, authorities, watch, resume, invalidations, guard, health, reflection, watch_path, explain, links,
+        status, authorities, watch, resume, invalidations, guard, health, reflection, get_path, watch_path, explain, links,
         history, invalid, cancelled, stopping, idle_reader,
     ]
 }

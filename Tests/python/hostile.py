@@ -12,6 +12,7 @@ HTTP/2 is spoken by hand, because no library lets one misbehave so; calls that a
 grpcio.
 """
 
+import os
 import random
 import signal
 import socket as sockets
@@ -27,7 +28,7 @@ from connectivity.v1 import connectivity_pb2_grpc as rpc
 
 DEADLINE = 30  # seconds: a guard against hanging, nothing is measured
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
+DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 2, 3, 4, 6, 7, 8, 9
 END_STREAM, END_HEADERS = 1, 4
 WATCH = "/connectivity.v1.Connectivity/Watch"
 GUARD = "/connectivity.v1.Connectivity/Guard"
@@ -263,6 +264,32 @@ def asks_and_leaves(path):
     stay()
 
 
+def comes_and_goes(path, times=300):
+    """Subscribes and leaves."""
+    for _ in range(times):
+        connection = Connection(path)
+        connection.watch()
+        assert connection.await_frame(DATA)
+        connection.socket.close()
+    say("gone")
+    stay()
+
+
+def connects_without_end(path):
+    """From four processes, until connd is gone."""
+    say("held")
+    for _ in range(3):
+        if not os.fork():
+            break
+    while True:
+        connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+        try:
+            connection.connect(path)
+        except OSError:
+            os._exit(0)
+        connection.close()
+
+
 def hears_no_more(path):
     """Subscribes, and shuts its end down for reading: nothing that is sent to it arrives any more, and it stays open."""
     connection = Connection(path)
@@ -382,6 +409,15 @@ def refuses_answers(path):
     fill_calls(path, struct.pack(">HI", 4, 0), message() * 800, 5)
 
 
+def reads_settings(path):
+    """No harm meant: what connd says of itself at first."""
+    for kind, flags, _, payload in Connection(path).frames():
+        if kind == SETTINGS and not flags:
+            say(" ".join(f"{key}={value}" for key, value in struct.iter_unpack(">HI", payload)))
+            break
+    stay()
+
+
 def asks_early(path, count=20):
     """No harm meant: a call that begins before connd's SETTINGS were read, and asks more than its first windows hold."""
     connection = Connection(path, greet=False)
@@ -477,6 +513,29 @@ def malformed(path):
     stay()
 
 
+def forbidden_frames(path):
+    """Frames that RFC 9113 forbids and that a server might pass over, each on a connection of its own."""
+    def begin(stream):
+        return frame(HEADERS, END_HEADERS, stream, headers(GUARD))
+
+    fates = set()
+    for frames in [
+        # A number that was left out, and one that was there before (5.1.1).
+        begin(5) + begin(3),
+        begin(1) + frame(RESET, 0, 1, struct.pack(">I", 8)) + begin(1),
+        # Trailers that are not the end, and that are no trailers (8.1).
+        begin(1) + frame(HEADERS, END_HEADERS, 1, literal("x", "y")),
+        begin(1) + frame(HEADERS, END_HEADERS | END_STREAM, 1, literal(":path", "/")),
+        frame(PRIORITY, 0, 0, bytes(5)),
+    ]:
+        connection = Connection(path)
+        connection.send(frames)
+        fates.add(connection.fate())
+        connection.socket.close()
+    say(" ".join(sorted(fates)))
+    stay()
+
+
 # Clients that speak the protocol, and make no sense
 
 
@@ -564,6 +623,25 @@ class RandomFrames:
     def data(self):
         bytes = self.chance.randbytes(self.chance.choice([0, 1, 7, 100, 2000]))
         return self.chance.choice([message(), message(bytes), bytes, message(b"\x0a\x09127.0.0.1")])
+
+
+# Somebody in connd's place
+
+
+def accepts_nobody(path):
+    """A listener with as many in its queue as may wait there."""
+    listener = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(0)
+    waiting = []
+    try:
+        while True:
+            waiting.append(sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM))
+            waiting[-1].setblocking(False)
+            waiting[-1].connect(path)
+    except BlockingIOError:
+        say("held")
+        stay(waiting)
 
 
 # More than there may be
@@ -659,7 +737,8 @@ ATTACKS = {
     attack.__name__: attack
     for attack in [
         are_told_of_the_end, have_long_deadlines, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes,
-        opens_and_closes, cancels, asks_and_leaves, hears_no_more, refused_streams, measures_bandwidth, asks_and_cancels, malformed, random_frames, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
+        opens_and_closes, cancels, asks_and_leaves, hears_no_more, refused_streams, measures_bandwidth, asks_and_cancels, malformed,
+        forbidden_frames, comes_and_goes, connects_without_end, reads_settings, accepts_nobody, random_frames, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
         empty_data, declares_100_megabytes,
         sends_100_megabytes, many_connections, many_streams, too_many_streams, holds_connections,
     ]

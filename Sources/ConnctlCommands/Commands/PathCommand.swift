@@ -40,15 +40,12 @@ struct PathCommand: ConnctlCommand {
     }
   }
 
-  /// The first answer of `WatchPath`, looked up for the user who asks.
+  /// Looked up for the user who asks.
   private static func path(
     to address: IPAddress, _ connd: any Connectivity_V1_Connectivity.ClientProtocol
   ) async throws -> Path {
-    var request = Connectivity_V1_WatchPathRequest()
+    var request = Connectivity_V1_GetPathRequest()
     request.destination = address.description
-    return try await connd.watchPath(request, options: .prompt) { response in
-      for try await message in response.messages { return try Path(message.path) }
-      throw ConndError.failed("it said nothing about \(address)")
-    }
+    return try Path(try await connd.getPath(request, options: .prompt).path)
   }
 }

@@ -1,7 +1,6 @@
 import CLinux
 import Connectivity
 import DequeModule
-import GRPCCore
 import Glibc
 import Logging
 import ServiceLifecycle
@@ -17,7 +16,6 @@ final class Monitor: Service {
   private let inputs = Mutex<Deque<Input>>([])
   private let state = Mutex(State.running)
   private let lastGuardian = Atomic<UInt64>(0)
-  private let lastQuestion = Atomic<UInt64>(0)
   private let makeLoop: @Sendable () -> MonitorLoop
 
   private enum State {
@@ -104,27 +102,6 @@ final class Monitor: Service {
     }
   }
 
-  /// Asks something of the kernel for a client, as long as the client waits; `nil` if it does not, or if the thread has stopped.
-  func ask<Answer: Sendable>(
-    for user: UInt32, _ subject: @Sendable (Reply<Answer>) -> Question.Subject
-  ) async -> Answer? {
-    let id = self.lastQuestion.wrappingAdd(1, ordering: .relaxed).newValue
-    return await withRPCCancellationHandler {
-      await self.ask { .question(Question(id: id, user: user, subject: subject($0))) }
-    } onCancelRPC: {
-      self.submit(.drop(id))
-    }
-  }
-
-  /// Follows the path to a destination for a client; `nil` if he has gone, or the thread has stopped.
-  func watch(_ destination: Destination) async -> PathWatch? {
-    let watch = await self.ask(for: destination.uid) { .watch(destination, $0) }
-    guard let watch else { return nil }
-    return PathWatch(paths: watch.paths) {
-      self.submit(.unwatch(destination, watcher: watch.watcher))
-    }
-  }
-
   /// Opens a client's mailbox for what becomes of its flows; `nil` if the thread has stopped.
   func admitGuardian() async -> Guardian? {
     let number = self.lastGuardian.wrappingAdd(1, ordering: .relaxed).newValue
@@ -144,14 +121,6 @@ final class Monitor: Service {
   func firstReading() async {
     _ = await self.ask { .awaitFirstReading($0) }
   }
-}
-
-/// The path to one destination, as somebody follows it.
-struct PathWatch: Sendable {
-  /// The path now, and then each new one, of which a slow reader gets the last. It ends after `end`, and when connd stops.
-  let paths: AsyncStream<Path>
-  /// Follows no longer. May be called on any thread, and more than once.
-  let end: @Sendable () -> Void
 }
 
 /// Runs something on a thread of its own: a wait in poll(2) must not take one from Swift's pool.

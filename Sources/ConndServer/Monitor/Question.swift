@@ -1,9 +1,12 @@
 import Connectivity
 import ConnectivityProtocol
+import Synchronization
 
 /// What a client asks of the kernel, to be answered on the monitor's thread.
 struct Question: Sendable {
   enum Subject: Sendable {
+    /// `unknown` where the kernel cannot be asked.
+    case path(Destination, Reply<Path>)
     case explain(Destination?, Reply<KernelAnswer<Connectivity_V1_Explanation>>)
     case listLinks(Reply<KernelAnswer<Connectivity_V1_ListLinksResponse>>)
     /// The path to a destination, from now on.
@@ -11,6 +14,10 @@ struct Question: Sendable {
   }
 
   typealias ID = UInt64
+
+  private static let lastID = Atomic<ID>(0)
+
+  static func nextID() -> ID { self.lastID.wrappingAdd(1, ordering: .relaxed).newValue }
 
   var id: ID
   /// Who asks.
@@ -20,6 +27,7 @@ struct Question: Sendable {
   /// There will be no answer: the client has gone, or connd stops.
   func drop() {
     switch self.subject {
+    case .path(_, let reply): reply.resume(returning: nil)
     case .explain(_, let reply): reply.resume(returning: nil)
     case .listLinks(let reply): reply.resume(returning: nil)
     case .watch(_, let reply): reply.resume(returning: nil)
@@ -54,6 +62,11 @@ extension MonitorLoop {
 
   private mutating func answer(_ question: Question) {
     switch question.subject {
+    case .path(let destination, let reply):
+      let answer = self.ask { explainer throws(KernelUnavailable) in
+        try explainer.path(to: destination)
+      }
+      reply.resume(returning: (try? answer.get()) ?? .unknown)
     case .explain(let destination, let reply):
       reply.resume(
         returning: self.ask { explainer throws(KernelUnavailable) in

@@ -17,6 +17,9 @@ struct ConnectivityService: RegistrableRPCService {
     router.unary(Method.GetStatus.descriptor) { (_: Connectivity_V1_GetStatusRequest, _) in
       Connectivity_V1_Status(self.store.snapshot).inOwnNamespace()
     }
+    router.unary(Method.GetPath.descriptor) { (request: Connectivity_V1_GetPathRequest, caller) in
+      try await self.path(request, caller)
+    }
     router.serverStreaming(
       Method.WatchPath.descriptor, ProtobufSerializer<Connectivity_V1_WatchPathResponse>()
     ) { (request: Connectivity_V1_WatchPathRequest, caller, writer) in
@@ -32,7 +35,7 @@ struct ConnectivityService: RegistrableRPCService {
       try await self.explain(request, caller)
     }
     router.unary(Method.ListLinks.descriptor) { (_: Connectivity_V1_ListLinksRequest, caller) in
-      try await self.ask(for: caller) { .listLinks($0) }
+      try await self.answer(for: caller) { .listLinks($0) }.orUnavailable()
     }
     router.unary(
       Method.ListTransitions.descriptor
@@ -46,12 +49,23 @@ struct ConnectivityService: RegistrableRPCService {
     }
   }
 
+  private func path(
+    _ request: Connectivity_V1_GetPathRequest, _ caller: UInt32
+  ) async throws -> Connectivity_V1_GetPathResponse {
+    let destination = try Destination(request.destination, uid: caller, mark: request.mark)
+    let path: Path = try await self.answer(for: caller) { .path(destination, $0) }
+    return Connectivity_V1_GetPathResponse.with {
+      $0.destination = request.destination
+      $0.path = Connectivity_V1_Path(path)
+    }.inOwnNamespace()
+  }
+
   private func watchPath(
     _ request: Connectivity_V1_WatchPathRequest, _ caller: UInt32,
     _ writer: RPCWriter<Connectivity_V1_WatchPathResponse>
   ) async throws {
     let destination = try Destination(request.destination, uid: caller, mark: request.mark)
-    guard let watch = try await self.follow(destination) else { throw RPCError.stopping }
+    let watch = try await self.answer(for: caller) { .watch(destination, $0) }
     try await withRPCCancellationHandler {
       for await path in watch.paths {
         var response = Connectivity_V1_WatchPathResponse()
@@ -61,15 +75,9 @@ struct ConnectivityService: RegistrableRPCService {
         try await writer.write(response)
       }
     } onCancelRPC: {
-      watch.end()
+      self.monitor.submit(.unwatch(destination, watcher: watch.watcher))
     }
     if self.store.isFinished { throw RPCError.stopping }
-  }
-
-  private func follow(_ destination: Destination) async throws -> PathWatch? {
-    try self.limiter.admitQuestion(of: destination.uid)
-    defer { self.limiter.releaseQuestion(of: destination.uid) }
-    return await self.monitor.watch(destination)
   }
 
   private func explain(
@@ -78,7 +86,7 @@ struct ConnectivityService: RegistrableRPCService {
     let destination =
       request.hasDestination
       ? try Destination(request.destination, uid: caller, mark: request.mark) : nil
-    return try await self.ask(for: caller) { .explain(destination, $0) }
+    return try await self.answer(for: caller) { .explain(destination, $0) }.orUnavailable()
   }
 
   private func listTransitions(
@@ -104,19 +112,30 @@ struct ConnectivityService: RegistrableRPCService {
     }
   }
 
-  /// Asks something of the kernel.
-  private func ask<Answer: Sendable>(
-    for caller: UInt32, _ subject: @Sendable (Reply<KernelAnswer<Answer>>) -> Question.Subject
+  /// Asks something of the kernel, as long as the client waits for it.
+  private func answer<Answer: Sendable>(
+    for caller: UInt32, _ subject: @Sendable (Reply<Answer>) -> Question.Subject
   ) async throws -> Answer {
     try self.limiter.admitQuestion(of: caller)
     defer { self.limiter.releaseQuestion(of: caller) }
-    switch await self.monitor.ask(for: caller, subject) {
-    case .success(let answer):
-      return answer
-    case .failure(let error):
+    let id = Question.nextID()
+    let answer = await withRPCCancellationHandler {
+      await self.monitor.ask { .question(Question(id: id, user: caller, subject: subject($0))) }
+    } onCancelRPC: {
+      self.monitor.submit(.drop(id))
+    }
+    guard let answer else { throw RPCError.stopping }
+    return answer
+  }
+}
+
+extension Result where Failure == KernelUnavailable {
+  /// - Throws: UNAVAILABLE where there is no answer.
+  fileprivate func orUnavailable() throws(RPCError) -> Success {
+    do throws(KernelUnavailable) {
+      return try self.get()
+    } catch {
       throw RPCError(code: .unavailable, message: "the kernel cannot be asked: \(error)")
-    case nil:
-      throw RPCError.stopping
     }
   }
 }

@@ -12,6 +12,11 @@ struct Explainer {
   /// The family that decides at a tie (K7).
   let preferred: AddressFamily
 
+  /// The path to a destination, read from the kernel now.
+  func path(to destination: Destination) throws(KernelUnavailable) -> Path {
+    try self.reader.path(to: destination, self.view).path
+  }
+
   /// The reasoning about a destination, or about the default destination, read from the kernel now.
   func explain(
     _ asked: Destination?

@@ -11,6 +11,15 @@ extension Connectivity_V1_Status {
   }
 }
 
+extension Connectivity_V1_GetPathResponse {
+  /// This answer, of connd's own network namespace.
+  func inOwnNamespace() -> Self {
+    var answer = self
+    answer.networkNamespace = NetworkNamespace.own ?? 0
+    return answer
+  }
+}
+
 extension Connectivity_V1_Transition {
   /// This transition, in connd's own network namespace.
   func inOwnNamespace() -> Self {

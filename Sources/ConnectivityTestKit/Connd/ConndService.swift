@@ -24,6 +24,18 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     try await self.write(stream, to: response) { $0 }
   }
 
+  func getPath(
+    request: Connectivity_V1_GetPathRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_GetPathResponse {
+    try self.requireConnd()
+    let destination = try IPAddress(request.destination, "destination")
+    var response = Connectivity_V1_GetPathResponse()
+    response.destination = request.destination
+    response.path = Connectivity_V1_Path(self.connd.read { $0.path(to: destination) })
+    response.networkNamespace = NetworkNamespace.own ?? 0
+    return response
+  }
+
   func watchPath(
     request: Connectivity_V1_WatchPathRequest,
     response: RPCWriter<Connectivity_V1_WatchPathResponse>, context: ServerContext

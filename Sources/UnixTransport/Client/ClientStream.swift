@@ -80,7 +80,7 @@ final class ClientStream: HTTP2Stream, @unchecked Sendable {
   }
 
   /// The server has begun; it may also have ended with it.
-  func receivedHeaders() {
+  func receivedHeaders(isEnd: Bool) {
     guard !self.hasBegun, !self.head.isLast else { return }
     self.hasBegun = true
     self.responses.begin()

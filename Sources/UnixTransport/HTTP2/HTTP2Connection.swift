@@ -7,7 +7,8 @@ protocol HTTP2Stream: AnyObject {
   typealias Bytes = UnsafeBufferPointer<UInt8>
 
   func received(header name: Bytes, _ value: Bytes)
-  func receivedHeaders()
+  /// - Parameter isEnd: whether the other end sends no more.
+  func receivedHeaders(isEnd: Bool)
   func received(_ data: UnsafeRawBufferPointer)
   /// The other end sends no more.
   func inputEnded()
@@ -52,8 +53,8 @@ final class HTTP2Connection: Pollable {
   private var willBeFlushed = false
   private var pings = FillerCount()
   private var fillers = FillerCount()
-  /// It has sent too many of either.
-  private var isFlooding = false
+  /// Why it is to be closed: it has sent too many of either, or what the protocol forbids.
+  private var fault: nghttp2_error_code?
   /// The owner has heard that it is to be closed.
   private var hasFailed = false
   /// It takes no more streams.
@@ -126,8 +127,8 @@ final class HTTP2Connection: Pollable {
       if count < 0 { return errno == EAGAIN || errno == EINTR }
       guard count > 0, let session = self.session else { return false }
       let isWell = session.receive(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
-      if isWell, !self.isFlooding { return true }
-      if self.isFlooding { session.terminate() }
+      if isWell, self.fault == nil { return true }
+      if let fault = self.fault { session.terminate(fault) }
       // nghttp2 has something to say about it, mostly.
       self.flush()
       self.gaveUp(UInt32(NGHTTP2_PROTOCOL_ERROR.rawValue))
@@ -220,7 +221,9 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     self.streams[stream]?.received(header: name, value)
   }
 
-  func receivedHeaders(_ stream: Int32) { self.streams[stream]?.receivedHeaders() }
+  func receivedHeaders(_ stream: Int32, isEnd: Bool) {
+    self.streams[stream]?.receivedHeaders(isEnd: isEnd)
+  }
 
   func received(_ stream: Int32, data: UnsafeRawBufferPointer) {
     self.streams[stream]?.received(data)
@@ -236,8 +239,10 @@ extension HTTP2Connection: HTTP2SessionDelegate {
       case .ping: self.pings.exceed()
       case .empty, .invalid: self.fillers.exceed()
       }
-    if isTooMany { self.isFlooding = true }
+    if isTooMany { self.fault = self.fault ?? NGHTTP2_ENHANCE_YOUR_CALM }
   }
+
+  func receivedForbidden() { self.fault = self.fault ?? NGHTTP2_PROTOCOL_ERROR }
 
   func sent(_ stream: Int32) {
     self.pings.forgive()

@@ -9,7 +9,8 @@ protocol HTTP2SessionDelegate: AnyObject {
   /// A request begins.
   func began(_ stream: Int32)
   func received(_ stream: Int32, header name: Bytes, _ value: Bytes)
-  func receivedHeaders(_ stream: Int32)
+  /// - Parameter isEnd: whether the other end sends no more.
+  func receivedHeaders(_ stream: Int32, isEnd: Bool)
   func received(_ stream: Int32, data: UnsafeRawBufferPointer)
   /// The other end sends no more.
   func inputEnded(_ stream: Int32)
@@ -19,6 +20,8 @@ protocol HTTP2SessionDelegate: AnyObject {
   func closed(_ stream: Int32, _ error: UInt32)
   /// A frame came that costs its sender little.
   func received(_ filler: HTTP2Session.Filler)
+  /// A frame came that the protocol forbids, and that nghttp2 passes over.
+  func receivedForbidden()
   /// Headers or data of a stream were sent.
   func sent(_ stream: Int32)
   /// The other end is told that the connection ends by its fault.
@@ -158,10 +161,10 @@ final class HTTP2Session {
     nghttp2_session_consume_stream(self.session, stream, count)
   }
 
-  /// Ends the connection: the client sends what nobody needs. Not within a callback: nghttp2 goes on with the frame that it is
-  /// at (CVE-2026-27135).
-  func terminate() {
-    nghttp2_session_terminate_session(self.session, UInt32(NGHTTP2_ENHANCE_YOUR_CALM.rawValue))
+  /// Ends the connection by the other end's fault. Not within a callback: nghttp2 goes on with the frame that it is at
+  /// (CVE-2026-27135).
+  func terminate(_ error: nghttp2_error_code) {
+    nghttp2_session_terminate_session(self.session, UInt32(error.rawValue))
   }
 
   /// Takes no more streams; those that there are go on.
@@ -202,6 +205,16 @@ extension HTTP2Session {
   private nonisolated(unsafe) static let callbacks: OpaquePointer? = {
     var callbacks: OpaquePointer?
     nghttp2_session_callbacks_new(&callbacks)
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks) { raw, head, user in
+      guard let head = head?.pointee, let delegate = session(user)?.delegate else { return 0 }
+      switch nghttp2_frame_type(UInt32(head.type)) {
+      case NGHTTP2_HEADERS where reusesStream(head.stream_id, raw): delegate.receivedForbidden()
+      case NGHTTP2_PRIORITY where head.stream_id == 0: delegate.receivedForbidden()
+      case NGHTTP2_PRIORITY: delegate.received(.empty)
+      default: break
+      }
+      return 0
+    }
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, frame, user in
       if let frame, frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST {
         session(user)?.delegate.began(frame.pointee.hd.stream_id)
@@ -226,7 +239,7 @@ extension HTTP2Session {
       guard let frame = frame?.pointee, let delegate = session(user)?.delegate else { return 0 }
       let type = UInt32(frame.hd.type)
       let isHeaders = type == NGHTTP2_HEADERS.rawValue
-      if isHeaders { delegate.receivedHeaders(frame.hd.stream_id) }
+      if isHeaders { delegate.receivedHeaders(frame.hd.stream_id, isEnd: frame.endsStream) }
       if isHeaders || type == NGHTTP2_DATA.rawValue, frame.endsStream {
         delegate.inputEnded(frame.hd.stream_id)
       }
@@ -256,6 +269,14 @@ extension HTTP2Session {
     }
     return callbacks
   }()
+
+  /// Whether a client begins a stream under a number that it has left behind (RFC 9113, 5.1.1). gRPC's clients send no
+  /// trailers, so it is none of those either.
+  private static func reusesStream(_ stream: Int32, _ session: OpaquePointer?) -> Bool {
+    nghttp2_session_check_server_session(session) != 0
+      && stream <= nghttp2_session_get_last_proc_stream_id(session)
+      && nghttp2_session_find_stream(session, stream) == nil
+  }
 
   private static let fill: nghttp2_data_source_read_callback = {
     raw, stream, start, count, flags, _, user in
@@ -287,7 +308,6 @@ extension nghttp2_frame {
     case NGHTTP2_PING: self.has(NGHTTP2_FLAG_ACK) ? nil : .ping
     case NGHTTP2_SETTINGS: self.has(NGHTTP2_FLAG_ACK) ? nil : .empty
     case NGHTTP2_DATA: self.hd.length == 0 && !self.endsStream ? .empty : nil
-    case NGHTTP2_PRIORITY: .empty
     default: nil
     }
   }

@@ -41,12 +41,15 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   // MARK: The request
 
   func received(header name: Bytes, _ value: Bytes) {
+    let isTrailer = self.head == nil
     self.head?.take(name, value)
+    if isTrailer, name.first == UInt8(ascii: ":") { self.refuseMalformed() }
   }
 
-  /// The headers are there; trailers say nothing.
-  func receivedHeaders() {
-    guard let connection = self.connection, let head = self.head else { return }
+  /// The headers are there, or trailers, which say nothing but that it is the end (RFC 9113, 8.1).
+  func receivedHeaders(isEnd: Bool) {
+    guard let connection = self.connection else { return }
+    guard let head = self.head else { return isEnd ? () : self.refuseMalformed() }
     self.head = nil
     self.promised = head.contentLength
     let method: MethodDescriptor

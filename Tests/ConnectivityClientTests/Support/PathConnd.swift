@@ -80,6 +80,10 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     request: Connectivity_V1_GetStatusRequest, context: ServerContext
   ) async throws -> Connectivity_V1_Status { throw Self.unimplemented }
 
+  func getPath(
+    request: Connectivity_V1_GetPathRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_GetPathResponse { throw Self.unimplemented }
+
   func `guard`(
     request: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>,
     response: RPCWriter<Connectivity_V1_GuardResponse>, context: ServerContext

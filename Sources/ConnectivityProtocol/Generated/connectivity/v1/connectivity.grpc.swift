@@ -63,6 +63,19 @@ public enum Connectivity_V1_Connectivity: Sendable {
                 type: .serverStreaming
             )
         }
+        /// Namespace for "GetPath" metadata.
+        public enum GetPath: Sendable {
+            /// Request type for "GetPath".
+            public typealias Input = Connectivity_V1_GetPathRequest
+            /// Response type for "GetPath".
+            public typealias Output = Connectivity_V1_GetPathResponse
+            /// Descriptor for "GetPath".
+            public static let descriptor = GRPCCore.MethodDescriptor(
+                service: GRPCCore.ServiceDescriptor(fullyQualifiedService: "connectivity.v1.Connectivity"),
+                method: "GetPath",
+                type: .unary
+            )
+        }
         /// Namespace for "WatchPath" metadata.
         public enum WatchPath: Sendable {
             /// Request type for "WatchPath".
@@ -145,6 +158,7 @@ public enum Connectivity_V1_Connectivity: Sendable {
         public static let descriptors: [GRPCCore.MethodDescriptor] = [
             GetStatus.descriptor,
             Watch.descriptor,
+            GetPath.descriptor,
             WatchPath.descriptor,
             Guard.descriptor,
             Explain.descriptor,
@@ -224,6 +238,25 @@ extension Connectivity_V1_Connectivity {
             request: GRPCCore.StreamingServerRequest<Connectivity_V1_WatchRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_WatchResponse>
+
+        /// Handle the "GetPath" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
+        /// > nothing is followed after the answer.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request of `Connectivity_V1_GetPathRequest` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A streaming response of `Connectivity_V1_GetPathResponse` messages.
+        func getPath(
+            request: GRPCCore.StreamingServerRequest<Connectivity_V1_GetPathRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_GetPathResponse>
 
         /// Handle the "WatchPath" method.
         ///
@@ -408,6 +441,25 @@ extension Connectivity_V1_Connectivity {
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_WatchResponse>
 
+        /// Handle the "GetPath" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
+        /// > nothing is followed after the answer.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_GetPathRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A response containing a single `Connectivity_V1_GetPathResponse` message.
+        func getPath(
+            request: GRPCCore.ServerRequest<Connectivity_V1_GetPathRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_GetPathResponse>
+
         /// Handle the "WatchPath" method.
         ///
         /// > Source IDL Documentation:
@@ -590,6 +642,25 @@ extension Connectivity_V1_Connectivity {
             context: GRPCCore.ServerContext
         ) async throws
 
+        /// Handle the "GetPath" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
+        /// > nothing is followed after the answer.
+        ///
+        /// - Parameters:
+        ///   - request: A `Connectivity_V1_GetPathRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A `Connectivity_V1_GetPathResponse` to respond with.
+        func getPath(
+            request: Connectivity_V1_GetPathRequest,
+            context: GRPCCore.ServerContext
+        ) async throws -> Connectivity_V1_GetPathResponse
+
         /// Handle the "WatchPath" method.
         ///
         /// > Source IDL Documentation:
@@ -747,6 +818,17 @@ extension Connectivity_V1_Connectivity.StreamingServiceProtocol {
             }
         )
         router.registerHandler(
+            forMethod: Connectivity_V1_Connectivity.Method.GetPath.descriptor,
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetPathRequest>(),
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetPathResponse>(),
+            handler: { request, context in
+                try await self.getPath(
+                    request: request,
+                    context: context
+                )
+            }
+        )
+        router.registerHandler(
             forMethod: Connectivity_V1_Connectivity.Method.WatchPath.descriptor,
             deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_WatchPathRequest>(),
             serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_WatchPathResponse>(),
@@ -840,6 +922,17 @@ extension Connectivity_V1_Connectivity.ServiceProtocol {
         return response
     }
 
+    public func getPath(
+        request: GRPCCore.StreamingServerRequest<Connectivity_V1_GetPathRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_GetPathResponse> {
+        let response = try await self.getPath(
+            request: GRPCCore.ServerRequest(stream: request),
+            context: context
+        )
+        return GRPCCore.StreamingServerResponse(single: response)
+    }
+
     public func watchPath(
         request: GRPCCore.StreamingServerRequest<Connectivity_V1_WatchPathRequest>,
         context: GRPCCore.ServerContext
@@ -926,6 +1019,19 @@ extension Connectivity_V1_Connectivity.SimpleServiceProtocol {
                 )
                 return [:]
             }
+        )
+    }
+
+    public func getPath(
+        request: GRPCCore.ServerRequest<Connectivity_V1_GetPathRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_GetPathResponse> {
+        return GRPCCore.ServerResponse<Connectivity_V1_GetPathResponse>(
+            message: try await self.getPath(
+                request: request.message,
+                context: context
+            ),
+            metadata: [:]
         )
     }
 
@@ -1081,6 +1187,30 @@ extension Connectivity_V1_Connectivity {
             deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_WatchResponse>,
             options: GRPCCore.CallOptions,
             onResponse handleResponse: @Sendable @escaping (GRPCCore.StreamingClientResponse<Connectivity_V1_WatchResponse>) async throws -> Result
+        ) async throws -> Result where Result: Sendable
+
+        /// Call the "GetPath" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
+        /// > nothing is followed after the answer.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_GetPathRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_GetPathRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_GetPathResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        func getPath<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_GetPathRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_GetPathRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_GetPathResponse>,
+            options: GRPCCore.CallOptions,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetPathResponse>) async throws -> Result
         ) async throws -> Result where Result: Sendable
 
         /// Call the "WatchPath" method.
@@ -1327,6 +1457,41 @@ extension Connectivity_V1_Connectivity {
             try await self.client.serverStreaming(
                 request: request,
                 descriptor: Connectivity_V1_Connectivity.Method.Watch.descriptor,
+                serializer: serializer,
+                deserializer: deserializer,
+                options: options,
+                onResponse: handleResponse
+            )
+        }
+
+        /// Call the "GetPath" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
+        /// > nothing is followed after the answer.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_GetPathRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_GetPathRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_GetPathResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        public func getPath<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_GetPathRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_GetPathRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_GetPathResponse>,
+            options: GRPCCore.CallOptions = .defaults,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetPathResponse>) async throws -> Result = { response in
+                try response.message
+            }
+        ) async throws -> Result where Result: Sendable {
+            try await self.client.unary(
+                request: request,
+                descriptor: Connectivity_V1_Connectivity.Method.GetPath.descriptor,
                 serializer: serializer,
                 deserializer: deserializer,
                 options: options,
@@ -1625,6 +1790,36 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
         )
     }
 
+    /// Call the "GetPath" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
+    /// > nothing is followed after the answer.
+    ///
+    /// - Parameters:
+    ///   - request: A request containing a single `Connectivity_V1_GetPathRequest` message.
+    ///   - options: Options to apply to this RPC.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func getPath<Result>(
+        request: GRPCCore.ClientRequest<Connectivity_V1_GetPathRequest>,
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetPathResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        try await self.getPath(
+            request: request,
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetPathRequest>(),
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetPathResponse>(),
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
     /// Call the "WatchPath" method.
     ///
     /// > Source IDL Documentation:
@@ -1887,6 +2082,40 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
             metadata: metadata
         )
         return try await self.watch(
+            request: request,
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "GetPath" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
+    /// > nothing is followed after the answer.
+    ///
+    /// - Parameters:
+    ///   - message: request message to send.
+    ///   - metadata: Additional metadata to send, defaults to empty.
+    ///   - options: Options to apply to this RPC, defaults to `.defaults`.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func getPath<Result>(
+        _ message: Connectivity_V1_GetPathRequest,
+        metadata: GRPCCore.Metadata = [:],
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetPathResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        let request = GRPCCore.ClientRequest<Connectivity_V1_GetPathRequest>(
+            message: message,
+            metadata: metadata
+        )
+        return try await self.getPath(
             request: request,
             options: options,
             onResponse: handleResponse
