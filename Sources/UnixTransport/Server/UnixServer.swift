@@ -4,8 +4,8 @@ import Glibc
 
 /// Accepts connections on a Unix socket and has calls handled until it is finished. It belongs to the reactor's thread.
 final class UnixServer: Pollable, @unchecked Sendable {
-  /// So many connections are accepted before it is the turn of those that there are.
-  private static let mostAccepted = 16
+  /// So long connections are accepted before it is the turn of those that there are.
+  private static let longestAccepting = Duration.microseconds(200)
   /// What the kernel keeps for a client that does not read, as it counts it: more than the longest frame.
   private static let sendBuffer: CInt = 16 << 10
 
@@ -104,7 +104,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
   }
 
   func ready() {
-    for _ in 0..<Self.mostAccepted where self.isListening {
+    let end = ContinuousClock.now.advanced(by: Self.longestAccepting)
+    while self.isListening, ContinuousClock.now < end {
       let socket = clinux_accept(self.listener)
       guard socket < 0 else {
         self.accept(socket)
@@ -120,6 +121,12 @@ final class UnixServer: Pollable, @unchecked Sendable {
 
   private func accept(_ socket: CInt) {
     self.admission.accepted()
+    // Who comes and goes without end keeps others from coming: the less is done for him, the sooner there is room.
+    var byte: UInt8 = 0
+    guard recv(socket, &byte, 1, CInt(MSG_PEEK) | CInt(MSG_DONTWAIT)) != 0 else {
+      Glibc.close(socket)
+      return
+    }
     var size = Self.sendBuffer
     setsockopt(
       socket, SOL_SOCKET, SO_SNDBUF, &size, socklen_t(MemoryLayout.size(ofValue: size)))
