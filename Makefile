@@ -142,11 +142,16 @@ truth: deps deps-test ## hold connd against real traffic in random networks (STE
 	$(sudo) env STEPS="$(STEPS)" WORLDS="$(WORLDS)" SEED="$(SEED)" SCRIPT="$(SCRIPT)" SHORTEN="$(SHORTEN)" \
 	    Tests/truth/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
+.PHONY: adversary
+adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, in a cgroup with its unit's limits
+	@$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)"
+
 .PHONY: bench
 bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick: less of it)
 	@$(sudo) Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
 	$(sudo) Tests/storms/run "$$($(release) --show-bin-path)" $(if $(BENCH),500 20000)
 	$(if $(BENCH),,$(sudo) Tests/storms/hostile "$$($(release) --show-bin-path)")
+	$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" $(if $(BENCH),20)
 
 .PHONY: lint
 lint: ## check the format of the sources

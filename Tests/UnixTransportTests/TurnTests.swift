@@ -5,6 +5,64 @@ import Testing
 
 @Suite("Turns")
 struct TurnTests {
+  @Test("D4 users have equal shares of the time, whatever each of their turns takes")
+  func shares() {
+    var share = FairShare<Int>()
+    var taken: [UInt32: Int] = [:]
+    // The first wants long turns on a hundred connections, the second short ones on one.
+    for item in 0..<100 { share.append(item, of: 1) }
+    share.append(0, of: 2)
+    for _ in 0..<1000 {
+      guard let turn = share.popFirst() else { break }
+      let time = turn.user == 1 ? 10 : 1
+      taken[turn.user, default: 0] += time
+      share.append(turn.item, of: turn.user)
+      share.charge(.milliseconds(time), to: turn.user)
+    }
+    #expect(abs((taken[1] ?? 0) - (taken[2] ?? 0)) <= 20)
+  }
+
+  @Test("D4 who wants something now and then is next, and has saved nothing up")
+  func newcomer() {
+    var share = FairShare<Int>()
+    func takeTurn() -> UInt32? {
+      guard let user = share.takeTurn() else { return nil }
+      share.append(0, of: user)
+      share.charge(.milliseconds(1), to: user)
+      return user
+    }
+    for user: UInt32 in 1...3 { share.append(0, of: user) }
+    for _ in 0..<300 { #expect(takeTurn() != nil) }
+    share.append(0, of: 9)
+    #expect((0..<4).compactMap { _ in takeTurn() }.count { $0 == 9 } == 1)
+    let turns = (0..<400).compactMap { _ in takeTurn() }
+    #expect((95...105).contains(turns.count { $0 == 9 }))
+  }
+
+  @Test("D4 of users who have gone nothing is kept")
+  func forgotten() throws {
+    var share = FairShare<Int>()
+    // One stays, so that somebody waits all the time, and does not in vain.
+    var turns = 0
+    share.append(0, of: 0)
+    for user: UInt32 in 1...10_000 {
+      share.append(0, of: user)
+      for _ in 0..<2 {
+        let user = share.takeTurn()
+        share.charge(.milliseconds(1), to: try #require(user))
+        if user == 0 {
+          turns += 1
+          share.append(0, of: 0)
+        }
+      }
+    }
+    #expect(turns > 5000)
+    let accounts = Mirror(reflecting: share).children.first { $0.label == "accounts" }
+    #expect(Mirror(reflecting: try #require(accounts).value).children.count < 100)
+    while let user = share.takeTurn() { share.charge(.milliseconds(1), to: user) }
+    #expect(share.isEmpty)
+  }
+
   @Test("D4 a connection sends a part of much at a time, and then it is the others' turn")
   func turn() async throws {
     try await ReactorTests.run { reactor in
@@ -33,6 +91,7 @@ struct TurnTests {
 }
 
 private final class Nobody: HTTP2ConnectionOwner {
+  let user: UInt32 = 0
   func stream(_ id: Int32) -> (any HTTP2Stream)? { nil }
   func connectionFailed(_ error: UInt32) {}
   func connectionClosed() {}
@@ -48,4 +107,8 @@ private final class Endless: HTTP2Stream {
   func outputEnded() {}
   func fill(_ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling { .bytes(frame.count) }
   func closed(_ error: UInt32?) {}
+}
+
+extension FairShare {
+  fileprivate mutating func takeTurn() -> UInt32? { self.popFirst()?.user }
 }

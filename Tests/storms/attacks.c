@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../benchmarks/common/socket.h"
@@ -300,6 +302,51 @@ static void send_much(const char *socket) {
   }
 }
 
+/// Begins calls without end, and reads nothing.
+static void begin_streams(const char *socket) {
+  for (;;) {
+    int connection = connect_to(socket);
+    put("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
+    put_frame(settings, 0, 0, NULL, 0);
+    for (uint32_t stream = 1; stream < 1 << 20; stream += 2) {
+      put_call(stream, "Guard");
+      if (!send_out(connection)) break;
+    }
+    close(connection);
+  }
+}
+
+/// As many questions as are taken, and gone before the first is answered.
+static void ask_and_leave(const char *socket) {
+  for (;;) {
+    int connection = connect_to(socket);
+    put_greeting();
+    for (uint32_t stream = 1; stream < 1000; stream += 2) put_question(stream);
+    send(connection, out, filled, MSG_DONTWAIT | MSG_NOSIGNAL);
+    filled = 0;
+    close(connection);
+  }
+}
+
+/// WatchRequest.since_generation = 1.
+static void put_old_watch(uint32_t stream) {
+  put_call(stream, "Watch");
+  put_frame(data, end_stream, stream, "\0\0\0\0\2\10\1", 7);
+}
+
+/// Subscribers from long ago, without end.
+static void read_history(const char *socket) { call(socket, put_old_watch); }
+
+/// As many connections as it is given.
+static void hold_connections(const char *socket) {
+  for (int i = 0; i < 2000; i++) {
+    int connection = connect_to(socket);
+    if (i % 2) put_greeting();
+    send_out(connection);
+  }
+  pause();
+}
+
 const struct attack attacks[] = {
     {"(50 that read)", read_all},
     {"(a busy processor)", spin},
@@ -315,5 +362,25 @@ const struct attack attacks[] = {
     {"PINGs", ping_and_read},
     {"PINGs, and never reads", ping_only},
     {"messages of 100 MB", send_much},
+    {"streams without end", begin_streams},
+    {"asks and leaves", ask_and_leave},
+    {"reads all history", read_history},
+    {"holds connections", hold_connections},
 };
 const int attack_count = sizeof(attacks) / sizeof(*attacks);
+
+pid_t start_attack(const struct attack *attack, const char *socket, uid_t user) {
+  pid_t child = fork();
+  if (child < 0) perror("fork"), exit(1);
+  if (child) return child;
+  if (user && (setgid(user) || setuid(user))) perror("setuid"), _exit(1);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  attack->run(socket);
+  _exit(1);
+}
+
+void end_attack(pid_t attacker) {
+  if (waitpid(attacker, NULL, WNOHANG)) fprintf(stderr, "a hostile client has ended\n"), exit(1);
+  kill(attacker, SIGKILL);
+  waitpid(attacker, NULL, 0);
+}

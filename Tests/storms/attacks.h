@@ -1,5 +1,6 @@
 // Clients that mean harm. Each is a process of one thread that never ends by itself.
 #pragma once
+#include <sys/types.h>
 
 struct attack {
   const char *name;
@@ -9,3 +10,8 @@ struct attack {
 
 extern const struct attack attacks[];
 extern const int attack_count;
+
+/// Begins an attack in a process of its own, of another user where `user` is not 0.
+pid_t start_attack(const struct attack *attack, const char *socket, uid_t user);
+/// Ends it; and the program, where it has ended by itself: who went has attacked nobody.
+void end_attack(pid_t attacker);

@@ -1,50 +1,20 @@
 // hostile ROUNDS NAMESPACE SOCKET PROCESS OTHER [CASE]: how late a subscriber of the connd PROCESS hears of a change
 // beside hostile clients, as ratios to the same without them, and to the same while they attack another connd at the socket
 // OTHER, which takes the processors as much. All take turns, so that noise hits them alike.
-#define _GNU_SOURCE
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "../benchmarks/common/http2.h"
-#include "../benchmarks/common/machine.h"
-#include "../benchmarks/common/netlink.h"
 #include "../benchmarks/common/samples.h"
 #include "attacks.h"
+#include "honest.h"
 
-enum { turns = 5, quiet = 20, most_late = 30000 };
+enum { turns = 5 };
 
-static const char *namespace, *socket_path, *process, *other_path;
-static struct machine machine;
-static struct call call;
-static int arrived;
-
-static void take_event(void *context, const uint8_t *message, size_t length) {
-  (void)context, (void)message, (void)length;
-  arrived++;
-}
-
-/// Whether an event comes within so many milliseconds.
-static int take(int timeout) {
-  for (arrived = 0; !arrived; read_messages(&call))
-    if (poll(&(struct pollfd){call.descriptor, POLLIN, 0}, 1, timeout) <= 0) return 0;
-  return 1;
-}
+static const char *socket_path, *process, *other_path;
 
 static void measure(struct samples *samples, int rounds) {
-  static int gateway;
-  for (int i = 0; i < rounds; i++) {
-    while (take(quiet)) continue;
-    double start = now();
-    replace_default_route(machine.netlink, machine.link[0], address_on(0, 3 + (gateway ^= 1)));
-    if (!take(most_late)) fprintf(stderr, "no event in %d s\n", most_late / 1000), exit(1);
-    add_sample(samples, now() - start);
-  }
+  for (int i = 0; i < rounds; i++) add_sample(samples, hear_of_change());
 }
 
 /// kB of connd's own.
@@ -59,22 +29,6 @@ static long memory(void) {
   return size;
 }
 
-static pid_t start(const struct attack *attack, const char *target) {
-  pid_t child = fork();
-  if (child < 0) perror("fork"), exit(1);
-  if (child) return child;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  attack->run(target);
-  _exit(1);
-}
-
-static void end(pid_t child) {
-  // Who went by itself has attacked nobody.
-  if (waitpid(child, NULL, WNOHANG)) fprintf(stderr, "the hostile client has ended\n"), exit(1);
-  kill(child, SIGKILL);
-  waitpid(child, NULL, 0);
-}
-
 static void compare(const struct attack *attack, int rounds) {
   static struct samples without, with, elsewhere;
   without.count = with.count = elsewhere.count = 0;
@@ -82,16 +36,16 @@ static void compare(const struct attack *attack, int rounds) {
   for (int turn = 0; turn < turns; turn++) {
     pause_for(500);
     measure(&without, rounds / turns);
-    pid_t hostile = start(attack, socket_path);
+    pid_t hostile = start_attack(attack, socket_path, 0);
     pause_for(500);
     measure(&with, rounds / turns);
     long held = memory();
     if (held > most) most = held;
-    end(hostile);
-    hostile = start(attack, other_path);
+    end_attack(hostile);
+    hostile = start_attack(attack, other_path, 0);
     pause_for(500);
     measure(&elsewhere, rounds / turns);
-    end(hostile);
+    end_attack(hostile);
   }
   double p50 = percentile(&with, .5), p99 = percentile(&with, .99);
   printf("| %-23s | %7.0f µs | %5.1f × | %5.1f × | %7.0f µs | %5.1f × | %5.1f × | %6ld kB |\n",
@@ -105,11 +59,8 @@ int main(int argc, char **argv) {
     return fprintf(stderr, "usage: hostile ROUNDS NAMESPACE SOCKET PROCESS OTHER [CASE]\n"), 64;
   int rounds = atoi(argv[1]);
   if (rounds < turns || rounds > most_samples) return 64;
-  namespace = argv[2], socket_path = argv[3], process = argv[4], other_path = argv[5];
-  open_machine(&machine, namespace);
-  call = (struct call){.take = take_event};
-  open_call(&call, socket_path, "Watch");
-  send_message(&call, NULL, 0, 1);
+  socket_path = argv[3], process = argv[4], other_path = argv[5];
+  begin_honestly(argv[2], socket_path);
 
   printf("| beside                  |        p50 | ÷ none  | ÷ other |        p99 | ÷ none  | ÷ other | memory    |\n");
   printf("|-------------------------|------------|---------|---------|------------|---------|---------|-----------|\n");

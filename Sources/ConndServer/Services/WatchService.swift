@@ -20,7 +20,7 @@ final class WatchService: @unchecked Sendable {
   init(store: Store, statistics: Statistics, on reactor: Reactor) {
     self.store = store
     self.statistics = statistics
-    store.onNews { reactor.execute { self.resumeAll() } }
+    store.onNews { reactor.executeNext { self.resumeAll() } }
   }
 
   /// Begins a subscription.

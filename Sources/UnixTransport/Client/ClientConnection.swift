@@ -2,6 +2,8 @@ import GRPCCore
 
 /// A connection to a server. It belongs to the reactor's thread.
 final class ClientConnection: HTTP2ConnectionOwner {
+  /// There is one.
+  let user: UInt32 = 0
   private var connection: HTTP2Connection?
   private var whenClosed: [CheckedContinuation<Void, Never>] = []
 

@@ -24,6 +24,8 @@ protocol HTTP2Stream: AnyObject {
 
 /// Whose connection it is.
 protocol HTTP2ConnectionOwner: AnyObject {
+  /// Whose time the connection takes.
+  var user: UInt32 { get }
   /// The other end begins a stream; `nil` where it may not.
   func stream(_ id: Int32) -> (any HTTP2Stream)?
   /// The connection is about to be closed because of what the other end has sent.
@@ -43,6 +45,7 @@ final class HTTP2Connection: Pollable {
   private let socket: CInt
   private let reactor: Reactor
   private let isServer: Bool
+  let user: UInt32?
   private unowned let owner: any HTTP2ConnectionOwner
   /// `nil` when the connection is closed.
   private(set) var session: HTTP2Session?
@@ -69,11 +72,14 @@ final class HTTP2Connection: Pollable {
     self.socket = socket
     self.reactor = reactor
     self.owner = owner
+    self.user = owner.user
     self.isServer = if case .server = role { true } else { false }
     self.session = HTTP2Session(role, self)
   }
 
   func begin() throws(SystemError) {
+    // It may be closed already, and its descriptor another's.
+    guard self.session != nil else { return }
     try self.reactor.watch(self.socket, self)
     self.flush()
   }

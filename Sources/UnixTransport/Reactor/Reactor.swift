@@ -1,9 +1,12 @@
 import CLinux
+import DequeModule
 import Glibc
 import Synchronization
 
 /// What is told when its descriptor is ready: that there may be something to read, room to write, or the end.
 protocol Pollable: AnyObject {
+  /// Whose time it takes; `nil`: everybody's, and it is told at once.
+  var user: UInt32? { get }
   func ready()
 }
 
@@ -12,6 +15,9 @@ protocol Pollable: AnyObject {
 /// A change that is published then wakes one thread on its way to all subscribers. And nothing starts Swift's own pool of
 /// threads: on Linux that is libdispatch's, which from its first use on looks once a second whether it has threads enough
 /// (`_dispatch_workq_monitor_pools` of its src/event/workqueue.c), and idle is to mean idle (D7).
+///
+/// Users take turns (``FairShare``): who has much read and sent waits for himself. What is published waits for half a millisecond of
+/// that at most, and as long for jobs; nothing is read as long as many of those wait, which come of what was read before.
 ///
 /// What runs here must not block for long: nothing else goes on meanwhile. Tasks and work may be handed over from any thread;
 /// everything else belongs to the reactor's own.
@@ -22,7 +28,9 @@ package final class Reactor: TaskExecutor {
   }
 
   private struct Queue {
-    var jobs: [Job] = []
+    /// What goes before jobs.
+    var news: [@Sendable () -> Void] = []
+    var jobs: Deque<Job> = []
     /// The thread waits for descriptors, and hears of jobs by the bell alone.
     var isWaiting = false
   }
@@ -43,13 +51,21 @@ package final class Reactor: TaskExecutor {
   // The thread's alone:
   private nonisolated(unsafe) var pollables: [CInt: any Pollable] = [:]
   private nonisolated(unsafe) var alarms: [Alarm] = []
-  private nonisolated(unsafe) var unflushed: [HTTP2Connection] = []
+  private nonisolated(unsafe) var turns = FairShare<Turn>()
+  /// Descriptors that are ready, and whose turn has not come.
+  private nonisolated(unsafe) var readyDescriptors: Set<CInt> = []
   /// Where what is sent together is put together.
   nonisolated(unsafe) let scratch = UnsafeMutableRawBufferPointer.allocate(
     byteCount: 48 << 10, alignment: 16)
-  /// So few at a time: jobs, what was published among them, do not wait for many clients.
   private nonisolated(unsafe) let events = UnsafeMutableBufferPointer<epoll_event>.allocate(
-    capacity: 16)
+    capacity: 64)
+
+  /// What is to be done for a user.
+  private enum Turn {
+    case ready(CInt)
+    case flush(HTTP2Connection)
+    case work(() -> Void)
+  }
 
   /// - Throws: where there are no more descriptors to be had.
   package init() throws(SystemError) {
@@ -80,6 +96,11 @@ package final class Reactor: TaskExecutor {
     self.add(.work(work))
   }
 
+  /// Does it on the reactor's thread, before what else there is to be done.
+  package func executeNext(_ work: @escaping @Sendable () -> Void) {
+    self.add { $0.news.append(work) }
+  }
+
   /// Does it on the reactor's thread: at once where this is it.
   func run(_ work: @escaping @Sendable () -> Void) {
     if self.thread.load(ordering: .relaxed) == UInt(pthread_self()) {
@@ -94,9 +115,11 @@ package final class Reactor: TaskExecutor {
     self.alarms.append(Alarm(due: .now.advanced(by: delay), work: work))
   }
 
-  private func add(_ job: Job) {
+  private func add(_ job: Job) { self.add { $0.jobs.append(job) } }
+
+  private func add(_ append: (inout Queue) -> Void) {
     let isWaiting = self.queue.withLock { queue in
-      queue.jobs.append(job)
+      append(&queue)
       defer { queue.isWaiting = false }
       return queue.isWaiting
     }
@@ -135,7 +158,12 @@ package final class Reactor: TaskExecutor {
 
   /// Flushes the connection before the thread waits again. Called on the reactor's thread.
   func flushSoon(_ connection: HTTP2Connection) {
-    self.unflushed.append(connection)
+    self.turns.append(.flush(connection), of: connection.user ?? 0)
+  }
+
+  /// Does it when it is the user's turn. Called on the reactor's thread.
+  func execute(inTurnOf user: UInt32, _ work: @escaping () -> Void) {
+    self.turns.append(.work(work), of: user)
   }
 
   // MARK: The thread
@@ -167,43 +195,75 @@ package final class Reactor: TaskExecutor {
     let result = Mutex<Result<Success, any Error>?>(nil)
   }
 
-  /// Runs the jobs that there are, and those that they lead to, for some rounds: then it is the descriptors' turn.
+  /// How long jobs are run before it is the descriptors' turn, and those.
+  private static let longestTurn = Duration.microseconds(500)
+  /// With so many jobs waiting nothing is read.
+  private static let manyJobs = 64
+
+  /// Runs the jobs that there are, and those that they lead to, as far as there is time.
   private func runJobs() {
-    for _ in 0..<8 {
-      let jobs = self.queue.withLock { queue in
-        defer { queue.jobs = [] }
-        return queue.jobs
+    let end = ContinuousClock.now.advanced(by: Self.longestTurn)
+    repeat {
+      let (news, job) = self.queue.withLock { queue in
+        defer { queue.news = [] }
+        return (queue.news, queue.jobs.popFirst())
       }
-      if jobs.isEmpty { return }
-      for job in jobs {
-        switch job {
-        case .task(let job): job.runSynchronously(on: self.asUnownedTaskExecutor())
-        case .work(let work): work()
-        }
+      for work in news { work() }
+      switch job {
+      case .task(let job): job.runSynchronously(on: self.asUnownedTaskExecutor())
+      case .work(let work): work()
+      case nil: if news.isEmpty { return }
       }
-    }
+    } while ContinuousClock.now < end
   }
 
   /// Waits until a descriptor is ready, a job comes or an alarm is due, and deals with descriptors and alarms.
   private func wait() {
-    let unflushed = self.unflushed
-    self.unflushed = []
-    for connection in unflushed { connection.flush() }
-    // Some have more to send.
-    let isBusy = !self.unflushed.isEmpty
-    let hasJobs = self.queue.withLock { queue in
-      queue.isWaiting = queue.jobs.isEmpty && !isBusy
-      return !queue.jobs.isEmpty
+    self.takeTurns()
+    let isBusy = !self.turns.isEmpty
+    let jobs = self.queue.withLock { queue in
+      let count = queue.news.count + queue.jobs.count
+      queue.isWaiting = count == 0 && !isBusy
+      return count
     }
     let count = epoll_wait(
       self.epoll, self.events.baseAddress, CInt(self.events.count),
-      hasJobs || isBusy ? 0 : self.timeout)
+      jobs > 0 || isBusy ? 0 : self.timeout)
     self.queue.withLock { $0.isWaiting = false }
+    // They are told again.
+    let isReading = jobs < Self.manyJobs
     for event in self.events.prefix(Int(max(0, count))) {
-      // One that was closed in this turn, and whose number is another's by now, finds nothing to read.
-      self.pollables[event.data.fd]?.ready()
+      self.becameReady(event.data.fd, isReading: isReading)
     }
+    self.takeTurns()
     if !self.alarms.isEmpty { self.ring() }
+  }
+
+  private func becameReady(_ descriptor: CInt, isReading: Bool) {
+    guard let pollable = self.pollables[descriptor] else { return }
+    guard let user = pollable.user else { return pollable.ready() }
+    if isReading, self.readyDescriptors.insert(descriptor).inserted {
+      self.turns.append(.ready(descriptor), of: user)
+    }
+  }
+
+  private func takeTurns() {
+    guard !self.turns.isEmpty else { return }
+    var now = ContinuousClock.now
+    let end = now.advanced(by: Self.longestTurn)
+    while now < end, let turn = self.turns.popFirst() {
+      switch turn.item {
+      case .ready(let descriptor):
+        self.readyDescriptors.remove(descriptor)
+        // One that was closed meanwhile, and whose number is another's by now, finds nothing to read.
+        self.pollables[descriptor]?.ready()
+      case .flush(let connection): connection.flush()
+      case .work(let work): work()
+      }
+      let then = ContinuousClock.now
+      self.turns.charge(now.duration(to: then), to: turn.user)
+      now = then
+    }
   }
 
   /// Until the first alarm, in milliseconds, rounded up; -1 for none.

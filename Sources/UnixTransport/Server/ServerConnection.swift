@@ -2,6 +2,7 @@
 final class ServerConnection: HTTP2ConnectionOwner {
   let server: UnixServer
   let peer: PeerCredentials
+  var user: UInt32 { self.peer.uid }
   private let socket: CInt
   private var connection: HTTP2Connection?
 

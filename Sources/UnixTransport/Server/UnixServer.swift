@@ -5,10 +5,11 @@ import Glibc
 /// Accepts connections on a Unix socket and has calls handled until it is finished. It belongs to the reactor's thread.
 final class UnixServer: Pollable, @unchecked Sendable {
   /// So long connections are accepted before it is the turn of those that there are.
-  private static let longestAccepting = Duration.microseconds(200)
+  private static let longestAccepting = Duration.microseconds(400)
   /// What the kernel keeps for a client that does not read, as it counts it: more than the longest frame.
   private static let sendBuffer: CInt = 16 << 10
 
+  let user: UInt32? = nil
   let reactor: Reactor
   let settings: UnixServerTransport.Settings
   let admission: any Admission
@@ -122,8 +123,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
   private func accept(_ socket: CInt) {
     self.admission.accepted()
     // Who comes and goes without end keeps others from coming: the less is done for him, the sooner there is room.
-    var byte: UInt8 = 0
-    guard recv(socket, &byte, 1, CInt(MSG_PEEK) | CInt(MSG_DONTWAIT)) != 0 else {
+    var state = pollfd(fd: socket, events: 0, revents: 0)
+    guard poll(&state, 1, 0) == 0 else {
       Glibc.close(socket)
       return
     }
@@ -135,7 +136,10 @@ final class UnixServer: Pollable, @unchecked Sendable {
       try self.admission.admitConnection(of: peer)
       let connection = ServerConnection(socket, peer, self)
       self.connections[socket] = connection
-      do { try connection.begin() } catch { connection.close() }
+      // Others are accepted meanwhile: what it takes to serve this one is its user's time.
+      self.reactor.execute(inTurnOf: peer.uid) {
+        do { try connection.begin() } catch { connection.close() }
+      }
     } catch {
       if let refusal = error as? Refusal {
         // The socket's buffer is empty: this fits in.

@@ -104,6 +104,7 @@ static void gather(struct call *call, const uint8_t *bytes, size_t length) {
     size_t size = number(call->messages + at + 1);
     if (call->gathered - at - prefix < size) break;
     call->take(call->context, call->messages + at + prefix, size);
+    call->taken++;
     at += prefix + size;
   }
   memmove(call->messages, call->messages + at, call->gathered -= at);
@@ -122,7 +123,8 @@ static void take_frame(struct call *call, const uint8_t *frame, size_t length) {
   int type = frame[3], flags = frame[4];
   uint32_t stream = number(frame + 5);
   const uint8_t *payload = frame + frame_header;
-  if (type == reset || type == go_away || (stream && type <= headers && flags & end_stream))
+  int is_end = type == reset || type == go_away || (stream && type <= headers && flags & end_stream);
+  if (is_end && !(call->is_unary && call->taken))
     fprintf(stderr, "connd has ended the call\n"), exit(1);
   if (type == data) gather(call, payload, length);
   if (type == settings && !(flags & ack)) take_settings(call, payload, length);

@@ -9,12 +9,15 @@ struct call {
   /// Gets each message that comes, whenever the call is read or written.
   void (*take)(void *context, const uint8_t *message, size_t length);
   void *context;
+  /// It ends with its first message; the end of others ends the program.
+  int is_unary;
 
   /// How much may be sent before the other end asks for more.
   int64_t connection_window, stream_window, initial_window;
   /// What has come of a frame, and of a message, that is not complete.
   uint8_t *frames, *messages;
   size_t framed, gathered;
+  int taken;
 };
 
 /// Calls a method of connectivity.v1.Connectivity.

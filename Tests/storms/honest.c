@@ -1,0 +1,85 @@
+#include "honest.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../benchmarks/common/http2.h"
+#include "../benchmarks/common/machine.h"
+#include "../benchmarks/common/netlink.h"
+#include "../benchmarks/common/samples.h"
+
+enum { quiet = 20, most_late = 30000 };
+
+static struct machine machine;
+static const char *socket_path;
+static struct call subscription;
+
+static void count(void *context, const uint8_t *message, size_t length) {
+  (void)message, (void)length;
+  ++*(int *)context;
+}
+
+/// Whether a message comes within so many milliseconds.
+static int take(struct call *call, int timeout) {
+  int arrived = 0;
+  for (call->context = &arrived; !arrived; read_messages(call))
+    if (poll(&(struct pollfd){call->descriptor, POLLIN, 0}, 1, timeout) <= 0) return 0;
+  return 1;
+}
+
+static void await(struct call *call) {
+  if (!take(call, most_late)) fprintf(stderr, "nothing comes in %d s\n", most_late / 1000), exit(1);
+}
+
+void begin_honestly(const char *namespace, const char *socket) {
+  open_machine(&machine, namespace);
+  socket_path = socket;
+  subscription = (struct call){.take = count};
+  open_call(&subscription, socket_path, "Watch");
+  send_message(&subscription, NULL, 0, 1);
+}
+
+double hear_of_change(void) {
+  static int gateway;
+  while (take(&subscription, quiet)) continue;
+  double start = now();
+  replace_default_route(machine.netlink, machine.link[0], address_on(0, 3 + (gateway ^= 1)));
+  await(&subscription);
+  return now() - start;
+}
+
+enum { most_questions = 2000 };
+
+static struct call questions[most_questions];
+static int open_questions;
+
+static void open_question(struct call *call) {
+  *call = (struct call){.take = count, .is_unary = 1};
+  open_call(call, socket_path, "GetPath");
+}
+
+static void ask(struct call *call) {
+  static const char request[] = "\012\013203.0.113.9"; // GetPathRequest.destination
+  send_message(call, request, sizeof(request) - 1, 1);
+  await(call);
+  close_call(call);
+}
+
+void connect_for_questions(int count) {
+  while (count-- > 0 && open_questions < most_questions) open_question(&questions[open_questions++]);
+}
+
+double ask_for_path(void) {
+  double start = now();
+  ask(&questions[--open_questions]);
+  return now() - start;
+}
+
+double connect_and_ask(void) {
+  struct call call;
+  double start = now();
+  open_question(&call);
+  ask(&call);
+  return now() - start;
+}
