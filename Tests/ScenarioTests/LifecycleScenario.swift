@@ -53,7 +53,9 @@ struct LifecycleScenario {
   func lockFile() throws {
     let lab = try self.online()
     try lab.startConnd()
-    let files = try Command.run(["find", lab.directory.path, "-name", "connd.sock*", "-printf", "%f %m\n"])
+    let files = try Command.run([
+      "find", lab.directory.path, "-name", "connd.sock*", "-printf", "%f %m\n",
+    ])
     #expect(Set(files.split(separator: "\n")) == ["connd.sock 666", "connd.sock.lock 600"])
   }
 
