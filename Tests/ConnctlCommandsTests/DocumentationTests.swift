@@ -75,4 +75,55 @@ struct DocumentationTests {
       from: "The words of `change` in a cause:", to: "\n\n", #/`(\w+)`/#)
     #expect(surface == code, "\(surface.symmetricDifference(code))")
   }
+
+  // MARK: - Limits
+
+  private static let limits = "Sources/ConndServer/ConndServer.docc/Limits.md"
+
+  /// The number that is written in one of several ways.
+  private static func number(_ text: Substring) -> Int? {
+    let digits = text.filter { $0 != "_" }
+    if digits.hasSuffix("KiB") { return Int(digits.dropLast(3)).map { $0 << 10 } }
+    let parts = digits.split(separator: " << ").compactMap { Int($0) }
+    return parts.count == 2 ? parts[0] << parts[1] : parts.first
+  }
+
+  private static func numbers(
+    of path: String, _ line: Regex<(Substring, Substring, Substring)>
+  ) throws -> [String: Int] {
+    let found = try Self.text(path).matches(of: line).map {
+      (String($0.1), try #require(Self.number($0.2), "\($0.0)"))
+    }
+    return Dictionary(found) { first, _ in first }
+  }
+
+  @Test("D4 every limit that is configured is in the article and in connd.yaml, with its default")
+  func configuredLimits() throws {
+    let code = try Self.numbers(
+      of: "Sources/ConndServer/Configuration/Limits.swift",
+      #/package var (\w+) = ([\d_]+(?: << \d+)?)\n/#)
+    #expect(code.count == 11)
+    let article = try Self.numbers(of: Self.limits, #/\n\| `(\w+)` \| ([\d_]+(?: << \d+)?) \|/#)
+    #expect(article == code)
+    let text = try Self.text("config/connd.yaml")
+    let example = try #require(text.split(separator: "\n#limits:").dropFirst().first)
+    for (key, value) in code {
+      let match = example.firstMatch(of: try Regex("#  \(key): (\\d+(KiB)?)\\b"))
+      #expect(match?.output[1].substring.flatMap(Self.number) == value, "\(key)")
+    }
+  }
+
+  @Test("D4 every bound that is not configured is in the article as it is in the code")
+  func otherLimits() throws {
+    let rows = try Self.text(Self.limits).matches(of: #/\n\| `(\w+)\.(\w+)` \| ([^|]+) \|/#)
+    #expect(rows.count == 10)
+    for row in rows {
+      let file = try #require(
+        (Self.files("Sources/*/*/\(row.1).swift") + Self.files("Sources/*/\(row.1).swift")).first)
+      let declaration = try #require(
+        try Self.text(file).firstMatch(of: try Regex("let \(row.2)\\b[^\\n]*=(?s:.{0,80})")))
+      let value = row.3.trimmingPrefix(" ")
+      #expect(declaration.output[0].substring?.contains(value) == true, "\(row.1).\(row.2)")
+    }
+  }
 }

@@ -35,8 +35,11 @@ struct QuotaTests {
     while (try? quota.admit(0)) != nil {}
     #expect(quota.count == 2048)
     // Who has let go finds his own room again.
+    #expect(throws: Quota.Refusal.inAll(2048)) { try quota.admit(1000) }
     for _ in 1...200 { quota.release(100_000) }
     #expect(throws: Never.self) { try quota.admit(1000) }
+    for _ in 1...100 { _ = try? quota.admit(1000) }
+    #expect(throws: Quota.Refusal.forOthers(of: 2048)) { try quota.admit(1000) }
   }
 
   @Test("D4 by default a user can have as much as the limit of each says, where he is alone")

@@ -97,6 +97,11 @@ final class ConnectionLimiter: Admission {
       case .inAll(let most):
         self.turnedAway(peer, limit: what)
         throw Refusal("connd admits at most \(most) \(what) (limits.\(what))")
+      case .forOthers(let most):
+        self.turnedAway(peer, limit: what)
+        throw Refusal(
+          "what is left of the \(most) \(what) that connd admits is kept for others than uid \(peer.uid) (limits.\(what))"
+        )
       case .ofOneUser(let most):
         let limit = "\(what)PerUser"
         self.turnedAway(peer, limit: limit)

@@ -9,6 +9,8 @@ struct Quota: Sendable {
   enum Refusal: Error, Hashable {
     /// There are so many already.
     case inAll(Int)
+    /// What is left of so many is kept for others.
+    case forOthers(of: Int)
     /// This user has so many already.
     case ofOneUser(Int)
   }
@@ -32,7 +34,7 @@ struct Quota: Sendable {
     // First what the user can do something about.
     guard own < self.ofOneUser else { throw .ofOneUser(self.ofOneUser) }
     guard Self.leavesEnough(user, own: own, of: self.count, inAll: self.inAll) else {
-      throw .inAll(self.inAll)
+      throw self.count < self.inAll ? .forOthers(of: self.inAll) : .inAll(self.inAll)
     }
     self.count += 1
     self.counts[user, default: 0] += 1
