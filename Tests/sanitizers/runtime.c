@@ -1,6 +1,11 @@
-// Tells the thread sanitizer of Swift's Mutex. Where threads meet at one, the kernel hands it over (FUTEX_LOCK_PI), called by
-// the runtime's libswiftSynchronization, which is not instrumented: what the mutex protects would be reported as a race
-// then. To be preloaded into tests that are instrumented.
+// Tells the thread sanitizer what Swift's runtime, which is not instrumented, orders without its knowledge. To be preloaded
+// into tests that are instrumented.
+//
+// - Mutex. Where threads meet at one, the kernel hands it over (FUTEX_LOCK_PI), called by libswiftSynchronization.
+// - A continuation that is resumed before its task awaits it. swift_continuation_resume tells the sanitizer that the task is
+//   released, but swift_continuation_await returns at once then, and does not tell that it is acquired (Swift 6.3). What an
+//   AsyncStream hands over in that moment would be reported as a race. Its calls within the runtime cannot be replaced; the
+//   first that a program does when an asynchronous function has returned is to free what that one needed.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -43,4 +48,15 @@ METHOD bool try_lock(SELF self)
     bool is_locked = original(self);
     if (is_locked) __tsan_acquire(self);
     return is_locked;
+}
+
+void *swift_task_getCurrent(void);
+METHOD void swift_task_dealloc(void *memory);
+
+METHOD void swift_task_dealloc(void *memory)
+{
+    METHOD void (*original)(void *) = (METHOD void (*)(void *))dlsym(RTLD_NEXT, "swift_task_dealloc");
+    void *task = swift_task_getCurrent();
+    if (task) __tsan_acquire(task);
+    original(memory);
 }
