@@ -90,10 +90,10 @@ struct NetworkNamespaceTests {
       time: Timestamp(microseconds: 0), snapshot: snapshot)
     let change = PathChange(
       cause: Cause(.start, "started"), time: Timestamp(microseconds: 0), snapshot: snapshot)
-    #expect(Connectivity_V1_Status(snapshot).inOwnNamespace().networkNamespace == self.own)
-    let snapshotMessage = Connectivity_V1_WatchResponse.snapshot(snapshot).inOwnNamespace()
+    let snapshotMessage = Connectivity_V1_WatchResponse.snapshot(
+      snapshot, networkNamespace: self.own)
     #expect(snapshotMessage.snapshot.status.networkNamespace == self.own)
-    let gap = Connectivity_V1_WatchResponse.gap(snapshot).inOwnNamespace()
+    let gap = Connectivity_V1_WatchResponse.gap(snapshot, networkNamespace: self.own)
     #expect(gap.gap.status.networkNamespace == self.own)
     for change in [Change.transition(transition), .path(change)] {
       let message = try Connectivity_V1_WatchResponse(

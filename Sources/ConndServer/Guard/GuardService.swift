@@ -144,7 +144,7 @@ extension Connectivity_V1_GuardResponse {
     self.init()
     self.generation = message.generation
     self.id = message.id
-    self.networkNamespace = NetworkNamespace.own ?? 0
+    self.networkNamespace = NetworkNamespace.told
     switch message.event {
     case .flow(.path(let path)):
       self.path = Connectivity_V1_Path(path)

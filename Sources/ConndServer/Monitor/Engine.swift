@@ -101,34 +101,36 @@ struct Engine {
     _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> ChangeMaker.Reading {
     for _ in 0..<Self.mostRepetitions {
-      let view = self.view(of: kernel)
-      let reading = try self.reading(view, at: now)
-      if try self.isSettled(reading, view) { return reading }
+      let view = self.lendInterests(to: kernel)
+      let (reading, paths) = try self.reading(view, at: now)
+      if try self.isSettled(paths, view) { return reading }
     }
-    return try self.reading(self.view(of: kernel), at: now)
+    return try self.reading(self.lendInterests(to: kernel), at: now).reading
   }
 
   /// Where routes change faster than that, the messages of it tell.
   private static let mostRepetitions = 3
 
   private func isSettled(
-    _ reading: ChangeMaker.Reading, _ view: KernelView
+    _ paths: [FamilyPath], _ view: KernelView
   ) throws(KernelUnavailable) -> Bool {
-    let changed = AddressFamily.allCases.filter {
-      reading.observation[$0].path != self.snapshot.status[$0]
+    for (family, path) in paths where path.observed.path != self.snapshot.status[family] {
+      guard try self.reader.isSettled(path, view) else { return false }
     }
-    return try self.reader.isSettled(changed, view)
+    return true
   }
+
+  private typealias FamilyPath = (family: AddressFamily, path: DefaultPath)
 
   private mutating func reading(
     _ view: KernelView, at now: Instant
-  ) throws(KernelUnavailable) -> ChangeMaker.Reading {
+  ) throws(KernelUnavailable) -> (reading: ChangeMaker.Reading, paths: [FamilyPath]) {
     defer { self.interests = view.interests }
     self.reader.held = self.damper.held(at: now)
     var paths = try self.defaultPaths(view)
-    let links = paths.flatMap(\.value.facts.links).map(\.link)
-    for link in links { self.damper.observe(link, isPartOfPath: true, at: now) }
-    self.damper.forget(allBut: Set(links.map(\.name)), at: now)
+    let links = paths.flatMap(\.path.facts.links)
+    for facts in links { self.damper.observe(facts.link, isPartOfPath: true, at: now) }
+    self.damper.forget(allBut: links.map(\.link.name), at: now)
     let held = self.damper.held(at: now)
     if held != self.reader.held {
       self.reader.held = held
@@ -139,11 +141,12 @@ struct Engine {
     var reading = ChangeMaker.Reading(.unknown)
     for (family, path) in paths {
       reading.observation[family] = path.observed
-      let way = try flows.way(to: path.destination, path.facts)
+      let way = try flows.way(to: path.destination, path.facts, path.present)
       reading.present[family] = PresentPath(path.present, network: way.network)
     }
     for followed in self.changes.followed {
-      guard var question = paths[followed.family]?.destination else { continue }
+      guard var question = paths.first(where: { $0.family == followed.family })?.path.destination
+      else { continue }
       question.source = followed.source
       var way = try flows.way(to: question)
       reading.followed[followed.id] = try flows.reading(
@@ -153,18 +156,14 @@ struct Engine {
     where try view.owner(of: source.address) == nil {
       reading.lostSources.insert(source)
     }
-    return reading
+    return (reading, paths)
   }
 
-  private func defaultPaths(
-    _ view: KernelView
-  ) throws(KernelUnavailable) -> [AddressFamily: DefaultPath] {
+  private func defaultPaths(_ view: KernelView) throws(KernelUnavailable) -> [FamilyPath] {
     try self.reader.askProbes(AddressFamily.allCases, view)
-    var paths: [AddressFamily: DefaultPath] = [:]
-    for family in AddressFamily.allCases {
-      paths[family] = try self.reader.defaultPath(family, view)
+    return try AddressFamily.allCases.map { (family) throws(KernelUnavailable) in
+      (family, try self.reader.defaultPath(family, view))
     }
-    return paths
   }
 
   /// Looks at what somebody follows, after the step was published.
@@ -237,6 +236,12 @@ extension Engine {
   /// The kernel as it is from now on, for one turn. Whoever makes something depend on what he finds takes the interests back.
   func view(of kernel: any Kernel) -> KernelView { KernelView(kernel, self.interests) }
 
+  /// The same, with the interests themselves, which are to be taken back: to change a copy of them would take another copy.
+  private mutating func lendInterests(to kernel: any Kernel) -> KernelView {
+    defer { self.interests = Interests() }
+    return self.view(of: kernel)
+  }
+
   /// The kernel's filter passes all that matters.
   ///
   /// - Returns: what was missed before it did; `nil` where nothing can have been.
@@ -253,7 +258,7 @@ extension Engine {
   mutating func evaluateFlows(
     _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> [FlowTable.Told] {
-    let view = self.view(of: kernel)
+    let view = self.lendInterests(to: kernel)
     defer { self.interests = view.interests }
     let reader = FlowReader(self.reader, view)
     let told = try self.flows.evaluate(reader, policy: self.changes.policy, at: now)

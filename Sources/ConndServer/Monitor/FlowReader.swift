@@ -28,7 +28,7 @@ final class FlowPath: Sendable {
 final class FlowReader {
   let reader: PathReader
   let view: KernelView
-  private var ways: [WayKey: FlowPath] = [:]
+  private var ways = SmallDictionary<WayKey, FlowPath>()
   /// The way of the flow before: that of most, which is found without a hash.
   private var last: (key: WayKey, way: FlowPath)?
   /// The ways on which new connections are, too, as one flow of each has shown.
@@ -63,19 +63,20 @@ final class FlowReader {
     let facts = try self.reader.facts(about: question, answer: answer, self.view)
     // An answer that was no longer true is that of this destination only.
     key.answer = facts.answer
-    return try self.add(facts, key)
+    return try self.add(facts, self.reader.classifier.path(facts), key)
   }
 
   /// The way of new connections to a destination, of which all is known.
   func way(
-    to question: Destination, _ facts: PathFacts
+    to question: Destination, _ facts: PathFacts, _ path: Path
   ) throws(KernelUnavailable) -> FlowPath {
-    try self.add(facts, try self.key(facts.answer, question))
+    try self.add(facts, path, try self.key(facts.answer, question))
   }
 
-  private func add(_ facts: PathFacts, _ key: WayKey) throws(KernelUnavailable) -> FlowPath {
+  private func add(
+    _ facts: PathFacts, _ shown: Path, _ key: WayKey
+  ) throws(KernelUnavailable) -> FlowPath {
     self.view.interests.use(facts)
-    let shown = self.reader.classifier.path(facts)
     let judged = self.judged(shown, facts)
     let way = FlowPath(
       facts.answer, facts, shown: shown, judged: judged,

@@ -9,16 +9,21 @@ final class KernelView {
   private let kernel: any Kernel
   /// What mattered before this turn, and what has been found to matter in it.
   var interests: Interests
-  private var answers: [Destination: RouteAnswer] = Dictionary(minimumCapacity: 12)
-  private var entries: [Destination: RouteEntry?] = [:]
-  private var facts: [UInt32: LinkFacts?] = [:]
-  private var onLinks: [UInt32: [IPAddress: Address?]] = [:]
+  private var answers = SmallDictionary<Destination, RouteAnswer>()
+  private var entries = SmallDictionary<Destination, RouteEntry?>()
+  private var facts = SmallDictionary<UInt32, LinkFacts?>()
+  private var onLinks = SmallDictionary<OnLink, Address?>()
   /// Links whose IPv4 addresses are all known.
   private var listed: Set<UInt32> = []
-  private var owners: [IPAddress: UInt32?] = [:]
-  private var neighbours: [UInt32: [IPAddress: Neighbour?]] = [:]
+  private var owners = SmallDictionary<IPAddress, UInt32?>()
+  private var neighbours = SmallDictionary<OnLink, Neighbour?>()
   private var allLinks: [LinkFacts]?
   private var allAddresses: [Address]?
+
+  private struct OnLink: Hashable {
+    var address: IPAddress
+    var link: UInt32
+  }
 
   init(_ kernel: any Kernel, _ interests: Interests) {
     self.kernel = kernel
@@ -125,16 +130,20 @@ final class KernelView {
   }
 
   func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
-    if let known = self.onLinks[link]?[address] { return known }
+    let key = OnLink(address: address, link: link)
+    if let known = self.onLinks[key] { return known }
     if address.family == .ipv4, self.listed.contains(link) { return nil }
-    var known = self.onLinks[link] ?? [:]
-    known[address] = .some(nil)
+    var wanted: Address?
     for found in try self.kernel.addresses(with: address, on: link) {
-      known[found.address] = .some(found)
+      self.onLinks[OnLink(address: found.address, link: link)] = .some(found)
+      if found.address == address { wanted = found }
+      // Of several links that have it the first counts, whichever is asked about first.
+      let owner = self.owners[found.address, default: link]
+      self.owners[found.address] = .some(owner.map { min($0, link) })
     }
-    self.onLinks[link] = known
+    self.onLinks[key] = .some(wanted)
     if address.family == .ipv4 { self.listed.insert(link) }
-    return known[address] ?? nil
+    return wanted
   }
 
   func addresses() throws(KernelUnavailable) -> [Address] {
@@ -147,9 +156,10 @@ final class KernelView {
   func neighbour(
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {
-    if let known = self.neighbours[link]?[address] { return known }
+    let key = OnLink(address: address, link: link)
+    if let known = self.neighbours[key] { return known }
     let found = try self.neighbourNow(address, on: link)
-    self.neighbours[link, default: [:]][address] = .some(found)
+    self.neighbours[key] = .some(found)
     return found
   }
 
@@ -167,7 +177,7 @@ final class KernelView {
   }
 
   /// The link that has an address of this machine's, or `lo` where a whole block is local (AnyIP); `nil` where the address is
-  /// none of this machine's: local is what the local table says (I0).
+  /// none of this machine's: local is what the local table says (I0). Mostly it is one that a path was just seen to have.
   func owner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {
     if let known = self.owners[address] { return known }
     let owner = try self.findOwner(of: address)
@@ -176,10 +186,6 @@ final class KernelView {
   }
 
   private func findOwner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {
-    // Mostly it is one that a path was just seen to have.
-    if let link = self.onLinks.lazy.filter({ $0.value[address] ?? nil != nil }).map(\.key).min() {
-      return link
-    }
     if let entry = try self.entry(for: Destination(address)), entry.kind == .local,
       let link = entry.outLink
     {

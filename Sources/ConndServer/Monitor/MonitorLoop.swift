@@ -182,7 +182,9 @@ struct MonitorLoop {
       self.publish(step.changes)
       self.statistics.count(step.followers.occasion, published: step.changes.count)
       self.registerBlindFlows()
-      self.publish(try self.engine.follow(step, kernel, at: self.clock.now))
+      // Made first: what publishes them holds a copy of all this.
+      let paths = try self.engine.follow(step, kernel, at: self.clock.now)
+      self.publish(paths)
     } catch {
       self.lose(error)
     }

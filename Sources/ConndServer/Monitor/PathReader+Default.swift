@@ -5,6 +5,8 @@ import ConnectivityRules
 struct DefaultPath {
   /// The probe that stands for all.
   var destination: Destination
+  /// A question and its answer, by which it can be told whether all this is still so.
+  var lookup: (question: Destination, answer: RouteAnswer)
   /// What the kernel says.
   var facts: PathFacts
   /// The path that new connections get.
@@ -31,6 +33,7 @@ extension PathReader {
       let path = Path.unsatisfied(.noRoute)
       return DefaultPath(
         destination: destination,
+        lookup: (Destination(self.destinations[family][0]), answers.first ?? .noRoute(.noRoute)),
         facts: PathFacts(destination: destination.address, answer: .noRoute(.noRoute)),
         present: path, observed: ObservedPath(path))
     }
@@ -46,7 +49,8 @@ extension PathReader {
       }
     }
     return DefaultPath(
-      destination: destination, facts: facts, present: present, observed: observed)
+      destination: destination, lookup: (destination, facts.answer), facts: facts,
+      present: present, observed: observed)
   }
 
   /// What the kernel says of each probe, and the place of the one that the majority agrees with.
@@ -72,18 +76,9 @@ extension PathReader {
     if !probes.isEmpty { try view.askAnew(probes.map { Destination($0) }) }
   }
 
-  /// Whether the kernel still says of the probes what it said at first in this turn.
-  func isSettled(
-    _ families: [AddressFamily], _ view: KernelView
-  ) throws(KernelUnavailable) -> Bool {
-    for family in families {
-      // The one that stands for all does for this, too.
-      let (probe, answers) = try self.probe(family, view)
-      guard let place = probe ?? answers.indices.first else { continue }
-      let now = try view.routeAnew(to: Destination(self.destinations[family][place]))
-      if Self.way(now) != answers[place] { return false }
-    }
-    return true
+  /// Whether the kernel still says what the path was read from.
+  func isSettled(_ path: DefaultPath, _ view: KernelView) throws(KernelUnavailable) -> Bool {
+    Self.way(try view.routeAnew(to: path.lookup.question)) == path.lookup.answer
   }
 
   private func answers(

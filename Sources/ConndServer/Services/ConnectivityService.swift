@@ -15,7 +15,7 @@ struct ConnectivityService: RegistrableRPCService {
 
   func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
     router.unary(Method.GetStatus.descriptor) { (_: Connectivity_V1_GetStatusRequest, _) in
-      Connectivity_V1_Status(self.store.snapshot).inOwnNamespace()
+      Connectivity_V1_Status(self.store.snapshot, networkNamespace: NetworkNamespace.told)
     }
     router.unary(Method.GetPath.descriptor) { (request: Connectivity_V1_GetPathRequest, caller) in
       try await self.path(request, caller)
@@ -57,7 +57,8 @@ struct ConnectivityService: RegistrableRPCService {
     return Connectivity_V1_GetPathResponse.with {
       $0.destination = request.destination
       $0.path = Connectivity_V1_Path(path)
-    }.inOwnNamespace()
+      $0.networkNamespace = NetworkNamespace.told
+    }
   }
 
   private func watchPath(
@@ -101,7 +102,7 @@ struct ConnectivityService: RegistrableRPCService {
     let first = limit < transitions.count ? chosen.first?.snapshot.generation ?? 0 : 0
     return .with { response in
       response.transitions = chosen.map {
-        Connectivity_V1_Transition($0).inOwnNamespace()
+        Connectivity_V1_Transition($0, networkNamespace: NetworkNamespace.told)
       }
       response.invalidations = past.compactMap { published in
         guard case .invalidation(let invalidation) = published.change,

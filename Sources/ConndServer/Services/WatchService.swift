@@ -77,8 +77,10 @@ private final class WatchSource: MessageSource {
         if self.kinds.contain(published.change) { return .message(published.message.bytes) }
       }
       switch self.service.next(for: &self.subscriber) {
-      case .snapshot(let snapshot): return Self.message(.snapshot(snapshot))
-      case .gap(let snapshot): return Self.message(.gap(snapshot))
+      case .snapshot(let snapshot):
+        return Self.message(.snapshot(snapshot, networkNamespace: NetworkNamespace.told))
+      case .gap(let snapshot):
+        return Self.message(.gap(snapshot, networkNamespace: NetworkNamespace.told))
       case .changes(let changes): self.unsent = changes[...]
       case .finished: return .end(Status(RPCError.stopping))
       case nil: return .later
@@ -92,7 +94,7 @@ private final class WatchSource: MessageSource {
 
   private static func message(_ response: Connectivity_V1_WatchResponse) -> NextMessage {
     do {
-      return .message(try response.inOwnNamespace().serializedBytes())
+      return .message(try response.serializedBytes())
     } catch {
       return .end(Status(code: .internalError, message: "\(error)"))
     }

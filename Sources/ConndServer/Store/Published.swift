@@ -9,7 +9,8 @@ struct Published: Sendable {
 
   init(_ change: Change) throws {
     self.change = change
-    self.message = try EncodedMessage(Connectivity_V1_WatchResponse(change).inOwnNamespace())
+    self.message = try EncodedMessage(
+      Connectivity_V1_WatchResponse(change, networkNamespace: NetworkNamespace.told))
   }
 
   /// Of a message as it was kept.

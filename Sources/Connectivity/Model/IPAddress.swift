@@ -91,10 +91,17 @@ extension IPAddress: LosslessStringConvertible, CustomStringConvertible {
   }
 
   public var description: String {
-    let family = self.family == .ipv4 ? AF_INET : AF_INET6
-    var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
-    inet_ntop(family, self.bytes, &text, socklen_t(text.count))
-    return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init), as: UTF8.self)
+    let capacity = Int(INET6_ADDRSTRLEN)
+    return String(unsafeUninitializedCapacity: capacity) { text in
+      text.withMemoryRebound(to: CChar.self) { text in
+        withUnsafeBytes(of: (self.high.bigEndian, self.low.bigEndian)) { bytes in
+          let family = self.family == .ipv4 ? AF_INET : AF_INET6
+          let address = UnsafeRawBufferPointer(rebasing: bytes.suffix(self.family.bitWidth / 8))
+          inet_ntop(family, address.baseAddress, text.baseAddress, socklen_t(capacity))
+        }
+        return text.firstIndex(of: 0) ?? 0
+      }
+    }
   }
 }
 

@@ -2,14 +2,16 @@ public import Connectivity
 private import SwiftProtobuf
 
 extension Connectivity_V1_Transition {
-  public init(_ transition: Transition) {
+  /// - Parameter networkNamespace: the inode of connd's; 0 where it is not said.
+  public init(_ transition: Transition, networkNamespace: UInt64 = 0) {
     self.init()
     self.generation = transition.snapshot.generation
     self.from = Connectivity_V1_Category(transition.from)
     self.to = Connectivity_V1_Category(transition.to)
     self.bounced = transition.bounced
     self.cause = Connectivity_V1_Cause(transition.cause)
-    self.status = Connectivity_V1_Status(transition.snapshot)
+    self.status = Connectivity_V1_Status(
+      transition.snapshot, networkNamespace: networkNamespace)
     self.time = Google_Protobuf_Timestamp(transition.time)
   }
 }
@@ -26,10 +28,11 @@ extension Transition {
 }
 
 extension Connectivity_V1_PathChange {
-  public init(_ change: PathChange) {
+  /// - Parameter networkNamespace: the inode of connd's; 0 where it is not said.
+  public init(_ change: PathChange, networkNamespace: UInt64 = 0) {
     self.init()
     self.generation = change.snapshot.generation
-    self.status = Connectivity_V1_Status(change.snapshot)
+    self.status = Connectivity_V1_Status(change.snapshot, networkNamespace: networkNamespace)
     self.cause = Connectivity_V1_Cause(change.cause)
     self.time = Google_Protobuf_Timestamp(change.time)
   }

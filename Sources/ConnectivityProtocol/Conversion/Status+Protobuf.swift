@@ -2,9 +2,11 @@ public import Connectivity
 private import SwiftProtobuf
 
 extension Connectivity_V1_Status {
-  public init(_ snapshot: Snapshot) {
+  /// - Parameter networkNamespace: the inode of connd's; 0 where it is not said.
+  public init(_ snapshot: Snapshot, networkNamespace: UInt64 = 0) {
     let status = snapshot.status
     self.init()
+    self.networkNamespace = networkNamespace
     self.generation = snapshot.generation
     self.category = Connectivity_V1_Category(status.category)
     self.threeWay = Connectivity_V1_ThreeWayCategory(status.category.threeWay)

@@ -2,32 +2,36 @@ public import Connectivity
 
 extension Connectivity_V1_WatchResponse {
   /// A change, as a subscriber is told.
-  public init(_ change: Change) {
+  ///
+  /// - Parameter networkNamespace: the inode of connd's; 0 where it is not said.
+  public init(_ change: Change, networkNamespace: UInt64 = 0) {
     self.init()
     self.generation = change.generation
     switch change {
-    case .transition(let transition): self.transition = Connectivity_V1_Transition(transition)
-    case .path(let change): self.path = Connectivity_V1_PathChange(change)
+    case .transition(let transition):
+      self.transition = Connectivity_V1_Transition(transition, networkNamespace: networkNamespace)
+    case .path(let change):
+      self.path = Connectivity_V1_PathChange(change, networkNamespace: networkNamespace)
     case .invalidation(let invalidation):
       self.invalidation = Connectivity_V1_Invalidation(invalidation)
     }
   }
 
   /// The first message of a stream.
-  public static func snapshot(_ snapshot: Snapshot) -> Self {
+  public static func snapshot(_ snapshot: Snapshot, networkNamespace: UInt64 = 0) -> Self {
     var message = Self()
     message.generation = snapshot.generation
     message.snapshot.generation = snapshot.generation
-    message.snapshot.status = Connectivity_V1_Status(snapshot)
+    message.snapshot.status = Connectivity_V1_Status(snapshot, networkNamespace: networkNamespace)
     return message
   }
 
   /// What a subscriber gets in place of the changes that it missed.
-  public static func gap(_ snapshot: Snapshot) -> Self {
+  public static func gap(_ snapshot: Snapshot, networkNamespace: UInt64 = 0) -> Self {
     var message = Self()
     message.generation = snapshot.generation
     message.gap.generation = snapshot.generation
-    message.gap.status = Connectivity_V1_Status(snapshot)
+    message.gap.status = Connectivity_V1_Status(snapshot, networkNamespace: networkNamespace)
     return message
   }
 }

@@ -1,13 +1,46 @@
 package import Connectivity
 
-/// A link and what sysfs says about its device: all that a classification of it rests on.
+/// A link and what sysfs says about its device: all that a classification of it rests on. Many hold the same: a copy is a
+/// reference.
 package struct LinkFacts: Hashable, Sendable {
-  package var link: Link
-  package var device: Device
+  private final class Storage: Sendable {
+    let link: Link
+    let device: Device
+    let verdict: MediumVerdict
+
+    init(_ link: Link, _ device: Device) {
+      self.link = link
+      self.device = device
+      self.verdict = MediumVerdict(link, device)
+    }
+  }
+
+  private var storage: Storage
 
   package init(_ link: Link, device: Device = .unknown) {
-    self.link = link
-    self.device = device
+    self.storage = Storage(link, device)
+  }
+
+  package var link: Link {
+    get { self.storage.link }
+    set { self.storage = Storage(newValue, self.device) }
+  }
+
+  package var device: Device {
+    get { self.storage.device }
+    set { self.storage = Storage(self.link, newValue) }
+  }
+
+  /// The evidence of rule K5, without the configuration's.
+  var verdict: MediumVerdict { self.storage.verdict }
+
+  package static func == (lhs: LinkFacts, rhs: LinkFacts) -> Bool {
+    lhs.storage === rhs.storage || lhs.link == rhs.link && lhs.device == rhs.device
+  }
+
+  package func hash(into hasher: inout Hasher) {
+    hasher.combine(self.link)
+    hasher.combine(self.device)
   }
 }
 
@@ -19,40 +52,46 @@ enum MediumVerdict: Hashable {
   case stacked(Evidence)
 }
 
-extension LinkFacts {
-  /// The evidence of rule K5, in the rule's order, without the configuration's.
+extension MediumVerdict {
+  /// By the evidence in the rule's order.
   ///
   /// A kind is the word of the driver that made the link, so it speaks before all that can be set or imitated: a tun
   /// device takes any ARPHRD type and any name, and stays a tun.
-  var verdict: MediumVerdict {
-    if let kind = self.link.kind {
-      if stackingKinds.contains(kind) { return .stacked(Evidence(.kind, kind, .unknown)) }
-      if tunnelKinds.contains(kind) { return .stacked(Evidence(.kind, kind, .tunnel)) }
-      if cellularKinds.contains(kind) { return .medium(Evidence(.kind, kind, .cellular)) }
-      if unplacedKinds.contains(kind) { return .medium(Evidence(.kind, kind, .unknown)) }
-    }
-    if let (name, medium) = hardwareTypes[self.link.hardwareType] {
+  fileprivate init(_ link: Link, _ device: Device) {
+    if let verdict = link.kind.flatMap(Self.init(ofKind:)) {
+      self = verdict
+    } else if let (name, medium) = hardwareTypes[link.hardwareType] {
       let evidence = Evidence(.hardwareType, name, medium)
-      return medium == .tunnel ? .stacked(evidence) : .medium(evidence)
+      self = medium == .tunnel ? .stacked(evidence) : .medium(evidence)
+    } else if let type = device.type, let medium = deviceTypes[type] {
+      self = .medium(Evidence(.deviceType, type, medium))
+    } else if device.hasPhy80211 {
+      self = .medium(Evidence(.phy80211, "phy80211", .wifi))
+    } else if let driver = device.driver, let medium = drivers[driver] {
+      self = .medium(Evidence(.driver, driver, medium))
+    } else if let prefix = cellularPrefixes.first(where: { link.name.hasPrefix($0) }) {
+      self = .medium(Evidence(.name, "\(prefix)*", .cellular))
+    } else if link.hardwareType == arphrdEthernet, link.kind == nil, device.type == nil {
+      // Only a link without a kind and without a word against it is taken for a cable: software makes Ethernet links
+      // of every kind, and those are the ones that say so.
+      self = .medium(Evidence(.hardwareType, "ether", .wired))
+    } else {
+      self = .medium(Evidence(.none, "", .unknown))
     }
-    if let type = self.device.type, let medium = deviceTypes[type] {
-      return .medium(Evidence(.deviceType, type, medium))
+  }
+
+  private init?(ofKind kind: String) {
+    if stackingKinds.contains(kind) {
+      self = .stacked(Evidence(.kind, kind, .unknown))
+    } else if tunnelKinds.contains(kind) {
+      self = .stacked(Evidence(.kind, kind, .tunnel))
+    } else if cellularKinds.contains(kind) {
+      self = .medium(Evidence(.kind, kind, .cellular))
+    } else if unplacedKinds.contains(kind) {
+      self = .medium(Evidence(.kind, kind, .unknown))
+    } else {
+      return nil
     }
-    if self.device.hasPhy80211 {
-      return .medium(Evidence(.phy80211, "phy80211", .wifi))
-    }
-    if let driver = self.device.driver, let medium = drivers[driver] {
-      return .medium(Evidence(.driver, driver, medium))
-    }
-    if let prefix = cellularPrefixes.first(where: { self.link.name.hasPrefix($0) }) {
-      return .medium(Evidence(.name, "\(prefix)*", .cellular))
-    }
-    // Only a link without a kind and without a word against it is taken for a cable: software makes Ethernet links
-    // of every kind, and those are the ones that say so.
-    if self.link.hardwareType == arphrdEthernet, self.link.kind == nil, self.device.type == nil {
-      return .medium(Evidence(.hardwareType, "ether", .wired))
-    }
-    return .medium(Evidence(.none, "", .unknown))
   }
 }
 

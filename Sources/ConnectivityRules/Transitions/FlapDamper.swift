@@ -64,7 +64,7 @@ package struct FlapDamper: Hashable, Sendable {
 
   /// The names of the links whose gain is held back.
   package func held(at now: Instant) -> Set<String> {
-    Set(self.links.filter { $0.value.heldUntil.map { $0 > now } ?? false }.keys)
+    Set(self.links.lazy.filter { $0.value.heldUntil.map { $0 > now } ?? false }.map(\.key))
   }
 
   /// When the next hold ends.
@@ -73,10 +73,11 @@ package struct FlapDamper: Hashable, Sendable {
   }
 
   /// Forgets links that are part of no default path, once their losses count no more.
-  package mutating func forget(allBut present: Set<String>, at now: Instant) {
-    self.links = self.links.filter { name, history in
-      present.contains(name) || history.losses.last.map { !Self.isForgotten($0, at: now) } ?? false
+  package mutating func forget(allBut present: some Collection<String>, at now: Instant) {
+    let gone = self.links.filter { name, history in
+      !present.contains(name) && history.losses.last.map { Self.isForgotten($0, at: now) } ?? true
     }
+    for name in gone.keys { self.links[name] = nil }
   }
 
   fileprivate static func isForgotten(_ loss: Instant, at now: Instant) -> Bool {
