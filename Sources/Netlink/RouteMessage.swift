@@ -2,25 +2,25 @@ import CLinux
 import Connectivity
 import Glibc
 
-/// What RTM_NEWROUTE and RTM_DELROUTE say, be they notifications or answers.
-struct RouteMessage {
-  var prefix: IPPrefix
+/// What RTM_NEWROUTE and RTM_DELROUTE say, be they notifications or answers. Large as it is, it is handed on by reference.
+final class RouteMessage {
+  private(set) var prefix: IPPrefix
   /// `RTN_*`.
-  var type: UInt8
-  var table: UInt32
-  var priority: UInt32 = 0
-  var outLink: UInt32?
-  var gateway: IPAddress?
-  var source: IPAddress?
+  let type: UInt8
+  private(set) var table: UInt32
+  private(set) var priority: UInt32 = 0
+  private(set) var outLink: UInt32?
+  private(set) var gateway: IPAddress?
+  private(set) var source: IPAddress?
   /// The nexthop object that it uses.
-  var nexthop: UInt32?
+  private(set) var nexthop: UInt32?
   /// The links that its several legs leave by, in their order, none twice; empty where it has a single one. A leg whose link is
   /// down, or has no IPv4 address any more, is dead: the kernel names it, and sends nothing by it.
-  var legs: [UInt32] = []
+  private(set) var legs: [UInt32] = []
   /// `RTPROT_*`: who made it.
-  var origin: UInt8
+  let origin: UInt8
   /// How long it still holds; `nil` where that is not limited. Only the tables' entries say so, and IPv6's alone.
-  var remaining: Duration?
+  private(set) var remaining: Duration?
 
   /// `nil` where the message is not IPv4's or IPv6's, or malformed.
   init?(message: Message) {
@@ -63,7 +63,7 @@ struct RouteMessage {
     guard self.read(legs: legs, family) else { return nil }
   }
 
-  private mutating func readNextHop(_ attribute: Attribute, _ family: AddressFamily) {
+  private func readNextHop(_ attribute: Attribute, _ family: AddressFamily) {
     switch attribute.type {
     case Int(RTA_OIF.rawValue): self.outLink = attribute.payload.uint32
     case Int(RTA_GATEWAY.rawValue): self.gateway = attribute.payload.address(family)
@@ -80,7 +80,7 @@ struct RouteMessage {
   }
 
   /// Reads `RTA_MULTIPATH`. A route of one leg is that leg; of several, none stands for the others.
-  private mutating func read(legs: Bytes, _ family: AddressFamily) -> Bool {
+  private func read(legs: Bytes, _ family: AddressFamily) -> Bool {
     let headerSize = MemoryLayout<rtnexthop>.size
     guard let length = legs.load(UInt16.self, at: 0).map(Int.init) else { return legs.isEmpty }
     guard
@@ -94,7 +94,7 @@ struct RouteMessage {
     return !attributes.isMalformed
   }
 
-  private mutating func readLinks(of legs: Bytes) -> Bool {
+  private func readLinks(of legs: Bytes) -> Bool {
     let headerSize = MemoryLayout<rtnexthop>.size
     var rest = legs
     while rest.count >= headerSize {

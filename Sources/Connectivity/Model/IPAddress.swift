@@ -93,15 +93,31 @@ extension IPAddress: LosslessStringConvertible, CustomStringConvertible {
   public var description: String {
     let capacity = Int(INET6_ADDRSTRLEN)
     return String(unsafeUninitializedCapacity: capacity) { text in
-      text.withMemoryRebound(to: CChar.self) { text in
+      guard self.family == .ipv6 else { return self.writeDotted(text) }
+      return text.withMemoryRebound(to: CChar.self) { text in
         withUnsafeBytes(of: (self.high.bigEndian, self.low.bigEndian)) { bytes in
-          let family = self.family == .ipv4 ? AF_INET : AF_INET6
-          let address = UnsafeRawBufferPointer(rebasing: bytes.suffix(self.family.bitWidth / 8))
-          inet_ntop(family, address.baseAddress, text.baseAddress, socklen_t(capacity))
+          _ = inet_ntop(AF_INET6, bytes.baseAddress, text.baseAddress, socklen_t(capacity))
         }
         return text.firstIndex(of: 0) ?? 0
       }
     }
+  }
+
+  /// inet_ntop(3) has printf(3) do it, for ten times as long; each change names several.
+  private func writeDotted(_ text: UnsafeMutableBufferPointer<UInt8>) -> Int {
+    var count = 0
+    func write(_ character: UInt8) {
+      text[count] = character
+      count += 1
+    }
+    for shift in [24, 16, 8, 0] {
+      let byte = UInt8(truncatingIfNeeded: self.low >> UInt64(shift))
+      if byte >= 100 { write(UInt8(ascii: "0") + byte / 100) }
+      if byte >= 10 { write(UInt8(ascii: "0") + byte / 10 % 10) }
+      write(UInt8(ascii: "0") + byte % 10)
+      if shift > 0 { write(UInt8(ascii: ".")) }
+    }
+    return count
   }
 }
 

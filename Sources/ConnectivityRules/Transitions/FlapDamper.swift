@@ -64,7 +64,11 @@ package struct FlapDamper: Hashable, Sendable {
 
   /// The names of the links whose gain is held back.
   package func held(at now: Instant) -> Set<String> {
-    Set(self.links.lazy.filter { $0.value.heldUntil.map { $0 > now } ?? false }.map(\.key))
+    var held: Set<String> = []
+    for (name, history) in self.links {
+      if let end = history.heldUntil, end > now { held.insert(name) }
+    }
+    return held
   }
 
   /// When the next hold ends.
@@ -74,10 +78,12 @@ package struct FlapDamper: Hashable, Sendable {
 
   /// Forgets links that are part of no default path, once their losses count no more.
   package mutating func forget(allBut present: some Collection<String>, at now: Instant) {
-    let gone = self.links.filter { name, history in
-      !present.contains(name) && history.losses.last.map { Self.isForgotten($0, at: now) } ?? true
+    for (name, history) in self.links
+    where !present.contains(name)
+      && history.losses.last.map({ Self.isForgotten($0, at: now) }) ?? true
+    {
+      self.links[name] = nil
     }
-    for name in gone.keys { self.links[name] = nil }
   }
 
   fileprivate static func isForgotten(_ loss: Instant, at now: Instant) -> Bool {

@@ -9,17 +9,23 @@ struct PathTracker: Hashable, Sendable {
   struct Outcome {
     /// The path went and came back.
     var bounced = false
-    /// The message that says what happened, or what the reading shows if none does.
-    var cause: Cause
+    fileprivate var before: Path
+    fileprivate var evidence: Evidence?
+  }
+
+  /// What says that the path was gone.
+  fileprivate enum Evidence {
+    /// The message at this place.
+    case message(Int)
+    /// Nothing but that the link has lost its carrier in between.
+    case lostCarrier(PathLink)
   }
 
   init(_ published: ObservedPath) {
     self.published = published
   }
 
-  mutating func update(
-    to observed: ObservedPath, after events: [KernelEvent], family: AddressFamily
-  ) -> Outcome {
+  mutating func update(to observed: ObservedPath, after events: [KernelEvent]) -> Outcome {
     let before = self.published
     self.published = observed
     let wasSatisfied = before.path.status == .satisfied
@@ -28,20 +34,26 @@ struct PathTracker: Hashable, Sendable {
     if observed.path.status == .satisfied {
       bounce = evidence.first { observed.isBack(before, since: events[$0...]) }
     }
-    let telling = bounce ?? evidence.first
     var outcome = Outcome(
-      bounced: bounce != nil,
-      cause: telling.map { events[$0].cause(between: before.path, observed.path) }
-        ?? events.cause(of: family, from: before.path, to: observed.path))
+      bounced: bounce != nil, before: before.path,
+      evidence: (bounce ?? evidence.first).map(Evidence.message))
     // Losses whose messages were merged into one that shows none.
     if wasSatisfied, bounce == nil, observed.path.status == .satisfied,
       let link = observed.lostCarrier(since: before)
     {
-      outcome = Outcome(
-        bounced: true,
-        cause: Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: link.name))
+      (outcome.bounced, outcome.evidence) = (true, .lostCarrier(link))
     }
     return outcome
+  }
+
+  /// The message that says what happened in the last update, or what the reading shows if none does.
+  func cause(of outcome: Outcome, after events: [KernelEvent], family: AddressFamily) -> Cause {
+    switch outcome.evidence {
+    case .message(let place): events[place].cause(between: outcome.before, self.published.path)
+    case .lostCarrier(let link):
+      Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: link.name)
+    case nil: events.cause(of: family, from: outcome.before, to: self.published.path)
+    }
   }
 }
 

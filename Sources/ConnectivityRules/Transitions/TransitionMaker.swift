@@ -43,8 +43,8 @@ package struct TransitionMaker: Hashable, Sendable {
     to observed: Observation, on occasion: Occasion, time: Timestamp
   ) -> Change? {
     let events: [KernelEvent] = if case .events(let events) = occasion { events } else { [] }
-    let ipv4 = self.ipv4.update(to: observed.ipv4, after: events, family: .ipv4)
-    let ipv6 = self.ipv6.update(to: observed.ipv6, after: events, family: .ipv6)
+    let ipv4 = self.ipv4.update(to: observed.ipv4, after: events)
+    let ipv6 = self.ipv6.update(to: observed.ipv6, after: events)
     func outcome(_ family: AddressFamily) -> PathTracker.Outcome { family == .ipv4 ? ipv4 : ipv6 }
 
     let before = self.snapshot.status
@@ -60,10 +60,12 @@ package struct TransitionMaker: Hashable, Sendable {
     let families =
       before.path.status == .satisfied
       ? [before.family, after.family] : [after.family, before.family]
-    let family = (families + AddressFamily.allCases).first {
-      before[$0] != after[$0] || outcome($0).bounced
-    }
-    var cause = occasion.cause ?? outcome(family ?? after.family).cause
+    let family =
+      (families + AddressFamily.allCases).first { before[$0] != after[$0] || outcome($0).bounced }
+      ?? after.family
+    let tracker = family == .ipv4 ? self.ipv4 : self.ipv6
+    var cause =
+      occasion.cause ?? tracker.cause(of: outcome(family), after: events, family: family)
     // Nothing else makes a path another one by itself (T1).
     if occasion == .timer { cause = Cause(.timer, "holdEnded", interface: after.interface) }
     self.snapshot = Snapshot(

@@ -16,10 +16,25 @@ struct FairShare<Item> {
   private var waiting: Set<UInt32> = []
   /// What one who always wanted something would have had.
   private var share = Duration.zero
+  /// While there is one user alone, as there is mostly, what he takes is what he would have had: nobody counts it.
+  private var alone: (user: UInt32, items: Deque<Item>)?
 
-  var isEmpty: Bool { self.waiting.isEmpty }
+  var isEmpty: Bool { self.waiting.isEmpty && self.alone?.items.isEmpty ?? true }
 
   mutating func append(_ item: Item, of user: UInt32) {
+    if self.accounts.isEmpty {
+      if self.alone?.user == user {
+        self.alone?.items.append(item)
+        return
+      }
+      guard let first = self.alone.take() else {
+        self.alone = (user, [item])
+        return
+      }
+      // There are two from now on.
+      self.accounts[first.user] = Account(items: first.items, taken: self.share)
+      if !first.items.isEmpty { self.waiting.insert(first.user) }
+    }
     if self.waiting.insert(user).inserted {
       self.accounts[user] = Account(taken: max(self.accounts[user]?.taken ?? .zero, self.share))
     }
@@ -28,6 +43,9 @@ struct FairShare<Item> {
 
   /// Takes the first of the user whose turn it is.
   mutating func popFirst() -> (item: Item, user: UInt32)? {
+    if let user = self.alone?.user {
+      return self.alone?.items.popFirst().map { ($0, user) }
+    }
     guard let user = self.next, let item = self.accounts[user]?.items.popFirst() else { return nil }
     if self.accounts[user]?.items.isEmpty == true { self.waiting.remove(user) }
     return (item, user)
@@ -35,6 +53,7 @@ struct FairShare<Item> {
 
   /// The user has taken so much time.
   mutating func charge(_ time: Duration, to user: UInt32) {
+    if self.accounts.isEmpty { return }
     self.accounts[user]?.taken += time
     let others = self.waiting.count - (self.waiting.contains(user) ? 1 : 0)
     self.share += time / (others + 1)

@@ -209,6 +209,8 @@ package final class Reactor: TaskExecutor {
         return (queue.news, queue.jobs.popFirst())
       }
       for work in news { work() }
+      // Before what others do about the same news.
+      if !news.isEmpty { self.takeTurns() }
       switch job {
       case .task(let job): job.runSynchronously(on: self.asUnownedTaskExecutor())
       case .work(let work): work()
