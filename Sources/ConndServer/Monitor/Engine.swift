@@ -160,7 +160,7 @@ struct Engine {
   }
 
   private func defaultPaths(_ view: KernelView) throws(KernelUnavailable) -> [FamilyPath] {
-    try self.reader.askProbes(self.changes.followed, view)
+    try self.reader.askProbes(AddressFamily.allCases, view)
     return try AddressFamily.allCases.map { (family) throws(KernelUnavailable) in
       (family, try self.reader.defaultPath(family, view))
     }

@@ -67,18 +67,13 @@ extension PathReader {
     return (DefaultDestination.majority(of: answers), answers)
   }
 
-  /// Asks about all the probes that decide where they agree, and from where connections are made by them that are followed, at
-  /// once: what one of these says is compared with what the others say.
-  func askProbes(_ followed: [FollowedPath], _ view: KernelView) throws(KernelUnavailable) {
-    let probes = AddressFamily.allCases.flatMap { family in
+  /// Asks about all the probes that decide where they agree, at once.
+  func askProbes(_ families: [AddressFamily], _ view: KernelView) throws(KernelUnavailable) {
+    let probes = families.flatMap { family in
       let all = self.destinations[family]
       return all.prefix(all.count / 2 + 1)
     }
-    let sources = followed.compactMap { followed in
-      // Where they do not agree another may stand for all, and is asked about then.
-      self.destinations[followed.family].first.map { Destination($0, source: followed.source) }
-    }
-    try view.askAnew(probes.map { Destination($0) } + sources)
+    if !probes.isEmpty { try view.askAnew(probes.map { Destination($0) }) }
   }
 
   /// Whether the kernel still says what the path was read from.
