@@ -14,8 +14,8 @@ final class RouteMessage {
   private(set) var source: IPAddress?
   /// The nexthop object that it uses.
   private(set) var nexthop: UInt32?
-  /// The links that its several legs leave by, in their order, none twice; empty where it has a single one. A leg whose link is
-  /// down, or has no IPv4 address any more, is dead: the kernel names it, and sends nothing by it.
+  /// The links that its several legs leave by, in their order, none twice; empty where it has a single one. Those that are dead
+  /// are among them: what was on one goes on by the others.
   private(set) var legs: [UInt32] = []
   /// `RTPROT_*`: who made it.
   let origin: UInt8
@@ -100,11 +100,9 @@ final class RouteMessage {
     while rest.count >= headerSize {
       guard
         let length = rest.load(UInt16.self, at: 0).map(Int.init), length >= headerSize,
-        length <= rest.count, let flags = rest.load(UInt8.self, at: 2),
-        let index = rest.load(UInt32.self, at: 4)
+        length <= rest.count, let index = rest.load(UInt32.self, at: 4)
       else { return false }
-      let isDead = flags & UInt8(RTNH_F_DEAD) != 0
-      if !isDead, !self.legs.contains(index) { self.legs.append(index) }
+      if !self.legs.contains(index) { self.legs.append(index) }
       rest = rest.slice(from: aligned(length))
     }
     return true

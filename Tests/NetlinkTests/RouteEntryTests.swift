@@ -108,9 +108,6 @@ struct RouteEntryTests {
         try entry
           == RouteEntry(self.route(block, priority: 1024, nexthop: nexthop), legs: [10, 30]))
     }
-    // The kernel keeps the leg, and sends nothing by it.
-    try self.namespace.ip("address flush dev ve2")
-    #expect(try self.entry("10.1.1.1") == RouteEntry(self.route("10.1.0.0/16"), outLink: 10))
   }
 
   @Test("An IPv6 answer by a route that expires says when, and is another one then")

@@ -39,6 +39,30 @@ struct TurnTests {
     #expect((95...105).contains(turns.count { $0 == 9 }))
   }
 
+  @Test("D4 a second user who comes in the turn of one who was alone gets as much from then on")
+  func secondUser() {
+    var share = FairShare<Int>()
+    for item in 0..<100 { share.append(item, of: 1) }
+    for _ in 0..<50 {
+      #expect(share.takeTurn() == 1)
+      share.charge(.milliseconds(10), to: 1)
+    }
+    // In the midst of a turn.
+    #expect(share.popFirst()?.item == 50)
+    for item in 0..<40 { share.append(item, of: 2) }
+    share.charge(.milliseconds(10), to: 1)
+    let users = (0..<40).compactMap { _ in
+      let user = share.takeTurn()
+      if let user { share.charge(.milliseconds(10), to: user) }
+      return user
+    }
+    #expect((19...21).contains(users.count { $0 == 1 }))
+    // Nothing was lost.
+    var left = 0
+    while share.takeTurn() != nil { left += 1 }
+    #expect(left == 49 + 40 - 40 && share.isEmpty)
+  }
+
   @Test("D4 of users who have gone nothing is kept")
   func forgotten() throws {
     var share = FairShare<Int>()

@@ -107,6 +107,11 @@ class Moment:
         uplinks = [(self.uplink(outer), outer.source) for outer in outers]
         return any(uplink and source and not uplink.owns(source) for uplink, source in uplinks)
 
+    def is_of_no_link(self, connection):
+        """Whether its address is no link's own: it was bound to such a one, or the kernel chose one of `lo` for want of a better."""
+        own = [uplink.address(6 if ":" in connection.address else 4, 2, 9) for uplink in self.uplinks.values()]
+        return connection.wanted["kind"] in ("any", "local") or connection.address in own
+
     def uplink(self, answer):
         """The uplink that an answer leads over; None for another link."""
         link = self.links.get(answer.link)
@@ -185,7 +190,7 @@ def policy(base, views, connection, swapped=(), told=None):
 
 def is_unknowable(base, views, connection, moment, silent):
     """Whether nothing that the kernel says of a dead connection tells that it is dead."""
-    if connection.wanted["kind"] in ("any", "local") and not any(view.is_dead for view in views) and (
+    if moment.is_of_no_link(connection) and not any(view.is_dead for view in views) and (
             connection.was_spread or all(base.own.link == view.own.link for view in views)):
         return True
     if connection.wanted["kind"] == "inner" and (any(moment.below_tunnel()) or moment.tunnel_crosses()):

@@ -236,7 +236,7 @@ extension Engine {
   /// The kernel as it is from now on, for one turn. Whoever makes something depend on what he finds takes the interests back.
   func view(of kernel: any Kernel) -> KernelView { KernelView(kernel, self.interests) }
 
-  /// The same, with the interests themselves, which are to be taken back: to change a copy of them would take another copy.
+  /// The same, with the interests themselves, to be taken back when it is done: what two hold is copied as soon as one changes it.
   private mutating func lendInterests(to kernel: any Kernel) -> KernelView {
     defer { self.interests = Interests() }
     return self.view(of: kernel)

@@ -137,9 +137,6 @@ final class KernelView {
     for found in try self.kernel.addresses(with: address, on: link) {
       self.onLinks[OnLink(address: found.address, link: link)] = .some(found)
       if found.address == address { wanted = found }
-      // Of several links that have it the first counts, whichever is asked about first.
-      let owner = self.owners[found.address, default: link]
-      self.owners[found.address] = .some(owner.map { min($0, link) })
     }
     self.onLinks[key] = .some(wanted)
     if address.family == .ipv4 { self.listed.insert(link) }
@@ -177,7 +174,7 @@ final class KernelView {
   }
 
   /// The link that has an address of this machine's, or `lo` where a whole block is local (AnyIP); `nil` where the address is
-  /// none of this machine's: local is what the local table says (I0). Mostly it is one that a path was just seen to have.
+  /// none of this machine's: local is what the local table says (I0).
   func owner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {
     if let known = self.owners[address] { return known }
     let owner = try self.findOwner(of: address)
@@ -186,6 +183,12 @@ final class KernelView {
   }
 
   private func findOwner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {
+    // Mostly it is one that a path was just seen to have.
+    var seen: UInt32?
+    self.onLinks.forEach { place, found in
+      if place.address == address, found != nil { seen = min(seen ?? place.link, place.link) }
+    }
+    if let seen { return seen }
     if let entry = try self.entry(for: Destination(address)), entry.kind == .local,
       let link = entry.outLink
     {

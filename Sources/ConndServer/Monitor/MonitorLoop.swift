@@ -182,7 +182,8 @@ struct MonitorLoop {
       self.publish(step.changes)
       self.statistics.count(step.followers.occasion, published: step.changes.count)
       self.registerBlindFlows()
-      // Made first: what publishes them holds a copy of all this.
+      // In a statement of its own: while its arguments are made, `publish` holds a copy of the loop, and what the engine
+      // changes then is copied with it.
       let paths = try self.engine.follow(step, kernel, at: self.clock.now)
       self.publish(paths)
     } catch {

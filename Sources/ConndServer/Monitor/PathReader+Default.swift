@@ -5,8 +5,8 @@ import ConnectivityRules
 struct DefaultPath {
   /// The probe that stands for all.
   var destination: Destination
-  /// A question and its answer, by which it can be told whether all this is still so.
-  var lookup: (question: Destination, answer: RouteAnswer)
+  /// A question and its answer, by which it can be told whether all this is still so; `nil` where nothing was asked.
+  var lookup: (question: Destination, answer: RouteAnswer)?
   /// What the kernel says.
   var facts: PathFacts
   /// The path that new connections get.
@@ -33,7 +33,8 @@ extension PathReader {
       let path = Path.unsatisfied(.noRoute)
       return DefaultPath(
         destination: destination,
-        lookup: (Destination(self.destinations[family][0]), answers.first ?? .noRoute(.noRoute)),
+        lookup: zip(self.destinations[family], answers).first { _ in true }
+          .map { (Destination($0), $1) },
         facts: PathFacts(destination: destination.address, answer: .noRoute(.noRoute)),
         present: path, observed: ObservedPath(path))
     }
@@ -78,7 +79,8 @@ extension PathReader {
 
   /// Whether the kernel still says what the path was read from.
   func isSettled(_ path: DefaultPath, _ view: KernelView) throws(KernelUnavailable) -> Bool {
-    Self.way(try view.routeAnew(to: path.lookup.question)) == path.lookup.answer
+    guard let lookup = path.lookup else { return true }
+    return Self.way(try view.routeAnew(to: lookup.question)) == lookup.answer
   }
 
   private func answers(

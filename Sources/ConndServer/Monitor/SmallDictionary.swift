@@ -22,5 +22,8 @@ struct SmallDictionary<Key: Hashable, Value> {
     }
   }
 
-  subscript(key: Key, default value: Value) -> Value { self[key] ?? value }
+  func forEach(_ body: (Key, Value) -> Void) {
+    for (key, value) in self.few { body(key, value) }
+    for (key, value) in self.others { body(key, value) }
+  }
 }

@@ -78,12 +78,10 @@ package struct FlapDamper: Hashable, Sendable {
 
   /// Forgets links that are part of no default path, once their losses count no more.
   package mutating func forget(allBut present: some Collection<String>, at now: Instant) {
-    for (name, history) in self.links
-    where !present.contains(name)
-      && history.losses.last.map({ Self.isForgotten($0, at: now) }) ?? true
-    {
-      self.links[name] = nil
+    let gone = self.links.lazy.filter { name, history in
+      !present.contains(name) && history.losses.last.map { Self.isForgotten($0, at: now) } ?? true
     }
+    for name in gone.map(\.key) as [String] { self.links[name] = nil }
   }
 
   fileprivate static func isForgotten(_ loss: Instant, at now: Instant) -> Bool {

@@ -11,7 +11,7 @@ struct FairShare<Item> {
     var taken: Duration
   }
 
-  /// Of those for whom something waits, and of those who have lately had more than their share.
+  /// Where there are several users: of those for whom something waits, and of those who have lately had more than their share.
   private var accounts: [UInt32: Account] = [:]
   private var waiting: Set<UInt32> = []
   /// What one who always wanted something would have had.

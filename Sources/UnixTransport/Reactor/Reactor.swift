@@ -202,15 +202,18 @@ package final class Reactor: TaskExecutor {
 
   /// Runs the jobs that there are, and those that they lead to, as far as there is time.
   private func runJobs() {
-    let end = ContinuousClock.now.advanced(by: Self.longestTurn)
+    var end = ContinuousClock.now.advanced(by: Self.longestTurn)
     repeat {
       let (news, job) = self.queue.withLock { queue in
         defer { queue.news = [] }
         return (queue.news, queue.jobs.popFirst())
       }
       for work in news { work() }
-      // Before what others do about the same news.
-      if !news.isEmpty { self.takeTurns() }
+      if !news.isEmpty {
+        // It goes out before what else is done about it.
+        self.takeTurns()
+        end = ContinuousClock.now.advanced(by: Self.longestTurn)
+      }
       switch job {
       case .task(let job): job.runSynchronously(on: self.asUnownedTaskExecutor())
       case .work(let work): work()
