@@ -123,8 +123,8 @@ test-vm test-systemd: deps deps-vm
 	Tests/vm/test "$(VM_IMAGE)" $(scenarios)
 
 .PHONY: fuzz
-fuzz: deps ## give hostile bytes to what reads netlink and settings (SECONDS=600)
-	@Tests/fuzz/run "$(or $(SECONDS),600)"
+fuzz: deps deps-test ## give hostile bytes to what reads netlink, settings, messages and frames (SECONDS=600 for each, TARGETS=)
+	@Tests/fuzz/run "$(or $(SECONDS),600)" $(TARGETS)
 
 .PHONY: storms
 storms: deps deps-test ## run the kernel's storms at full size (make bench measures what they cost)

@@ -199,6 +199,29 @@ struct EngineTests {
   }
 
   @Test(
+    "K6 I0 a tunnel in UDP whose other end a rule for source ports leads to lives, though without one it leads nowhere"
+  )
+  func tunnelBySourcePort() throws {
+    self.kernel.linkTable[2] = self.eth0
+    self.kernel.addTunnel(5, "vx0", to: "198.51.100.1")
+    self.kernel.linkTable[5]?.link.kind = "vxlan"
+    self.kernel.linkTable[5]?.link.outer?.transport = Transport(17, remotePort: 4789)
+    try self.kernel.lead("0.0.0.0", 0, .over(5, via: "10.0.0.1", from: "10.0.0.7"))
+    var engine = Engine(Configuration(), restored: nil)
+    func path(_ second: Int) throws -> Path {
+      _ = try self.step(&engine, .events([]), second)
+      return engine.snapshot.status.path
+    }
+    try self.kernel.lead("198.51.100.1", 32, .noRoute(.unreachable))
+    #expect(try path(0).reason == .unreachable)
+    self.kernel.pinnedPorts = (32768...46000, self.route("192.0.2.1"))
+    #expect(try path(1).chain.map(\.name) == ["vx0", "eth0"])
+    #expect(engine.snapshot.status.path.status == .satisfied)
+    self.kernel.setState(of: 2, .noCarrier)
+    #expect(try path(2).status == .requiresConnection)
+  }
+
+  @Test(
     "K6 D6 routes to the other end of a tunnel are let through, and the path is read again when they are"
   )
   func tunnelEnd() throws {

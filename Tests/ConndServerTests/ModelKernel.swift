@@ -21,6 +21,8 @@ final class ModelKernel: Kernel {
   var routes: [Entry] = []
   /// What is sent from an address goes this way (`ip rule from …`).
   var pinned: [IPAddress: RouteAnswer] = [:]
+  /// What is sent from a port among these goes this way (`ip rule … sport`).
+  var pinnedPorts: (ports: ClosedRange<UInt16>, way: RouteAnswer)?
   /// What is bound to a link goes this way; by the routes that lead over it, where that is not said.
   var bound: [UInt32: RouteAnswer] = [:]
   var linkTable: [UInt32: LinkFacts] = [:]
@@ -106,6 +108,11 @@ final class ModelKernel: Kernel {
   }
 
   private func way(to destination: Destination) -> RouteAnswer {
+    if let pinned = self.pinnedPorts, let port = destination.transport?.localPort,
+      pinned.ports.contains(port)
+    {
+      return pinned.way
+    }
     if let link = destination.outLink, let answer = self.bound[link] { return answer }
     if destination.outLink == nil, let source = destination.source, let way = self.pinned[source] {
       return way

@@ -1,40 +1,72 @@
 // swift-tools-version:6.1
 import PackageDescription
 
-let swiftSettings: [SwiftSetting] = [.enableUpcomingFeature("InternalImportsByDefault")]
+let swiftSettings: [SwiftSetting] = [
+  .enableUpcomingFeature("ExistentialAny"), .enableUpcomingFeature("InternalImportsByDefault"),
+]
 
 /// libFuzzer brings the main function.
 let fuzzerSettings: [SwiftSetting] = swiftSettings + [.unsafeFlags(["-parse-as-library"])]
 
-/// A target of the product's, or some of its files: those that need nothing of gRPC. They are here by the link `connd`:
-/// what is fuzzed is internal, and no product of that package offers it.
-func ours(_ name: String, sources: [String]? = nil, _ dependencies: Target.Dependency...) -> Target
-{
+/// A target of the product's, or some of its files. They are here by the link `connd`: what is fuzzed is internal, and no
+/// product of that package offers it.
+func ours(
+  _ name: String, sources: [String]? = nil, exclude: [String] = [], resources: [Resource] = [],
+  _ dependencies: Target.Dependency...
+) -> Target {
   .target(
-    name: name, dependencies: dependencies, path: "connd/\(name)", sources: sources,
-    swiftSettings: swiftSettings)
+    name: name, dependencies: dependencies, path: "connd/\(name)", exclude: exclude,
+    sources: sources, resources: resources, swiftSettings: swiftSettings)
 }
+
+let arguments: Target.Dependency = .product(
+  name: "ArgumentParser", package: "swift-argument-parser")
+let deque: Target.Dependency = .product(name: "DequeModule", package: "swift-collections")
+let grpc: Target.Dependency = .product(name: "GRPCCore", package: "grpc-swift-2")
+let grpcProtobuf: Target.Dependency = .product(
+  name: "GRPCProtobuf", package: "grpc-swift-protobuf")
+let lifecycle = "swift-service-lifecycle"
+let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
+let protobuf: Target.Dependency = .product(name: "SwiftProtobuf", package: "swift-protobuf")
 
 let package = Package(
   name: "fuzz",
   platforms: [.macOS(.v15)],
   dependencies: [
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+    .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+    .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
+    .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0", traits: []),
+    .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
+    .package(url: "https://github.com/grpc/grpc-swift-protobuf", from: "2.4.1"),
     .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
+    .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
   ],
   targets: [
     ours("CLinux"),
     .systemLibrary(name: "CMnl", path: "connd/CMnl", pkgConfig: "libmnl"),
+    .systemLibrary(name: "CNghttp2", path: "connd/CNghttp2", pkgConfig: "libnghttp2"),
+    .systemLibrary(name: "CSystemd", path: "connd/CSystemd", pkgConfig: "libsystemd"),
     ours("Connectivity"),
     ours("ConnectivityRules", "Connectivity"),
-    ours("UnixTransport", sources: ["Reactor/SystemError.swift"]),
-    ours("Netlink", "CLinux", "CMnl", "Connectivity"),
     ours(
-      "ConndServer", sources: ["Configuration"], "Connectivity", "ConnectivityRules",
-      "UnixTransport", .product(name: "Yams", package: "Yams")),
+      "ConnectivityProtocol", exclude: ["Protos"],
+      resources: [.embedInCode("Generated/Descriptors/descriptors.binpb")],
+      "Connectivity", grpc, grpcProtobuf, protobuf),
+    ours("Netlink", "CLinux", "CMnl", "Connectivity"),
+    ours("Systemd", "CLinux", "CSystemd", logging),
+    ours("UnixTransport", "CLinux", "CNghttp2", deque, grpc),
+    ours(
+      "ConndServer", "CLinux", "Netlink", "Connectivity", "ConnectivityRules",
+      "ConnectivityProtocol", "Systemd", "UnixTransport", arguments, deque, grpc, grpcProtobuf,
+      logging, protobuf, .product(name: "CoreMetrics", package: "swift-metrics"),
+      .product(name: "ServiceLifecycle", package: lifecycle),
+      .product(name: "UnixSignals", package: lifecycle),
+      .product(name: "Yams", package: "Yams")),
     ours(
       "ConnctlCommands", sources: ["Condition.swift", "Resolver.swift", "Timeout.swift"],
-      "Connectivity", .product(name: "ArgumentParser", package: "swift-argument-parser")),
+      "Connectivity", arguments),
     .target(name: "Expectation", swiftSettings: swiftSettings),
     .executableTarget(
       name: "netlink", dependencies: ["Netlink", "Connectivity", "Expectation"],
@@ -42,6 +74,17 @@ let package = Package(
     .executableTarget(
       name: "settings",
       dependencies: ["ConndServer", "ConnctlCommands", "Connectivity", "Expectation"],
+      swiftSettings: fuzzerSettings),
+    .executableTarget(
+      name: "frames",
+      dependencies: ["ConndServer", "Systemd", "UnixTransport", "Expectation", logging],
+      swiftSettings: fuzzerSettings),
+    .executableTarget(
+      name: "messages",
+      dependencies: [
+        "ConndServer", "Connectivity", "ConnectivityProtocol", "ConnectivityRules", "Expectation",
+        logging, protobuf,
+      ],
       swiftSettings: fuzzerSettings),
   ]
 )

@@ -15,7 +15,7 @@ UP, LOWER_UP = 1, 0x10000
 OPERSTATE_UP, OPERSTATE_UNKNOWN = 6, 0
 RTA_DST, RTA_SRC, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_MULTIPATH = 1, 2, 4, 5, 7, 9
 FIB_MATCH = 0x2000  # RTM_F_FIB_MATCH
-RTA_TABLE, RTA_MARK, RTA_VIA, RTA_UID, RTA_IP_PROTO, RTA_SPORT, RTA_DPORT = 15, 16, 18, 25, 27, 28, 29
+RTA_TABLE, RTA_MARK, RTA_VIA, RTA_UID, RTA_IP_PROTO, RTA_SPORT, RTA_DPORT, RTA_NH_ID = 15, 16, 18, 25, 27, 28, 29, 30
 IFLA_IFNAME, IFLA_LINK, IFLA_MASTER, IFLA_OPERSTATE = 3, 5, 10, 16
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -153,6 +153,11 @@ class Kernel:
                     if kind in (ERROR, DONE) or not flags & DUMP:
                         return
                 data = data[length + 3 & ~3:]
+
+    def is_of_object(self, question):
+        """Whether the entry that decides is of a nexthop object."""
+        (kind, data), = self.ask(GETROUTE, 0, self.lookup(question, FIB_MATCH))
+        return kind != ERROR and RTA_NH_ID in dict(attributes(data[12:]))
 
     def legs(self, question):
         """The links of all nexthops of the entry that decides; the answer to `route` is by one of them."""

@@ -12,7 +12,8 @@
   - a router is silent (`silent` in a script);
   - the connection crosses: already before, the kernel's answer was another uplink than that of its address, whose provider
     drops it. With IPv6 and several nexthops connect(2) chooses one before it has an address and a port. The socket remembers
-    that one, until any change of any route makes it ask again, with both: then the hash is another;
+    that one, until any change of any route makes it ask again, with both: then the hash is another. So it is in IPv4 with a group
+    of nexthop objects, of which the kernel passes over those whose router it does not know yet;
   - IPv6 took another way for a moment, as it does where it believes that a router does not answer: a router that it asks whether
     it is there again counts as there, without a message (rt6_check_neigh). The socket remembers what it was told then. Where it
     believes so of each, it takes them in turn (rt6_select): who asks twice gets two answers. What an address of a link was
@@ -195,8 +196,9 @@ def is_unknowable(base, views, connection, moment, silent):
         return True
     if connection.wanted["kind"] == "inner" and (any(moment.below_tunnel()) or moment.tunnel_crosses()):
         return True
-    # The socket remembers a nexthop that carries no more, until any route changes: what is asked anew gets another.
-    if ":" in connection.address and len(views[-1].legs) > 1:
+    # The socket remembers a nexthop that carries no more, until any route changes: what is asked anew gets another. A group of
+    # nexthop objects passes over those whose router is not known yet (nexthop_is_good_nh), in IPv4, too.
+    if len(views[-1].legs) > 1 and (":" in connection.address or moment.kernel.is_of_object(connection.own)):
         return True
     if ":" in connection.address and len({view.own.link for view in [base, *views]}) > 1 and not views[-1].is_dead and (
             views[-1].own.link == base.own.link or connection.wanted["kind"] == "local"):

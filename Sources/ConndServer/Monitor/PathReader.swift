@@ -89,26 +89,48 @@ struct PathReader {
     }
   }
 
-  /// Appends what is below a tunnel. Of several nexthops each connection in it takes one of its own, and nobody knows which: so
-  /// it is one that carries, as long as there is one.
+  /// Appends what is below a tunnel. Of several nexthops, and of rules for source ports, each connection in it takes one of its
+  /// own, and nobody knows which: so it is one that carries, as long as there is one.
   private func followTunnel(
     to end: Destination, into facts: inout PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) {
     let above = facts
-    guard case .route(let route) = try self.follow(end, into: &facts, view), facts.isBroken,
-      !above.isBroken, let legs = try view.entry(for: end)?.legs
-    else { return }
-    for leg in legs where leg != route.outLink {
-      var bound = end
-      bound.outLink = leg
-      var other = above
-      _ = try self.follow(bound, into: &other, view)
-      if !other.isBroken {
-        facts = other
+    let answer = try self.follow(end, into: &facts, view)
+    guard facts.isBroken, !above.isBroken else { return }
+    for other in try self.otherWays(to: end, than: answer, view) {
+      var below = above
+      _ = try self.follow(other, into: &below, view)
+      if !below.isBroken {
+        facts = below
         return
       }
     }
   }
+
+  private func otherWays(
+    to end: Destination, than answer: RouteAnswer, _ view: KernelView
+  ) throws(KernelUnavailable) -> [Destination] {
+    var ways: [Destination] = []
+    if case .route(let route) = answer, let legs = try view.entry(for: end)?.legs {
+      ways += legs.filter { $0 != route.outLink }.map { leg in
+        var bound = end
+        bound.outLink = leg
+        return bound
+      }
+    }
+    if end.transport?.localPort == 0 {
+      ways += Self.sourcePorts.map { port in
+        var sent = end
+        sent.transport?.localPort = port
+        return sent
+      }
+    }
+    return ways
+  }
+
+  /// Some of those that a tunnel in UDP sends from, by a hash of what is inside: net.ipv4.ip_local_port_range, as it is at first
+  /// (udp_flow_src_port).
+  private static let sourcePorts: [UInt16] = [32768, 39826, 46884, 53942, 60999]
 
   private func follow(
     _ end: Destination, into facts: inout PathFacts, _ view: KernelView

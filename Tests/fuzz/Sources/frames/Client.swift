@@ -1,0 +1,100 @@
+import Expectation
+import Glibc
+
+/// How a client goes about it: how much it writes at a time, and whether it reads before it has written all.
+struct Manner {
+  var part: Int
+  var readsEarly: Bool
+
+  init(_ byte: UInt8) {
+    self.part = 1 << Int(byte & 0xF)
+    self.readsEarly = byte & 0x80 != 0
+  }
+}
+
+/// A client by hand, to the end of its connection.
+struct Client {
+  private let socket: CInt
+  private let manner: Manner
+  private var output: [UInt8] = []
+  private var isOver = false
+
+  /// A guard against hanging, in milliseconds: less than libFuzzer's own.
+  private static let deadline: CInt = 8_000
+
+  init(_ path: String, _ manner: Manner) {
+    self.manner = manner
+    self.socket = Glibc.socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+    expect(Self.connect(self.socket, path), "connd takes no connections: \(errno)")
+  }
+
+  static func connect(_ socket: CInt, _ path: String) -> Bool {
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+    return withUnsafePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        Glibc.connect(socket, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+      }
+    }
+  }
+
+  /// Sends all of it, as far as connd takes it.
+  mutating func send(_ input: [UInt8]) {
+    var rest = input[...]
+    while !rest.isEmpty, !self.isOver {
+      // Who never reads would wait for ever for room: so it reads where there is none.
+      if self.isReady(POLLOUT, within: 0) {
+        let part = Array(rest.prefix(self.manner.part))
+        let count = Glibc.send(
+          self.socket, part, part.count, CInt(MSG_NOSIGNAL) | CInt(MSG_DONTWAIT))
+        if count < 0, errno != EAGAIN { break }
+        rest = rest.dropFirst(max(count, 0))
+        if self.manner.readsEarly { self.read(wait: 0) }
+      } else {
+        expect(
+          self.isReady(POLLIN | POLLOUT, within: Self.deadline), "connd neither reads nor writes")
+        self.read(wait: 0)
+      }
+    }
+  }
+
+  /// Reads until that is so of all that connd has said, or it says no more.
+  mutating func read(until isEnough: ([UInt8]) -> Bool) {
+    while !self.isOver, !isEnough(self.output) { self.read(wait: Self.deadline) }
+  }
+
+  /// Sends no more, and reads to the end.
+  ///
+  /// - Returns: what connd has said.
+  mutating func end() -> [UInt8] {
+    shutdown(self.socket, CInt(SHUT_WR))
+    while !self.isOver { self.read(wait: Self.deadline) }
+    close(self.socket)
+    return self.output
+  }
+
+  private func isReady(_ events: CInt, within milliseconds: CInt) -> Bool {
+    var descriptor = pollfd(fd: self.socket, events: Int16(events), revents: 0)
+    // libFuzzer's clock interrupts.
+    while true {
+      let count = poll(&descriptor, 1, milliseconds)
+      if count >= 0 || errno != EINTR { return count > 0 }
+    }
+  }
+
+  private mutating func read(wait milliseconds: CInt) {
+    guard self.isReady(POLLIN, within: milliseconds) else {
+      expect(milliseconds == 0, "the connection does not end")
+      return
+    }
+    withUnsafeTemporaryAllocation(byteCount: 16 << 10, alignment: 1) { buffer in
+      let count = recv(self.socket, buffer.baseAddress, buffer.count, CInt(MSG_DONTWAIT))
+      if count > 0 {
+        self.output += buffer[..<count]
+      } else if count == 0 || errno != EAGAIN {
+        self.isOver = true
+      }
+    }
+  }
+}

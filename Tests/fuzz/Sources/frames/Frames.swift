@@ -1,0 +1,61 @@
+import CLinux
+import Expectation
+import Glibc
+
+/// Starts connd, in a network namespace of its own.
+@_cdecl("LLVMFuzzerInitialize")
+public func initialize(
+  _ count: UnsafeMutablePointer<CInt>,
+  _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>>
+) -> CInt {
+  expect(clinux_unshare_network_namespace() == 0, "no namespace of its own: root has one")
+  Daemon.start()
+  return 0
+}
+
+/// Called by libFuzzer with ever new bytes: what a client does, and what it sends. Whatever it sends, its connection comes to an
+/// end when it sends no more, what it is told are frames, and somebody else is answered.
+@_cdecl("LLVMFuzzerTestOneInput")
+public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
+  guard size > 0 else { return 0 }
+  let input = UnsafeRawBufferPointer(start: bytes, count: size)
+  var hostile = Client(Daemon.path, Manner(input[0]))
+  hostile.send(Array(input.dropFirst()))
+  // What it has begun goes on meanwhile.
+  var honest = Client(Daemon.path, Manner(0x8f))
+  honest.send(Daemon.honestRequest)
+  honest.read(until: hasStatus)
+  expect(isAnswered(honest.end()), "nobody else is answered")
+  checkFrames(hostile.end())
+  return 0
+}
+
+/// What connd says to a client are frames that RFC 9113, 4.1 knows, the first of them SETTINGS; the last may be cut off.
+private func checkFrames(_ output: [UInt8]) {
+  for (place, frame) in heads(output).enumerated() {
+    expect(frame.length <= 16 << 10, "\(frame)")
+    expect(frame.type <= 9, "\(frame)")
+    if place == 0 { expect(frame.type == 4, "the first frame: \(frame)") }
+  }
+}
+
+/// Whether a call has got a message, and a status behind it.
+private func isAnswered(_ output: [UInt8]) -> Bool {
+  heads(output).contains { $0.type == 0 && $0.length > 5 } && hasStatus(output)
+}
+
+/// Whether a call has ended with a status: its trailers, which end the stream.
+private func hasStatus(_ output: [UInt8]) -> Bool {
+  heads(output).contains { $0.type == 1 && $0.flags & 1 == 1 }
+}
+
+private func heads(_ output: [UInt8]) -> [(length: Int, type: UInt8, flags: UInt8)] {
+  var heads: [(length: Int, type: UInt8, flags: UInt8)] = []
+  var place = 0
+  while place + 9 <= output.count {
+    let length = output[place..<place + 3].reduce(0) { $0 << 8 | Int($1) }
+    heads.append((length, output[place + 3], output[place + 4]))
+    place += 9 + length
+  }
+  return heads
+}
