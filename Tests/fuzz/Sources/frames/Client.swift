@@ -1,5 +1,6 @@
 import Expectation
 import Glibc
+import UnixTransport
 
 /// How a client goes about it: how much it writes at a time, and whether it reads before it has written all.
 struct Manner {
@@ -25,18 +26,8 @@ struct Client {
   init(_ path: String, _ manner: Manner) {
     self.manner = manner
     self.socket = Glibc.socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
-    expect(Self.connect(self.socket, path), "connd takes no connections: \(errno)")
-  }
-
-  static func connect(_ socket: CInt, _ path: String) -> Bool {
-    var address = sockaddr_un()
-    address.sun_family = sa_family_t(AF_UNIX)
-    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
-    return withUnsafePointer(to: &address) { pointer in
-      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        Glibc.connect(socket, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
-      }
-    }
+    let isConnected = withUnixAddress(path) { connect(self.socket, $0, $1) } == 0
+    expect(isConnected, "connd takes no connections: \(errno)")
   }
 
   /// Sends all of it, as far as connd takes it.

@@ -1,9 +1,10 @@
 import Expectation
 import Glibc
 import Logging
-import Systemd
+import UnixTransport
 
 @testable import ConndServer
+@testable import Systemd
 
 /// connd as it is, but for its main function: on a thread of this process, for as long as that lasts.
 enum Daemon {
@@ -12,7 +13,16 @@ enum Daemon {
 
   private static let directory = getenv("FUZZ_DIRECTORY").map { String(cString: $0) } ?? "/tmp"
 
+  /// Whoever connects before connd is there waits in its queue, as where systemd holds the socket.
+  private static let listener: CInt = {
+    let listener = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+    let isBound = withUnixAddress(path) { bind(listener, $0, $1) } == 0
+    expect(isBound && listen(listener, SOMAXCONN) == 0, "no socket at \(path): \(errno)")
+    return listener
+  }()
+
   static func start() {
+    expect(self.listener >= 0)
     var thread = pthread_t()
     let result = pthread_create(
       &thread, nil,
@@ -21,13 +31,6 @@ enum Daemon {
         return nil
       }, nil)
     expect(result == 0)
-    for _ in 0..<1000 {
-      let socket = Glibc.socket(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0)
-      defer { close(socket) }
-      if Client.connect(socket, Self.path) { return }
-      usleep(10_000)
-    }
-    expect(false, "connd does not start")
   }
 
   private static func run() {
@@ -35,9 +38,12 @@ enum Daemon {
     // So that an input can hold a message that is too long.
     configuration.limits.messageSize = 4096
     let fixed = configuration
+    let passed = PassedSockets(sockets: [
+      .init(name: "fuzz", descriptor: Self.listener, kind: .unixListener(path: Self.path))
+    ])
     let connd = Connd(
       configuration: fixed, readConfiguration: { () throws(ConfigurationError) in fixed },
-      socketPath: Self.path, passed: .none, notifier: .inactive,
+      socketPath: Self.path, passed: passed, notifier: .inactive,
       logger: Logger(label: "connd") { _ in SwiftLogNoOpLogHandler() })
     do { try connd.runOnOneThread() } catch { expect(false, "connd has failed: \(error)") }
   }
