@@ -89,7 +89,7 @@ struct GuardedFlow {
   /// Looks at what the network has become.
   mutating func observe(_ network: ModelNetwork, at now: Instant) {
     self.passTime(to: now)
-    guard !self.isLocal, self.disturbance == nil, let made = self.made else { return }
+    guard !self.isLocal, let made = self.made else { return }
     // Who looks at that moment finds neither the link nor the address.
     if network[made.link?.index] == nil { return self.excuse("its link was made anew, or is gone") }
     switch self.fate(in: network) {
@@ -98,7 +98,7 @@ struct GuardedFlow {
       self.isAway = true
       self.lostAt = self.lostAt ?? now
       self.passTime(to: now)
-    case .over(let why), .maybeOver(let why): self.disturbance = why
+    case .over(let why), .maybeOver(let why): self.excuse(why)
     }
   }
 
