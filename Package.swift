@@ -96,6 +96,7 @@ let daemon: [Target] = [
         "Systemd", "UnixTransport", lifecycle, logging, arguments,
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
         .product(name: "DequeModule", package: "swift-collections"),
+        .product(name: "OrderedCollections", package: "swift-collections"),
         .product(name: "Yams", package: "Yams"),
         .product(name: "CoreMetrics", package: "swift-metrics"),
       ], core, grpcProtobuf),

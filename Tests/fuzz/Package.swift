@@ -27,6 +27,8 @@ let grpcProtobuf: Target.Dependency = .product(
   name: "GRPCProtobuf", package: "grpc-swift-protobuf")
 let lifecycle = "swift-service-lifecycle"
 let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
+let ordered: Target.Dependency = .product(
+  name: "OrderedCollections", package: "swift-collections")
 let protobuf: Target.Dependency = .product(name: "SwiftProtobuf", package: "swift-protobuf")
 
 let package = Package(
@@ -60,7 +62,7 @@ let package = Package(
     ours(
       "ConndServer", "CLinux", "Netlink", "Connectivity", "ConnectivityRules",
       "ConnectivityProtocol", "Systemd", "UnixTransport", arguments, deque, grpc, grpcProtobuf,
-      logging, protobuf, .product(name: "CoreMetrics", package: "swift-metrics"),
+      logging, ordered, protobuf, .product(name: "CoreMetrics", package: "swift-metrics"),
       .product(name: "ServiceLifecycle", package: lifecycle),
       .product(name: "UnixSignals", package: lifecycle),
       .product(name: "Yams", package: "Yams")),

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import OrderedCollections
 
 /// The way that a flow's own question leads, shared by all whose answer is alike: one object, for ten thousand flows hold it
 /// at once.
@@ -28,7 +29,7 @@ final class FlowPath: Sendable {
 final class FlowReader {
   let reader: PathReader
   let view: KernelView
-  private var ways = SmallDictionary<WayKey, FlowPath>()
+  private var ways = OrderedDictionary<WayKey, FlowPath>()
   /// The way of the flow before: that of most, which is found without a hash.
   private var last: (key: WayKey, way: FlowPath)?
   /// The ways on which new connections are, too, as one flow of each has shown.

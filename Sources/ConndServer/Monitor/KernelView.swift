@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import Netlink
+import OrderedCollections
 
 /// The kernel as it is during one turn of the loop: each thing is asked once, and remembered until the turn ends.
 ///
@@ -9,14 +10,15 @@ final class KernelView {
   private let kernel: any Kernel
   /// What mattered before this turn, and what has been found to matter in it.
   var interests: Interests
-  private var answers = SmallDictionary<Destination, RouteAnswer>()
-  private var entries = SmallDictionary<Destination, RouteEntry?>()
-  private var facts = SmallDictionary<UInt32, LinkFacts?>()
-  private var onLinks = SmallDictionary<OnLink, Address?>()
+  // Ordered dictionaries compare the few keys that there are mostly, which costs less than to hash them.
+  private var answers = OrderedDictionary<Destination, RouteAnswer>()
+  private var entries = OrderedDictionary<Destination, RouteEntry?>()
+  private var facts = OrderedDictionary<UInt32, LinkFacts?>()
+  private var onLinks = OrderedDictionary<OnLink, Address?>()
   /// Links whose IPv4 addresses are all known.
   private var listed: Set<UInt32> = []
-  private var owners = SmallDictionary<IPAddress, UInt32?>()
-  private var neighbours = SmallDictionary<OnLink, Neighbour?>()
+  private var owners = OrderedDictionary<IPAddress, UInt32?>()
+  private var neighbours = OrderedDictionary<OnLink, Neighbour?>()
   private var allLinks: [LinkFacts]?
   private var allAddresses: [Address]?
 
@@ -185,8 +187,8 @@ final class KernelView {
   private func findOwner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {
     // Mostly it is one that a path was just seen to have.
     var seen: UInt32?
-    self.onLinks.forEach { place, found in
-      if place.address == address, found != nil { seen = min(seen ?? place.link, place.link) }
+    for (place, found) in self.onLinks where place.address == address && found != nil {
+      seen = min(seen ?? place.link, place.link)
     }
     if let seen { return seen }
     if let entry = try self.entry(for: Destination(address)), entry.kind == .local,
