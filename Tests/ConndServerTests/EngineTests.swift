@@ -270,6 +270,27 @@ struct EngineTests {
     #expect(reasons == [.networkChanged])
   }
 
+  @Test("K8 a kernel that fails in the midst of a reading takes nothing of what is known along")
+  func failure() throws {
+    self.kernel.linkTable[2] = self.eth0
+    self.kernel.linkTable[2]?.link.hardwareAddress = [2, 0, 0, 0, 0, 1]
+    try self.lead(by: 2)
+    var engine = Engine(Configuration(), restored: nil)
+    _ = try self.step(&engine, .start, 0)
+    let watched = engine.watchedByKernel
+    #expect(!watched.gateways.isEmpty)
+    var step = 1
+    while true {
+      self.kernel.happens(after: step - 1) { self.kernel.isGone = true }
+      let result = Result { try self.step(&engine, .events([]), step) }
+      #expect(engine.watchedByKernel == watched)
+      guard case .failure = result else { break }
+      self.kernel.isGone = false
+      step += 1
+    }
+    #expect(step > 3)
+  }
+
   @Test("another configuration is looked through at once")
   func configure() throws {
     self.kernel.linkTable[2] = self.eth0

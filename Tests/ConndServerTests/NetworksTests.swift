@@ -292,6 +292,18 @@ final class NetworksTests {
     #expect(try self.acceptFilter().count == 1)
   }
 
+  @Test("I4 without a carrier nothing is asked of the gateway, and all is once it is back")
+  func withoutCarrier() throws {
+    let before = try self.identity()
+    self.kernel.setState(of: 2, .noCarrier)
+    let asked = self.kernel.asked.count
+    _ = try self.identity()
+    #expect(!self.kernel.asked[asked...].contains { $0.hasPrefix("neighbour") })
+    self.have(8)
+    self.kernel.setState(of: 2, .up)
+    #expect(try self.fate(since: before) == "other")
+  }
+
   @Test("I4 a gateway that is known is not asked for again as long as nothing is told")
   func askedOnce() throws {
     _ = try self.identity()

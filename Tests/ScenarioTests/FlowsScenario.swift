@@ -258,8 +258,36 @@ struct FlowsScenario {
   @Test("I5 a flow inside a tunnel outlives a move of what is below")
   func tunnel() throws {
     let lab = try self.laboratory(["wlan0", "wwan0"])
-    // Both ends answer whoever speaks to them from the other's outer address: the addresses are on `lo`, as a tunnel's
-    // that roams are for those inside it.
+    try self.addTunnel(to: lab)
+    let inside = try GuardedFlow(lab, to: "10.9.0.1")
+    #expect(inside.path.interface == "tun9")
+    let outside = try GuardedFlow(lab, to: Self.server)
+
+    try lab.namespace.ip("link set wlan0 down")
+    try lab.outside.ip("route replace 198.51.100.2/32 via 10.1.0.2")
+    #expect(try lab.event().to == "cellular")
+    try outside.expectDestroyed("interfaceLost")
+    try inside.expectAlive(in: lab, on: "tun9")
+  }
+
+  @Test("I0 K6 a tunnel that only a rule for source ports carries is one")
+  func tunnelBySourcePort() throws {
+    let lab = try self.laboratory(["wlan0", "wwan0"])
+    try self.addTunnel(to: lab)
+    // What asks without a port is refused; a tunnel's packets take their port from what is inside them (udp_flow_src_port).
+    try lab.namespace.ip("route add unreachable \(Self.server)")
+    try lab.namespace.ip("route add \(Self.server) via 10.1.0.1 table 100")
+    try lab.namespace.ip("rule add ipproto udp sport 32768-60999 lookup 100")
+    try lab.outside.ip("route replace 198.51.100.2/32 via 10.1.0.2")
+    let inside = try GuardedFlow(lab, to: "10.9.0.1")
+    try lab.namespace.ip("link set wlan0 down")
+    #expect(try lab.event().to == "cellular")
+    try inside.expectAlive(in: lab, on: "tun9")
+  }
+
+  /// A tunnel whose ends answer whoever speaks to them from the other's outer address: the addresses are on `lo`, as a tunnel's
+  /// that roams are for those inside it.
+  private func addTunnel(to lab: Laboratory) throws {
     try lab.namespace.ip("address add 198.51.100.2/32 dev lo")
     try lab.outside.set("net/ipv4/conf/all/rp_filter", "0")
     for link in ["wlan0", "wwan0"] { try lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0") }
@@ -272,15 +300,6 @@ struct FlowsScenario {
       try namespace.ip("address add \(address)/24 dev tun9")
       try namespace.ip("link set tun9 up")
     }
-    let inside = try GuardedFlow(lab, to: "10.9.0.1")
-    #expect(inside.path.interface == "tun9")
-    let outside = try GuardedFlow(lab, to: Self.server)
-
-    try lab.namespace.ip("link set wlan0 down")
-    try lab.outside.ip("route replace 198.51.100.2/32 via 10.1.0.2")
-    #expect(try lab.event().to == "cellular")
-    try outside.expectDestroyed("interfaceLost")
-    try inside.expectAlive(in: lab, on: "tun9")
   }
 
   @Test("T3 I1 a temporary address rotates: old flows go on until it is deleted")

@@ -83,6 +83,25 @@ struct ReactorTests {
     #expect(order == delays.sorted())
   }
 
+  @Test("what is published, and what is to be sent of it, goes before jobs that wait")
+  func news() async throws {
+    let order = try await Self.run { reactor in
+      let order = Mutex<[String]>([])
+      await withCheckedContinuation { done in
+        reactor.execute {
+          for _ in 0..<3 { reactor.execute { order.withLock { $0.append("job") } } }
+          reactor.execute { done.resume() }
+          reactor.executeNext {
+            order.withLock { $0.append("news") }
+            reactor.execute(inTurnOf: 7) { order.withLock { $0.append("sent") } }
+          }
+        }
+      }
+      return order.withLock { $0 }
+    }
+    #expect(order == ["news", "sent", "job", "job", "job"])
+  }
+
   @Test("an error of the body is that of the run")
   func failure() async throws {
     await #expect(throws: CancellationError.self) {

@@ -116,7 +116,10 @@ struct Networks {
       }
     }
     self.known[gateway]?.links = links
-    guard self.known[gateway]?.isInDoubt == true else { return }
+    // Without a carrier the kernel knows no neighbours (neigh_carrier_down).
+    guard self.known[gateway]?.isInDoubt == true, self.carriers[gateway.link]?.isUp == true else {
+      return
+    }
     // The links were looked at before: whether they went since is known.
     guard let neighbour = try view.neighbour(gateway.address, on: gateway.link) else { return }
     self.hear(neighbour)
