@@ -32,6 +32,14 @@ struct EngineTests {
       time: Timestamp(microseconds: Int64(second)))
   }
 
+  /// The paths that are new to those who follow them.
+  private func follow(
+    _ engine: inout Engine, _ step: Engine.Step, _ second: Int
+  ) throws -> [(destination: Destination, path: Path)] {
+    engine.follow(step)
+    return try engine.evaluatePaths(self.kernel, at: self.second(second))
+  }
+
   @Test("a reading of the kernel becomes a change, and the next equal one does not")
   func reading() throws {
     self.kernel.linkTable[2] = self.eth0
@@ -120,7 +128,7 @@ struct EngineTests {
     let back = try self.step(&engine, .kernelBack, 2)
     #expect(back.changes.first?.snapshot?.status.category == .wired)
     #expect(
-      try engine.follow(back, self.kernel, at: self.second(2)).map(\.path.status) == [.satisfied])
+      try self.follow(&engine, back, 2).map(\.path.status) == [.satisfied])
   }
 
   @Test("D7 a reading that holds nothing back asks for no later one")
@@ -165,11 +173,11 @@ struct EngineTests {
       destination, path: try engine.reader.path(to: destination, KernelView(self.kernel)).path)
     #expect(engine.watchedByKernel.destinations.contains(destination.address))
     let same = try self.step(&engine, .events([]), 1)
-    #expect(try engine.follow(same, self.kernel, at: self.second(1)).isEmpty)
+    #expect(try self.follow(&engine, same, 1).isEmpty)
     try self.kernel.lead("198.51.100.0", 24, self.route("192.0.2.99"))
     let step = try self.step(&engine, .events([]), 2)
     #expect(step.changes.isEmpty)
-    let paths = try engine.follow(step, self.kernel, at: self.second(2))
+    let paths = try self.follow(&engine, step, 2)
     #expect(paths.map(\.destination) == [destination])
     #expect(paths.first?.path.gateway == IPAddress("192.0.2.99"))
   }
@@ -270,6 +278,25 @@ struct EngineTests {
     #expect(reasons == [.networkChanged])
   }
 
+  @Test("D4 paths that many follow are looked at in slices, each once, and those nobody follows any more not at all")
+  func slices() throws {
+    self.kernel.linkTable[2] = self.eth0
+    try self.lead(by: 2)
+    var engine = Engine(Configuration(), restored: nil)
+    let destinations = try (1...100).map { Destination(try IPAddress(spelt: "203.0.113.\($0)")) }
+    for destination in destinations { engine.watch(destination, path: .unknown) }
+    var slices = [try self.follow(&engine, try self.step(&engine, .start, 0), 0)]
+    let first = slices[0].map(\.destination)
+    #expect(first.count < destinations.count)
+    let gone = try #require(destinations.first { !first.contains($0) })
+    engine.unwatch(gone)
+    while engine.watched.isBusy {
+      slices.append(try engine.evaluatePaths(self.kernel, at: self.second(0)))
+    }
+    let told = slices.joined().map(\.destination)
+    #expect(told.count == 99 && Set(told) == Set(destinations).subtracting([gone]))
+  }
+
   @Test("K8 a kernel that fails in the midst of a reading takes nothing of what is known along")
   func failure() throws {
     self.kernel.linkTable[2] = self.eth0
@@ -320,10 +347,11 @@ struct EngineTests {
     #expect(engine.deadline?.due == self.second(30) && engine.deadline?.occasion == .expiry)
     // So may what single clients follow.
     self.kernel.expiry = .seconds(10)
-    _ = try engine.follow(first, self.kernel, at: self.second(5))
+    engine.watch(Destination(try IPAddress(spelt: "203.0.113.9")), path: .unknown)
+    _ = try self.follow(&engine, first, 5)
     #expect(engine.deadline?.due == self.second(15))
     self.kernel.expiry = .seconds(60)
-    _ = try engine.follow(first, self.kernel, at: self.second(5))
+    _ = try self.follow(&engine, first, 5)
     #expect(engine.deadline?.due == self.second(15))
 
     // In its last hundredth of a second the kernel tells no time any more.

@@ -84,6 +84,7 @@ struct TestLoop {
       self.loop.beginTurn()
       self.loop.deal(with: .init(hasMessages: !self.kernel.untold.isEmpty, slept: nil))
       self.loop.evaluateFlows()
+      self.loop.evaluatePaths()
     } while self.loop.isBusy
     return self.mailbox.take()
   }

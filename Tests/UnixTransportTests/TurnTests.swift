@@ -1,4 +1,5 @@
 import Glibc
+import TestKit
 import Testing
 
 @testable import UnixTransport
@@ -34,7 +35,8 @@ struct TurnTests {
     for user: UInt32 in 1...3 { share.append(0, of: user) }
     for _ in 0..<300 { #expect(takeTurn() != nil) }
     share.append(0, of: 9)
-    #expect((0..<4).compactMap { _ in takeTurn() }.count { $0 == 9 } == 1)
+    #expect(takeTurn() == 9)
+    #expect((0..<3).compactMap { _ in takeTurn() }.count { $0 == 9 } <= 1)
     let turns = (0..<400).compactMap { _ in takeTurn() }
     #expect((95...105).contains(turns.count { $0 == 9 }))
   }
@@ -63,6 +65,60 @@ struct TurnTests {
     #expect(left == 49 + 40 - 40 && share.isEmpty)
   }
 
+  @Test("D4 however much one wants, the others wait for one of his only")
+  func waiting() {
+    var share = FairShare<Int>()
+    for number in 1...5 { share.append(number, of: 1000) }
+    share.append(10, of: 1)
+    share.append(20, of: 1001)
+    share.append(11, of: 1)
+    #expect(share.takeItem() == 10)
+    share.append(30, of: 1002)
+    #expect((0..<7).map { _ in share.takeItem() } == [1, 20, 30, 11, 2, 3, 4])
+    #expect(share.takeItem() == 5 && share.takeItem() == nil && share.isEmpty)
+  }
+
+  @Test("D4 what nobody waits for any more is taken out, and the others keep their places")
+  func removal() {
+    var share = FairShare<Int>()
+    for number in 1...3 { share.append(number, of: 1000) }
+    #expect(share.remove { $0 == 2 } == [2])
+    share.append(10, of: 1)
+    #expect(share.remove { $0 == 3 || $0 == 10 } == [10, 3])
+    #expect(share.remove { $0 == 2 }.isEmpty)
+    share.append(11, of: 1)
+    #expect(share.takeItem() == 11)
+    #expect(share.remove { _ in true } == [1] && share.isEmpty)
+  }
+
+  @Test(
+    "D4 of any coming and going nothing is lost, and each user's are in order", arguments: 0..<4)
+  func random(seed: Int) {
+    var random = SeededGenerator(seed: UInt64(seed))
+    var share = FairShare<Int>()
+    var present: [UInt32: [Int]] = [:]
+    for number in 0..<5000 {
+      let user = UInt32(random.number(0...3))
+      switch random.number(0...9) {
+      case 0...4:
+        share.append(4 * number + Int(user), of: user)
+        present[user, default: []].append(4 * number + Int(user))
+      case 9:
+        func isChosen(_ item: Int) -> Bool { item % 4 == user && item % 3 == 0 }
+        #expect(share.remove(where: isChosen) == present[user, default: []].filter(isChosen))
+        present[user]?.removeAll(where: isChosen)
+      default:
+        guard let turn = share.popFirst() else {
+          #expect(present.values.allSatisfy { $0.isEmpty })
+          continue
+        }
+        #expect(turn.item % 4 == turn.user)
+        #expect(present[turn.user]?.removeFirst() == turn.item)
+        share.charge(.milliseconds(random.number(0...9)), to: turn.user)
+      }
+    }
+  }
+
   @Test("D4 of users who have gone nothing is kept")
   func forgotten() throws {
     var share = FairShare<Int>()
@@ -85,6 +141,30 @@ struct TurnTests {
     #expect(Mirror(reflecting: try #require(accounts).value).children.count < 100)
     while let user = share.takeTurn() { share.charge(.milliseconds(1), to: user) }
     #expect(share.isEmpty)
+  }
+
+  @Test(
+    "D4 one who says what is no HTTP/2 and has gone by then takes nobody along",
+    arguments: [
+      Array("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".utf8),
+      // PRIORITY on stream 0, and more PINGs than are answered at a time.
+      preface + [0, 0, 5, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+      preface + Array(repeating: [0, 0, 8, 6, 0] + [UInt8](repeating: 0, count: 12), count: 200).joined(),
+    ])
+  func gone(words: [UInt8]) async throws {
+    try await ReactorTests.run { reactor in
+      var ends: [CInt] = [0, 0]
+      let type = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_NONBLOCK.rawValue)
+      try #require(socketpair(AF_UNIX, type, 0, &ends) == 0)
+      let holder = Holder()
+      let role = HTTP2Session.Role.server(streams: 8, headerSize: 8192)
+      let connection = HTTP2Connection(ends[0], role, try #require(holder.owner), reactor)
+      try connection.begin()
+      send(ends[1], words, words.count, 0)
+      close(ends[1])
+      connection.ready()
+      #expect(connection.session == nil && holder.owner == nil)
+    }
   }
 
   @Test("D4 a connection sends a part of much at a time, and then it is the others' turn")
@@ -114,6 +194,27 @@ struct TurnTests {
   }
 }
 
+/// A client's first words: RFC 9113, 3.4.
+private let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) + [0, 0, 0, 4, 0, 0, 0, 0, 0]
+
+/// Holds the owner of a connection for as long as that is open.
+private final class Holder {
+  private(set) var owner: Owner?
+
+  init() { self.owner = Owner(self) }
+
+  final class Owner: HTTP2ConnectionOwner {
+    let user: UInt32 = 0
+    private unowned let holder: Holder
+
+    init(_ holder: Holder) { self.holder = holder }
+
+    func stream(_ id: Int32) -> (any HTTP2Stream)? { nil }
+    func connectionFailed(_ error: UInt32) {}
+    func connectionClosed() { self.holder.owner = nil }
+  }
+}
+
 private final class Nobody: HTTP2ConnectionOwner {
   let user: UInt32 = 0
   func stream(_ id: Int32) -> (any HTTP2Stream)? { nil }
@@ -135,4 +236,11 @@ private final class Endless: HTTP2Stream {
 
 extension FairShare {
   fileprivate mutating func takeTurn() -> UInt32? { self.popFirst()?.user }
+
+  /// Takes the next, for a millisecond.
+  fileprivate mutating func takeItem() -> Item? {
+    guard let turn = self.popFirst() else { return nil }
+    self.charge(.milliseconds(1), to: turn.user)
+    return turn.item
+  }
 }

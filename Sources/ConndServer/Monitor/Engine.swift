@@ -11,7 +11,7 @@ struct Engine {
   private(set) var reader: PathReader
   private var changes: ChangeMaker
   /// The destinations that somebody follows, each with the path that was told last.
-  private var watched: [Destination: Path] = [:]
+  private(set) var watched = WatchedPaths()
   var flows = FlowTable()
   var interests = Interests()
   private var damper = FlapDamper()
@@ -55,7 +55,7 @@ struct Engine {
 
   /// What the kernel is to tell about, beside default routes.
   var watchedByKernel: Watched {
-    let single = Set(self.watched.keys.map(\.address)).union(self.flows.addresses)
+    let single = self.watched.addresses.union(self.flows.addresses)
       .union(self.interests.tunnelEnds)
     return Watched(
       destinations: self.reader.destinations.all + single.sorted(),
@@ -166,31 +166,49 @@ struct Engine {
     }
   }
 
-  /// Looks at what somebody follows, after the step was published.
-  ///
-  /// - Returns: the paths of watched destinations that are new. Flows are looked at slice by slice, by `evaluateFlows`.
-  mutating func follow(
-    _ step: Step, _ kernel: any Kernel, at now: Instant
-  ) throws(KernelUnavailable) -> [(destination: Destination, path: Path)] {
+  /// Something was published: what clients follow is looked at, slice by slice, by `evaluatePaths` and `evaluateFlows`.
+  mutating func follow(_ step: Step) {
     self.flows.lookAtAll(step.followers)
+    self.watched.lookAtAll()
+  }
+
+  /// Looks at the next slice of the destinations that somebody follows.
+  ///
+  /// - Returns: the paths that are new.
+  mutating func evaluatePaths(
+    _ kernel: any Kernel, at now: Instant
+  ) throws(KernelUnavailable) -> [(destination: Destination, path: Path)] {
+    let destinations = self.watched.takeSlice()
+    guard !destinations.isEmpty else { return [] }
+    let view = self.lendInterests(to: kernel)
+    defer { self.interests = view.interests }
+    try view.askAnew(destinations)
     var paths: [(Destination, Path)] = []
-    let view = self.view(of: kernel)
-    for (destination, told) in self.watched {
-      let path = try self.followedPath(to: destination, view)
-      if path != told { paths.append((destination, path)) }
+    for destination in destinations {
+      let path = try self.followedPath(to: destination, in: view)
+      if self.watched.tell(path, of: destination) { paths.append((destination, path)) }
     }
     self.noteExpiry(kernel, at: now)
     return paths
   }
 
-  /// The path to a destination that somebody follows, of which he is told.
-  mutating func followedPath(
-    to destination: Destination, _ view: KernelView
+  /// The path to a destination that somebody follows from now on.
+  mutating func followPath(
+    to destination: Destination, _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> Path {
+    let view = self.lendInterests(to: kernel)
     defer { self.interests = view.interests }
+    let path = try self.followedPath(to: destination, in: view)
+    self.watched.tell(path, of: destination)
+    self.noteExpiry(kernel, at: now)
+    return path
+  }
+
+  private func followedPath(
+    to destination: Destination, in view: KernelView
+  ) throws(KernelUnavailable) -> Path {
     let (path, facts) = try self.reader.path(to: destination, view)
     view.interests.use(facts)
-    self.watched[destination] = path
     return path
   }
 
@@ -207,22 +225,15 @@ struct Engine {
     let made = self.changes.update(
       to: ChangeMaker.Reading(.unknown), on: .kernelLost(reason.description), at: now, time: time)
     (self.graceOrHold, self.expiry) = (made.deadline, nil)
-    var paths: [(Destination, Path)] = []
-    for (destination, path) in self.watched where path.status != .unknown {
-      self.watched[destination] = .unknown
-      paths.append((destination, .unknown))
-    }
-    return (made.changes, paths)
+    return (made.changes, self.watched.lose().map { ($0, .unknown) })
   }
 
   /// Follows a destination from now on, whose path is this.
   mutating func watch(_ destination: Destination, path: Path) {
-    self.watched[destination] = path
+    self.watched.tell(path, of: destination)
   }
 
-  mutating func unwatch(_ destination: Destination) {
-    self.watched[destination] = nil
-  }
+  mutating func unwatch(_ destination: Destination) { self.watched.forget(destination) }
 
   /// Takes another configuration; a step must follow.
   mutating func configure(_ configuration: Configuration) {

@@ -56,6 +56,7 @@ final class Monitor: Service {
       let kernel = loop.listens ? loop.kernel?.fileDescriptor ?? -1 : -1
       loop.deal(with: waiter.wait(for: kernel, until: loop.due))
       loop.evaluateFlows()
+      loop.evaluatePaths()
     }
     loop.endStreams()
     self.state.withLock { $0 = .stopped }

@@ -59,12 +59,12 @@ extension MonitorLoop {
   private mutating func path(to destination: Destination) -> Path {
     guard let kernel = self.kernel else { return .unknown }
     do throws(KernelUnavailable) {
-      let path = try self.engine.followedPath(to: destination, self.engine.view(of: kernel))
+      let path = try self.engine.followPath(to: destination, kernel, at: self.clock.now)
       guard self.engine.interests.isWider else { return path }
       // What is below a tunnel that it leads into may have changed before the filter knew of that.
       self.widenFilter()
       guard let kernel = self.kernel else { return .unknown }
-      return try self.engine.followedPath(to: destination, self.engine.view(of: kernel))
+      return try self.engine.followPath(to: destination, kernel, at: self.clock.now)
     } catch {
       self.lose(error)
       return .unknown

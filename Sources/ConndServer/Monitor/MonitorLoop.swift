@@ -4,9 +4,10 @@ import DequeModule
 import Logging
 import Netlink
 import Systemd
+import UnixTransport
 
 /// The loop of the one thread that owns the kernel: wait, drain, read, compare, publish. It is what stands between those:
-/// whoever runs it waits until ``due``, or for what the kernel has told, has it ``deal(with:)`` that, and ``evaluateFlows()``.
+/// whoever runs it waits until ``due``, or for what the kernel has told, has it ``deal(with:)`` that, ``evaluateFlows()`` and ``evaluatePaths()``.
 ///
 /// A value without a thread, a clock or a socket of its own; it never waits for a subscriber. With nothing to do nothing is
 /// due: what is, are the ends of holds and of graces, systemd's watchdog where there is one, and the next attempt while the
@@ -35,7 +36,7 @@ struct MonitorLoop {
   var guardians: [UInt64: any FlowMailbox] = [:]
   var requests: Deque<GuardRequest> = []
   /// Of clients, to the kernel.
-  var questions = FairQueue<Question>()
+  var questions = FairShare<Question>()
   /// The addresses that the kernel's filter lets routes pass for.
   var filtered: Set<IPAddress> = []
   /// How many of them nobody needs any more.
@@ -81,7 +82,7 @@ struct MonitorLoop {
 
   /// Whether there is more to do at once.
   var isBusy: Bool {
-    !self.requests.isEmpty || !self.questions.isEmpty || self.looksAtFlows
+    !self.requests.isEmpty || !self.questions.isEmpty || self.looksAtFlows || self.looksAtPaths
       || self.kernel != nil && self.engine.interests.isWider
   }
 
@@ -89,6 +90,8 @@ struct MonitorLoop {
   var looksAtFlows: Bool {
     self.kernel != nil && self.engine.flows.isBusy && self.sweepDelay.isOver(at: self.clock.now)
   }
+
+  private var looksAtPaths: Bool { self.kernel != nil && self.engine.watched.isBusy }
 
   /// Whether the kernel's messages are to end a wait.
   var listens: Bool { self.overrunPause.end == nil }
@@ -182,9 +185,20 @@ struct MonitorLoop {
       self.publish(step.changes)
       self.statistics.count(step.followers.occasion, published: step.changes.count)
       self.registerBlindFlows()
+      self.engine.follow(step)
+    } catch {
+      self.lose(error)
+    }
+    self.evaluatePaths()
+  }
+
+  /// Looks at the next slice of the destinations that clients follow, and tells those.
+  mutating func evaluatePaths() {
+    guard self.looksAtPaths, let kernel = self.kernel else { return }
+    do throws(KernelUnavailable) {
       // In a statement of its own: while its arguments are made, `publish` holds a copy of the loop, and what the engine
       // changes then is copied with it.
-      let paths = try self.engine.follow(step, kernel, at: self.clock.now)
+      let paths = try self.engine.evaluatePaths(kernel, at: self.clock.now)
       self.publish(paths)
     } catch {
       self.lose(error)

@@ -43,10 +43,13 @@ extension MonitorLoop {
 
   /// Answers what clients ask of the kernel, as far as there is time before it is heard again.
   mutating func answerQuestions() {
-    let end = self.clock.now.advanced(by: Self.longest)
-    while let question = self.questions.popFirst() {
-      self.answer(question)
-      if self.clock.now >= end { return }
+    var now = self.clock.now
+    let end = now.advanced(by: Self.longest)
+    while now < end, let turn = self.questions.popFirst() {
+      self.answer(turn.item)
+      let then = self.clock.now
+      self.questions.charge(now.duration(to: then), to: turn.user)
+      now = then
     }
   }
 

@@ -46,8 +46,9 @@ final class HTTP2Connection: Pollable {
   private let reactor: Reactor
   private let isServer: Bool
   let user: UInt32?
-  private unowned let owner: any HTTP2ConnectionOwner
   /// `nil` when the connection is closed.
+  private var owner: (any HTTP2ConnectionOwner)?
+  /// `nil` then, too.
   private(set) var session: HTTP2Session?
   private(set) var streams: [Int32: any HTTP2Stream] = [:]
   /// What was to be sent and the socket did not take.
@@ -100,7 +101,7 @@ final class HTTP2Connection: Pollable {
     let streams = self.streams.values
     self.streams = [:]
     for stream in streams { stream.closed(nil) }
-    self.owner.connectionClosed()
+    self.owner.take()?.connectionClosed()
     withExtendedLifetime(session) {}
   }
 
@@ -221,7 +222,7 @@ final class HTTP2Connection: Pollable {
 // MARK: - The session's streams
 
 extension HTTP2Connection: HTTP2SessionDelegate {
-  func began(_ stream: Int32) { self.streams[stream] = self.owner.stream(stream) }
+  func began(_ stream: Int32) { self.streams[stream] = self.owner?.stream(stream) }
 
   func received(_ stream: Int32, header name: Bytes, _ value: Bytes) {
     self.streams[stream]?.received(header: name, value)
@@ -258,7 +259,7 @@ extension HTTP2Connection: HTTP2SessionDelegate {
   func gaveUp(_ error: UInt32) {
     guard !self.hasFailed else { return }
     self.hasFailed = true
-    self.owner.connectionFailed(error)
+    self.owner?.connectionFailed(error)
   }
 
   func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling {

@@ -2,26 +2,29 @@ import DequeModule
 
 /// What waits to be done for users, by the time that each has taken: it is the turn of whoever had least.
 ///
-/// Users who want much share what time there is, and who wants little now and then does not wait behind them. Nobody saves time
-/// up: who comes after a while begins with what would have been his share (virtual time, as in weighted fair queueing).
-struct FairShare<Item> {
+/// Users who want much share what time there is, and who wants little now and then is next. Nobody saves time up: who comes after a
+/// while begins where the one is whose turn it was last (start-time fair queueing, Goyal, Vin, Cheng: SIGCOMM 1996). How much of
+/// a user's waits is bounded where it comes in.
+package struct FairShare<Item> {
   private struct Account {
     var items: Deque<Item> = []
     /// How much time it has taken, and how much it was given for the time when it wanted none.
     var taken: Duration
   }
 
-  /// Where there are several users: of those for whom something waits, and of those who have lately had more than their share.
+  /// Where there are several users: of those for whom something waits, and of those who have lately had more than others.
   private var accounts: [UInt32: Account] = [:]
   private var waiting: Set<UInt32> = []
-  /// What one who always wanted something would have had.
-  private var share = Duration.zero
-  /// While there is one user alone, as there is mostly, what he takes is what he would have had: nobody counts it.
+  /// What the one had taken whose turn it was last: the least of all then.
+  private var least = Duration.zero
+  /// While there is one user alone, as there is mostly, nobody counts what he takes.
   private var alone: (user: UInt32, items: Deque<Item>)?
 
-  var isEmpty: Bool { self.waiting.isEmpty && self.alone?.items.isEmpty ?? true }
+  package init() {}
 
-  mutating func append(_ item: Item, of user: UInt32) {
+  package var isEmpty: Bool { self.waiting.isEmpty && self.alone?.items.isEmpty ?? true }
+
+  package mutating func append(_ item: Item, of user: UInt32) {
     if self.accounts.isEmpty {
       if self.alone?.user == user {
         self.alone?.items.append(item)
@@ -32,39 +35,57 @@ struct FairShare<Item> {
         return
       }
       // There are two from now on.
-      self.accounts[first.user] = Account(items: first.items, taken: self.share)
+      self.accounts[first.user] = Account(items: first.items, taken: self.least)
       if !first.items.isEmpty { self.waiting.insert(first.user) }
     }
     if self.waiting.insert(user).inserted {
-      self.accounts[user] = Account(taken: max(self.accounts[user]?.taken ?? .zero, self.share))
+      self.accounts[user] = Account(taken: max(self.accounts[user]?.taken ?? .zero, self.least))
     }
     self.accounts[user]?.items.append(item)
   }
 
   /// Takes the first of the user whose turn it is.
-  mutating func popFirst() -> (item: Item, user: UInt32)? {
+  package mutating func popFirst() -> (item: Item, user: UInt32)? {
     if let user = self.alone?.user {
       return self.alone?.items.popFirst().map { ($0, user) }
     }
     guard let user = self.next, let item = self.accounts[user]?.items.popFirst() else { return nil }
+    self.least = max(self.least, self.taken(by: user))
     if self.accounts[user]?.items.isEmpty == true { self.waiting.remove(user) }
     return (item, user)
   }
 
   /// The user has taken so much time.
-  mutating func charge(_ time: Duration, to user: UInt32) {
+  package mutating func charge(_ time: Duration, to user: UInt32) {
     if self.accounts.isEmpty { return }
     self.accounts[user]?.taken += time
-    let others = self.waiting.count - (self.waiting.contains(user) ? 1 : 0)
-    self.share += time / (others + 1)
     if self.waiting.isEmpty {
       // Nobody waits: nobody has had more than there was.
-      (self.accounts, self.share) = ([:], .zero)
+      (self.accounts, self.least) = ([:], .zero)
     } else if self.accounts.count > 2 * self.waiting.count + 16 {
       // Of users who have gone, and would begin anew, nothing is kept.
-      let (waiting, share) = (self.waiting, self.share)
-      self.accounts = self.accounts.filter { waiting.contains($0.key) || $0.value.taken > share }
+      let (waiting, least) = (self.waiting, self.least)
+      self.accounts = self.accounts.filter { waiting.contains($0.key) || $0.value.taken > least }
     }
+  }
+
+  /// Takes all that `isChosen`, whoever waits for it.
+  package mutating func remove(where isChosen: (Item) -> Bool) -> [Item] {
+    if var items = self.alone?.items {
+      let chosen = items.remove(where: isChosen)
+      if !chosen.isEmpty { self.alone?.items = items }
+      return chosen
+    }
+    var chosen: [Item] = []
+    for user in self.waiting.sorted() {
+      guard var items = self.accounts[user]?.items, items.contains(where: isChosen) else {
+        continue
+      }
+      chosen += items.remove(where: isChosen)
+      self.accounts[user]?.items = items
+      if items.isEmpty { self.waiting.remove(user) }
+    }
+    return chosen
   }
 
   private var next: UInt32? {
@@ -73,4 +94,12 @@ struct FairShare<Item> {
   }
 
   private func taken(by user: UInt32) -> Duration { self.accounts[user]?.taken ?? .zero }
+}
+
+extension Deque {
+  fileprivate mutating func remove(where isChosen: (Element) -> Bool) -> [Element] {
+    let chosen = self.filter(isChosen)
+    if !chosen.isEmpty { self.removeAll(where: isChosen) }
+    return Array(chosen)
+  }
 }

@@ -96,6 +96,7 @@ final class Daemon {
       self.loop.deal(with: .init(hasMessages: self.faulty.hasMessages, slept: slept))
       self.faulty.isOrdered = false
       self.loop.evaluateFlows()
+      self.loop.evaluatePaths()
       self.faulty.isOrdered = true
       slept = nil
       self.collect()
