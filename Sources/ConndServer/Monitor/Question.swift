@@ -39,7 +39,7 @@ struct Question: Sendable {
 
 extension MonitorLoop {
   /// So long clients' questions may keep the kernel's messages waiting.
-  private static let longest = Duration.milliseconds(1)
+  private static let longest = Duration.microseconds(250)
 
   /// Answers what clients ask of the kernel, as far as there is time before it is heard again.
   mutating func answerQuestions() {

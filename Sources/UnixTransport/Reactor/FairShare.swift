@@ -20,11 +20,19 @@ package struct FairShare<Item> {
   /// While there is one user alone, as there is mostly, nobody counts what he takes.
   private var alone: (user: UInt32, items: Deque<Item>)?
 
+  private(set) var count = 0
+
   package init() {}
 
-  package var isEmpty: Bool { self.waiting.isEmpty && self.alone?.items.isEmpty ?? true }
+  func count(of user: UInt32) -> Int {
+    self.alone?.user == user
+      ? self.alone?.items.count ?? 0 : self.accounts[user]?.items.count ?? 0
+  }
+
+  package var isEmpty: Bool { self.count == 0 }
 
   package mutating func append(_ item: Item, of user: UInt32) {
+    self.count += 1
     if self.accounts.isEmpty {
       if self.alone?.user == user {
         self.alone?.items.append(item)
@@ -47,9 +55,12 @@ package struct FairShare<Item> {
   /// Takes the first of the user whose turn it is.
   package mutating func popFirst() -> (item: Item, user: UInt32)? {
     if let user = self.alone?.user {
-      return self.alone?.items.popFirst().map { ($0, user) }
+      guard let item = self.alone?.items.popFirst() else { return nil }
+      self.count -= 1
+      return (item, user)
     }
     guard let user = self.next, let item = self.accounts[user]?.items.popFirst() else { return nil }
+    self.count -= 1
     self.least = max(self.least, self.taken(by: user))
     if self.accounts[user]?.items.isEmpty == true { self.waiting.remove(user) }
     return (item, user)
@@ -71,12 +82,13 @@ package struct FairShare<Item> {
 
   /// Takes all that `isChosen`, whoever waits for it.
   package mutating func remove(where isChosen: (Item) -> Bool) -> [Item] {
+    var chosen: [Item] = []
+    defer { self.count -= chosen.count }
     if var items = self.alone?.items {
-      let chosen = items.remove(where: isChosen)
+      chosen = items.remove(where: isChosen)
       if !chosen.isEmpty { self.alone?.items = items }
       return chosen
     }
-    var chosen: [Item] = []
     for user in self.waiting.sorted() {
       guard var items = self.accounts[user]?.items, items.contains(where: isChosen) else {
         continue

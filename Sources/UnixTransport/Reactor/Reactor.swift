@@ -1,5 +1,4 @@
 import CLinux
-import DequeModule
 import Glibc
 import Synchronization
 
@@ -16,21 +15,22 @@ protocol Pollable: AnyObject {
 /// threads: on Linux that is libdispatch's, which from its first use on looks once a second whether it has threads enough
 /// (`_dispatch_workq_monitor_pools` of its src/event/workqueue.c), and idle is to mean idle (D7).
 ///
-/// Users take turns (``FairShare``): who has much read and sent waits for himself. What is published waits for half a millisecond of
-/// that at most, and as long for jobs; nothing is read as long as many of those wait, which come of what was read before.
+/// Users take turns (``FairShare``): who has much read, done and sent waits for himself. What is published waits for half a
+/// millisecond of that at most, and as long for jobs; of a user nothing is read as long as many of his wait, which come of what was
+/// read before.
 ///
 /// What runs here must not block for long: nothing else goes on meanwhile. Tasks and work may be handed over from any thread;
 /// everything else belongs to the reactor's own.
 package final class Reactor: TaskExecutor {
   private enum Job {
-    case task(UnownedJob)
+    case task(UnownedJob, UnownedTaskExecutor)
     case work(@Sendable () -> Void)
   }
 
   private struct Queue {
     /// What goes before jobs.
     var news: [@Sendable () -> Void] = []
-    var jobs: Deque<Job> = []
+    var jobs = FairShare<Job>()
     /// The thread waits for descriptors, and hears of jobs by the bell alone.
     var isWaiting = false
   }
@@ -88,12 +88,27 @@ package final class Reactor: TaskExecutor {
   // MARK: Work
 
   package func enqueue(_ job: consuming ExecutorJob) {
-    self.add(.task(UnownedJob(job)))
+    self.add(.task(UnownedJob(job), self.asUnownedTaskExecutor()), of: Self.nobody)
+  }
+
+  /// Runs the tasks of a user's calls on the reactor's thread, in his turn.
+  final class Executor: TaskExecutor {
+    let reactor: Reactor
+    private let user: UInt32
+
+    init(_ reactor: Reactor, of user: UInt32) {
+      self.reactor = reactor
+      self.user = user
+    }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+      self.reactor.add(.task(UnownedJob(job), self.asUnownedTaskExecutor()), of: self.user)
+    }
   }
 
   /// Does it on the reactor's thread, after what was handed over before.
   package func execute(_ work: @escaping @Sendable () -> Void) {
-    self.add(.work(work))
+    self.add(.work(work), of: Self.nobody)
   }
 
   /// Does it on the reactor's thread, before what else there is to be done.
@@ -115,7 +130,7 @@ package final class Reactor: TaskExecutor {
     self.alarms.append(Alarm(due: .now.advanced(by: delay), work: work))
   }
 
-  private func add(_ job: Job) { self.add { $0.jobs.append(job) } }
+  private func add(_ job: Job, of user: UInt32) { self.add { $0.jobs.append(job, of: user) } }
 
   private func add(_ append: (inout Queue) -> Void) {
     let isWaiting = self.queue.withLock { queue in
@@ -196,15 +211,18 @@ package final class Reactor: TaskExecutor {
   }
 
   /// How long jobs are run before it is the descriptors' turn, and those.
-  private static let longestTurn = Duration.microseconds(500)
-  /// With so many jobs waiting nothing is read.
+  private static let longestTurn = Duration.microseconds(200)
+  /// With so many jobs of a user waiting nothing is read of him.
   private static let manyJobs = 64
+  /// Of the program itself.
+  private static let nobody: UInt32 = 0
 
   /// Runs the jobs that there are, and those that they lead to, as far as there is time.
   private func runJobs() {
-    var end = ContinuousClock.now.advanced(by: Self.longestTurn)
+    var now = ContinuousClock.now
+    var end = now.advanced(by: Self.longestTurn)
     repeat {
-      let (news, job) = self.queue.withLock { queue in
+      let (news, turn) = self.queue.withLock { queue in
         defer { queue.news = [] }
         return (queue.news, queue.jobs.popFirst())
       }
@@ -212,14 +230,21 @@ package final class Reactor: TaskExecutor {
       if !news.isEmpty {
         // It goes out before what else is done about it.
         self.takeTurns()
-        end = ContinuousClock.now.advanced(by: Self.longestTurn)
+        now = .now
+        end = now.advanced(by: Self.longestTurn)
       }
-      switch job {
-      case .task(let job): job.runSynchronously(on: self.asUnownedTaskExecutor())
+      guard let turn else {
+        if news.isEmpty { return }
+        continue
+      }
+      switch turn.item {
+      case .task(let job, let executor): job.runSynchronously(on: executor)
       case .work(let work): work()
-      case nil: if news.isEmpty { return }
       }
-    } while ContinuousClock.now < end
+      let then = ContinuousClock.now
+      self.queue.withLock { $0.jobs.charge(now.duration(to: then), to: turn.user) }
+      now = then
+    } while now < end
   }
 
   /// Waits until a descriptor is ready, a job comes or an alarm is due, and deals with descriptors and alarms.
@@ -235,19 +260,17 @@ package final class Reactor: TaskExecutor {
       self.epoll, self.events.baseAddress, CInt(self.events.count),
       jobs > 0 || isBusy ? 0 : self.timeout)
     self.queue.withLock { $0.isWaiting = false }
-    // They are told again.
-    let isReading = jobs < Self.manyJobs
-    for event in self.events.prefix(Int(max(0, count))) {
-      self.becameReady(event.data.fd, isReading: isReading)
-    }
+    for event in self.events.prefix(Int(max(0, count))) { self.becameReady(event.data.fd) }
     self.takeTurns()
     if !self.alarms.isEmpty { self.ring() }
   }
 
-  private func becameReady(_ descriptor: CInt, isReading: Bool) {
+  private func becameReady(_ descriptor: CInt) {
     guard let pollable = self.pollables[descriptor] else { return }
     guard let user = pollable.user else { return pollable.ready() }
-    if isReading, self.readyDescriptors.insert(descriptor).inserted {
+    // It is told again.
+    let jobs = self.queue.withLock { $0.jobs.count(of: user) }
+    if jobs < Self.manyJobs, self.readyDescriptors.insert(descriptor).inserted {
       self.turns.append(.ready(descriptor), of: user)
     }
   }

@@ -22,7 +22,7 @@ final class Call: RequestSink {
 
   /// - Parameter ended: called on the reactor's thread when the task has done with it.
   func begin(
-    _ method: MethodDescriptor, _ peer: PeerCredentials, on reactor: Reactor,
+    _ method: MethodDescriptor, _ peer: PeerCredentials, on executor: Reactor.Executor,
     _ handler: @escaping Handler, ended: @escaping @Sendable () -> Void
   ) {
     let stream = RPCStream(
@@ -30,7 +30,7 @@ final class Call: RequestSink {
       inbound: RPCAsyncSequence(wrapping: InboxParts(inbox: self.requests, part: Self.part)),
       outbound: RPCWriter.Closable(wrapping: self.responses))
     let cancellation = self.cancellation
-    Task(executorPreference: reactor) {
+    Task(executorPreference: executor) {
       await withServerContextRPCCancellationHandle { handle in
         cancellation.add(handle)
         var context = ServerContext(
@@ -39,7 +39,7 @@ final class Call: RequestSink {
         context.transportSpecific = peer
         await handler(stream, context)
       }
-      reactor.run(ended)
+      executor.reactor.run(ended)
     }
   }
 

@@ -64,7 +64,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     } catch {
       return self.end(Status(code: .resourceExhausted, message: error.message))
     }
-    self.sink = connection.server.sink(for: method, self, connection.peer)
+    self.sink = connection.server.sink(for: method, self, of: connection)
   }
 
   private func refuseMalformed() {

@@ -128,12 +128,12 @@ final class UnixServer: Pollable, @unchecked Sendable {
       Glibc.close(socket)
       return
     }
-    var size = Self.sendBuffer
-    setsockopt(
-      socket, SOL_SOCKET, SO_SNDBUF, &size, socklen_t(MemoryLayout.size(ofValue: size)))
     do {
       let peer = try PeerCredentials(of: socket)
       try self.admission.admitConnection(of: peer)
+      var size = Self.sendBuffer
+      setsockopt(
+        socket, SOL_SOCKET, SO_SNDBUF, &size, socklen_t(MemoryLayout.size(ofValue: size)))
       let connection = ServerConnection(socket, peer, self)
       self.connections[socket] = connection
       // Others are accepted meanwhile: what it takes to serve this one is its user's time.
@@ -169,15 +169,16 @@ final class UnixServer: Pollable, @unchecked Sendable {
 
   /// Who takes the requests of a call that has just come.
   func sink(
-    for method: MethodDescriptor, _ stream: ServerStream, _ peer: PeerCredentials
+    for method: MethodDescriptor, _ stream: ServerStream, of connection: ServerConnection
   ) -> (any RequestSink)? {
+    let peer = connection.peer
     if let begin = self.methods[method.fullyQualifiedMethod] {
       return SingleRequest(stream, peer, longest: self.settings.messageSize, begin)
     }
     guard let handler = self.handler else { return nil }
     let call = Call(stream, self)
     self.runningCalls += 1
-    call.begin(method, peer, on: self.reactor, handler) {
+    call.begin(method, peer, on: connection.executor, handler) {
       self.runningCalls -= 1
       self.endIfDone()
     }

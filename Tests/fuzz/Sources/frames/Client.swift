@@ -2,21 +2,24 @@ import Expectation
 import Glibc
 import UnixTransport
 
-/// How a client goes about it: how much it writes at a time, and whether it reads before it has written all.
+/// How a client goes about it: how much it writes at a time, whether it reads before it has written all, and whether it stays to
+/// read the rest.
 struct Manner {
   var part: Int
   var readsEarly: Bool
+  var stays: Bool
 
   init(_ byte: UInt8) {
     self.part = 1 << Int(byte & 0xF)
     self.readsEarly = byte & 0x80 != 0
+    self.stays = byte & 0x40 == 0
   }
 }
 
 /// A client by hand, to the end of its connection.
 struct Client {
   private let socket: CInt
-  private let manner: Manner
+  let manner: Manner
   private var output: [UInt8] = []
   private var isOver = false
 
@@ -54,6 +57,9 @@ struct Client {
   mutating func read(until isEnough: ([UInt8]) -> Bool) {
     while !self.isOver, !isEnough(self.output) { self.read(wait: Self.deadline) }
   }
+
+  /// Neither sends nor reads any more.
+  func leave() { close(self.socket) }
 
   /// Sends no more, and reads to the end.
   ///
