@@ -31,15 +31,35 @@ struct WaitCommand: ConnctlCommand {
     let wait = Wait(
       condition: self.condition, events: StatusStream(socket: self.socket),
       isPatient: self.timeout != nil)
-    // Without a word from connd when a short time is over, the answer is that of `is`, not that of a race.
     var snapshot = try await wait.run(timeout: self.timeout?.duration)
-    if snapshot == nil { snapshot = try await StatusCommand.status(self.socket) }
-    guard let snapshot else { return }
+    // Without a word from connd when a short time is over, the answer is that of `is`, not that of a race.
+    if snapshot == nil, let timeout, timeout.duration < Self.shortest {
+      snapshot = try await self.ask(within: Self.shortest - timeout.duration)
+    }
+    guard let snapshot else { throw ConndError.failed("\(self.socket) is silent") }
     if !self.condition.holds(for: snapshot.status), let timeout {
       self.console.hint(
         "“\(self.condition)” does not hold after \(timeout.words): \(snapshot.status.summary)")
     }
     try self.console.tell(self.condition, of: snapshot, json: self.json)
+  }
+}
+
+extension WaitCommand {
+  /// So long connd has for its first word, however short the time.
+  private static let shortest = Duration.seconds(1)
+
+  private func ask(within time: Duration) async throws -> Snapshot? {
+    let socket = self.socket
+    return try await withThrowingTaskGroup(of: Snapshot?.self) { group in
+      group.addTask { try await StatusCommand.status(socket) }
+      group.addTask {
+        try await Task.sleep(for: time)
+        return nil
+      }
+      defer { group.cancelAll() }
+      return try await group.next() ?? nil
+    }
   }
 }
 
