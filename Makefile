@@ -162,6 +162,10 @@ lint: ## check the format of the sources
 check-rules: ## check that each rule names its source and its test
 	@dev/check-rules
 
+.PHONY: check-fresh
+check-fresh: deps-vm ## check on a fresh Debian that each target installs what it needs (WITHOUT= a package: it should fail then)
+	@$(sudo) Tests/fresh/run $(WITHOUT)
+
 .PHONY: lint-units
 lint-units: deps-units ## check the systemd units and their sandbox
 	@dev/check-units
