@@ -278,7 +278,7 @@ struct EngineTests {
     #expect(reasons == [.networkChanged])
   }
 
-  @Test("D4 paths that many follow are looked at in slices, each once, and those nobody follows any more not at all")
+  @Test("D4 destinations that are followed are looked at in slices, each of them once")
   func slices() throws {
     self.kernel.linkTable[2] = self.eth0
     try self.lead(by: 2)

@@ -149,7 +149,7 @@ struct TurnTests {
       Array("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".utf8),
       // PRIORITY on stream 0, and more PINGs than are answered at a time.
       preface + [0, 0, 5, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-      preface + Array(repeating: [0, 0, 8, 6, 0] + [UInt8](repeating: 0, count: 12), count: 200).joined(),
+      preface + Array(repeating: ping, count: 200).joined(),
     ])
   func gone(words: [UInt8]) async throws {
     try await ReactorTests.run { reactor in
@@ -196,6 +196,8 @@ struct TurnTests {
 
 /// A client's first words: RFC 9113, 3.4.
 private let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) + [0, 0, 0, 4, 0, 0, 0, 0, 0]
+
+private let ping: [UInt8] = [0, 0, 8, 6, 0] + Array(repeating: 0, count: 12)
 
 /// Holds the owner of a connection for as long as that is open.
 private final class Holder {
