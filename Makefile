@@ -92,6 +92,10 @@ test: deps deps-test ## run all tests but those in the VM
 	Tests/examples/build-cpp >/dev/null
 	dev/test
 
+.PHONY: check
+check: lint check-rules deps ## check in two minutes what can be: format, rules, tests without networks
+	@dev/test --skip 'ScenarioTests|SimulationTests|ConnectivityClientTests|Go|Python'
+
 .PHONY: check-run
 check-run: ## check what make run shows, and that Ctrl-C ends it
 	@dev/check-run
