@@ -94,7 +94,7 @@ test: deps deps-test ## run all tests but those in the VM
 
 .PHONY: check
 check: lint check-rules deps ## check in two minutes what can be: format, rules, tests without networks
-	@dev/test --skip 'ScenarioTests|SimulationTests|ConnectivityClientTests|Go|Python'
+	@dev/test --skip 'ScenarioTests|SimulationTests|ConnectivityClientTests'
 
 .PHONY: check-run
 check-run: ## check what make run shows, and that Ctrl-C ends it

@@ -235,6 +235,22 @@ struct MonitorLoopTests {
     #expect(paths.map { $0.chain.map(\.name) } == [["gre1", "eth1"]])
   }
 
+  @Test("a second one who follows a destination hears no sooner of news than the first")
+  func watchedTwice() async throws {
+    var loop = try TestLoop.started { $0.addLink(3, "eth1") }
+    let destination = Destination(try IPAddress(spelt: "203.0.113.9"))
+    let first = loop.loop.watch(destination)
+    var paths = first.paths.makeAsyncIterator()
+    #expect(await paths.next()?.chain.first?.index == 2)
+    // The kernel's message is still to be read.
+    try loop.kernel.lead("203.0.113.0", 24, .over(3, via: "192.0.2.1", from: "192.0.2.2"))
+    let second = loop.loop.watch(destination)
+    loop.loop.unwatch(destination, first.watcher)
+    loop.loop.unwatch(destination, second.watcher)
+    #expect(await paths.next()?.chain.first?.index == 3)
+    #expect(await second.paths.first { _ in true }?.chain.first?.index == 3)
+  }
+
   @Test("D4 what is published in an endless burst is told before the burst ends")
   func endlessBurst() throws {
     var loop = try TestLoop.started()

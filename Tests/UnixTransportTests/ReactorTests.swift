@@ -102,6 +102,21 @@ struct ReactorTests {
     #expect(order == ["news", "sent", "job", "job", "job"])
   }
 
+  @Test("D4 a user's task does not wait behind all those of another")
+  func users() async throws {
+    let order = try await Self.run { reactor in
+      let (many, one) = (Reactor.Executor(reactor, of: 1), Reactor.Executor(reactor, of: 2))
+      return await withTaskGroup(of: Int.self) { group in
+        for _ in 0..<100 { group.addTask(executorPreference: many) { 1 } }
+        group.addTask(executorPreference: one) { 2 }
+        // As they end.
+        return await group.reduce(into: []) { $0.append($1) }
+      }
+    }
+    #expect(order.count == 101)
+    #expect(try #require(order.firstIndex(of: 2)) <= 1)
+  }
+
   @Test("an error of the body is that of the run")
   func failure() async throws {
     await #expect(throws: CancellationError.self) {

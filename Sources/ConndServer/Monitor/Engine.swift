@@ -192,16 +192,15 @@ struct Engine {
     return paths
   }
 
-  /// The path to a destination that somebody follows from now on.
+  /// The path to a destination that somebody follows from now on, and whether it is news to those who do already.
   mutating func followPath(
     to destination: Destination, _ kernel: any Kernel, at now: Instant
-  ) throws(KernelUnavailable) -> Path {
+  ) throws(KernelUnavailable) -> (path: Path, isNews: Bool) {
     let view = self.lendInterests(to: kernel)
     defer { self.interests = view.interests }
     let path = try self.followedPath(to: destination, in: view)
-    self.watched.tell(path, of: destination)
     self.noteExpiry(kernel, at: now)
-    return path
+    return (path, self.watched.tell(path, of: destination))
   }
 
   private func followedPath(

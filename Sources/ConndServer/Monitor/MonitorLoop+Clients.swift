@@ -25,7 +25,7 @@ extension MonitorLoop {
     let isNew = self.watchers[destination] == nil
     self.watchers[destination, default: [:]][self.lastWatcher] = continuation
     // First the filter, then the reading: what changes in between is told.
-    self.engine.watch(destination, path: .unknown)
+    if isNew { self.engine.watch(destination, path: .unknown) }
     if isNew, let kernel = self.kernel {
       do throws(KernelUnavailable) {
         try self.widenFilter(to: [destination.address], kernel)
@@ -33,8 +33,9 @@ extension MonitorLoop {
         self.lose(error)
       }
     }
-    let path = self.path(to: destination)
-    continuation.yield(path)
+    let found = self.path(to: destination)
+    // It may be news to those who follow it already, of which the kernel's message is still to be read.
+    if found.isNews { self.publish([(destination, found.path)]) } else { continuation.yield(found.path) }
     return Watch(paths: stream, watcher: self.lastWatcher)
   }
 
@@ -56,18 +57,19 @@ extension MonitorLoop {
     self.guardians = [:]
   }
 
-  private mutating func path(to destination: Destination) -> Path {
-    guard let kernel = self.kernel else { return .unknown }
+  private mutating func path(to destination: Destination) -> (path: Path, isNews: Bool) {
+    guard let kernel = self.kernel else { return (.unknown, false) }
     do throws(KernelUnavailable) {
-      let path = try self.engine.followPath(to: destination, kernel, at: self.clock.now)
-      guard self.engine.interests.isWider else { return path }
+      let found = try self.engine.followPath(to: destination, kernel, at: self.clock.now)
+      guard self.engine.interests.isWider else { return found }
       // What is below a tunnel that it leads into may have changed before the filter knew of that.
       self.widenFilter()
-      guard let kernel = self.kernel else { return .unknown }
-      return try self.engine.followPath(to: destination, kernel, at: self.clock.now)
+      guard let kernel = self.kernel else { return (.unknown, false) }
+      let read = try self.engine.followPath(to: destination, kernel, at: self.clock.now)
+      return (read.path, found.isNews || read.isNews)
     } catch {
       self.lose(error)
-      return .unknown
+      return (.unknown, false)
     }
   }
 

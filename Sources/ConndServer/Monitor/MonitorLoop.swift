@@ -176,7 +176,7 @@ struct MonitorLoop {
     self.widenFilter()
   }
 
-  /// Reads the kernel and publishes what has changed; then follows what single clients follow.
+  /// Reads the kernel and publishes what has changed; what single clients follow is due then.
   mutating func read(_ occasion: Occasion) {
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
@@ -189,7 +189,6 @@ struct MonitorLoop {
     } catch {
       self.lose(error)
     }
-    self.evaluatePaths()
   }
 
   /// Looks at the next slice of the destinations that clients follow, and tells those.
@@ -224,7 +223,7 @@ struct MonitorLoop {
     self.store.touch()
   }
 
-  private func publish(_ paths: [(destination: Destination, path: Path)]) {
+  func publish(_ paths: [(destination: Destination, path: Path)]) {
     for (destination, path) in paths {
       for watcher in (self.watchers[destination] ?? [:]).values { watcher.yield(path) }
     }

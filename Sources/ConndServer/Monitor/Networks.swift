@@ -116,7 +116,8 @@ struct Networks {
       }
     }
     self.known[gateway]?.links = links
-    // Without a carrier the kernel knows no neighbours (neigh_carrier_down).
+    // Without a carrier the kernel knows no neighbours but those that were told it for good (neigh_carrier_down): it is asked when
+    // the link is up.
     guard self.known[gateway]?.isInDoubt == true, self.carriers[gateway.link]?.isUp == true else {
       return
     }

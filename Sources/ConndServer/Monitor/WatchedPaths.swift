@@ -16,8 +16,12 @@ struct WatchedPaths {
   /// Whether some are to be looked at.
   var isBusy: Bool { !self.due.isEmpty }
 
-  /// Something has happened that may be news to anybody.
-  mutating func lookAtAll() { self.due = Deque(self.told.keys) }
+  /// Something has happened that may be news to anybody. Those that were due before stay in front: however much happens, it is
+  /// each one's turn.
+  mutating func lookAtAll() {
+    let due = Set(self.due)
+    self.due += self.told.keys.lazy.filter { !due.contains($0) }
+  }
 
   /// Takes the next that are to be looked at.
   mutating func takeSlice() -> [Destination] {

@@ -135,10 +135,11 @@ final class HTTP2Connection: Pollable {
       guard count > 0, let session = self.session else { return false }
       let isWell = session.receive(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
       if isWell, self.fault == nil { return true }
+      let owner = self.owner
       if let fault = self.fault { session.terminate(fault) }
-      // nghttp2 has something to say about it, mostly.
+      // nghttp2 has something to say about it, mostly. Whoever does not wait for that is to be counted all the same.
       self.flush()
-      self.gaveUp(UInt32(NGHTTP2_PROTOCOL_ERROR.rawValue))
+      self.fail(UInt32(NGHTTP2_PROTOCOL_ERROR.rawValue), owner)
       return false
     }
   }
@@ -256,10 +257,12 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     self.streams[stream]?.isAnswered = true
   }
 
-  func gaveUp(_ error: UInt32) {
+  func gaveUp(_ error: UInt32) { self.fail(error, self.owner) }
+
+  private func fail(_ error: UInt32, _ owner: (any HTTP2ConnectionOwner)?) {
     guard !self.hasFailed else { return }
     self.hasFailed = true
-    self.owner?.connectionFailed(error)
+    owner?.connectionFailed(error)
   }
 
   func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling {

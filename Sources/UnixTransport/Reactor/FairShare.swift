@@ -3,8 +3,9 @@ import DequeModule
 /// What waits to be done for users, by the time that each has taken: it is the turn of whoever had least.
 ///
 /// Users who want much share what time there is, and who wants little now and then is next. Nobody saves time up: who comes after a
-/// while begins where the one is whose turn it was last (start-time fair queueing, Goyal, Vin, Cheng: SIGCOMM 1996). How much of
-/// a user's waits is bounded where it comes in.
+/// while begins with what would have been his share (virtual time, as in weighted fair queueing), but for one turn that he is ahead
+/// of those who wait already. However many come, these are next when the share has passed them by so much. How much of a user's
+/// waits is bounded where it comes in.
 package struct FairShare<Item> {
   private struct Account {
     var items: Deque<Item> = []
@@ -15,12 +16,17 @@ package struct FairShare<Item> {
   /// Where there are several users: of those for whom something waits, and of those who have lately had more than others.
   private var accounts: [UInt32: Account] = [:]
   private var waiting: Set<UInt32> = []
-  /// What the one had taken whose turn it was last: the least of all then.
-  private var least = Duration.zero
+  /// What one who always wanted something would have had.
+  private var share = Duration.zero
+  /// With more accounts it is looked which of them are needed.
+  private var mostAccounts = 16
   /// While there is one user alone, as there is mostly, nobody counts what he takes.
   private var alone: (user: UInt32, items: Deque<Item>)?
 
   private(set) var count = 0
+
+  /// What a newcomer is ahead: as long as a turn takes, mostly.
+  private static var credit: Duration { .milliseconds(1) }
 
   package init() {}
 
@@ -43,11 +49,12 @@ package struct FairShare<Item> {
         return
       }
       // There are two from now on.
-      self.accounts[first.user] = Account(items: first.items, taken: self.least)
+      self.accounts[first.user] = Account(items: first.items, taken: self.share)
       if !first.items.isEmpty { self.waiting.insert(first.user) }
     }
     if self.waiting.insert(user).inserted {
-      self.accounts[user] = Account(taken: max(self.accounts[user]?.taken ?? .zero, self.least))
+      let start = self.share - Self.credit
+      self.accounts[user] = Account(taken: max(self.accounts[user]?.taken ?? start, start))
     }
     self.accounts[user]?.items.append(item)
   }
@@ -61,7 +68,6 @@ package struct FairShare<Item> {
     }
     guard let user = self.next, let item = self.accounts[user]?.items.popFirst() else { return nil }
     self.count -= 1
-    self.least = max(self.least, self.taken(by: user))
     if self.accounts[user]?.items.isEmpty == true { self.waiting.remove(user) }
     return (item, user)
   }
@@ -70,13 +76,16 @@ package struct FairShare<Item> {
   package mutating func charge(_ time: Duration, to user: UInt32) {
     if self.accounts.isEmpty { return }
     self.accounts[user]?.taken += time
+    let others = self.waiting.count - (self.waiting.contains(user) ? 1 : 0)
+    self.share += time / (others + 1)
     if self.waiting.isEmpty {
       // Nobody waits: nobody has had more than there was.
-      (self.accounts, self.least) = ([:], .zero)
-    } else if self.accounts.count > 2 * self.waiting.count + 16 {
+      (self.accounts, self.share, self.mostAccounts) = ([:], .zero, 16)
+    } else if self.accounts.count > self.mostAccounts {
       // Of users who have gone, and would begin anew, nothing is kept.
-      let (waiting, least) = (self.waiting, self.least)
-      self.accounts = self.accounts.filter { waiting.contains($0.key) || $0.value.taken > least }
+      let (waiting, start) = (self.waiting, self.share - Self.credit)
+      self.accounts = self.accounts.filter { waiting.contains($0.key) || $0.value.taken > start }
+      self.mostAccounts = 2 * self.accounts.count + 16
     }
   }
 

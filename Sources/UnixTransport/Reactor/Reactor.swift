@@ -15,7 +15,7 @@ protocol Pollable: AnyObject {
 /// threads: on Linux that is libdispatch's, which from its first use on looks once a second whether it has threads enough
 /// (`_dispatch_workq_monitor_pools` of its src/event/workqueue.c), and idle is to mean idle (D7).
 ///
-/// Users take turns (``FairShare``): who has much read, done and sent waits for himself. What is published waits for half a
+/// Users take turns (``FairShare``): who has much read, done and sent waits for himself. What is published waits for a fifth of a
 /// millisecond of that at most, and as long for jobs; of a user nothing is read as long as many of his wait, which come of what was
 /// read before.
 ///
@@ -88,7 +88,7 @@ package final class Reactor: TaskExecutor {
   // MARK: Work
 
   package func enqueue(_ job: consuming ExecutorJob) {
-    self.add(.task(UnownedJob(job), self.asUnownedTaskExecutor()), of: Self.nobody)
+    self.add(.task(UnownedJob(job), self.asUnownedTaskExecutor()), of: Self.program)
   }
 
   /// Runs the tasks of a user's calls on the reactor's thread, in his turn.
@@ -106,9 +106,9 @@ package final class Reactor: TaskExecutor {
     }
   }
 
-  /// Does it on the reactor's thread, after what was handed over before.
+  /// Does it on the reactor's thread, after what the program has handed over before.
   package func execute(_ work: @escaping @Sendable () -> Void) {
-    self.add(.work(work), of: Self.nobody)
+    self.add(.work(work), of: Self.program)
   }
 
   /// Does it on the reactor's thread, before what else there is to be done.
@@ -214,8 +214,8 @@ package final class Reactor: TaskExecutor {
   private static let longestTurn = Duration.microseconds(200)
   /// With so many jobs of a user waiting nothing is read of him.
   private static let manyJobs = 64
-  /// Of the program itself.
-  private static let nobody: UInt32 = 0
+  /// Whose turn it is where the program does something for itself: no user has this number (setreuid(2)).
+  private static let program = UInt32.max
 
   /// Runs the jobs that there are, and those that they lead to, as far as there is time.
   private func runJobs() {

@@ -26,12 +26,19 @@ static uint32_t number(const uint8_t *bytes) {
   return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
-static void send_all(int descriptor, const uint8_t *bytes, size_t length) {
+static void send_all(struct call *call, const uint8_t *bytes, size_t length) {
+  int has_begun = 0;
   while (length) {
-    ssize_t count = send(descriptor, bytes, length, MSG_NOSIGNAL);
+    ssize_t count = send(call->descriptor, bytes, length, MSG_NOSIGNAL);
     if (count < 0 && errno != EAGAIN) fail("send");
-    if (count < 0) poll(&(struct pollfd){descriptor, POLLOUT, 0}, 1, -1);
-    if (count > 0) bytes += count, length -= (size_t)count;
+    if (count < 0) {
+      // Of who does not read nothing is read: there would never be room. What is read may be answered, but not within a frame.
+      int may_read = !has_begun && !call->is_reading;
+      struct pollfd wait = {call->descriptor, may_read ? POLLIN | POLLOUT : POLLOUT, 0};
+      poll(&wait, 1, -1);
+      if (wait.revents & POLLIN) read_messages(call);
+    }
+    if (count > 0) has_begun = 1, bytes += count, length -= (size_t)count;
   }
 }
 
@@ -41,7 +48,7 @@ static void send_frame(struct call *call, int type, int flags, uint32_t stream, 
                          (uint8_t)type,           (uint8_t)flags,           (uint8_t)(stream >> 24),
                          (uint8_t)(stream >> 16), (uint8_t)(stream >> 8),   (uint8_t)stream};
   if (length) memcpy(frame + frame_header, payload, length);
-  send_all(call->descriptor, frame, frame_header + length);
+  send_all(call, frame, frame_header + length);
 }
 
 /// A header as a literal without indexing and without Huffman code (RFC 7541, 6.2.2).
@@ -63,7 +70,7 @@ void open_call(struct call *call, const char *socket, const char *method) {
   if (!call->frames || !call->messages) fail("malloc");
 
   static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-  send_all(call->descriptor, (const uint8_t *)preface, sizeof(preface) - 1);
+  send_all(call, (const uint8_t *)preface, sizeof(preface) - 1);
   send_frame(call, settings, 0, 0, NULL, 0);
 
   char path[128];
@@ -139,6 +146,7 @@ void read_messages(struct call *call) {
   if (count == 0 || (count < 0 && errno != EAGAIN)) fprintf(stderr, "connd went away\n"), exit(1);
   if (count > 0) call->framed += (size_t)count;
   size_t at = 0;
+  call->is_reading = 1;
   while (call->framed - at >= frame_header) {
     const uint8_t *frame = call->frames + at;
     size_t length = (size_t)frame[0] << 16 | (size_t)frame[1] << 8 | frame[2];
@@ -146,6 +154,7 @@ void read_messages(struct call *call) {
     take_frame(call, frame, length);
     at += frame_header + length;
   }
+  call->is_reading = 0;
   memmove(call->frames, call->frames + at, call->framed -= at);
 }
 

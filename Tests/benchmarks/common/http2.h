@@ -17,7 +17,7 @@ struct call {
   /// What has come of a frame, and of a message, that is not complete.
   uint8_t *frames, *messages;
   size_t framed, gathered;
-  int taken;
+  int taken, is_reading;
 };
 
 /// Calls a method of connectivity.v1.Connectivity.
