@@ -35,7 +35,11 @@ extension MonitorLoop {
     }
     let found = self.path(to: destination)
     // It may be news to those who follow it already, of which the kernel's message is still to be read.
-    if found.isNews { self.publish([(destination, found.path)]) } else { continuation.yield(found.path) }
+    if found.isNews {
+      self.publish([(destination, found.path)])
+    } else {
+      continuation.yield(found.path)
+    }
     return Watch(paths: stream, watcher: self.lastWatcher)
   }
 
