@@ -7,7 +7,8 @@ import Systemd
 import UnixTransport
 
 /// The loop of the one thread that owns the kernel: wait, drain, read, compare, publish. It is what stands between those:
-/// whoever runs it waits until ``due``, or for what the kernel has told, has it ``deal(with:)`` that, ``evaluateFlows()`` and ``evaluatePaths()``.
+/// whoever runs it waits until ``due``, or for what the kernel has told, has it ``deal(with:)`` that, ``evaluateFlows()``
+/// and ``evaluatePaths()``.
 ///
 /// A value without a thread, a clock or a socket of its own; it never waits for a subscriber. With nothing to do nothing is
 /// due: what is, are the ends of holds and of graces, systemd's watchdog where there is one, and the next attempt while the
