@@ -148,8 +148,8 @@ truth: deps deps-test ## hold connd against real traffic in random networks (STE
 	    Tests/truth/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
 .PHONY: adversary
-adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, in a cgroup with its unit's limits
-	@$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)"
+adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, in a cgroup with its unit's limits (TIMES=1; 20 take an hour)
+	@$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" 200 "$(or $(TIMES),1)"
 
 .PHONY: bench
 bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick: less of it)

@@ -106,28 +106,37 @@ let daemon: [Target] = [
     linkerSettings: programLinkerSettings),
 ]
 
+// What all of its clients do: follow it and guard flows, across its restarts. Who uses it brings the connections.
+let session: [Target] = [
+  .target(
+    name: "ConnectivitySession",
+    dependencies: all(["Connectivity", "ConnectivityProtocol"], core),
+    swiftSettings: swiftSettings)
+]
+
 // Its clients.
 let clients: [Target] = [
   .target(
     name: "ConnectivityClient",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityProtocol", lifecycle, logging,
+        "Connectivity", "ConnectivityProtocol", "ConnectivitySession", lifecycle, logging,
         .product(name: "DequeModule", package: "swift-collections"),
       ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
     swiftSettings: swiftSettings),
   .target(
     name: "ConnectivityTestKit",
     dependencies: all(
-      ["Connectivity", "ConnectivityRules", "ConnectivityProtocol", "ConnectivityClient"],
-      nio("NIOCore", "NIOPosix"),
-      grpc),
+      [
+        "Connectivity", "ConnectivityRules", "ConnectivityProtocol", "ConnectivitySession",
+        "ConnectivityClient",
+      ], nio("NIOCore", "NIOPosix"), grpc),
     swiftSettings: swiftSettings),
   .target(
     name: "ConnctlCommands",
     dependencies: all(
       [
-        "CLinux", "Connectivity", "ConnectivityProtocol", "ConnectivityClient", "UnixTransport",
+        "CLinux", "Connectivity", "ConnectivityProtocol", "ConnectivitySession", "UnixTransport",
         arguments, .product(name: "SwiftProtobuf", package: "swift-protobuf"),
       ], core),
     swiftSettings: swiftSettings),
@@ -184,7 +193,8 @@ let tests: [Target] = [
     name: "ConnectivityClientTests",
     dependencies: all(
       [
-        "ConnectivityClient", "ConnectivityTestKit", "Connectivity", "ConnectivityRules",
+        "ConnectivityClient", "ConnectivitySession", "ConnectivityTestKit", "Connectivity",
+        "ConnectivityRules",
         "ConnectivityProtocol", "TestKit", lifecycle, logging,
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
       ], nio("NIOCore", "NIOPosix", "NIOHTTP1", "NIOWebSocket", "NIOEmbedded"),
@@ -194,8 +204,8 @@ let tests: [Target] = [
     name: "ConnctlCommandsTests",
     dependencies: all(
       [
-        "ConnctlCommands", "ConnectivityClient", "Connectivity", "ConnectivityProtocol", "TestKit",
-        arguments,
+        "ConnctlCommands", "ConnectivitySession", "Connectivity", "ConnectivityProtocol",
+        "UnixTransport", "TestKit", arguments,
       ], nio("NIOPosix"), grpc),
     swiftSettings: swiftSettings),
   .executableTarget(
@@ -234,5 +244,5 @@ let package = Package(
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
     .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
   ],
-  targets: [edge, transport, middle, wire, daemon, clients, tests].flatMap { $0 }
+  targets: [edge, transport, middle, wire, daemon, session, clients, tests].flatMap { $0 }
 )

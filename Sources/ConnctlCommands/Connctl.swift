@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import GRPCCore
 
 /// `connctl`, connd's command line.
@@ -38,11 +38,14 @@ struct Options: ParsableArguments {
 }
 
 /// A command that asks connd.
-protocol ConnctlCommand: AsyncParsableCommand {
+protocol ConnctlCommand: ParsableCommand {
   /// The options after the command's name.
   var options: Options { get }
   /// What stood before it.
   var parent: Connctl { get }
+
+  /// Does it, by connections that the dialler makes.
+  func run(through dialler: any Dialler) async throws
 }
 
 extension ConnctlCommand {

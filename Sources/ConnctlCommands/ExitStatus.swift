@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import Glibc
 
 /// How connctl ends. The numbers are part of its interface (sysexits.h names those from 64 on).

@@ -1,5 +1,5 @@
 import ArgumentParser
-import ConnectivityClient
+import ConnectivitySession
 import ConnectivityProtocol
 import Glibc
 import UnixTransport
@@ -20,9 +20,7 @@ public enum Program {
       let reactor = try Reactor()
       exit(
         try reactor.runBlocking {
-          await Dialling.$current.withValue(ReactorDialler(reactor: reactor)) {
-            await self.run(arguments, on: .standard)
-          }
+          await self.run(arguments, on: .standard, through: ReactorDialler(reactor: reactor))
         })
     } catch {
       Console.standard.remark("connctl cannot begin: \(error)")
@@ -31,14 +29,16 @@ public enum Program {
   }
 
   /// Does what the arguments say, and returns the exit status.
-  static func run(_ arguments: [String], on console: Console) async -> Int32 {
+  static func run(
+    _ arguments: [String], on console: Console, through dialler: any Dialler
+  ) async -> Int32 {
     await Console.$current.withValue(console) {
       var command: (any ParsableCommand)?
       do {
         try Connctl.checkCommandName(in: arguments)
         let parsed = try await Connctl.asyncParseAsRoot(arguments)
         command = parsed
-        try await self.run(parsed)
+        try await self.run(parsed, through: dialler)
         return ExitStatus.holds.rawValue
       } catch {
         return self.report(error, of: command, on: console).rawValue
@@ -46,10 +46,13 @@ public enum Program {
     }
   }
 
-  private static func run(_ command: any ParsableCommand) async throws {
-    if var command = command as? any AsyncParsableCommand {
-      try await command.run()
+  private static func run(
+    _ command: any ParsableCommand, through dialler: any Dialler
+  ) async throws {
+    if let command = command as? any ConnctlCommand {
+      try await command.run(through: dialler)
     } else {
+      // The parser's own: help, completions.
       var command = command
       try command.run()
     }

@@ -1,4 +1,4 @@
-import ConnectivityClient
+import ConnectivitySession
 import ConnectivityProtocol
 import SwiftProtobuf
 import UnixTransport
@@ -15,7 +15,7 @@ struct ReactorDialler: Dialler {
   ) async throws -> Result {
     let transport = UnixClientTransport(
       connected: try await self.connection(to: socket), on: self.reactor)
-    return try await ConnectivityClient.withClient(over: transport) { try await body($0) }
+    return try await ConnectivitySession.withClient(over: transport) { try await body($0) }
   }
 
   func watch(

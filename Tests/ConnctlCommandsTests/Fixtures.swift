@@ -1,8 +1,10 @@
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import ConnectivityProtocol
 import Synchronization
+import TestKit
 import Testing
+import UnixTransport
 
 @testable import ConnctlCommands
 
@@ -150,3 +152,19 @@ func expectLines(
     #expect(line == expected, sourceLocation: sourceLocation)
   }
 }
+
+/// What connctl dials with, on one thread for all tests.
+let dialler: ReactorDialler = {
+  do {
+    let reactor = try Reactor()
+    startThread {
+      try? reactor.runBlocking {
+        // The thread ends with the process.
+        await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
+      }
+    }
+    return ReactorDialler(reactor: reactor)
+  } catch {
+    preconditionFailure("no reactor for the tests: \(error)")
+  }
+}()

@@ -1,5 +1,5 @@
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import ConnectivityProtocol
 import GRPCCore
 import Testing
@@ -15,10 +15,10 @@ private func connctl(
     let status =
       if let stub {
         try await stub.serving(socket) {
-          await Program.run(arguments + ["--socket", socket], on: screen.console)
+          await Program.run(arguments + ["--socket", socket], on: screen.console, through: dialler)
         }
       } else {
-        await Program.run(arguments + ["--socket", socket], on: screen.console)
+        await Program.run(arguments + ["--socket", socket], on: screen.console, through: dialler)
       }
     return (status, screen)
   }
@@ -44,7 +44,9 @@ struct ProgramTests {
       let socket = "\(directory)/connd.sock"
       try await StubConnd().serving(socket) {
         let screen = Screen()
-        #expect(await Program.run(["--socket", socket, "status"], on: screen.console) == 0)
+        #expect(
+          await Program.run(["--socket", socket, "status"], on: screen.console, through: dialler)
+            == 0)
         #expect(screen.outputLines.first == "wifi via wlan0 (since 3 min)")
       }
     }
@@ -131,7 +133,9 @@ struct ProgramTests {
     try await withDirectory { directory in
       let screen = Screen()
       let socket = "\(directory)/connd.sock"
-      #expect(await Program.run(arguments + ["--socket", socket], on: screen.console) == 69)
+      #expect(
+        await Program.run(arguments + ["--socket", socket], on: screen.console, through: dialler)
+          == 69)
       #expect(
         screen.errors == """
           connctl: connd is not there: there is no \(socket) \
@@ -151,7 +155,9 @@ struct ProgramTests {
       let socket = "\(directory)/connd.sock"
       try await stub.serving(socket) {
         let screen = Screen()
-        #expect(await Program.run(arguments + ["--socket", socket], on: screen.console) == 77)
+        #expect(
+          await Program.run(arguments + ["--socket", socket], on: screen.console, through: dialler)
+            == 77)
         #expect(screen.errors.hasPrefix("connctl: connd refuses this user: not you"))
       }
     }
@@ -160,12 +166,12 @@ struct ProgramTests {
   @Test("--help lists the exit codes, --version names the version, both succeed")
   func help() async {
     let help = Screen()
-    #expect(await Program.run(["--help"], on: help.console) == 0)
+    #expect(await Program.run(["--help"], on: help.console, through: dialler) == 0)
     for code in ["0 ", "1 ", "64", "69", "77"] {
       #expect(help.outputLines.contains { $0.hasPrefix("  \(code)  ") })
     }
     let version = Screen()
-    #expect(await Program.run(["--version"], on: version.console) == 0)
+    #expect(await Program.run(["--version"], on: version.console, through: dialler) == 0)
     #expect(version.output == "connctl 0.1.0\n")
   }
 
@@ -173,7 +179,8 @@ struct ProgramTests {
   func completions(shell: String) async {
     let screen = Screen()
     #expect(
-      await Program.run(["--generate-completion-script", shell], on: screen.console) == 0)
+      await Program.run(
+        ["--generate-completion-script", shell], on: screen.console, through: dialler) == 0)
     for word in ["status", "history", "guard", "not-cellular", "timeout"] {
       #expect(screen.output.contains(word))
     }
@@ -231,7 +238,7 @@ struct FollowingTests {
       }
       let program = try await before.serving(socket) { [console] in
         let program = Task {
-          await Program.run(["watch", "--json", "--socket", socket], on: console)
+          await Program.run(["watch", "--json", "--socket", socket], on: console, through: dialler)
         }
         await seen.pass()
         return program
@@ -279,10 +286,11 @@ struct FollowingTests {
       try await stub.serving(socket) {
         let arguments = ["wait", "not-wifi", "--timeout", "0", "--socket", socket]
         let terminal = Screen()
-        #expect(await Program.run(arguments, on: terminal.console(errorWidth: 80)) == 1)
+        #expect(
+          await Program.run(arguments, on: terminal.console(errorWidth: 80), through: dialler) == 1)
         #expect(terminal.errors == "connctl: “not-wifi” does not hold after 0s: wifi via wlan0\n")
         let pipe = Screen()
-        #expect(await Program.run(arguments, on: pipe.console) == 1)
+        #expect(await Program.run(arguments, on: pipe.console, through: dialler) == 1)
         #expect(pipe.errors + pipe.output + terminal.output == "")
       }
     }
@@ -294,7 +302,8 @@ struct FollowingTests {
       let socket = "\(directory)/connd.sock"
       let program = Task {
         await Program.run(
-          ["wait", "wifi", "--timeout", "1h", "--socket", socket], on: Screen().console)
+          ["wait", "wifi", "--timeout", "1h", "--socket", socket], on: Screen().console,
+          through: dialler)
       }
       let stub = Self.endless([.snapshot(.sample)])
       let status = try await stub.serving(socket) { await program.value }

@@ -1,5 +1,5 @@
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import ConnectivityProtocol
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
@@ -174,7 +174,7 @@ extension StubConnd {
     let other = "\(socket).ended"
     guard rename(socket, other) == 0 else { return }
     // Whatever the answer is, those before were asked in first.
-    _ = try? await withConnd(at: other) { connd in
+    _ = try? await dialler.withConnd(at: other) { connd in
       try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt)
     }
     unlink(other)

@@ -1,5 +1,5 @@
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import ConnectivityProtocol
 import Glibc
 import Testing

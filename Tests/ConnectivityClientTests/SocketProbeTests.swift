@@ -1,6 +1,6 @@
 import Testing
 
-@testable import ConnectivityClient
+@testable import ConnectivitySession
 
 @Suite("What connd says when it closes a connection")
 struct SocketProbeTests {

@@ -99,3 +99,8 @@ extension FlowGuard {
     return await self.nextLine()
   }
 }
+
+extension FlowGuard {
+  /// As the library dials.
+  convenience init(socket: String) { self.init(socket: socket, through: NIODialler()) }
+}

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import ConnectivityProtocol
 
 struct ExplainCommand: ConnctlCommand {
@@ -19,12 +19,12 @@ struct ExplainCommand: ConnctlCommand {
   @Argument(help: "A host's name, or an address.")
   var host: String?
 
-  func run() async throws {
+  func run(through dialler: any Dialler) async throws {
     var request = Connectivity_V1_ExplainRequest()
     if let host = self.host, let address = try Resolver.addresses(of: host).first {
       request.destination = address.description
     }
-    let explanation = try await withDialledConnd(at: self.socket) { [request] connd in
+    let explanation = try await dialler.withConnd(at: self.socket) { [request] connd in
       try await connd.explain(request, options: .prompt)
     }
     if self.json {

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import ConnectivityProtocol
 
 struct GuardCommand: ConnctlCommand {
@@ -66,10 +66,10 @@ struct GuardCommand: ConnctlCommand {
     ValidationError("“\(self.remote.host)” has no address of the family of --local")
   }
 
-  func run() async throws {
+  func run(through dialler: any Dialler) async throws {
     self.console.endWithReader()
     let remote = try self.remoteAddress()
-    let flows = FlowGuard(socket: self.socket)
+    let flows = FlowGuard(socket: self.socket, through: dialler)
     flows.add(
       FlowGuard.Flow(
         remote: remote, local: self.local?.address, transport: self.transport, mark: self.mark,

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import ConnectivityProtocol
 
 struct HistoryCommand: ConnctlCommand {
@@ -22,10 +22,10 @@ struct HistoryCommand: ConnctlCommand {
     guard self.limit != 0 else { throw ValidationError("--limit is at least 1") }
   }
 
-  func run() async throws {
+  func run(through dialler: any Dialler) async throws {
     var request = Connectivity_V1_ListTransitionsRequest()
     if let limit = self.limit { request.limit = limit }
-    let response = try await withDialledConnd(at: self.socket) { [request] connd in
+    let response = try await dialler.withConnd(at: self.socket) { [request] connd in
       try await connd.listTransitions(request, options: .prompt)
     }
     // connd counts transitions, so that what it sent is never too little.

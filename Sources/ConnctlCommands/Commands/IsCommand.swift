@@ -1,5 +1,6 @@
 import ArgumentParser
 import Connectivity
+import ConnectivitySession
 
 struct IsCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -14,9 +15,9 @@ struct IsCommand: ConnctlCommand {
     transform: Condition.reading)
   var condition: Condition
 
-  func run() async throws {
+  func run(through dialler: any Dialler) async throws {
     try self.console.tell(
-      self.condition, of: try await StatusCommand.status(self.socket), json: self.json)
+      self.condition, of: try await StatusCommand.status(self.socket, through: dialler), json: self.json)
   }
 }
 

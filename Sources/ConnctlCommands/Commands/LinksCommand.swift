@@ -1,5 +1,5 @@
 import ArgumentParser
-import ConnectivityClient
+import ConnectivitySession
 import ConnectivityProtocol
 
 struct LinksCommand: ConnctlCommand {
@@ -9,8 +9,8 @@ struct LinksCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  func run() async throws {
-    let links = try await withDialledConnd(at: self.socket) { connd in
+  func run(through dialler: any Dialler) async throws {
+    let links = try await dialler.withConnd(at: self.socket) { connd in
       try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt).links
     }
     if self.json {

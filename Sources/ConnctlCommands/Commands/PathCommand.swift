@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import ConnectivityProtocol
 import GRPCCore
 
@@ -19,9 +19,9 @@ struct PathCommand: ConnctlCommand {
   @Argument(help: "A host's name, or an address.")
   var host: String
 
-  func run() async throws {
+  func run(through dialler: any Dialler) async throws {
     let addresses = try Resolver.addresses(of: self.host)
-    let paths = try await withDialledConnd(at: self.socket) { connd in
+    let paths = try await dialler.withConnd(at: self.socket) { connd in
       var paths: [(destination: String, path: Path)] = []
       for address in addresses {
         paths.append((address.description, try await Self.path(to: address, connd)))

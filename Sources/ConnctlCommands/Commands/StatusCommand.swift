@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import ConnectivityProtocol
 
 struct StatusCommand: ConnctlCommand {
@@ -10,8 +10,8 @@ struct StatusCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  func run() async throws {
-    let snapshot = try await Self.status(self.socket)
+  func run(through dialler: any Dialler) async throws {
+    let snapshot = try await Self.status(self.socket, through: dialler)
     if self.json {
       try self.console.print(.status(snapshot))
     } else {
@@ -20,8 +20,8 @@ struct StatusCommand: ConnctlCommand {
   }
 
   /// The present status.
-  static func status(_ socket: String) async throws -> Snapshot {
-    try await withDialledConnd(at: socket) { connd in
+  static func status(_ socket: String, through dialler: any Dialler) async throws -> Snapshot {
+    try await dialler.withConnd(at: socket) { connd in
       try Snapshot(try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt))
     }
   }

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import Synchronization
 
 struct WaitCommand: ConnctlCommand {
@@ -27,14 +27,14 @@ struct WaitCommand: ConnctlCommand {
     transform: Timeout.reading)
   var timeout: Timeout?
 
-  func run() async throws {
+  func run(through dialler: any Dialler) async throws {
     let wait = Wait(
-      condition: self.condition, events: StatusStream(socket: self.socket),
+      condition: self.condition, events: StatusFollower(socket: self.socket, through: dialler),
       isPatient: self.timeout != nil)
     var snapshot = try await wait.run(timeout: self.timeout?.duration)
     // Without a word from connd when a short time is over, the answer is that of `is`, not that of a race.
     if snapshot == nil, let timeout, timeout.duration < Self.shortest {
-      snapshot = try await self.ask(within: Self.shortest - timeout.duration)
+      snapshot = try await self.ask(within: Self.shortest - timeout.duration, through: dialler)
     }
     guard let snapshot else { throw ConndError.failed("\(self.socket) is silent") }
     if !self.condition.holds(for: snapshot.status), let timeout {
@@ -49,10 +49,12 @@ extension WaitCommand {
   /// So long connd has for its first word, however short the time.
   private static let shortest = Duration.seconds(1)
 
-  private func ask(within time: Duration) async throws -> Snapshot? {
+  private func ask(
+    within time: Duration, through dialler: any Dialler
+  ) async throws -> Snapshot? {
     let socket = self.socket
     return try await withThrowingTaskGroup(of: Snapshot?.self) { group in
-      group.addTask { try await StatusCommand.status(socket) }
+      group.addTask { try await StatusCommand.status(socket, through: dialler) }
       group.addTask {
         try await Task.sleep(for: time)
         return nil
@@ -66,7 +68,7 @@ extension WaitCommand {
 /// Follows the status until a condition holds, or the time is over.
 struct Wait: Sendable {
   let condition: Condition
-  let events: StatusStream
+  let events: StatusFollower
   /// connd need not be there at the start.
   let isPatient: Bool
 
@@ -84,32 +86,38 @@ struct Wait: Sendable {
     }
   }
 
+  /// The condition holds: nothing more is to be followed.
+  private struct Holds: Error {}
+
   private func follow(_ last: Last) async throws {
-    for await event in self.events {
-      switch event {
-      case .snapshot(let snapshot), .gap(let snapshot):
-        if self.holds(for: snapshot, last) { return }
-      case .change(let change):
-        // An invalidation leaves the status as it is.
-        guard let snapshot = change.snapshot else { break }
-        if self.holds(for: snapshot, last) { return }
-      case .disconnected(let error):
-        let isKnown = last.result.withLock { result in
-          if case .success = result { return true }
-          result = .failure(error)
-          return false
-        }
-        // Only what may come by itself is waited for.
-        guard case .notThere = error, isKnown || self.isPatient else { throw error }
-      case .resumed:
-        break
+    do {
+      try await self.events.run { try self.take($0, last) }
+    } catch is Holds {}
+  }
+
+  private func take(_ event: StatusEvent, _ last: Last) throws {
+    switch event {
+    case .snapshot(let snapshot), .gap(let snapshot):
+      try self.check(snapshot, last)
+    case .change(let change):
+      // An invalidation leaves the status as it is.
+      if let snapshot = change.snapshot { try self.check(snapshot, last) }
+    case .disconnected(let error):
+      let isKnown = last.result.withLock { result in
+        if case .success = result { return true }
+        result = .failure(error)
+        return false
       }
+      // Only what may come by itself is waited for.
+      guard case .notThere = error, isKnown || self.isPatient else { throw error }
+    case .resumed:
+      break
     }
   }
 
-  private func holds(for snapshot: Snapshot, _ last: Last) -> Bool {
+  private func check(_ snapshot: Snapshot, _ last: Last) throws {
     last.result.withLock { $0 = .success(snapshot) }
-    return self.condition.holds(for: snapshot.status)
+    if self.condition.holds(for: snapshot.status) { throw Holds() }
   }
 
   private final class Last: Sendable {

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 import Synchronization
 
 struct WatchCommand: ConnctlCommand {
@@ -20,10 +20,11 @@ struct WatchCommand: ConnctlCommand {
     transform: UInt64.reading)
   var since: UInt64?
 
-  func run() async throws {
+  func run(through dialler: any Dialler) async throws {
     self.console.endWithReader()
     let isFirst = Atomic(true)
-    try await StatusStream(socket: self.socket, since: self.since).forEach { [self] event in
+    try await StatusFollower(socket: self.socket, through: dialler, since: self.since).run {
+      [self] event in
       if case .disconnected(let error) = event, isFirst.load(ordering: .relaxed) { throw error }
       isFirst.store(false, ordering: .relaxed)
       switch event {

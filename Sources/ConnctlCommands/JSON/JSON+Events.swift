@@ -1,5 +1,5 @@
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 
 extension JSON {
   /// The object of `connctl watch --json`; `nil` for what concerns the connection and not the network.

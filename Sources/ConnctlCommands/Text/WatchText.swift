@@ -1,5 +1,5 @@
 import Connectivity
-import ConnectivityClient
+import ConnectivitySession
 
 extension Style {
   /// A line of `connctl watch` for people; none for what concerns the connection and not the network.

@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivitySession
 internal import GRPCCore
 
 /// Tries `operation` on networks that may be used freely, and makes do with `fallback` on those that may not.

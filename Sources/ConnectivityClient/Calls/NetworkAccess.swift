@@ -1,4 +1,5 @@
 public import Connectivity
+internal import ConnectivitySession
 
 /// What a channel or a call may cost: the networks that it may use.
 ///

@@ -1,3 +1,4 @@
+internal import ConnectivitySession
 public import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 

@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivitySession
 private import Synchronization
 
 /// Whether a channel's connections are guarded (I11), as a value: an error of connd's must not take a network away.

@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivitySession
 public import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 private import Synchronization

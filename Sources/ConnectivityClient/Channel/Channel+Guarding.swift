@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivitySession
 private import ConnectivityProtocol
 internal import GRPCNIOTransportHTTP2Posix
 internal import Logging

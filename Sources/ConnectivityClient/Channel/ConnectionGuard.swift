@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivitySession
 private import Synchronization
 
 /// Guards one connection's flow, from before it is made. When it is made it is registered anew, with its own address and

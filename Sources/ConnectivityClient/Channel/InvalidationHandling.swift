@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivitySession
 
 /// What a channel does when connd says that its connection is no longer viable.
 public enum InvalidationHandling: Sendable {

@@ -1,3 +1,4 @@
+internal import ConnectivitySession
 public import GRPCNIOTransportHTTP2Posix
 public import Logging
 

@@ -1,5 +1,6 @@
 public import ConnectivityProtocol
-package import GRPCCore
+public import ConnectivitySession
+private import GRPCCore
 public import GRPCNIOTransportHTTP2Posix
 
 /// The generated client, on a connection to connd.
@@ -31,26 +32,6 @@ public func withConnd<Result: Sendable>(
   }
 }
 
-/// As the public one, by what dials for this task.
-package func withDialledConnd<Result: Sendable>(
-  at socket: String,
-  _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
-) async throws -> Result {
-  do {
-    return try await withConnection(to: socket, body)
-  } catch {
-    throw ConndError.reading(error, from: socket)
-  }
-}
-
-/// As the above, with gRPC's errors.
-func withConnection<Result: Sendable>(
-  to socket: String,
-  _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
-) async throws -> Result {
-  try await Dialling.current.withClient(of: socket, body)
-}
-
 /// By NIO. Its errors are gRPC's, but where connd is not there or refuses this user.
 func withNIOConnection<Result: Sendable>(
   to socket: String, _ body: (ConndClient) async throws -> Result
@@ -67,21 +48,4 @@ func withNIOConnection<Result: Sendable>(
     },
     eventLoopGroup: ClientThread.eventLoop)
   return try await withClient(over: transport, body)
-}
-
-/// Runs a client over the transport while `body` does.
-package func withClient<Transport: ClientTransport, Result: Sendable>(
-  over transport: Transport,
-  _ body: (Connectivity_V1_Connectivity.Client<Transport>) async throws -> Result
-) async throws -> Result {
-  try await withThrowingTaskGroup(of: Void.self) { group in
-    let client = GRPCClient(transport: transport)
-    group.addTask { try await client.runConnections() }
-    defer {
-      // In this order: a transport that is only cancelled leaves calls hanging that wait for a connection.
-      client.beginGracefulShutdown()
-      group.cancelAll()
-    }
-    return try await body(Connectivity_V1_Connectivity.Client(wrapping: client))
-  }
 }

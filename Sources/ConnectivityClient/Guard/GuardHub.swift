@@ -1,4 +1,5 @@
 private import Connectivity
+internal import ConnectivitySession
 private import Synchronization
 
 /// One guard, as ``FlowGuard`` is, for all channels of a process that guard their flows with the connd of one socket.
@@ -37,7 +38,7 @@ final class GuardHub: Sendable {
   private let task: Task<Void, Never>
 
   init(socket: String) {
-    let keeper = GuardKeeper(socket: socket)
+    let keeper = GuardKeeper(socket: socket, through: NIODialler())
     let watchers = self.watchers
     self.keeper = keeper
     self.task = Task(executorPreference: EventLoopTaskExecutor(ClientThread.eventLoop)) {

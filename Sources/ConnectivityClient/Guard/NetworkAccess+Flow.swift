@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivitySession
 
 extension NetworkAccess {
   /// What connd's news of a flow mean for a channel that may use these networks; `nil` where the flow is as good as before.

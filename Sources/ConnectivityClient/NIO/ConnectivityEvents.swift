@@ -1,4 +1,5 @@
 public import Connectivity
+internal import ConnectivitySession
 
 /// The inbound user events of a ``ConnectivityGuardHandler``, named as NIO Transport Services names those of Network.framework
 /// (`NIOTSNetworkEvents`).

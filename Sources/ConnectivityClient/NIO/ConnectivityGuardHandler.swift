@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivitySession
 private import ConnectivityProtocol
 private import Glibc
 public import NIOCore

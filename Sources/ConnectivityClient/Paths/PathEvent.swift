@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivitySession
 
 /// What happened to the path that somebody follows.
 enum PathEvent: Hashable, Sendable {

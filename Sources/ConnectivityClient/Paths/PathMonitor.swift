@@ -1,4 +1,5 @@
 public import Connectivity
+internal import ConnectivitySession
 
 /// Follows the network: the present path, and then each one that it becomes.
 ///

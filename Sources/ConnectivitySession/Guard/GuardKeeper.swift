@@ -3,7 +3,7 @@ internal import GRPCCore
 private import Synchronization
 
 /// Keeps up the stream to connd of a ``FlowGuard``, whose rules it follows: connects, tells and reads, and connects again.
-final class GuardKeeper: Sendable {
+package final class GuardKeeper: Sendable {
   private struct State {
     var flows = GuardedFlows()
     /// Wakes who tells connd, in the stream that there is; or who waits for a flow.
@@ -11,11 +11,18 @@ final class GuardKeeper: Sendable {
   }
 
   private let socket: String
+  private let dialler: any Dialler
   private let state = Mutex(State())
 
-  init(socket: String) { self.socket = socket }
+  /// - Parameters:
+  ///   - socket: The path of connd's socket.
+  ///   - dialler: What makes the connections.
+  package init(socket: String, through dialler: any Dialler) {
+    self.socket = socket
+    self.dialler = dialler
+  }
 
-  func change(_ body: (inout GuardedFlows) -> Void) {
+  package func change(_ body: (inout GuardedFlows) -> Void) {
     let wake = self.state.withLock { state in
       body(&state.flows)
       return state.wake
@@ -24,12 +31,12 @@ final class GuardKeeper: Sendable {
   }
 
   /// Who hears of an event; the next one is not read before it returns. Where it throws, the guard ends.
-  typealias Receiver = @Sendable (GuardEvent) async throws -> Void
+  package typealias Receiver = @Sendable (GuardEvent) async throws -> Void
 
   /// Returns only when it is cancelled.
   ///
   /// - Throws: `CancellationError`, or what the receiver throws.
-  func run(_ tell: @escaping Receiver) async throws {
+  package func run(_ tell: @escaping Receiver) async throws {
     while true {
       try await self.waitForFlow()
       let error = await self.connection(tell)
@@ -58,7 +65,7 @@ final class GuardKeeper: Sendable {
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
     defer { wake.finish() }
     do {
-      try await withConnection(to: self.socket) { connd in
+      try await self.dialler.withClient(of: self.socket) { connd in
         self.state.withLock { state in
           state.flows.connecting()
           state.wake = wake

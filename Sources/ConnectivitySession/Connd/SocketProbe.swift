@@ -10,7 +10,7 @@ package enum SocketProbe {
   ///
   /// - Throws: ``ConndError/notThere(_:)``, ``ConndError/refused(_:)``, or ``ConndError/failed(_:)`` for what
   ///   is neither: a path that is too long, no descriptors left.
-  static func connect(to path: String) throws(ConndError) {
+  package static func connect(to path: String) throws(ConndError) {
     if let descriptor = try Self.open(path) { close(descriptor) }
   }
 

@@ -40,6 +40,8 @@ extension ConndError {
     case .unavailable:
       if let reason = socket.flatMap(SocketProbe.farewell) { return ConndError.turnedAway(reason) }
       return ConndError.notThere(error.message)
+    // Nobody here has cancelled it: who served it ends.
+    case .cancelled: return ConndError.notThere(error.message)
     case .resourceExhausted: return ConndError.turnedAway(error.message)
     case .deadlineExceeded: return ConndError.failed("it is there, and silent")
     case .permissionDenied, .unauthenticated: return ConndError.refused(error.message)

@@ -16,13 +16,15 @@ package final class FlowGuard: Sendable {
   private let events: Handoff<GuardEvent>
   private let task: Task<Void, Never>
 
-  /// - Parameter socket: The path of connd's socket.
-  package init(socket: String = SocketPath.default) {
-    let keeper = GuardKeeper(socket: socket)
+  /// - Parameters:
+  ///   - socket: The path of connd's socket.
+  ///   - dialler: What makes the connections.
+  package init(socket: String, through dialler: any Dialler) {
+    let keeper = GuardKeeper(socket: socket, through: dialler)
     let events = Handoff<GuardEvent>()
     self.keeper = keeper
     self.events = events
-    self.task = Task(executorPreference: Dialling.current.executor) {
+    self.task = Task(executorPreference: dialler.executor) {
       try? await keeper.run { try await events.send($0) }
       events.finish()
     }

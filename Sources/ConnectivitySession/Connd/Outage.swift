@@ -1,14 +1,16 @@
 /// When to look for connd again, and whether its absence was told already.
-struct Outage: Sendable {
-  static let shortestPause: Duration = .milliseconds(100)
-  static let longestPause: Duration = .seconds(2)
+package struct Outage: Sendable {
+  package static let shortestPause: Duration = .milliseconds(100)
+  package static let longestPause: Duration = .seconds(2)
 
   /// It was told that connd is not there.
   private(set) var isTold = false
   private var pause = Self.shortestPause
 
+  package init() {}
+
   /// The connection ended, or there was none: what to tell, and how long to wait before the next one.
-  mutating func lost(_ error: any Error) -> (ConndError?, pause: Duration) {
+  package mutating func lost(_ error: any Error) -> (ConndError?, pause: Duration) {
     defer {
       self.isTold = true
       self.pause = min(self.pause * 2, Self.longestPause)
@@ -18,14 +20,14 @@ struct Outage: Sendable {
   }
 
   /// connd took the request; `true` where it was told that connd is not there.
-  mutating func accepted() -> Bool {
+  package mutating func accepted() -> Bool {
     defer { self.isTold = false }
     return self.isTold
   }
 
   /// It was told in other words that connd is of no use.
-  mutating func markTold() { self.isTold = true }
+  package mutating func markTold() { self.isTold = true }
 
   /// connd said something: one that only accepts, and goes away again, is not asked any faster.
-  mutating func received() { self.pause = Self.shortestPause }
+  package mutating func received() { self.pause = Self.shortestPause }
 }

@@ -4,18 +4,28 @@ import GRPCCore
 import Synchronization
 import Testing
 
-@testable import ConnectivityClient
+@testable import ConnectivitySession
 
-@Suite("The stream of a client")
-struct StatusStreamTests {
+/// The events of a follower, until nobody takes them any more.
+private func follow(_ socket: String, kinds: Set<StatusEvent.Kind> = []) -> Handoff<StatusEvent> {
+  let events = Handoff<StatusEvent>()
+  Task(executorPreference: dialler.executor) {
+    try? await StatusFollower(socket: socket, through: dialler, kinds: kinds).run {
+      try await events.send($0)
+    }
+    events.finish()
+  }
+  return events
+}
+
+@Suite("Following connd")
+struct StatusFollowerTests {
   @Test("a restart is told, and the stream goes on after the last generation seen")
   func resume() async throws {
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"
-      // The part of the iterator that may be read from within the closures below.
-      let stream = StatusStream(socket: socket, events: [.transition])
-      let subscription = stream.makeAsyncIterator().subscription
-      guard case .disconnected(.notThere)? = await subscription.events.next() else {
+      let events = follow(socket, kinds: [.transition])
+      guard case .disconnected(.notThere)? = await events.next() else {
         Issue.record("connd is not there yet")
         return
       }
@@ -26,11 +36,12 @@ struct StatusStreamTests {
         await Gate().pass()
       }
       try await first.serving(socket) {
-        #expect(await subscription.events.next() == .resumed(nil))
-        #expect(await subscription.events.next() == .snapshot(.sample))
+        #expect(await events.next() == .resumed(nil))
+        #expect(await events.next() == .snapshot(.sample))
       }
-      guard case .disconnected(.notThere)? = await subscription.events.next() else {
-        Issue.record("the first connd is gone")
+      let lost = await events.next()
+      guard case .disconnected(.notThere)? = lost else {
+        Issue.record("the first connd is gone, and not: \(String(describing: lost))")
         return
       }
       let second = StubConnd { request, writer in
@@ -39,8 +50,8 @@ struct StatusStreamTests {
         await Gate().pass()
       }
       try await second.serving(socket) {
-        #expect(await subscription.events.next() == .resumed(17))
-        #expect(await subscription.events.next() == .change(.transition(.sample)))
+        #expect(await events.next() == .resumed(17))
+        #expect(await events.next() == .change(.transition(.sample)))
       }
     }
   }
@@ -48,9 +59,10 @@ struct StatusStreamTests {
   @Test("cancelling the task ends the stream")
   func cancellation() async throws {
     try await withDirectory { directory in
+      let events = follow("\(directory)/connd.sock")
       let task = Task {
         var count = 0
-        for await _ in StatusStream(socket: "\(directory)/connd.sock") { count += 1 }
+        while await events.next() != nil { count += 1 }
         return count
       }
       task.cancel()

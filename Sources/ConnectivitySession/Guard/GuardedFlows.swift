@@ -1,8 +1,8 @@
-private import Connectivity
+internal import Connectivity
 internal import ConnectivityProtocol
 
 /// The flows of a guard: what connd has yet to be told of them, and what it said.
-struct GuardedFlows: Sendable {
+package struct GuardedFlows: Sendable {
   private struct Entry: Sendable {
     var flow: FlowGuard.Flow
     /// As connd sent it, with what a newer one may have put in.
@@ -28,13 +28,13 @@ struct GuardedFlows: Sendable {
   var isEmpty: Bool { self.entries.isEmpty }
 
   /// Does nothing where the id names a flow already.
-  mutating func add(_ flow: FlowGuard.Flow, id: UInt64) {
+  package mutating func add(_ flow: FlowGuard.Flow, id: UInt64) {
     guard self.entries[id] == nil else { return }
     self.entries[id] = Entry(flow: flow)
     self.unsent.insert(id)
   }
 
-  mutating func remove(_ id: UInt64) {
+  package mutating func remove(_ id: UInt64) {
     guard self.entries.removeValue(forKey: id) != nil else { return }
     if self.unsent.remove(id) == nil { self.removed.insert(id) }
   }

@@ -1,8 +1,8 @@
 package import ConnectivityProtocol
-private import GRPCCore
+package import GRPCCore
 
-/// Makes connections to connd. Applications have NIO's, for NIO is what they use anyway; connctl brings its own, which has
-/// less to do for each message.
+/// Makes connections to connd. Applications have NIO's, for NIO is what they use anyway; connctl has its own, which needs
+/// nothing and has less to do for each message.
 package protocol Dialler: Sendable {
   /// Runs the tasks that read what comes.
   var executor: any TaskExecutor { get }
@@ -28,33 +28,33 @@ package protocol Dialler: Sendable {
   ) async throws
 }
 
-/// What dials for the present task and those that it starts.
-package enum Dialling {
-  @TaskLocal package static var current: any Dialler = NIODialler()
-}
-
-private struct NIODialler: Dialler {
-  var executor: any TaskExecutor { EventLoopTaskExecutor(ClientThread.eventLoop) }
-
-  func withClient<Result: Sendable>(
-    of socket: String,
+extension Dialler {
+  /// As `withClient`, with connd's errors in place of gRPC's.
+  package func withConnd<Result: Sendable>(
+    at socket: String,
     _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
   ) async throws -> Result {
-    try await withNIOConnection(to: socket) { try await body($0) }
-  }
-
-  func watch(
-    _ request: Connectivity_V1_WatchRequest, at socket: String,
-    accepted: @escaping @Sendable () async throws -> Void,
-    _ take: @escaping @Sendable (Connectivity_V1_WatchResponse) async throws -> Void
-  ) async throws {
-    try await withNIOConnection(to: socket) { connd in
-      try await connd.watch(request) { response in
-        // The header comes at once, the first message only when something changes.
-        _ = try response.accepted.get()
-        try await accepted()
-        for try await message in response.messages { try await take(message) }
-      }
+    do {
+      return try await self.withClient(of: socket, body)
+    } catch {
+      throw ConndError.reading(error, from: socket)
     }
+  }
+}
+
+/// Runs a client over the transport while `body` does.
+package func withClient<Transport: ClientTransport, Result: Sendable>(
+  over transport: Transport,
+  _ body: (Connectivity_V1_Connectivity.Client<Transport>) async throws -> Result
+) async throws -> Result {
+  try await withThrowingTaskGroup(of: Void.self) { group in
+    let client = GRPCClient(transport: transport)
+    group.addTask { try await client.runConnections() }
+    defer {
+      // In this order: a transport that is only cancelled leaves calls hanging that wait for a connection.
+      client.beginGracefulShutdown()
+      group.cancelAll()
+    }
+    return try await body(Connectivity_V1_Connectivity.Client(wrapping: client))
   }
 }

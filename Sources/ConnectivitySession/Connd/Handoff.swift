@@ -3,7 +3,7 @@ private import Synchronization
 /// Passes elements from one task to another, one at a time: who sends waits until its element is taken.
 ///
 /// Cancelling either side ends both, and so does ``finish()``.
-final class Handoff<Element: Sendable>: Sendable {
+package final class Handoff<Element: Sendable>: Sendable {
   private struct State {
     var offered: (element: Element, sender: CheckedContinuation<Bool, Never>)?
     var receiver: CheckedContinuation<Element?, Never>?
@@ -12,10 +12,12 @@ final class Handoff<Element: Sendable>: Sendable {
 
   private let state = Mutex(State())
 
+  package init() {}
+
   /// Returns when the element was taken.
   ///
   /// - Throws: `CancellationError` where it will never be.
-  func send(_ element: Element) async throws(CancellationError) {
+  package func send(_ element: Element) async throws(CancellationError) {
     let taken = await withTaskCancellationHandler {
       await withCheckedContinuation { (sender: CheckedContinuation<Bool, Never>) in
         let (receiver, done) = self.state.withLock {
@@ -38,7 +40,7 @@ final class Handoff<Element: Sendable>: Sendable {
   }
 
   /// The next element; `nil` when there will be none. At most one task may wait.
-  func next() async -> Element? {
+  package func next() async -> Element? {
     await withTaskCancellationHandler {
       await withCheckedContinuation { (receiver: CheckedContinuation<Element?, Never>) in
         let (offered, wait) = self.state.withLock {
@@ -60,7 +62,7 @@ final class Handoff<Element: Sendable>: Sendable {
   }
 
   /// Nothing is passed any more.
-  func finish() {
+  package func finish() {
     let (offered, receiver) = self.state.withLock { state in
       defer { (state.offered, state.receiver, state.finished) = (nil, nil, true) }
       return (state.offered, state.receiver)
