@@ -18,7 +18,7 @@ sudo := $(if $(filter 0,$(shell id -u)),,sudo)
 release := swift build --configuration release --static-swift-stdlib -Xswiftc -cross-module-optimization
 sources := find Package.swift Sources Tests Examples -name '*.swift' -not -path '*/Generated/*' -not -path '*/.build/*'
 
-build_packages := binutils libmnl-dev libnghttp2-dev libsystemd-dev pkg-config
+build_packages := binutils libmnl-dev libnghttp2-dev libsystemd-dev libyaml-dev pkg-config
 example_packages := g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev
 test_packages := iproute2 python3-venv $(go_packages) $(example_packages)

@@ -8,9 +8,9 @@ let swiftSettings: [SwiftSetting] = [
   .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
-/// For targets that link Foundation (Yams does): with it, clang ascribes the C library's structs to modules that no
-/// source imports, and MemberImportVisibility refuses their members.
-let settingsBesideFoundation = swiftSettings.dropLast()
+/// For a target that sees FoundationEssentials (SwiftProtobuf has its bytes from there): clang then ascribes the C library's
+/// structs to modules that no source imports when a release is built, and MemberImportVisibility refuses their members.
+let settingsBesideFoundation = Array(swiftSettings.dropLast())
 
 /// Programs export nothing, and their relocations are packed. Without this all of Swift's runtime is in their dynamic symbol
 /// tables when it is linked statically, and eight megabytes of tables become resident as the loader walks through them.
@@ -51,6 +51,7 @@ let edge: [Target] = [
   .systemLibrary(name: "CMnl", pkgConfig: "libmnl", providers: [.apt(["libmnl-dev"])]),
   .systemLibrary(
     name: "CNghttp2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
+  .systemLibrary(name: "CYaml", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
   .systemLibrary(
     name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
   .target(
@@ -92,15 +93,14 @@ let daemon: [Target] = [
     name: "ConndServer",
     dependencies: all(
       [
-        "CLinux", "Netlink", "Connectivity", "ConnectivityRules", "ConnectivityProtocol",
-        "Systemd", "UnixTransport", lifecycle, logging, arguments,
+        "CLinux", "CYaml", "Netlink", "Connectivity", "ConnectivityRules",
+        "ConnectivityProtocol", "Systemd", "UnixTransport", lifecycle, logging, arguments,
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "OrderedCollections", package: "swift-collections"),
-        .product(name: "Yams", package: "Yams"),
         .product(name: "CoreMetrics", package: "swift-metrics"),
       ], core, grpcProtobuf),
-    swiftSettings: Array(settingsBesideFoundation)),
+    swiftSettings: settingsBesideFoundation),
   .executableTarget(
     name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings,
     linkerSettings: programLinkerSettings),
@@ -242,7 +242,6 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
-    .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
   ],
   targets: [edge, transport, middle, wire, daemon, session, clients, tests].flatMap { $0 }
 )

@@ -60,7 +60,7 @@ public struct ConndCommand: ParsableCommand {
     do throws(ConfigurationError) {
       configuration = try read()
     } catch {
-      complain("\(error)")
+      for mistake in error.mistakes { complain("\(mistake)") }
       throw ExitCode(78)
     }
     if self.checkConfig {

@@ -36,7 +36,9 @@ struct Reloader: Service {
         metadata: waiting.isEmpty ? nil : ["atNextStart": "\(waiting.joined(separator: " "))"])
     } catch {
       self.state.set(error)
-      self.logger.error("the configuration is wrong, the last good one stays: \(error)")
+      for mistake in error.mistakes {
+        self.logger.error("the configuration is wrong, the last good one stays: \(mistake)")
+      }
     }
     self.notifier.reloaded()
     self.store.touch()
@@ -53,6 +55,6 @@ final class ReloadState: Sendable {
 
   /// What is appended to the status; empty if nothing was wrong.
   var complaint: String {
-    self.error.withLock { $0.map { "; configuration not reloaded: \($0)" } ?? "" }
+    self.error.withLock { $0?.mistakes.first.map { "; configuration not reloaded: \($0)" } ?? "" }
   }
 }

@@ -25,6 +25,7 @@ struct ConfigurationTests {
         - {match: "wwan*", medium: cellular, expensive: true}
         - {match: wlp3s0, constrained: true}
       grace: {wifi: 500ms, route: 2}
+      flaps: {losses: 5, within: 30s, hold: 100ms, most: 3s}
       invalidations: {betterPath: drain}
       limits: {connections: 7, connectionsPerUser: 6, streams: 5, streamsPerUser: 4, streamsPerConnection: 3,
         flows: 30, flowsPerUser: 20, flowsPerStream: 10, messageSize: 2KiB}
@@ -41,6 +42,9 @@ struct ConfigurationTests {
       ])
     #expect(configuration.invalidations.wifiGrace == .milliseconds(500))
     #expect(configuration.invalidations.routeGrace == .seconds(2))
+    #expect(configuration.flaps.losses == 5 && configuration.flaps.memory == .seconds(30))
+    #expect(configuration.flaps.firstHold == .milliseconds(100))
+    #expect(configuration.flaps.longestHold == .seconds(3))
     #expect(configuration.invalidations.betterPath == .drain)
     #expect(configuration.invalidations.categoryChanged == .destroy)
     let limits = configuration.limits
@@ -108,8 +112,18 @@ struct ConfigurationTests {
       ("prefer: ipv4\nprefer: ipv6", "prefer: is there twice"),
       ("? [a, b]\n: c", "connd.yaml:1: a key must be a word"),
       ("? [a]\n: c\n? [a]\n: d", "connd.yaml:1: a key must be a word"),
+      ("? [a]\n: c\n? [a]\n: d", "connd.yaml:3: a key must be a word"),
+      ("limits: {flows: 1, flows: 2}", "connd.yaml:1: limits.flows: is there twice"),
+      ("flaps: {losses: 1}", "connd.yaml:1: flaps.losses: must be a whole number from 2 to 100"),
+      ("flaps: {hold: 2s}", "connd.yaml:1: flaps: 'most' is the longest hold"),
+      ("links:\n\t- {match: a}", "connd.yaml:2: is indented with a tab"),
+      ("prefer: ipv4\n---\nprefer: ipv6", "connd.yaml:2: a second document begins here"),
+      ("prefer: !!str ipv4", "connd.yaml:1: tags (!) are not read"),
+      ("links: &all []", "connd.yaml:1: anchors (&) are not read"),
+      (String(repeating: "[", count: 100_000), "connd.yaml:1: is nested too deeply"),
       ("links:\n- {[a]: b}", "connd.yaml:2: links[0]: a key must be a word"),
-      ("prefer: &a ipv4\n*a : b", "ipv4: is no key of connd's"),
+      ("prefer: &a ipv4\n*a : b", "connd.yaml:1: anchors (&) are not read"),
+      ("prefer: ipv4\n*a : b", "connd.yaml:2: quote patterns that begin"),
       ("a: b\n  c: [", "connd.yaml:2:"),
       ("fe80:\n\0:..:8011%0", "connd.yaml:2: control characters are not allowed"),
       ("prefer: ipv4\nsocket: /\u{600}\u{FFFF}", "connd.yaml:2: control characters"),
@@ -122,6 +136,28 @@ struct ConfigurationTests {
     case .success(let configuration): Issue.record("was accepted as \(configuration)")
     case .failure(let error): #expect(error.description.contains(message))
     }
+  }
+
+  @Test("all mistakes are told at once, in the order of the file")
+  func allMistakes() throws {
+    let text = """
+      prefer: ipv5
+      links:
+        - {match: a, medium: wire, expensive: 3}
+        - {medium: wifi}
+      limits: {flows: 0, streems: 1}
+      flaps: {losses: 3, hold: never}
+      prefer: ipv4
+      """
+    guard case .failure(let error) = Self.parse(text) else {
+      Issue.record("was accepted")
+      return
+    }
+    #expect(
+      error.mistakes.map { "\($0.line ?? 0) \($0.key ?? "")" } == [
+        "1 prefer", "3 links[0].medium", "3 links[0].expensive", "4 links[1]", "5 limits.flows",
+        "5 limits.streems", "6 flaps.hold", "7 prefer",
+      ])
   }
 
   @Test("what a running connd cannot follow is named")

@@ -13,6 +13,8 @@ package struct Configuration: Hashable, Sendable {
   package var links = LinkPolicy()
   /// How long a lost path may take to come back (`grace`), and what is done to connections otherwise (`invalidations`).
   package var invalidations = InvalidationPolicy()
+  /// From when on a link flaps, and for how long its gains are held back then (T1).
+  package var flaps = FlapPolicy()
   /// How much clients may take.
   package var limits = Limits()
 

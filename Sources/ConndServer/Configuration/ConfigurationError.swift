@@ -1,15 +1,52 @@
-/// What is wrong with a configuration file, and where.
+/// What is wrong with a configuration file: all of it, as far as it can be told at once.
 package struct ConfigurationError: Error, Hashable, CustomStringConvertible {
-  package var file: String
-  /// Counted from 1; `nil` where the file as a whole is meant.
-  package var line: Int?
-  /// The path of the key: `links[0].medium`.
-  package var key: String?
-  package var message: String
+  /// One mistake, and where it is.
+  package struct Mistake: Hashable, Sendable, CustomStringConvertible {
+    package var file: String
+    /// Counted from 1; `nil` where the file as a whole is meant.
+    package var line: Int?
+    /// The path of the key: `links[0].medium`.
+    package var key: String?
+    package var message: String
 
-  /// `connd.yaml:12: links[0].medium: …`
+    /// `connd.yaml:12: links[0].medium: …`
+    package var description: String {
+      let place = [self.file, self.line.map(String.init)].compactMap { $0 }.joined(separator: ":")
+      return [place, self.key, self.message].compactMap { $0 }.joined(separator: ": ")
+    }
+  }
+
+  /// In the order of the file; at least one.
+  package private(set) var mistakes: [Mistake]
+
+  package init(file: String, line: Int? = nil, key: String? = nil, message: String) {
+    self.mistakes = [Mistake(file: file, line: line, key: key, message: message)]
+  }
+
+  /// A line for each.
   package var description: String {
-    let place = [self.file, self.line.map(String.init)].compactMap { $0 }.joined(separator: ":")
-    return [place, self.key, self.message].compactMap { $0 }.joined(separator: ": ")
+    self.mistakes.map(\.description).joined(separator: "\n")
+  }
+
+  /// Does something with each element, and fails at the end with all that was wrong.
+  static func collecting<Element>(
+    _ elements: some Sequence<Element>,
+    _ body: (Element) throws(ConfigurationError) -> Void
+  ) throws(ConfigurationError) {
+    var error: ConfigurationError?
+    for element in elements {
+      do throws(ConfigurationError) {
+        try body(element)
+      } catch let other {
+        error = error.map { $0.appending(other) } ?? other
+      }
+    }
+    if let error { throw error }
+  }
+
+  private func appending(_ other: Self) -> Self {
+    var all = self
+    all.mistakes += other.mistakes
+    return all
   }
 }

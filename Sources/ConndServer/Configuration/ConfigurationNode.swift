@@ -1,48 +1,48 @@
 import Connectivity
-import Yams
 
 /// A value of a configuration file that knows where it stands.
 struct ConfigurationNode {
-  let node: Node
+  let yaml: YAML
   let file: String
   /// The path of the key that it is the value of.
   var key: String?
 
   func error(_ message: String) -> ConfigurationError {
-    ConfigurationError(file: self.file, line: self.node.mark?.line, key: self.key, message: message)
+    ConfigurationError(file: self.file, line: self.yaml.line, key: self.key, message: message)
   }
 
-  /// The keys of a mapping and their values.
-  func entries() throws(ConfigurationError) -> [ConfigurationEntry] {
-    if self.node.null != nil { return [] }
-    guard let mapping = self.node.mapping else {
+  /// Reads each key of a mapping, and fails at the end with all that was wrong.
+  func forEachEntry(
+    _ read: (ConfigurationEntry) throws(ConfigurationError) -> Void
+  ) throws(ConfigurationError) {
+    if self.yaml.isNull { return }
+    guard let mapping = self.yaml.mapping else {
       throw self.error("must be a mapping of keys to values")
     }
-    var entries: [ConfigurationEntry] = []
-    for (name, value) in mapping {
-      guard let text = name.scalar?.string, !text.isEmpty else {
+    var names: Set<String> = []
+    try ConfigurationError.collecting(mapping) { pair throws(ConfigurationError) in
+      guard let name = pair.key.text, !name.isEmpty else {
         throw ConfigurationError(
-          file: self.file, line: name.mark?.line, key: self.key, message: "a key must be a word")
+          file: self.file, line: pair.key.line, key: self.key, message: "a key must be a word")
       }
-      let key = self.key.map { "\($0).\(text)" } ?? text
-      entries.append(
-        ConfigurationEntry(
-          name: text, line: name.mark?.line,
-          value: ConfigurationNode(node: value, file: self.file, key: key)))
+      let key = self.key.map { "\($0).\(name)" } ?? name
+      let value = ConfigurationNode(yaml: pair.value, file: self.file, key: key)
+      let entry = ConfigurationEntry(name: name, line: pair.key.line, value: value)
+      guard names.insert(name).inserted else { throw entry.error("is there twice") }
+      try read(entry)
     }
-    return entries
   }
 
   func list() throws(ConfigurationError) -> [ConfigurationNode] {
-    if self.node.null != nil { return [] }
-    guard let sequence = self.node.sequence else { throw self.error("must be a list") }
-    return sequence.enumerated().map { index, element in
-      ConfigurationNode(node: element, file: self.file, key: "\(self.key ?? "")[\(index)]")
+    if self.yaml.isNull { return [] }
+    guard let list = self.yaml.list else { throw self.error("must be a list") }
+    return list.enumerated().map { index, element in
+      ConfigurationNode(yaml: element, file: self.file, key: "\(self.key ?? "")[\(index)]")
     }
   }
 
   func text() throws(ConfigurationError) -> String {
-    guard let text = self.node.scalar?.string, self.node.null == nil, !text.isEmpty else {
+    guard let text = self.yaml.text, !text.isEmpty else {
       throw self.error("must be a text")
     }
     return text
@@ -65,8 +65,11 @@ struct ConfigurationNode {
   }
 
   func flag() throws(ConfigurationError) -> Bool {
-    guard let flag = self.node.bool else { throw self.error("must be true or false") }
-    return flag
+    switch self.yaml.text?.lowercased() {
+    case "true", "yes", "on": return true
+    case "false", "no", "off": return false
+    default: throw self.error("must be true or false")
+    }
   }
 
   func number(in range: ClosedRange<Int>) throws(ConfigurationError) -> Int {
@@ -105,7 +108,7 @@ struct ConfigurationNode {
 
   func addresses(of family: AddressFamily) throws(ConfigurationError) -> [IPAddress] {
     var addresses: [IPAddress] = []
-    for element in try self.list() {
+    try ConfigurationError.collecting(try self.list()) { element throws(ConfigurationError) in
       let text = try element.text()
       guard let address = IPAddress(text), address.family == family else {
         throw element.error("'\(text)' is no \(family == .ipv4 ? "IPv4" : "IPv6") address")
@@ -133,13 +136,16 @@ struct ConfigurationNode {
 /// A key of a mapping, and its value.
 struct ConfigurationEntry {
   let name: String
-  let line: Int?
+  let line: Int
   let value: ConfigurationNode
 
-  func unknown(_ known: [String]) -> ConfigurationError {
+  func error(_ message: String) -> ConfigurationError {
     ConfigurationError(
-      file: self.value.file, line: self.line, key: self.value.key,
-      message: "is no key of connd's; here there may be \(known.joined(separator: ", "))")
+      file: self.value.file, line: self.line, key: self.value.key, message: message)
+  }
+
+  func unknown(_ known: [String]) -> ConfigurationError {
+    self.error("is no key of connd's; here there may be \(known.joined(separator: ", "))")
   }
 }
 

@@ -2,7 +2,6 @@ import Connectivity
 import ConnectivityRules
 import Glibc
 import UnixTransport
-import Yams
 
 extension Configuration {
   /// The configuration's file unless another is named.
@@ -24,20 +23,20 @@ extension Configuration {
 
   /// Reads the text of a file; `file` is only named in errors.
   package static func parse(_ text: String, file: String) throws(ConfigurationError) -> Self {
-    let root: Node?
-    do {
-      root = try Yams.compose(yaml: text)
+    let document: YAML?
+    do throws(YAML.Fault) {
+      document = try YAML.parse(text)
     } catch {
-      throw ConfigurationError(yaml: error, file: file)
+      throw ConfigurationError(file: file, line: error.line, message: error.message)
     }
     // A file of comments alone is an empty configuration.
-    guard let root, root.null == nil else { return Configuration() }
-    return try Configuration(ConfigurationNode(node: root, file: file))
+    guard let document else { return Configuration() }
+    return try Configuration(ConfigurationNode(yaml: document, file: file))
   }
 
   private init(_ root: ConfigurationNode) throws(ConfigurationError) {
     self.init()
-    for entry in try root.entries() {
+    try root.forEachEntry { entry throws(ConfigurationError) in
       switch entry.name {
       case "socket":
         self.socket = try entry.value.socketPath()
@@ -46,16 +45,24 @@ extension Configuration {
       case "prefer":
         self.prefer = try entry.value.oneOf(AddressFamily.self)
       case "links":
-        self.links = LinkPolicy(try entry.value.list().map(LinkPolicy.Rule.init(configuration:)))
+        var rules: [LinkPolicy.Rule] = []
+        try ConfigurationError.collecting(try entry.value.list()) {
+          rule throws(ConfigurationError) in
+          rules.append(try LinkPolicy.Rule(configuration: rule))
+        }
+        self.links = LinkPolicy(rules)
       case "grace":
         try self.invalidations.readGrace(entry.value)
       case "invalidations":
         try self.invalidations.readSeverities(entry.value)
+      case "flaps":
+        try self.flaps.read(entry.value)
       case "limits":
         try self.limits.read(entry.value)
       default:
         throw entry.unknown([
-          "socket", "destinations", "prefer", "links", "grace", "invalidations", "limits",
+          "socket", "destinations", "prefer", "links", "grace", "flaps", "invalidations",
+          "limits",
         ])
       }
     }
@@ -64,7 +71,7 @@ extension Configuration {
 
 extension DefaultDestination {
   fileprivate mutating func read(_ node: ConfigurationNode) throws(ConfigurationError) {
-    for entry in try node.entries() {
+    try node.forEachEntry { entry throws(ConfigurationError) in
       switch entry.name {
       case "ipv4": self.ipv4 = try entry.value.addresses(of: .ipv4)
       case "ipv6": self.ipv6 = try entry.value.addresses(of: .ipv6)
@@ -77,7 +84,7 @@ extension DefaultDestination {
 extension LinkPolicy.Rule {
   fileprivate init(configuration node: ConfigurationNode) throws(ConfigurationError) {
     self.init(match: "")
-    for entry in try node.entries() {
+    try node.forEachEntry { entry throws(ConfigurationError) in
       switch entry.name {
       case "match": self.match = try entry.value.text()
       case "medium": self.medium = try entry.value.oneOf(Medium.self)
@@ -92,9 +99,26 @@ extension LinkPolicy.Rule {
   }
 }
 
+extension FlapPolicy {
+  fileprivate mutating func read(_ node: ConfigurationNode) throws(ConfigurationError) {
+    try node.forEachEntry { entry throws(ConfigurationError) in
+      switch entry.name {
+      case "losses": self.losses = try entry.value.number(in: 2...100)
+      case "within": self.memory = try entry.value.duration()
+      case "hold": self.firstHold = try entry.value.duration()
+      case "most": self.longestHold = try entry.value.duration()
+      default: throw entry.unknown(["losses", "within", "hold", "most"])
+      }
+    }
+    guard self.longestHold >= self.firstHold else {
+      throw node.error("'most' is the longest hold, and must not be shorter than 'hold'")
+    }
+  }
+}
+
 extension InvalidationPolicy {
   fileprivate mutating func readGrace(_ node: ConfigurationNode) throws(ConfigurationError) {
-    for entry in try node.entries() {
+    try node.forEachEntry { entry throws(ConfigurationError) in
       switch entry.name {
       case "wifi": self.wifiGrace = try entry.value.duration()
       case "route": self.routeGrace = try entry.value.duration()
@@ -104,7 +128,7 @@ extension InvalidationPolicy {
   }
 
   fileprivate mutating func readSeverities(_ node: ConfigurationNode) throws(ConfigurationError) {
-    for entry in try node.entries() {
+    try node.forEachEntry { entry throws(ConfigurationError) in
       switch entry.name {
       case "betterPath": self.betterPath = try entry.value.severity()
       case "categoryChanged": self.categoryChanged = try entry.value.severity()
@@ -122,45 +146,6 @@ extension ConfigurationNode {
     return severity
   }
 }
-
-extension ConfigurationError {
-  fileprivate init(yaml error: any Error, file: String) {
-    switch error as? YamlError {
-    // To YAML, a word that begins with * names something written before.
-    case .composer(_, "found undefined alias", let mark, _):
-      self.init(file: file, line: mark.line, message: quoteStar)
-    case .scanner(let context?, _, let mark, _) where context.text.contains("alias"):
-      self.init(file: file, line: mark.line, message: quoteStar)
-    case .scanner(_, let problem, let mark, _), .parser(_, let problem, let mark, _),
-      .composer(_, let problem, let mark, _):
-      self.init(file: file, line: mark.line, message: problem)
-    case .duplicatedKeysInMapping(let keys, let context):
-      // Yams has words for such keys only as are words.
-      let name = keys.first { $0 != "<uncovertable>" }
-      self.init(
-        file: file, line: context.mark.line, key: name,
-        message: name == nil ? "a key must be a word" : "is there twice")
-    case .reader(let problem, _, let value, let text):
-      self.init(file: file, line: text.line(ofFirst: value), message: problem)
-    default:
-      self.init(file: file, message: "is not YAML: \(error)")
-    }
-  }
-}
-
-extension String {
-  /// The line of a character that YAML's reader stopped at, which names no line (and no place, where the character is one
-  /// with its neighbour to Swift).
-  fileprivate func line(ofFirst scalar: Int32) -> Int? {
-    let scalars = self.unicodeScalars
-    guard let place = scalars.firstIndex(where: { $0.value == UInt32(bitPattern: scalar) }) else {
-      return nil
-    }
-    return 1 + self[..<place].count { $0.isNewline }
-  }
-}
-
-private let quoteStar = "quote patterns that begin with *, as in match: \"*ppp\""
 
 /// The text of a file, which may not be larger than a configuration can be.
 private func contents(of file: String) -> Result<String, SystemError> {

@@ -39,7 +39,7 @@ extension Limits {
   ]
 
   mutating func read(_ node: ConfigurationNode) throws(ConfigurationError) {
-    for entry in try node.entries() {
+    try node.forEachEntry { entry throws(ConfigurationError) in
       if let count = Self.counts.first(where: { $0.key == entry.name }) {
         self[keyPath: count.value] = try entry.value.number(in: 1...1_000_000)
       } else if entry.name == "messageSize" {

@@ -14,7 +14,7 @@ struct Engine {
   private(set) var watched = WatchedPaths()
   var flows = FlowTable()
   var interests = Interests()
-  private var damper = FlapDamper()
+  private var damper: FlapDamper
   private var isKernelLost = false
   /// Until when what the kernel said holds (D9).
   private var expiry: Instant?
@@ -32,6 +32,7 @@ struct Engine {
 
   init(_ configuration: Configuration, restored: Snapshot?) {
     self.reader = PathReader(configuration)
+    self.damper = FlapDamper(configuration.flaps)
     self.changes = ChangeMaker(
       restored: restored, preferred: configuration.prefer, policy: configuration.invalidations)
     self.interests.unusedLinks.use(self.changes.followed.flatMap { $0.path.chain.map(\.index) })
@@ -239,6 +240,7 @@ struct Engine {
     self.reader = PathReader(configuration)
     self.changes.preferred = configuration.prefer
     self.changes.policy = configuration.invalidations
+    self.damper.policy = configuration.flaps
   }
 }
 

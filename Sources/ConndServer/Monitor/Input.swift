@@ -1,3 +1,4 @@
+import UnixTransport
 import Connectivity
 
 /// What the monitor's thread is given to do, by whatever thread.

@@ -1,3 +1,4 @@
+import ConnectivityRules
 import Connectivity
 import DequeModule
 import Logging

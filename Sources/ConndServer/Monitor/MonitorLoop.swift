@@ -1,3 +1,4 @@
+import CoreMetrics
 import Connectivity
 import ConnectivityRules
 import DequeModule

@@ -1,3 +1,4 @@
+import UnixTransport
 import Connectivity
 import ConnectivityProtocol
 import Synchronization

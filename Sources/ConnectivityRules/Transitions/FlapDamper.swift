@@ -5,12 +5,8 @@ package import Connectivity
 /// Links are known by name: a modem that re-enumerates has a new index each time. Addresses and routes that come and go are
 /// no flaps. A value without a clock.
 package struct FlapDamper: Hashable, Sendable {
-  /// After so long without a loss, earlier losses are forgotten.
-  static let memory = Duration.seconds(10)
-  /// The loss within that time from which on gains are held.
-  static let tolerated = 3
-  static let firstHold = Duration.milliseconds(250)
-  static let longestHold = Duration.seconds(1)
+  /// What holds from the next loss or gain on.
+  package var policy: FlapPolicy
 
   fileprivate struct History: Hashable {
     var index: UInt32
@@ -32,7 +28,7 @@ package struct FlapDamper: Hashable, Sendable {
 
   private var links: [String: History] = [:]
 
-  package init() {}
+  package init(_ policy: FlapPolicy = FlapPolicy()) { self.policy = policy }
 
   /// Takes note of a link that is part of a default path, or of what the kernel tells of one that was.
   package mutating func observe(_ link: Link, isPartOfPath: Bool, at now: Instant) {
@@ -45,11 +41,11 @@ package struct FlapDamper: Hashable, Sendable {
     let isGain = link.state == .up && (!history.isUp || losses > 0)
     (history.index, history.isUp) = (link.index, link.state == .up)
     history.carrierDownCount = link.carrierDownCount ?? history.carrierDownCount
-    history.record(losses, at: now)
+    history.record(losses, at: now, self.policy)
     if link.state != .up {
       history.heldUntil = nil
     } else if isGain {
-      history.heldUntil = history.hold(at: now).map { now.advanced(by: $0) }
+      history.heldUntil = history.hold(at: now, self.policy).map { now.advanced(by: $0) }
     }
     self.links[link.name] = history
   }
@@ -57,7 +53,7 @@ package struct FlapDamper: Hashable, Sendable {
   /// The kernel has told that a link is gone.
   package mutating func observeRemoval(of link: Link, at now: Instant) {
     guard var history = self.links[link.name], history.index == link.index else { return }
-    if history.isUp { history.record(1, at: now) }
+    if history.isUp { history.record(1, at: now, self.policy) }
     (history.isUp, history.carrierDownCount, history.heldUntil) = (false, nil, nil)
     self.links[link.name] = history
   }
@@ -78,14 +74,17 @@ package struct FlapDamper: Hashable, Sendable {
 
   /// Forgets links that are part of no default path, once their losses count no more.
   package mutating func forget(allBut present: some Collection<String>, at now: Instant) {
-    let gone = self.links.lazy.filter { name, history in
-      !present.contains(name) && history.losses.last.map { Self.isForgotten($0, at: now) } ?? true
+    let gone = self.links.lazy.filter { [policy] name, history in
+      !present.contains(name)
+        && history.losses.last.map { policy.forgets($0, at: now) } ?? true
     }
     for name in gone.map(\.key) as [String] { self.links[name] = nil }
   }
+}
 
-  fileprivate static func isForgotten(_ loss: Instant, at now: Instant) -> Bool {
-    loss.duration(to: now) >= Self.memory
+extension FlapPolicy {
+  fileprivate func forgets(_ loss: Instant, at now: Instant) -> Bool {
+    loss.duration(to: now) >= self.memory
   }
 }
 
@@ -104,27 +103,27 @@ extension FlapDamper.History {
     return max(Int(now - before), isLost ? 1 : 0)
   }
 
-  fileprivate mutating func record(_ count: Int, at now: Instant) {
+  fileprivate mutating func record(_ count: Int, at now: Instant, _ policy: FlapPolicy) {
     guard count > 0 else { return }
-    if self.losses.last.map({ FlapDamper.isForgotten($0, at: now) }) ?? true {
+    if self.losses.last.map({ policy.forgets($0, at: now) }) ?? true {
       (self.losses, self.sinceFlapping) = ([], 0)
     }
-    self.losses = self.losses.filter { $0.duration(to: now) <= FlapDamper.memory }
-    for _ in 0..<min(count, FlapDamper.tolerated + Self.mostDoublings) {
+    self.losses = self.losses.filter { $0.duration(to: now) <= policy.memory }
+    for _ in 0..<min(count, policy.losses + Self.mostDoublings) {
       self.losses.append(now)
-      if self.sinceFlapping > 0 || self.losses.count >= FlapDamper.tolerated {
+      if self.sinceFlapping > 0 || self.losses.count >= policy.losses {
         self.sinceFlapping += 1
       }
     }
-    self.losses = self.losses.suffix(FlapDamper.tolerated)
+    self.losses = self.losses.suffix(policy.losses)
   }
 
   /// For how long a gain is held back; `nil`: not at all.
-  fileprivate func hold(at now: Instant) -> Duration? {
+  fileprivate func hold(at now: Instant, _ policy: FlapPolicy) -> Duration? {
     guard self.sinceFlapping > 0, let last = self.losses.last,
-      !FlapDamper.isForgotten(last, at: now)
+      !policy.forgets(last, at: now), policy.firstHold > .zero
     else { return nil }
     let doublings = min(self.sinceFlapping - 1, Self.mostDoublings)
-    return min(FlapDamper.firstHold * (1 << doublings), FlapDamper.longestHold)
+    return min(policy.firstHold * (1 << doublings), policy.longestHold)
   }
 }

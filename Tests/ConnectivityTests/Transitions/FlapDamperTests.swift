@@ -11,15 +11,17 @@ struct FlapDamperTests {
   private static let lost = TestLink.wifi.withoutCarrier.link
 
   /// A damper that knows a link that is up at 0 s.
-  private static func knowing(_ link: Link = wifi) -> FlapDamper {
-    var damper = FlapDamper()
+  private static func knowing(
+    _ link: Link = wifi, _ policy: FlapPolicy = FlapPolicy()
+  ) -> FlapDamper {
+    var damper = FlapDamper(policy)
     damper.observe(link, isPartOfPath: true, at: Instant(milliseconds: 0))
     return damper
   }
 
   /// For how many milliseconds each gain is held, of a link that is lost at each of the seconds and back 100 ms later.
-  private static func holds(_ losses: [Double]) -> [Int] {
-    var damper = Self.knowing()
+  private static func holds(_ losses: [Double], _ policy: FlapPolicy = FlapPolicy()) -> [Int] {
+    var damper = Self.knowing(Self.wifi, policy)
     return losses.map { second in
       let lost = Int((second * 1000).rounded())
       damper.observe(Self.lost, isPartOfPath: true, at: Instant(milliseconds: lost))
@@ -45,6 +47,16 @@ struct FlapDamperTests {
   @Test("T1 from the third loss on gains are held for 0.25, 0.5, 1 and 1 seconds")
   func holds() {
     #expect(Self.holds([1, 2, 3, 4, 6, 9, 14, 20]) == [0, 0, 250, 500, 1000, 1000, 1000, 1000])
+  }
+
+  @Test("T1 the configuration says what flaps, and for how long gains are held; zero holds none")
+  func policy() {
+    var policy = FlapPolicy()
+    (policy.losses, policy.memory) = (2, .seconds(3))
+    (policy.firstHold, policy.longestHold) = (.milliseconds(100), .milliseconds(300))
+    #expect(Self.holds([1, 3, 4, 5, 9], policy) == [0, 100, 200, 300, 0])
+    policy.firstHold = .zero
+    #expect(Self.holds([1, 2, 3, 4, 5, 6], policy) == [0, 0, 0, 0, 0, 0])
   }
 
   @Test(
