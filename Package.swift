@@ -82,9 +82,12 @@ let middle: [Target] = [
 let wire: [Target] = [
   .target(
     name: "ConnectivityProtocol", dependencies: all(["Connectivity"], core, grpcProtobuf),
-    exclude: ["Protos"],
+    exclude: ["Protos"], swiftSettings: swiftSettings),
+  // What gRPC defines for every server: health and reflection. Clients need neither.
+  .target(
+    name: "StandardServices", dependencies: all(core, grpcProtobuf),
     resources: [.embedInCode("Generated/Descriptors/descriptors.binpb")],
-    swiftSettings: swiftSettings)
+    swiftSettings: swiftSettings),
 ]
 
 // The daemon.
@@ -94,7 +97,7 @@ let daemon: [Target] = [
     dependencies: all(
       [
         "CLinux", "CYaml", "Netlink", "Connectivity", "ConnectivityRules",
-        "ConnectivityProtocol", "Systemd", "UnixTransport", lifecycle, logging, arguments,
+        "ConnectivityProtocol", "StandardServices", "Systemd", "UnixTransport", lifecycle, logging, arguments,
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "OrderedCollections", package: "swift-collections"),

@@ -1,41 +1,44 @@
 #!/bin/bash
-# Regenerates Sources/ConnectivityProtocol/Generated and the example's code from the .proto files, with the generators
-# of the packages that the code is built against. With --check: compares instead, and fails if anything differs.
+# Regenerates the code that is made from .proto files, with the generators of the packages that it is built against: that of
+# connd's API, of gRPC's standard services and of the example. With --check: compares instead, and fails if anything differs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 protos=Sources/ConnectivityProtocol/Protos
-generated=Sources/ConnectivityProtocol/Generated
+api=Sources/ConnectivityProtocol/Generated
+standard=Sources/StandardServices/Generated
 example=Examples/Sources/telemetry/Generated
-output=$generated
-example_output=$example
+output=.
 if [ "${1:-}" = --check ]; then
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
-    output=$work/protocol
-    example_output=$work/example
+    output=$(mktemp -d)
+    trap 'rm -rf "$output"' EXIT
 fi
 
 swift build --product protoc-gen-swift >&2
 swift build --product protoc-gen-grpc-swift-2 >&2
 tools=$(swift build --show-bin-path)
 
-rm -rf "${output:?}"/* "${example_output:?}"/*
-mkdir -p "$output" "$example_output"
-files=$(cd "$protos" && find . -name '*.proto' | sort | sed 's#^\./##')
-protoc -I "$protos" $files \
-    --plugin="$tools/protoc-gen-swift" --swift_out="$output" \
-    --swift_opt=Visibility=Public,FileNaming=FullPath,UseAccessLevelOnImports=true \
-    --plugin=protoc-gen-grpc-swift="$tools/protoc-gen-grpc-swift-2" --grpc-swift_out="$output" \
-    --grpc-swift_opt=Visibility=Public,FileNaming=FullPath,UseAccessLevelOnImports=true
+# generate TO PROTOS OPTIONS FILE...
+generate() {
+    local to=$output/$1 from=$2 options=$3
+    shift 3
+    rm -rf "${to:?}"
+    mkdir -p "$to"
+    protoc -I "$from" "$@" \
+        --plugin="$tools/protoc-gen-swift" --swift_out="$to" --swift_opt="$options" \
+        --plugin=protoc-gen-grpc-swift="$tools/protoc-gen-grpc-swift-2" --grpc-swift_out="$to" \
+        --grpc-swift_opt="$options"
+}
+public=Visibility=Public,FileNaming=FullPath,UseAccessLevelOnImports=true
+files() { (cd "$protos" && find "$1" -name '*.proto' | sort); }
+generate "$api" "$protos" "$public" $(files connectivity)
 # The generator of grpc-swift-protobuf 2.4 does not escape a method whose name is a keyword of Swift.
-sed -i 's/func guard\b/func `guard`/' "$output"/connectivity/v1/connectivity.grpc.swift
-mkdir -p "$output/Descriptors"
-protoc -I "$protos" $files --include_imports --descriptor_set_out="$output/Descriptors/descriptors.binpb"
+sed -i 's/func guard\b/func `guard`/' "$output/$api"/connectivity/v1/connectivity.grpc.swift
+generate "$standard" "$protos" "$public" $(files grpc)
+mkdir -p "$output/$standard/Descriptors"
+protoc -I "$protos" $(files connectivity) $(files grpc) --include_imports \
+    --descriptor_set_out="$output/$standard/Descriptors/descriptors.binpb"
+generate "$example" Examples/Protos FileNaming=FullPath telemetry/v1/telemetry.proto
 
-protoc -I Examples/Protos telemetry/v1/telemetry.proto \
-    --plugin="$tools/protoc-gen-swift" --swift_out="$example_output" \
-    --swift_opt=FileNaming=FullPath \
-    --plugin=protoc-gen-grpc-swift="$tools/protoc-gen-grpc-swift-2" --grpc-swift_out="$example_output" \
-    --grpc-swift_opt=FileNaming=FullPath
-
-[ "$output" = "$generated" ] || { diff -r "$generated" "$output" && diff -r "$example" "$example_output"; }
+if [ "$output" != . ]; then
+    for made in "$api" "$standard" "$example"; do diff -r "$made" "$output/$made"; done
+fi

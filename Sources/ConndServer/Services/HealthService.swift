@@ -1,4 +1,5 @@
 import ConnectivityProtocol
+import StandardServices
 import GRPCCore
 import GRPCProtobuf
 import SwiftProtobuf

@@ -1,4 +1,4 @@
-import ConnectivityProtocol
+import StandardServices
 import GRPCCore
 import GRPCProtobuf
 import SwiftProtobuf
