@@ -3,6 +3,8 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 SYSCONFDIR ?= /etc
+STRIP ?= --strip
+DEB ?= .build/deb
 # Where the image of the test VM is kept; it is made anew when what it is made of changes.
 VM_IMAGE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/connd/vm
 
@@ -12,10 +14,19 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+# Whether what is installed is one user's own.
+at_home := $(filter $(HOME)/%,$(PREFIX))
+# as_owner DIRECTORY: what to put before a command that writes there.
+as_owner = $(if $(shell d="$(1)"; until [ -e "$$d" ]; do d=$$(dirname "$$d"); done; [ -w "$$d" ] || echo no),$(sudo))
 sudo := $(if $(filter 0,$(shell id -u)),,sudo)
 # Installed programs carry the Swift runtime in themselves: they run where there is no toolchain. Generic code of one module is
-# made for the types of another (-cross-module-optimization), or an event takes a twentieth longer.
-release := swift build --configuration release --static-swift-stdlib -Xswiftc -cross-module-optimization
+# made for the types of another (-cross-module-optimization), or an event takes a twentieth longer. They export nothing, and
+# their relocations are packed: else all of that runtime is in their dynamic symbol tables, and eight megabytes of tables
+# become resident as the loader walks through them.
+release := swift build --configuration release --static-swift-stdlib -Xswiftc -cross-module-optimization \
+    -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=connd -Xcc -ffile-prefix-map=$(CURDIR)=connd \
+    -Xswiftc -use-ld=lld -Xlinker --no-export-dynamic -Xlinker -z -Xlinker pack-relative-relocs
+programs := connd connctl
 sources := find Package.swift Sources Tests Examples -name '*.swift' -not -path '*/Generated/*' -not -path '*/.build/*'
 
 build_packages := binutils libmnl-dev libnghttp2-dev libsystemd-dev libyaml-dev pkg-config
@@ -25,6 +36,7 @@ test_packages := iproute2 python3-venv $(go_packages) $(example_packages)
 bench_packages := gcc libc6-dev procps valgrind
 protobuf_packages := protobuf-compiler libprotobuf-dev
 unit_packages := systemd
+deb_packages := debhelper dpkg-dev lintian
 vm_packages := qemu-system-x86 mmdebstrap squashfs-tools cpio kmod xz-utils util-linux
 
 ##@ Use
@@ -38,7 +50,7 @@ help: ## show this
 
 .PHONY: run
 run: deps ## build connd, run it on a socket of its own and follow it
-	@swift build
+	@for program in $(programs); do swift build --product "$$program"; done
 	dev/run "$$(swift build --show-bin-path)"
 
 .PHONY: demo
@@ -46,35 +58,52 @@ demo: deps ## pull a cable, and see calls survive it with the library
 	@dev/install-packages iproute2
 	@Examples/demo
 
-.PHONY: install
-install: release ## install under PREFIX (and in DESTDIR, where given)
+.PHONY: install install-built
+install: release ## install under PREFIX (and in DESTDIR, where given), with sudo where that is needed
+	@$(call as_owner,$(DESTDIR)$(PREFIX)) $(MAKE) install-built
+
+# Units are the system's, or of a PREFIX in somebody's home those of his own services. The configuration is the system's.
+install-built:
 	@built=$$($(release) --show-bin-path)
-	bin="$(DESTDIR)$(PREFIX)/bin" share="$(DESTDIR)$(PREFIX)/share" units="$(DESTDIR)$(PREFIX)/lib/systemd/system"
-	install -d "$$bin" "$$share" "$$units" "$(DESTDIR)$(SYSCONFDIR)/connd"
-	install --strip "$$built"/{connd,connctl} "$$bin"
-	for unit in systemd/*; do
-	    sed 's#@bindir@#$(PREFIX)/bin#' "$$unit" | install -m 644 /dev/stdin "$$units/$${unit##*/}"
-	done
-	config="$(DESTDIR)$(SYSCONFDIR)/connd/connd.yaml"
-	[ -e "$$config" ] || install -m 644 config/connd.yaml "$$config"
-	completion() { "$$built/connctl" --generate-completion-script "$$1" | install -D -m 644 /dev/stdin "$$share/$$2"; }
+	root="$(DESTDIR)$(PREFIX)"
+	install -d "$$root/bin"
+	install $(STRIP) "$$built"/{connd,connctl} "$$root/bin"
+	units() { for unit in systemd/$$1*.*; do sed 's#@bindir@#$(PREFIX)/bin#' "$$unit" | install -D -m 644 /dev/stdin "$$2/$${unit##*/}"; done; }
+	if [ -n "$(at_home)" ]; then
+	    units user/ "$$root/share/systemd/user"
+	else
+	    units '' "$$root/lib/systemd/system"
+	    units user/ "$$root/lib/systemd/user"
+	    config="$(DESTDIR)$(SYSCONFDIR)/connd/connd.yaml"
+	    [ -e "$$config" ] || install -D -m 644 config/connd.yaml "$$config"
+	fi
+	# What is read by a shell is no program of its own.
+	completion() { "$$built/connctl" --generate-completion-script "$$1" | sed '1{/^#!/d}' | install -D -m 644 /dev/stdin "$$root/share/$$2"; }
 	completion bash bash-completion/completions/connctl
-	completion zsh zsh/site-functions/_connctl
+	completion zsh $(if $(filter /usr,$(PREFIX)),zsh/vendor-completions,zsh/site-functions)/_connctl
 	completion fish fish/vendor_completions.d/connctl.fish
-	for page in man/*.[1-8]; do
-	    if [ -e "$$page" ]; then install -D -m 644 "$$page" "$$share/man/man$${page##*.}/$${page##*/}"; fi
-	done
+	for page in man/*.[1-8]; do install -D -m 644 "$$page" "$$root/share/man/man$${page##*.}/$${page##*/}"; done
 	cd Sources/ConnectivityProtocol/Protos
-	find connectivity -name '*.proto' -exec install -D -m 644 {} "$$share/connd/proto/{}" \;
+	find connectivity -name '*.proto' -exec install -D -m 644 {} "$$root/share/connd/proto/{}" \;
 
 .PHONY: uninstall
 uninstall: ## remove what install installed, but not the configuration
 	@root="$(DESTDIR)$(PREFIX)"
-	rm -f "$$root"/bin/{connd,connctl}
-	for unit in systemd/*; do rm -f "$$root/lib/systemd/system/$${unit##*/}"; done
-	rm -f "$$root"/share/{bash-completion/completions/connctl,zsh/site-functions/_connctl,fish/vendor_completions.d/connctl.fish}
-	for page in man/*.[1-8]; do rm -f "$$root/share/man/man$${page##*.}/$${page##*/}"; done
-	rm -rf "$$root/share/connd"
+	remove() { $(call as_owner,$(DESTDIR)$(PREFIX)) rm "$$@"; }
+	remove -rf "$$root"/bin/{connd,connctl} "$$root/share/connd" \
+	    "$$root"/share/{bash-completion/completions/connctl,zsh/{site-functions,vendor-completions}/_connctl,fish/vendor_completions.d/connctl.fish}
+	for unit in systemd/*.* systemd/user/*; do
+	    remove -f "$$root"/{lib/systemd/system,lib/systemd/user,share/systemd/user}/"$${unit##*/}"
+	done
+	for page in man/*.[1-8]; do remove -f "$$root/share/man/man$${page##*.}/$${page##*/}"; done
+	for folder in {lib,share}/systemd/{system,user} {lib,share}/systemd share/bash-completion{/completions,} \
+	    share/zsh/{site-functions,vendor-completions} share/zsh share/fish{/vendor_completions.d,} share/man/man{1,5,8}; do
+	    [ ! -d "$$root/$$folder" ] || $(call as_owner,$(DESTDIR)$(PREFIX)) rmdir --ignore-fail-on-non-empty "$$root/$$folder"
+	done
+
+.PHONY: deb
+deb: release deps-deb ## make a Debian package of it, in DEB (.build/deb)
+	@packaging/build "$(DEB)"
 
 ##@ Work on it
 
@@ -84,7 +113,7 @@ build: deps ## build everything, with debug information
 
 .PHONY: release
 release: deps ## build what is installed
-	@$(release)
+	@for program in $(programs); do $(release) --product "$$program"; done
 
 .PHONY: test
 test: deps deps-test ## run all tests but those in the VM
@@ -153,10 +182,15 @@ adversary: release deps-test deps-bench ## attack connd in all ways at once, as 
 
 .PHONY: bench
 bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick: less of it)
-	@$(sudo) Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
+	@$(release) --product instructions
+	$(sudo) Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
 	$(sudo) Tests/storms/run "$$($(release) --show-bin-path)" $(if $(BENCH),500 20000)
 	$(if $(BENCH),,$(sudo) Tests/storms/hostile "$$($(release) --show-bin-path)")
 	$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" $(if $(BENCH),20)
+
+.PHONY: update
+update: ## move to the newest versions of the packages that connd is built from (Package.resolved)
+	@swift package update
 
 .PHONY: lint
 lint: ## check the format of the sources
@@ -194,7 +228,7 @@ clean: ## remove what was built
 
 ##@ Packages of the system (the targets above call these)
 
-.PHONY: deps deps-test deps-bench deps-protobuf deps-units deps-vm
+.PHONY: deps deps-test deps-bench deps-protobuf deps-units deps-deb deps-vm
 deps: ## install what building needs
 	@dev/install-packages $(build_packages)
 deps-test: ## install what testing needs
@@ -205,5 +239,7 @@ deps-protobuf: ## install what generating needs
 	@dev/install-packages $(protobuf_packages)
 deps-units: ## install what checking the units needs
 	@dev/install-packages $(unit_packages)
+deps-deb: ## install what packaging needs
+	@dev/install-packages $(deb_packages)
 deps-vm: ## install what the VM needs
 	@dev/install-packages $(vm_packages)

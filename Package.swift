@@ -12,14 +12,8 @@ let swiftSettings: [SwiftSetting] = [
 /// structs to modules that no source imports when a release is built, and MemberImportVisibility refuses their members.
 let settingsBesideFoundation = Array(swiftSettings.dropLast())
 
-/// Programs export nothing, and their relocations are packed. Without this all of Swift's runtime is in their dynamic symbol
-/// tables when it is linked statically, and eight megabytes of tables become resident as the loader walks through them.
-let programLinkerSettings: [LinkerSetting] = [
-  .unsafeFlags([
-    "-use-ld=lld", "-Xlinker", "--no-export-dynamic",
-    "-Xlinker", "-z", "-Xlinker", "pack-relative-relocs",
-  ])
-]
+/// The trait with which the two programs can be built.
+let programs = "Programs"
 
 let core: [Target.Dependency] = [.product(name: "GRPCCore", package: "grpc-swift-2")]
 let grpc: [Target.Dependency] = [
@@ -42,8 +36,12 @@ func all(_ lists: [Target.Dependency]...) -> [Target.Dependency] { lists.flatMap
 let lifecycle: Target.Dependency = .product(
   name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
+
+// What only connd, connctl and the tests need: an application's package manager does not look for it without the trait.
 let arguments: Target.Dependency = .product(
-  name: "ArgumentParser", package: "swift-argument-parser")
+  name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: [programs]))
+let metrics: Target.Dependency = .product(
+  name: "CoreMetrics", package: "swift-metrics", condition: .when(traits: [programs]))
 
 // The edge: C, and what is directly above it.
 let edge: [Target] = [
@@ -101,12 +99,11 @@ let daemon: [Target] = [
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "OrderedCollections", package: "swift-collections"),
-        .product(name: "CoreMetrics", package: "swift-metrics"),
+        metrics,
       ], core, grpcProtobuf),
     swiftSettings: settingsBesideFoundation),
   .executableTarget(
-    name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings,
-    linkerSettings: programLinkerSettings),
+    name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings),
 ]
 
 // What all of its clients do: follow it and guard flows, across its restarts. Who uses it brings the connections.
@@ -144,8 +141,7 @@ let clients: [Target] = [
       ], core),
     swiftSettings: swiftSettings),
   .executableTarget(
-    name: "connctl", dependencies: ["ConnctlCommands"], swiftSettings: swiftSettings,
-    linkerSettings: programLinkerSettings),
+    name: "connctl", dependencies: ["ConnctlCommands"], swiftSettings: swiftSettings),
 ]
 
 // Tests: one target for each of the above, and the scenarios with real processes.
@@ -232,6 +228,12 @@ let package = Package(
     .library(name: "ConnectivityTestKit", targets: ["ConnectivityTestKit"]),
     .executable(name: "connd", targets: ["connd"]),
     .executable(name: "connctl", targets: ["connctl"]),
+  ],
+  traits: [
+    .trait(
+      name: programs,
+      description: "Builds connd and connctl. Applications, which use the libraries, need it not."),
+    .default(enabledTraits: [programs]),
   ],
   dependencies: [
     .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),

@@ -4,7 +4,7 @@ import ConnectivitySession
 import GRPCCore
 
 /// `connctl`, connd's command line.
-struct Connctl: AsyncParsableCommand {
+struct Connctl: RunnableCommand {
   static let configuration = CommandConfiguration(
     commandName: "connctl",
     abstract: "By which network does this machine's traffic leave?",
@@ -22,6 +22,14 @@ struct Connctl: AsyncParsableCommand {
     ])
 
   @OptionGroup var options: Options
+
+  /// Without a command: what `status` shows, and, for people, what comes next.
+  func run(through dialler: any Dialler) async throws {
+    let socket = self.options.socket ?? SocketPath.default
+    try await StatusCommand.show(socket, json: self.options.json, through: dialler)
+    Console.current.hint(
+      "“connctl watch” follows the changes, “connctl explain” says why; --help lists the rest")
+  }
 }
 
 /// What every command takes, before its name and after.
@@ -38,12 +46,14 @@ struct Options: ParsableArguments {
 }
 
 /// A command that asks connd.
-protocol ConnctlCommand: ParsableCommand {
+protocol ConnctlCommand: RunnableCommand {
   /// The options after the command's name.
   var options: Options { get }
   /// What stood before it.
   var parent: Connctl { get }
+}
 
+protocol RunnableCommand: ParsableCommand {
   /// Does it, by connections that the dialler makes.
   func run(through dialler: any Dialler) async throws
 }

@@ -36,7 +36,7 @@ public enum Program {
       var command: (any ParsableCommand)?
       do {
         try Connctl.checkCommandName(in: arguments)
-        let parsed = try await Connctl.asyncParseAsRoot(arguments)
+        let parsed = try Connctl.parseAsRoot(arguments)
         command = parsed
         try await self.run(parsed, through: dialler)
         return ExitStatus.holds.rawValue
@@ -49,7 +49,7 @@ public enum Program {
   private static func run(
     _ command: any ParsableCommand, through dialler: any Dialler
   ) async throws {
-    if let command = command as? any ConnctlCommand {
+    if let command = command as? any RunnableCommand {
       try await command.run(through: dialler)
     } else {
       // The parser's own: help, completions.
@@ -68,7 +68,10 @@ public enum Program {
     case let code as ExitCode:
       return code
     case let error as ConndError:
-      console.remark(error.advice(socket: (command as? any ConnctlCommand)?.socket))
+      let socket =
+        (command as? any ConnctlCommand)?.socket
+        ?? (command as? Connctl).map { $0.options.socket ?? SocketPath.default }
+      console.remark(error.advice(socket: socket))
       return error.exitStatus
     case let foreign as ForeignNamespace:
       console.remark("\(foreign): it cannot guard connections here (run it where connd is)")

@@ -36,6 +36,28 @@ struct ProgramTests {
     #expect(json.screen.output == JSONShapeTests.status(17) + "\n")
   }
 
+  @Test("without a command it is the status, and on a terminal what comes next")
+  func bare() async throws {
+    let bare = try await connctl()
+    #expect(bare.status == 0)
+    #expect(bare.screen.outputLines.first == "wifi via wlan0 (since 3 min)")
+    #expect(bare.screen.errors == "")
+    let json = try await connctl("--json")
+    #expect(json.screen.output == JSONShapeTests.status(17) + "\n")
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      try await StubConnd().serving(socket) {
+        let terminal = Screen()
+        let console = terminal.console(errorWidth: 200)
+        #expect(await Program.run(["--socket", socket], on: console, through: dialler) == 0)
+        #expect(terminal.errors.contains("connctl watch") && terminal.errors.contains("explain"))
+      }
+    }
+    let absent = try await connctl(stub: nil)
+    #expect(absent.status == 69)
+    #expect(absent.screen.errors.hasPrefix("connctl: connd is not there: there is no "))
+  }
+
   @Test("--json and --socket stand before the command or after it")
   func optionOrder() async throws {
     let json = try await connctl("--json", "status")
@@ -278,20 +300,22 @@ struct FollowingTests {
     #expect(try await connctl("wait", "wifi", "--timeout", "0", stub: silent).status == 0)
   }
 
-  @Test("wait says on a terminal that the time is over, and nothing elsewhere")
+  @Test("wait says what is missing when the time is over, and on a terminal what it waits for")
   func timeoutHint() async throws {
-    let stub = Self.endless([])
+    let stub = Self.endless([.snapshot(.sample)])
+    let missing = "connctl: “not-wifi” does not hold after 300ms: wifi via wlan0\n"
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"
       try await stub.serving(socket) {
-        let arguments = ["wait", "not-wifi", "--timeout", "0", "--socket", socket]
+        let arguments = ["wait", "not-wifi", "--timeout", "300ms", "--socket", socket]
         let terminal = Screen()
         #expect(
           await Program.run(arguments, on: terminal.console(errorWidth: 80), through: dialler) == 1)
-        #expect(terminal.errors == "connctl: “not-wifi” does not hold after 0s: wifi via wlan0\n")
+        #expect(terminal.errors == "connctl: waiting for “not-wifi”: wifi via wlan0\n" + missing)
         let pipe = Screen()
         #expect(await Program.run(arguments, on: pipe.console, through: dialler) == 1)
-        #expect(pipe.errors + pipe.output + terminal.output == "")
+        #expect(pipe.errors == missing)
+        #expect(pipe.output + terminal.output == "")
       }
     }
   }

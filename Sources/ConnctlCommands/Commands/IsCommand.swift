@@ -5,6 +5,7 @@ import ConnectivitySession
 struct IsCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "is", abstract: "Succeed if a condition holds now.",
+    usage: "connctl is [<options>] <condition>",
     discussion: Condition.help)
 
   @OptionGroup var options: Options
@@ -15,9 +16,12 @@ struct IsCommand: ConnctlCommand {
     transform: Condition.reading)
   var condition: Condition
 
+  @OptionGroup var traffic: TrafficOptions
+
   func run(through dialler: any Dialler) async throws {
     try self.console.tell(
-      self.condition, of: try await StatusCommand.status(self.socket, through: dialler), json: self.json)
+      self.traffic.requirement(self.condition),
+      of: try await StatusCommand.status(self.socket, through: dialler), json: self.json)
   }
 }
 
@@ -29,11 +33,11 @@ extension Condition {
 
 extension Console {
   /// Prints the answer where JSON was asked for; people have the exit status.
-  func tell(_ condition: Condition, of snapshot: Snapshot, json: Bool) throws {
-    let holds = condition.holds(for: snapshot.status)
+  func tell(_ requirement: Requirement, of snapshot: Snapshot, json: Bool) throws {
+    let holds = requirement.holds(for: snapshot.status)
     if json {
       try self.print([
-        "condition": .string(condition.description), "holds": .bool(holds),
+        "condition": .string(requirement.description), "holds": .bool(holds),
         "generation": .number(snapshot.generation),
       ])
     }

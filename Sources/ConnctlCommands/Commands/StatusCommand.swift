@@ -11,11 +11,16 @@ struct StatusCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   func run(through dialler: any Dialler) async throws {
-    let snapshot = try await Self.status(self.socket, through: dialler)
-    if self.json {
-      try self.console.print(.status(snapshot))
+    try await Self.show(self.socket, json: self.json, through: dialler)
+  }
+
+  static func show(_ socket: String, json: Bool, through dialler: any Dialler) async throws {
+    let snapshot = try await Self.status(socket, through: dialler)
+    let console = Console.current
+    if json {
+      try console.print(.status(snapshot))
     } else {
-      try self.console.print(self.console.style.status(snapshot, now: self.console.now()))
+      try console.print(console.style.status(snapshot, now: console.now()))
     }
   }
 

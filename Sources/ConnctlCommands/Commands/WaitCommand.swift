@@ -6,6 +6,7 @@ import Synchronization
 struct WaitCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "wait", abstract: "Wait until a condition holds.",
+    usage: "connctl wait [<options>] <condition>",
     discussion: """
       \(Condition.help)
 
@@ -20,6 +21,8 @@ struct WaitCommand: ConnctlCommand {
   )
   var condition: Condition
 
+  @OptionGroup var traffic: TrafficOptions
+
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
@@ -28,20 +31,22 @@ struct WaitCommand: ConnctlCommand {
   var timeout: Timeout?
 
   func run(through dialler: any Dialler) async throws {
+    let requirement = self.traffic.requirement(self.condition)
     let wait = Wait(
-      condition: self.condition, events: StatusFollower(socket: self.socket, through: dialler),
-      isPatient: self.timeout != nil)
+      requirement: requirement, events: StatusFollower(socket: self.socket, through: dialler),
+      isPatient: self.timeout != nil, say: self.console.hint)
     var snapshot = try await wait.run(timeout: self.timeout?.duration)
     // Without a word from connd when a short time is over, the answer is that of `is`, not that of a race.
     if snapshot == nil, let timeout, timeout.duration < Self.shortest {
       snapshot = try await self.ask(within: Self.shortest - timeout.duration, through: dialler)
     }
     guard let snapshot else { throw ConndError.failed("\(self.socket) is silent") }
-    if !self.condition.holds(for: snapshot.status), let timeout {
-      self.console.hint(
-        "“\(self.condition)” does not hold after \(timeout.words): \(snapshot.status.summary)")
+    if !requirement.holds(for: snapshot.status), let timeout {
+      self.console.remark(
+        "“\(requirement)” does not hold after \(timeout.words): \(requirement.missing(in: snapshot.status))"
+      )
     }
-    try self.console.tell(self.condition, of: snapshot, json: self.json)
+    try self.console.tell(requirement, of: snapshot, json: self.json)
   }
 }
 
@@ -67,10 +72,12 @@ extension WaitCommand {
 
 /// Follows the status until a condition holds, or the time is over.
 struct Wait: Sendable {
-  let condition: Condition
+  let requirement: Requirement
   let events: StatusFollower
   /// connd need not be there at the start.
   let isPatient: Bool
+  /// Tells somebody who looks on what it waits for.
+  let say: @Sendable (String) -> Void
 
   /// The status in which the condition holds, or the last one known when the time was over; `nil` if none was.
   ///
@@ -110,14 +117,23 @@ struct Wait: Sendable {
       }
       // Only what may come by itself is waited for.
       guard case .notThere = error, isKnown || self.isPatient else { throw error }
+      self.say(isKnown ? "connd went away; waiting for it" : "\(error): waiting for it")
     case .resumed:
       break
     }
   }
 
   private func check(_ snapshot: Snapshot, _ last: Last) throws {
-    last.result.withLock { $0 = .success(snapshot) }
-    if self.condition.holds(for: snapshot.status) { throw Holds() }
+    let isFirst = last.result.withLock { result in
+      defer { result = .success(snapshot) }
+      if case .success = result { return false }
+      return true
+    }
+    if self.requirement.holds(for: snapshot.status) { throw Holds() }
+    if isFirst {
+      self.say(
+        "waiting for “\(self.requirement)”: \(self.requirement.missing(in: snapshot.status))")
+    }
   }
 
   private final class Last: Sendable {

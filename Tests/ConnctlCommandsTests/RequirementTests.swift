@@ -1,0 +1,59 @@
+import ArgumentParser
+import Connectivity
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("What is asked and waited for")
+struct RequirementTests {
+  /// IPv4 by wlan0, and IPv6 by vlan10 on bond0 on eth0, which costs money.
+  private static let both = Status(ipv4: .wlan, ipv6: .stack, preferred: .ipv4)
+
+  private static func requirement(_ arguments: String) throws -> Requirement {
+    let command = try Connctl.parseAsRoot(["is"] + arguments.split(separator: " ").map(String.init))
+    let ask = try #require(command as? IsCommand)
+    return ask.traffic.requirement(ask.condition)
+  }
+
+  @Test(
+    "a family and a link narrow it",
+    arguments: [
+      ("online", true), ("wired", false), ("expensive", false),
+      ("online --family ipv4", true), ("wired --family ipv6", true), ("wifi --family ipv6", false),
+      ("expensive --family ipv6", true), ("not-expensive --family ipv4", true),
+      ("online --via wlan0", true), ("online --via eth0", true), ("online --via bond0", true),
+      ("online --via eth1", false), ("wired --via wlan0", false), ("wired --via eth0", true),
+      ("online --via wlan0 --family ipv6", false), ("online --via eth0 --family ipv6", true),
+    ])
+  func narrowed(arguments: String, holds: Bool) throws {
+    #expect(try Self.requirement(arguments).holds(for: Self.both) == holds)
+  }
+
+  @Test("a link whose path carries nothing is none that traffic leaves by")
+  func deadLink() throws {
+    var path = Path.wlan
+    path.status = .unsatisfied
+    path.reason = .noCarrier
+    let status = Status(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+    #expect(try Self.requirement("online --via wlan0").holds(for: status) == false)
+    #expect(try Self.requirement("none --family ipv6").holds(for: status))
+  }
+
+  @Test(
+    "what is missing is said",
+    arguments: [
+      ("wired", "wifi via wlan0"), ("online --via eth1", "traffic leaves by wlan0"),
+      ("wired --via wlan0", "wifi via wlan0"),
+    ])
+  func missing(arguments: String, words: String) throws {
+    #expect(try Self.requirement(arguments).missing(in: Self.both) == words)
+  }
+
+  @Test("the family and the link stand beside the condition")
+  func description() throws {
+    let requirement = try Self.requirement("online --via eth0 --family ipv6")
+    #expect("\(requirement)" == "online by ipv6 via eth0")
+    #expect(throws: (any Error).self) { try Self.requirement("online --family ipv5") }
+    #expect(throws: (any Error).self) { try Self.requirement("online --via=") }
+  }
+}
