@@ -148,10 +148,10 @@ simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; 
 
 .PHONY: test-vm test-systemd
 test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, bonds and a team, without IPv6
-test-vm: scenarios := systemd wifi bonds ipv4only
+test-vm: scenarios := systemd package wifi bonds ipv4only
 test-systemd: ## run the first half of test-vm
 test-systemd: scenarios := systemd
-test-vm test-systemd: deps deps-vm
+test-vm test-systemd: deps deps-vm deps-deb
 	@$(sudo) Tests/vm/build "$(VM_IMAGE)"
 	Tests/vm/test "$(VM_IMAGE)" $(scenarios)
 

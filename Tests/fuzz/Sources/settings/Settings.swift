@@ -34,8 +34,11 @@ private func readConfiguration(_ text: String) {
     let ends = text.unicodeScalars.count {
       "\n\r\u{85}\u{2028}\u{2029}".unicodeScalars.contains($0)
     }
-    expect(error.line.map { (1...ends + 2).contains($0) } ?? false, "\(error)")
-    expect(!error.message.isEmpty)
+    expect(!error.mistakes.isEmpty)
+    for mistake in error.mistakes {
+      expect(mistake.line.map { (1...ends + 2).contains($0) } ?? false, "\(mistake)")
+      expect(!mistake.message.isEmpty)
+    }
   }
 }
 
