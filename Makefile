@@ -137,6 +137,10 @@ check-demo: deps ## check what make demo says at its end, and that it leaves not
 test-examples: deps ## test the examples in Swift that need packages of their own
 	@swift test --package-path Examples --scratch-path .build/examples
 
+.PHONY: test-examples-by-version
+test-examples-by-version: deps ## the same, depending on the last commit by its version, as an application elsewhere does
+	@Tests/examples/by-version
+
 .PHONY: test-sanitized
 test-sanitized: deps ## run tests under the thread and the address sanitizer (each a build of its own)
 	@Tests/sanitizers/run address

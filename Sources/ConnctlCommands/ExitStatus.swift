@@ -38,6 +38,8 @@ extension ConndError {
     switch self {
     case .notThere(let why):
       switch socket {
+      case let socket? where getenv("CONND_SOCKET").map({ String(cString: $0) }) == socket:
+        "connd is not there: \(why), which CONND_SOCKET names (unset it to ask the system's connd, or start connd there)"
       case let socket? where Self.isOtherThanSocket(socket):
         "connd is not there: \(socket) is not a socket (name connd's with --socket or CONND_SOCKET)"
       case let socket? where Self.isDefault(socket):

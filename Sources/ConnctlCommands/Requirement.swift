@@ -53,6 +53,11 @@ extension Path {
   }
 }
 
+extension CompletionKind {
+  /// The names of the links that there are.
+  static var linkNames: CompletionKind { .shellCommand("ls /sys/class/net") }
+}
+
 /// Of which traffic a condition is to hold.
 struct TrafficOptions: ParsableArguments {
   @Option(
@@ -62,7 +67,8 @@ struct TrafficOptions: ParsableArguments {
 
   @Option(
     help: ArgumentHelp(
-      "Look at what leaves by this link, or by one on top of it.", valueName: "link"))
+      "Look at what leaves by this link, or by one on top of it.", valueName: "link"),
+    completion: .linkNames)
   var via: String?
 
   func validate() throws {

@@ -43,15 +43,22 @@ public struct ConndCommand: ParsableCommand {
   @Flag(help: "Check the configuration and end.")
   var checkConfig = false
 
+  @Argument(help: "With --check-config: the file to check.", completion: .file())
+  var file: String?
+
   public init() {}
 
   public func validate() throws {
     guard self.socket != "" else { throw ValidationError("--socket needs a path") }
+    guard self.file == nil || (self.checkConfig && self.config == nil) else {
+      throw ValidationError("a file is named with --config, or after --check-config")
+    }
   }
 
   public mutating func run() throws {
-    let file = self.config ?? Configuration.defaultFile
-    let isOptional = self.config == nil
+    let named = self.config ?? self.file
+    let file = named ?? Configuration.defaultFile
+    let isOptional = named == nil
     @Sendable func read() throws(ConfigurationError) -> Configuration {
       try Configuration.read(file: file, isOptional: isOptional)
     }

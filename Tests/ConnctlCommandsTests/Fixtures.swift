@@ -168,3 +168,10 @@ let dialler: ReactorDialler = {
     preconditionFailure("no reactor for the tests: \(error)")
   }
 }()
+
+/// Does what the arguments say, as the program does: on the thread that its connections have, too.
+func runConnctl(_ arguments: [String], on console: Console) async -> Int32 {
+  await withTaskExecutorPreference(dialler.executor) {
+    await Program.run(arguments, on: console, through: dialler)
+  }
+}

@@ -14,9 +14,8 @@ struct GuardTests {
   private func run(
     _ arguments: String..., at socket: String, on screen: Screen
   ) async -> Int32 {
-    await Program.run(
-      ["guard", self.remote] + arguments + ["--socket", socket], on: screen.console,
-      through: dialler)
+    await runConnctl(
+      ["guard", self.remote] + arguments + ["--socket", socket], on: screen.console)
   }
 
   private func json(_ event: FlowEvent, _ generation: UInt64) -> String? {
@@ -124,9 +123,8 @@ struct GuardTests {
       let socket = "\(directory)/connd.sock"
       try await stub.serving(socket) {
         let screen = Screen()
-        let status = await Program.run(
-          ["guard"] + arguments + ["--json", "--socket", socket], on: screen.console,
-          through: dialler)
+        let status = await runConnctl(
+          ["guard"] + arguments + ["--json", "--socket", socket], on: screen.console)
         #expect(status == 0, "\(screen.errors)")
         #expect(screen.outputLines.count == 1)
       }
@@ -174,13 +172,13 @@ struct GuardTests {
       try await stub.serving(socket) {
         let arguments = ["guard", self.remote, "--local", "192.0.2.99", "--socket", socket]
         let text = Screen()
-        #expect(await Program.run(arguments, on: text.console(width: .max), through: dialler) == 0)
+        #expect(await runConnctl(arguments, on: text.console(width: .max)) == 0)
         #expect(
           text.output.contains("source address lost: 192.0.2.99 is no address of this machine; now")
         )
         #expect(text.outputLines.count == 1)
         let json = Screen()
-        #expect(await Program.run(arguments + ["--json"], on: json.console, through: dialler) == 0)
+        #expect(await runConnctl(arguments + ["--json"], on: json.console) == 0)
         #expect(json.output.contains(#""change": "diedBefore""#))
       }
     }
@@ -240,8 +238,8 @@ struct GuardTests {
       })
       let program = try await before.serving(socket) { [console] in
         let program = Task {
-          await Program.run(
-            ["guard", self.remote, "--json", "--socket", socket], on: console, through: dialler)
+          await runConnctl(
+            ["guard", self.remote, "--json", "--socket", socket], on: console)
         }
         await seen.pass()
         return program

@@ -15,10 +15,10 @@ private func connctl(
     let status =
       if let stub {
         try await stub.serving(socket) {
-          await Program.run(arguments + ["--socket", socket], on: screen.console, through: dialler)
+          await runConnctl(arguments + ["--socket", socket], on: screen.console)
         }
       } else {
-        await Program.run(arguments + ["--socket", socket], on: screen.console, through: dialler)
+        await runConnctl(arguments + ["--socket", socket], on: screen.console)
       }
     return (status, screen)
   }
@@ -49,7 +49,7 @@ struct ProgramTests {
       try await StubConnd().serving(socket) {
         let terminal = Screen()
         let console = terminal.console(errorWidth: 200)
-        #expect(await Program.run(["--socket", socket], on: console, through: dialler) == 0)
+        #expect(await runConnctl(["--socket", socket], on: console) == 0)
         #expect(terminal.errors.contains("connctl watch") && terminal.errors.contains("explain"))
       }
     }
@@ -67,7 +67,7 @@ struct ProgramTests {
       try await StubConnd().serving(socket) {
         let screen = Screen()
         #expect(
-          await Program.run(["--socket", socket, "status"], on: screen.console, through: dialler)
+          await runConnctl(["--socket", socket, "status"], on: screen.console)
             == 0)
         #expect(screen.outputLines.first == "wifi via wlan0 (since 3 min)")
       }
@@ -156,7 +156,7 @@ struct ProgramTests {
       let screen = Screen()
       let socket = "\(directory)/connd.sock"
       #expect(
-        await Program.run(arguments + ["--socket", socket], on: screen.console, through: dialler)
+        await runConnctl(arguments + ["--socket", socket], on: screen.console)
           == 69)
       #expect(
         screen.errors == """
@@ -178,7 +178,7 @@ struct ProgramTests {
       try await stub.serving(socket) {
         let screen = Screen()
         #expect(
-          await Program.run(arguments + ["--socket", socket], on: screen.console, through: dialler)
+          await runConnctl(arguments + ["--socket", socket], on: screen.console)
             == 77)
         #expect(screen.errors.hasPrefix("connctl: connd refuses this user: not you"))
       }
@@ -188,12 +188,12 @@ struct ProgramTests {
   @Test("--help lists the exit codes, --version names the version, both succeed")
   func help() async {
     let help = Screen()
-    #expect(await Program.run(["--help"], on: help.console, through: dialler) == 0)
+    #expect(await runConnctl(["--help"], on: help.console) == 0)
     for code in ["0 ", "1 ", "64", "69", "77"] {
       #expect(help.outputLines.contains { $0.hasPrefix("  \(code)  ") })
     }
     let version = Screen()
-    #expect(await Program.run(["--version"], on: version.console, through: dialler) == 0)
+    #expect(await runConnctl(["--version"], on: version.console) == 0)
     #expect(version.output == "connctl 0.1.0\n")
   }
 
@@ -201,8 +201,8 @@ struct ProgramTests {
   func completions(shell: String) async {
     let screen = Screen()
     #expect(
-      await Program.run(
-        ["--generate-completion-script", shell], on: screen.console, through: dialler) == 0)
+      await runConnctl(
+        ["--generate-completion-script", shell], on: screen.console) == 0)
     for word in ["status", "history", "guard", "not-cellular", "timeout"] {
       #expect(screen.output.contains(word))
     }
@@ -260,7 +260,7 @@ struct FollowingTests {
       }
       let program = try await before.serving(socket) { [console] in
         let program = Task {
-          await Program.run(["watch", "--json", "--socket", socket], on: console, through: dialler)
+          await runConnctl(["watch", "--json", "--socket", socket], on: console)
         }
         await seen.pass()
         return program
@@ -310,10 +310,10 @@ struct FollowingTests {
         let arguments = ["wait", "not-wifi", "--timeout", "300ms", "--socket", socket]
         let terminal = Screen()
         #expect(
-          await Program.run(arguments, on: terminal.console(errorWidth: 80), through: dialler) == 1)
+          await runConnctl(arguments, on: terminal.console(errorWidth: 80)) == 1)
         #expect(terminal.errors == "connctl: waiting for “not-wifi”: wifi via wlan0\n" + missing)
         let pipe = Screen()
-        #expect(await Program.run(arguments, on: pipe.console, through: dialler) == 1)
+        #expect(await runConnctl(arguments, on: pipe.console) == 1)
         #expect(pipe.errors == missing)
         #expect(pipe.output + terminal.output == "")
       }
@@ -325,9 +325,8 @@ struct FollowingTests {
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"
       let program = Task {
-        await Program.run(
-          ["wait", "wifi", "--timeout", "1h", "--socket", socket], on: Screen().console,
-          through: dialler)
+        await runConnctl(
+          ["wait", "wifi", "--timeout", "1h", "--socket", socket], on: Screen().console)
       }
       let stub = Self.endless([.snapshot(.sample)])
       let status = try await stub.serving(socket) { await program.value }

@@ -20,9 +20,8 @@ struct UsageTests {
   @Test("at a terminal an error is broken into lines, elsewhere it is one")
   func errorLines() async throws {
     let screen = Screen()
-    let status = await Program.run(
-      ["status", "--socket", "/nonexistent/connd.sock"], on: screen.console(errorWidth: 60),
-      through: dialler)
+    let status = await runConnctl(
+      ["status", "--socket", "/nonexistent/connd.sock"], on: screen.console(errorWidth: 60))
     #expect(status == 69)
     let lines = screen.errors.split(separator: "\n", omittingEmptySubsequences: false)
     #expect(lines.count > 2)
@@ -53,7 +52,7 @@ struct UsageTests {
     ])
   func usage(arguments: [String]) async {
     let screen = Screen()
-    #expect(await Program.run(arguments, on: screen.console, through: dialler) == 64)
+    #expect(await runConnctl(arguments, on: screen.console) == 64)
     #expect(screen.output == "")
     #expect(screen.errors.contains("Usage: connctl"))
   }
@@ -77,14 +76,14 @@ struct UsageTests {
     ])
   func usageWords(arguments: [String], words: String) async {
     let screen = Screen()
-    #expect(await Program.run(arguments, on: screen.console, through: dialler) == 64)
+    #expect(await runConnctl(arguments, on: screen.console) == 64)
     let lines = screen.errors.split(separator: "\n")
     #expect(lines.first?.contains(words) == true, "\(screen.errors)")
     #expect(lines.count <= 4)
     let command = ["foo", "stauts", "help"].contains(arguments[0]) ? "" : "\(arguments[0]) "
     #expect(lines.contains { $0.hasPrefix("Usage: connctl \(command)[") }, "\(screen.errors)")
     let wide = Screen()
-    #expect(await Program.run(arguments, on: wide.console(errorWidth: 80), through: dialler) == 64)
+    #expect(await runConnctl(arguments, on: wide.console(errorWidth: 80)) == 64)
     for line in wide.errors.split(separator: "\n") { #expect(line.count <= 80, "\(line)") }
   }
 
@@ -92,8 +91,8 @@ struct UsageTests {
   func resolvedFamily() async {
     let screen = Screen()
     // The C library resolves what it takes for an IPv4 address in short.
-    let status = await Program.run(
-      ["guard", "127.1", "--local", "::1"], on: screen.console, through: dialler)
+    let status = await runConnctl(
+      ["guard", "127.1", "--local", "::1"], on: screen.console)
     #expect(status == 64)
     #expect(
       screen.errors == """
@@ -110,7 +109,7 @@ struct UsageTests {
   )
   func helpWidth(command: [String]) async {
     let screen = Screen()
-    #expect(await Program.run(["help"] + command, on: screen.console, through: dialler) == 0)
+    #expect(await runConnctl(["help"] + command, on: screen.console) == 0)
     #expect(screen.output.contains("USAGE: \((["connctl"] + command).joined(separator: " ")) "))
     for line in screen.outputLines { #expect(line.count <= 80, "\(line)") }
   }

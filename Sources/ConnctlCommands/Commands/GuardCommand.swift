@@ -15,6 +15,8 @@ struct GuardCommand: ConnctlCommand {
       With ports connd judges the very connection: rules and one of several nexthops are chosen by them.
 
       Goes on across restarts of connd; what concerns the connection to connd stands on standard error.
+
+      Exit status: 0 when the flow was destroyed, which is what was waited for.
       """)
 
   @OptionGroup var options: Options
@@ -37,7 +39,9 @@ struct GuardCommand: ConnctlCommand {
     help: "The connection's protocol: tcp or udp; with a port, tcp if nothing is said.")
   var transportProtocol: TransportProtocol?
 
-  @Option(help: ArgumentHelp("The link that the connection is bound to.", valueName: "name"))
+  @Option(
+    help: ArgumentHelp("The link that the connection is bound to.", valueName: "name"),
+    completion: .linkNames)
   var interface: String?
 
   @Option(

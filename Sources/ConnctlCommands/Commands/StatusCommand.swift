@@ -5,7 +5,8 @@ import ConnectivityProtocol
 
 struct StatusCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
-    commandName: "status", abstract: "Show the category, and the path of each family.")
+    commandName: "status", abstract: "Show the category, and the path of each family.",
+    discussion: "Exit status: 0 whatever the category is; “connctl is online” answers by it.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
