@@ -14,10 +14,11 @@ enum ExitStatus {
   static let help = """
     EXIT STATUS
       0   done, or the condition holds
-      1   the condition does not hold (or not in time), no path is satisfied,
-          the name cannot be resolved, or the output cannot be written
-      64  wrong usage, or connd does not accept what was asked for
-      69  connd is not there, takes no more, or does not answer
+      1   the condition does not hold, or not in time;
+          no path is satisfied; a name cannot be resolved;
+          the output cannot be written
+      64  wrong usage, or connd does not accept it
+      69  connd is not there, takes no more, or is silent
       77  connd refuses this user
     """
 }

@@ -24,6 +24,17 @@ check "nothing is left to configure" connd --check-config
 check "the sandbox holds" systemd-analyze security --threshold=12 connd.service
 check "nobody complains" is '' journalctl --quiet --unit=connd --priority=warning --output=cat
 
+echo "# a user's own connd"
+useradd --uid 4322 --create-home owner
+install -d /run/user && install -d -m 700 -o owner -g owner /run/user/4322
+systemd-run --quiet --unit=own --uid=owner --property=Delegate=yes --setenv=XDG_RUNTIME_DIR=/run/user/4322 /lib/systemd/systemd --user
+own=(setpriv --reuid=4322 --regid=4322 --clear-groups env HOME=/home/owner XDG_RUNTIME_DIR=/run/user/4322)
+check "it starts by the unit that is there for it" within 60 "${own[@]}" systemctl --user start connd.service
+check "and answers on its own socket" "${own[@]}" connctl --socket /run/user/4322/connd.sock status
+check "with the same configuration" "${own[@]}" systemctl --user reload connd.service
+check "it ends" "${own[@]}" systemctl --user stop connd.service connd.socket
+systemctl stop own.service
+
 echo "# upgrade under a hundred subscribers"
 # The way out of the guarded connection, and of all subscribers' news.
 ip link add up0 type veth peer name far0
