@@ -18,7 +18,7 @@ MAKEFLAGS += --no-print-directory
 at_home := $(filter $(HOME)/%,$(PREFIX))
 # as_owner DIRECTORY: what to put before a command that writes there.
 as_owner = $(if $(shell d="$(1)"; until [ -e "$$d" ]; do d=$$(dirname "$$d"); done; [ -w "$$d" ] || echo no),$(sudo))
-sudo := $(if $(filter 0,$(shell id -u)),,sudo)
+sudo := $(if $(filter 0,$(shell id -u)),,$(if $(shell command -v sudo),sudo,dev/needs-root))
 # Installed programs carry the Swift runtime in themselves: they run where there is no toolchain. Generic code of one module is
 # made for the types of another (-cross-module-optimization), or an event takes a twentieth longer. They export nothing, and
 # their relocations are packed: else all of that runtime is in their dynamic symbol tables, and eight megabytes of tables
@@ -60,7 +60,8 @@ demo: deps ## pull a cable, and see calls survive it with the library
 
 .PHONY: install install-built
 install: release ## install under PREFIX (and in DESTDIR, where given), with sudo where that is needed
-	@$(call as_owner,$(DESTDIR)$(PREFIX)) $(MAKE) install-built
+	@[ -z "$(findstring needs-root,$(call as_owner,$(DESTDIR)$(PREFIX)))" ] || echo "to install it for you alone: make install PREFIX=$(HOME)/.local" >&2
+	$(call as_owner,$(DESTDIR)$(PREFIX)) $(MAKE) install-built
 
 # Units are the system's, or of a PREFIX in somebody's home those of his own services. The configuration is the system's.
 install-built:
@@ -97,7 +98,7 @@ uninstall: ## remove what install installed, but not the configuration
 	done
 	for page in man/*.[1-8]; do remove -f "$$root/share/man/man$${page##*.}/$${page##*/}"; done
 	for folder in {lib,share}/systemd/{system,user} {lib,share}/systemd share/bash-completion{/completions,} \
-	    share/zsh/{site-functions,vendor-completions} share/zsh share/fish{/vendor_completions.d,} share/man/man{1,5,8}; do
+	    share/zsh/{site-functions,vendor-completions} share/zsh share/fish{/vendor_completions.d,} share/man/man{1,5,8} share/man; do
 	    [ ! -d "$$root/$$folder" ] || $(call as_owner,$(DESTDIR)$(PREFIX)) rmdir --ignore-fail-on-non-empty "$$root/$$folder"
 	done
 
