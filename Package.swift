@@ -95,7 +95,8 @@ let daemon: [Target] = [
     dependencies: all(
       [
         "CLinux", "CYaml", "Netlink", "Connectivity", "ConnectivityRules",
-        "ConnectivityProtocol", "StandardServices", "Systemd", "UnixTransport", lifecycle, logging, arguments,
+        "ConnectivityProtocol", "StandardServices", "Systemd", "UnixTransport", lifecycle, logging,
+        arguments,
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "OrderedCollections", package: "swift-collections"),

@@ -63,7 +63,8 @@ let package = Package(
     ours("UnixTransport", "CLinux", "CNghttp2", deque, grpc),
     ours(
       "ConndServer", "CLinux", "Netlink", "Connectivity", "ConnectivityRules",
-      "ConnectivityProtocol", "StandardServices", "Systemd", "UnixTransport", "CYaml", arguments, deque, grpc, grpcProtobuf,
+      "ConnectivityProtocol", "StandardServices", "Systemd", "UnixTransport", "CYaml", arguments,
+      deque, grpc, grpcProtobuf,
       logging, ordered, protobuf, .product(name: "CoreMetrics", package: "swift-metrics"),
       .product(name: "ServiceLifecycle", package: lifecycle),
       .product(name: "UnixSignals", package: lifecycle)),
