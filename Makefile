@@ -15,7 +15,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 # Whether what is installed is one user's own.
-at_home := $(filter $(HOME)/%,$(PREFIX))
+at_home := $(if $(HOME),$(filter $(HOME)/%,$(PREFIX)))
 # as_owner DIRECTORY: what to put before a command that writes there.
 as_owner = $(if $(shell d="$(1)"; until [ -e "$$d" ]; do d=$$(dirname "$$d"); done; [ -w "$$d" ] || echo no),$(sudo))
 sudo := $(if $(filter 0,$(shell id -u)),,$(if $(shell command -v sudo),sudo,dev/needs-root))
@@ -61,14 +61,15 @@ demo: deps ## pull a cable, and see calls survive it with the library
 .PHONY: install install-built
 install: release ## install under PREFIX (and in DESTDIR, where given), with sudo where that is needed
 	@[ -z "$(findstring needs-root,$(call as_owner,$(DESTDIR)$(PREFIX)))" ] || echo "to install it for you alone: make install PREFIX=$(HOME)/.local" >&2
-	$(call as_owner,$(DESTDIR)$(PREFIX)) $(MAKE) install-built
+	$(call as_owner,$(DESTDIR)$(PREFIX)) $(MAKE) install-built BUILT="$$($(release) --show-bin-path)" \
+	    PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" STRIP="$(STRIP)" HOME="$(HOME)"
 
+# All that it needs is said on its command line, for sudo passes on nothing else: neither make's variables nor where Swift is.
 # Units are the system's, or of a PREFIX in somebody's home those of his own services. The configuration is the system's.
 install-built:
-	@built=$$($(release) --show-bin-path)
-	root="$(DESTDIR)$(PREFIX)"
+	@root="$(DESTDIR)$(PREFIX)"
 	install -d "$$root/bin"
-	install $(STRIP) "$$built"/{connd,connctl} "$$root/bin"
+	install $(STRIP) "$(BUILT)"/{connd,connctl} "$$root/bin"
 	units() { for unit in systemd/$$1*.*; do sed 's#@bindir@#$(PREFIX)/bin#' "$$unit" | install -D -m 644 /dev/stdin "$$2/$${unit##*/}"; done; }
 	if [ -n "$(at_home)" ]; then
 	    units user/ "$$root/share/systemd/user"
@@ -79,7 +80,7 @@ install-built:
 	    [ -e "$$config" ] || install -D -m 644 config/connd.yaml "$$config"
 	fi
 	# What is read by a shell is no program of its own.
-	completion() { "$$built/connctl" --generate-completion-script "$$1" | sed '1{/^#!/d}' | install -D -m 644 /dev/stdin "$$root/share/$$2"; }
+	completion() { "$(BUILT)/connctl" --generate-completion-script "$$1" | sed '1{/^#!/d}' | install -D -m 644 /dev/stdin "$$root/share/$$2"; }
 	completion bash bash-completion/completions/connctl
 	completion zsh $(if $(filter /usr,$(PREFIX)),zsh/vendor-completions,zsh/site-functions)/_connctl
 	completion fish fish/vendor_completions.d/connctl.fish
@@ -98,13 +99,14 @@ uninstall: ## remove what install installed, but not the configuration
 	done
 	for page in man/*.[1-8]; do remove -f "$$root/share/man/man$${page##*.}/$${page##*/}"; done
 	for folder in {lib,share}/systemd/{system,user} {lib,share}/systemd share/bash-completion{/completions,} \
-	    share/zsh/{site-functions,vendor-completions} share/zsh share/fish{/vendor_completions.d,} share/man/man{1,5,8} share/man; do
-	    [ ! -d "$$root/$$folder" ] || $(call as_owner,$(DESTDIR)$(PREFIX)) rmdir --ignore-fail-on-non-empty "$$root/$$folder"
+	    share/zsh/{site-functions,vendor-completions} share/zsh share/fish{/vendor_completions.d,} share/man/man{1,5,8}; do
+	    [ ! -d "$$root/$$folder" ] || [ -L "$$root/$$folder" ] || $(call as_owner,$(DESTDIR)$(PREFIX)) rmdir --ignore-fail-on-non-empty "$$root/$$folder"
 	done
 
 .PHONY: deb
 deb: release deps-deb ## make a Debian package of it, in DEB (.build/deb)
-	@packaging/build "$(DEB)"
+	@rm -f "$(DEB)"/connd*.deb
+	BUILT="$$($(release) --show-bin-path)" packaging/build "$(DEB)"
 
 ##@ Work on it
 
@@ -154,9 +156,10 @@ simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; 
 .PHONY: test-vm test-systemd
 test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, bonds and a team, without IPv6
 test-vm: scenarios := systemd package wifi bonds ipv4only
-test-systemd: ## run the first half of test-vm
+test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
-test-vm test-systemd: deps deps-vm deps-deb
+test-vm: deps-deb
+test-vm test-systemd: deps deps-vm
 	@$(sudo) Tests/vm/build "$(VM_IMAGE)"
 	Tests/vm/test "$(VM_IMAGE)" $(scenarios)
 

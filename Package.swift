@@ -129,8 +129,7 @@ let clients: [Target] = [
     name: "ConnectivityTestKit",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityRules", "ConnectivityProtocol", "ConnectivitySession",
-        "ConnectivityClient",
+        "Connectivity", "ConnectivityRules", "ConnectivityProtocol", "ConnectivityClient",
       ], nio("NIOCore", "NIOPosix"), grpc),
     swiftSettings: swiftSettings),
   .target(

@@ -18,7 +18,7 @@ enum ExitStatus {
           no path is satisfied; a name cannot be resolved;
           the output cannot be written
       64  wrong usage, or connd does not accept it
-      69  connd is not there, takes no more, or is silent
+      69  connd is not there, takes no more, or does not answer
       77  connd refuses this user
     """
 }
@@ -39,10 +39,10 @@ extension ConndError {
     switch self {
     case .notThere(let why):
       switch socket {
-      case let socket? where getenv("CONND_SOCKET").map({ String(cString: $0) }) == socket:
-        "connd is not there: \(why), which CONND_SOCKET names (unset it to ask the system's connd, or start connd there)"
       case let socket? where Self.isOtherThanSocket(socket):
         "connd is not there: \(socket) is not a socket (name connd's with --socket or CONND_SOCKET)"
+      case let socket? where getenv("CONND_SOCKET").map({ String(cString: $0) }) == socket:
+        "connd is not there: \(why), which CONND_SOCKET names (unset it to ask the system's connd, or start connd there)"
       case let socket? where Self.isDefault(socket):
         "connd is not there: \(why) (start it with “systemctl start connd.socket”, or name its socket with --socket or CONND_SOCKET)"
       default:

@@ -1,6 +1,6 @@
 import ArgumentParser
-import ConnectivitySession
 import ConnectivityProtocol
+import ConnectivitySession
 import Glibc
 import UnixTransport
 

@@ -1,5 +1,5 @@
-import ConnectivitySession
 import ConnectivityProtocol
+import ConnectivitySession
 import SwiftProtobuf
 import UnixTransport
 

@@ -8,23 +8,27 @@ struct Requirement: Hashable, Sendable {
   var link: String?
 
   func holds(for status: Status) -> Bool {
-    guard let link else {
-      return self.condition.holds(for: self.family.map(status.restricted) ?? status)
-    }
-    return self.families.contains { family in
-      status[family].leaves(by: link) && self.condition.holds(for: status.restricted(to: family))
-    }
+    self.condition.holds(for: self.concerned(status))
   }
 
-  private var families: [AddressFamily] { self.family.map { [$0] } ?? AddressFamily.allCases }
+  /// The status as it were without the families that are not looked at, and without those whose traffic leaves elsewhere.
+  private func concerned(_ status: Status) -> Status {
+    func path(_ family: AddressFamily) -> Path {
+      let path = status[family]
+      let isElsewhere = self.link.map { !path.leaves(by: $0) } ?? false
+      return isElsewhere || self.family ?? family != family ? .unsatisfied(.noRoute) : path
+    }
+    return Status(ipv4: path(.ipv4), ipv6: path(.ipv6), preferred: status.family)
+  }
 
   /// What keeps it from holding, in one line.
   func missing(in status: Status) -> String {
-    let status = self.family.map(status.restricted) ?? status
-    guard let link, status.category.isOnline,
-      !self.families.contains(where: { status[$0].leaves(by: link) })
-    else { return status.summary }
-    return "traffic leaves by \(status.interface ?? "no link")"
+    let concerned = self.concerned(status)
+    guard self.link != nil, concerned.category == .none,
+      let interface = Requirement(condition: self.condition, family: self.family)
+        .concerned(status).carryingInterface
+    else { return concerned.summary }
+    return "traffic leaves by \(interface)"
   }
 }
 
@@ -37,13 +41,8 @@ extension Requirement: CustomStringConvertible {
 }
 
 extension Status {
-  /// As it were if there were no other family.
-  fileprivate func restricted(to family: AddressFamily) -> Status {
-    let none = Path.unsatisfied(.noRoute)
-    return Status(
-      ipv4: family == .ipv4 ? self.ipv4 : none, ipv6: family == .ipv6 ? self.ipv6 : none,
-      preferred: family)
-  }
+  /// The link that traffic leaves by; `nil` where none does.
+  fileprivate var carryingInterface: String? { self.category.isOnline ? self.interface : nil }
 }
 
 extension Path {

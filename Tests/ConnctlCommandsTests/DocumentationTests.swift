@@ -1,3 +1,4 @@
+import Connectivity
 import Glibc
 import Testing
 
@@ -74,6 +75,12 @@ struct DocumentationTests {
       of: "Sources/ConnectivityClient/ConnectivityClient.docc/StableSurface.md",
       from: "The words of `change` in a cause:", to: "\n\n", #/`(\w+)`/#)
     #expect(surface == code, "\(surface.symmetricDifference(code))")
+  }
+
+  @Test("the version that packages and tags bear is that of the programs")
+  func version() throws {
+    #expect(try Self.text("VERSION") == Version.string + "\n")
+    #expect(try Self.text("CHANGELOG.md").contains("\n## \(Version.string)\n"))
   }
 
   // MARK: - Limits

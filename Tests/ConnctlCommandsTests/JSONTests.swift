@@ -1,6 +1,6 @@
 import Connectivity
-import ConnectivitySession
 import ConnectivityProtocol
+import ConnectivitySession
 import Testing
 
 @testable import ConnctlCommands

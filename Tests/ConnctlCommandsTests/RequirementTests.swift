@@ -23,6 +23,10 @@ struct RequirementTests {
       ("expensive --family ipv6", true), ("not-expensive --family ipv4", true),
       ("online --via wlan0", true), ("online --via eth0", true), ("online --via bond0", true),
       ("online --via eth1", false), ("wired --via wlan0", false), ("wired --via eth0", true),
+      ("ipv6 --via eth0", true), ("not-ipv6 --via eth0", false), ("ipv6 --via wlan0", false),
+      ("not-ipv6 --via wlan0", true), ("expensive --via eth0", true),
+      ("not-expensive --via eth0", false), ("none --via eth0", false), ("none --via eth1", true),
+      ("not-online --via eth1", true), ("none --via wlan0 --family ipv6", true),
       ("online --via wlan0 --family ipv6", false), ("online --via eth0 --family ipv6", true),
     ])
   func narrowed(arguments: String, holds: Bool) throws {

@@ -1,6 +1,6 @@
 import Connectivity
-import ConnectivitySession
 import ConnectivityProtocol
+import ConnectivitySession
 import Glibc
 import Testing
 
@@ -198,6 +198,19 @@ struct TextTests {
     #expect(
       try self.style.explanation(.sample, host: "one.example").first == "one.example, 1.1.1.1")
     #expect(try self.style.explanation(.sample, host: "1.1.1.1").first == "1.1.1.1")
+  }
+
+  @Test("T1 that a gain is held back is told by watch")
+  func heldGain() {
+    var path = Path.wlan
+    (path.status, path.reason) = (.requiresConnection, .flapping)
+    let status = Status(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+    let change = PathChange(
+      cause: Cause(.link, "linkUp", message: "RTM_NEWLINK", interface: "wlan0"), time: .sample,
+      snapshot: .sample(3, status))
+    let text = Style.plain(width: .max).event(.change(.path(change)), now: .sample).joined()
+    #expect(text.contains("(flaps, held back)"))
+    #expect(text.contains("link up on wlan0"))
   }
 
   @Test("nothing is wider than 80 columns, whatever is as long as it can be")

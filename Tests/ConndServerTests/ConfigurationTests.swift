@@ -1,3 +1,4 @@
+import ArgumentParser
 import Connectivity
 import ConnectivityRules
 import Testing
@@ -186,6 +187,15 @@ struct ConfigurationTests {
       ConndCommand.verdict(onFile: "/nonexistent/connd.yaml")
         == "/nonexistent/connd.yaml: does not exist; the defaults hold")
     #expect(ConndCommand.verdict(onFile: "/dev/null") == "/dev/null: right")
+  }
+
+  @Test("--check-config takes the file to check, and nothing else does")
+  func fileToCheck() throws {
+    #expect(try ConndCommand.parse(["--check-config", "/x"]).file == "/x")
+    #expect(try ConndCommand.parse(["--check-config"]).file == nil)
+    for arguments in [["/x"], ["--check-config", "--config", "/y", "/x"]] {
+      #expect(throws: (any Error).self) { try ConndCommand.parse(arguments) }
+    }
   }
 
   @Test("the file that is installed leaves every default as it is")

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
-import ConnectivitySession
 import ConnectivityProtocol
+import ConnectivitySession
 
 struct HistoryCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(

@@ -1,6 +1,6 @@
 import ArgumentParser
-import ConnectivitySession
 import ConnectivityProtocol
+import ConnectivitySession
 
 struct LinksCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(

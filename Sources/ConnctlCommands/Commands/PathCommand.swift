@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
-import ConnectivitySession
 import ConnectivityProtocol
+import ConnectivitySession
 import GRPCCore
 
 struct PathCommand: ConnctlCommand {

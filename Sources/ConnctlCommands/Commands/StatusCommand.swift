@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
-import ConnectivitySession
 import ConnectivityProtocol
+import ConnectivitySession
 
 struct StatusCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(

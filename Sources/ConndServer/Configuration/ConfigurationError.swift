@@ -33,20 +33,16 @@ package struct ConfigurationError: Error, Hashable, CustomStringConvertible {
     _ elements: some Sequence<Element>,
     _ body: (Element) throws(ConfigurationError) -> Void
   ) throws(ConfigurationError) {
-    var error: ConfigurationError?
+    var mistakes: [Mistake] = []
     for element in elements {
       do throws(ConfigurationError) {
         try body(element)
-      } catch let other {
-        error = error.map { $0.appending(other) } ?? other
+      } catch {
+        mistakes += error.mistakes
       }
     }
-    if let error { throw error }
+    if !mistakes.isEmpty { throw ConfigurationError(mistakes) }
   }
 
-  private func appending(_ other: Self) -> Self {
-    var all = self
-    all.mistakes += other.mistakes
-    return all
-  }
+  private init(_ mistakes: [Mistake]) { self.mistakes = mistakes }
 }

@@ -1,5 +1,5 @@
-import UnixTransport
 import Connectivity
+import UnixTransport
 
 /// What the monitor's thread is given to do, by whatever thread.
 enum Input: Sendable {

@@ -1,5 +1,5 @@
-import ConnectivityRules
 import Connectivity
+import ConnectivityRules
 import Netlink
 
 extension MonitorLoop {

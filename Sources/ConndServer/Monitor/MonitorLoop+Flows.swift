@@ -1,5 +1,5 @@
-import ConnectivityRules
 import Connectivity
+import ConnectivityRules
 import DequeModule
 import Logging
 

@@ -1,6 +1,6 @@
-import CoreMetrics
 import Connectivity
 import ConnectivityRules
+import CoreMetrics
 import DequeModule
 import Logging
 import Netlink

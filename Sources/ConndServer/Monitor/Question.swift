@@ -1,7 +1,7 @@
-import UnixTransport
 import Connectivity
 import ConnectivityProtocol
 import Synchronization
+import UnixTransport
 
 /// What a client asks of the kernel, to be answered on the monitor's thread.
 struct Question: Sendable {

@@ -1,7 +1,7 @@
 import ConnectivityProtocol
-import StandardServices
 import GRPCCore
 import GRPCProtobuf
+import StandardServices
 import SwiftProtobuf
 
 /// `grpc.health.v1.Health`: connd serves from its first reading on, before which it takes no calls, until it stops.

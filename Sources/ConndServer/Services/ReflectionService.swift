@@ -1,6 +1,6 @@
-import StandardServices
 import GRPCCore
 import GRPCProtobuf
+import StandardServices
 import SwiftProtobuf
 
 /// `grpc.reflection.v1.ServerReflection`, and under the name of its predecessor that most tools still ask for.

@@ -1,6 +1,6 @@
-import CoreMetrics
 import Connectivity
 import ConnectivityProtocol
+import CoreMetrics
 import GRPCCore
 import SwiftProtobuf
 import UnixTransport

@@ -1,6 +1,6 @@
 internal import Connectivity
-internal import ConnectivitySession
 private import ConnectivityProtocol
+internal import ConnectivitySession
 internal import GRPCNIOTransportHTTP2Posix
 internal import Logging
 private import Synchronization

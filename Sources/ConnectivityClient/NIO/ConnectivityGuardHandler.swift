@@ -1,6 +1,6 @@
 internal import Connectivity
-internal import ConnectivitySession
 private import ConnectivityProtocol
+internal import ConnectivitySession
 private import Glibc
 public import NIOCore
 

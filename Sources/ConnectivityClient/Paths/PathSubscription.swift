@@ -1,4 +1,5 @@
 internal import ConnectivitySession
+
 /// The task behind an iterator. It ends with the iterator, and with the task that reads.
 final class PathSubscription: Sendable {
   private let mailbox: PathMailbox
