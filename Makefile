@@ -44,7 +44,7 @@ vm_packages := qemu-system-x86 mmdebstrap squashfs-tools cpio kmod xz-utils util
 .PHONY: help
 help: ## show this
 	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	    /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+	    /^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' Makefile
 	echo
 	echo "  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) VM_IMAGE=$(VM_IMAGE)"
 
@@ -141,7 +141,7 @@ test-examples: deps ## test the examples in Swift that need packages of their ow
 	@swift test --package-path Examples --scratch-path .build/examples
 
 .PHONY: test-examples-by-version
-test-examples-by-version: deps ## the same, depending on the last commit by its version, as an application elsewhere does
+test-examples-by-version: deps ## the same, by a version of the last commit, as applications elsewhere do
 	@Tests/examples/by-version
 
 .PHONY: test-sanitized

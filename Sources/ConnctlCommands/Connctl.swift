@@ -9,6 +9,8 @@ struct Connctl: RunnableCommand {
     commandName: "connctl",
     abstract: "By which network does this machine's traffic leave?",
     discussion: """
+      Without a command it is connctl status.
+
       connctl asks connd, by the socket that --socket names; else CONND_SOCKET; else \
       \(DefaultSocket.system), or $XDG_RUNTIME_DIR/connd.sock where that does not exist.
 

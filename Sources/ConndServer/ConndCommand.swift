@@ -10,7 +10,7 @@ public struct ConndCommand: ParsableCommand {
   public static let configuration = CommandConfiguration(
     commandName: "connd",
     abstract: "Knows by which network this machine's traffic leaves, and tells it by gRPC.",
-    usage: "connd [<options>]",
+    usage: "connd [<options>] [--check-config [<file>]]",
     discussion: """
       connd listens on a Unix socket: what --socket names, else CONND_SOCKET, else the configuration, \
       else /run/connd/connd.sock (for another user than root and without that directory: \
@@ -22,7 +22,8 @@ public struct ConndCommand: ParsableCommand {
       """,
     version: "connd \(Version.string)")
 
-  @Option(help: ArgumentHelp("Read the configuration from this file.", valueName: "file"))
+  @Option(help: ArgumentHelp(
+      "Read the configuration from this file (default: \(Configuration.defaultFile), if it is there).", valueName: "file"))
   var config: String?
 
   @Option(help: ArgumentHelp("Listen on this Unix socket.", valueName: "path"))

@@ -127,6 +127,55 @@ struct PlainChannelTests {
     }
   }
 
+  private static let policies: [RPCExecutionPolicy?] = [
+    nil,
+    .retry(
+      RetryPolicy(
+        maxAttempts: 3, initialBackoff: .milliseconds(10), maxBackoff: .seconds(1),
+        backoffMultiplier: 2, retryableStatusCodes: [.unavailable])),
+    .hedge(HedgingPolicy(maxAttempts: 3, hedgingDelay: .milliseconds(10), nonFatalStatusCodes: [])),
+  ]
+
+  @Test(
+    "C4 a call that waits keeps its deadline, whatever is to be done where it fails",
+    arguments: 0..<3, [false, true])
+  func deadlineWithPolicy(policy: Int, waitsForReady: Bool) async throws {
+    let silent = try SilentListener()
+    try await withChannel(to: .ipv4(address: "127.0.0.1", port: silent.port), config: Self.config) {
+      client, transport in
+      var options = CallOptions.defaults
+      options.executionPolicy = Self.policies[policy]
+      options.waitForReady = waitsForReady
+      options.timeout = .milliseconds(50)
+      let error = try await failure { [options] in try await client.echo(options: options) }
+      #expect(error?.code == .deadlineExceeded)
+      #expect(transport.connectivityState == .connecting)
+    }
+  }
+
+  @Test("C4 of two time limits the one that says more of the call holds")
+  func methodTimeout() async throws {
+    let silent = try SilentListener()
+    let name = MethodConfig.Name(service: "", method: "")
+    let method = MethodConfig(names: [name], timeout: .milliseconds(50))
+    var config = Self.config
+    config.calls.timeLimit = .timeout(.seconds(1000))
+    try await withChannel(
+      to: .ipv4(address: "127.0.0.1", port: silent.port), config: config,
+      serviceConfig: ServiceConfig(methodConfig: [method])
+    ) { client, transport in
+      let error = try await failure { try await client.echo() }
+      #expect(error?.code == .deadlineExceeded)
+      let descriptor = MethodDescriptor(fullyQualifiedService: "any", method: "any")
+      #expect(transport.config(forMethod: descriptor)?.timeout == .milliseconds(50))
+      await withCallSettings {
+        $0.timeLimit = .timeout(.seconds(7))
+      } operation: {
+        #expect(transport.config(forMethod: descriptor)?.timeout == .seconds(7))
+      }
+    }
+  }
+
   @Test("calls that are cancelled while they wait end as cancelled")
   func cancelled() async throws {
     let listener = try SilentListener()

@@ -68,6 +68,9 @@ extension Path {
     guard let evidence = self.evidence, evidence.source != .none else {
       return "\(self.medium.rawValue): nothing tells"
     }
+    if evidence.source == .configuration {
+      return "\(self.medium.rawValue): the configuration says so (match “\(evidence.value)”)"
+    }
     let source = evidence.source.rawValue.separatingWords
     let owner = link.map { " of \($0)" } ?? ""
     return "\(self.medium.rawValue): the \(source)\(owner) says “\(evidence.value)”"

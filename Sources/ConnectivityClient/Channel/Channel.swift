@@ -2,6 +2,7 @@ internal import Connectivity
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 internal import Logging
+internal import NIOCore
 internal import Synchronization
 
 /// Makes and keeps a channel's connections, one at a time, as ``ChannelMachine`` says.
@@ -51,9 +52,13 @@ final class Channel: Sendable {
   ///
   /// - Parameters:
   ///   - options: Say whether failures are waited through.
+  ///   - deadline: When the call is over, waited or not: gRPC's own executors look at it only once there is a stream, where the
+  ///     method may be retried.
   ///   - log: Told where the call has to wait.
-  /// - Throws: `RPCError` where there will be none, `CancellationError`.
-  func connection(_ options: CallOptions, _ log: CallLog?) async throws -> Connection {
+  /// - Throws: `RPCError` where there will be none, or none in time; `CancellationError`.
+  func connection(
+    _ options: CallOptions, until deadline: ContinuousClock.Instant?, _ log: CallLog?
+  ) async throws -> Connection {
     let (ready, call) = self.state.withLock { state -> (Connection?, UInt64) in
       if let id = state.machine.ready, let connection = state.connections[id] {
         connection.hold()
@@ -65,26 +70,36 @@ final class Channel: Sendable {
     if let ready { return ready }
     log?.waiting()
     let forReady = options.waitForReady ?? false
+    let alarm = deadline.map { deadline in
+      self.settings.eventLoop.scheduleTask(in: TimeAmount(ContinuousClock.now.duration(to: deadline))) {
+        self.giveUp(call, Self.waitedTooLong)
+      }
+    }
+    defer { alarm?.cancel() }
     return try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { waiter in
         self.update { state in
           state.waiters[call] = waiter
           return state.machine.wait(call, forReady: forReady, now: .now)
         }
-        // It may have been cancelled before it waited.
-        if Task.isCancelled { self.cancel(call) }
+        // It may have been cancelled, or the deadline come, before it waited.
+        if Task.isCancelled { self.giveUp(call, CancellationError()) }
+        if let deadline, deadline <= .now { self.giveUp(call, Self.waitedTooLong) }
       }
     } onCancel: {
-      self.cancel(call)
+      self.giveUp(call, CancellationError())
     }
   }
 
-  private func cancel(_ call: UInt64) {
+  private static let waitedTooLong = RPCError(
+    code: .deadlineExceeded, message: "The call waited for a connection until its deadline.")
+
+  private func giveUp(_ call: UInt64, _ error: any Error) {
     let waiter = self.state.withLock { state in
       state.machine.cancel(call)
       return state.waiters.removeValue(forKey: call)
     }
-    waiter?.resume(throwing: CancellationError())
+    waiter?.resume(throwing: error)
   }
 
   /// gRPC's transport would not start a call on the connection.

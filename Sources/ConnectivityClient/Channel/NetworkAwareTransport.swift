@@ -73,12 +73,13 @@ public final class NetworkAwareTransport: ClientTransport {
 
   public var retryThrottle: RetryThrottle? { self.methods.retryThrottle }
 
-  /// What the service configuration says of the method, and the time limit of the present ``CallSettings``.
+  /// What the service configuration says of the method, and the time limit of the present ``CallSettings``; the channel's for
+  /// methods that have none.
   public func config(forMethod descriptor: MethodDescriptor) -> MethodConfig? {
     let config = self.methods.config(forMethod: descriptor)
-    guard let limit = CallSettings.current.timeLimit ?? self.config.calls.timeLimit else {
-      return config
-    }
+    // What is said of the call goes before what is said of its method, and that before what is said of the channel.
+    let general = config?.timeout == nil ? self.config.calls.timeLimit : nil
+    guard let limit = CallSettings.current.timeLimit ?? general else { return config }
     var limited = config ?? MethodConfig(names: [])
     limited.timeout = limit.remaining(.now)
     return limited
@@ -103,11 +104,12 @@ public final class NetworkAwareTransport: ClientTransport {
     // grpc-swift-nio-transport 2.9 holds responses to the bound for requests, and has none for responses.
     options.maxRequestMessageBytes =
       options.maxResponseMessageBytes ?? options.maxRequestMessageBytes
+    let deadline = options.timeout.map { ContinuousClock.now + $0 }
     var log = CallLog(settings, method: descriptor)
     log?.started()
     do {
       while true {
-        let connection = try await self.channel.connection(options, log)
+        let connection = try await self.channel.connection(options, until: deadline, log)
         defer { connection.release() }
         if settings.access != .unrestricted, connection.path == nil {
           // connd was silent for so long that the connection did not wait for it.

@@ -82,12 +82,16 @@ package struct ChangeMaker: Hashable, Sendable {
     var step = Step()
     step.changes = change.map { [$0] } ?? []
     for draft in drafts {
+      let family = draft.scope.family
       step.changes.append(
         .invalidation(
           Invalidation(
             generation: self.transitions.takeGeneration(), reason: draft.reason,
             severity: draft.severity, scope: draft.scope,
-            cause: occasion.cause(of: draft, change), time: time)))
+            cause: occasion.cause(
+              of: draft, change, from: family.map { before[$0] },
+              to: family.flatMap { reading.present[$0]?.path }),
+            time: time)))
     }
     step.deadline = self.invalidations.deadline
     return step

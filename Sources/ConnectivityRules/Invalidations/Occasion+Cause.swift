@@ -19,7 +19,13 @@ extension Occasion {
 
 extension Occasion {
   /// Why an invalidation of the stream is published: a message that says so, or what the change beside it comes from (T5).
-  func cause(of draft: InvalidationMaker.Draft, _ change: Change?) -> Cause {
+  ///
+  /// - Parameters:
+  ///   - old: The path of the scope's family that is published.
+  ///   - new: The one that the kernel has now, which is not published while a gain is held back (T1).
+  func cause(of draft: InvalidationMaker.Draft, _ change: Change?, from old: Path?, to new: Path?)
+    -> Cause
+  {
     if let cause = self.cause { return cause }
     let interface = draft.scope.interface
     if case .events(let events) = self,
@@ -33,6 +39,9 @@ extension Occasion {
     case .transition(let transition): return transition.cause
     case .path(let change): return change.cause
     case .invalidation, nil: break
+    }
+    if case .events(let events) = self, let family = draft.scope.family, let old, let new, old != new {
+      return events.cause(of: family, from: old, to: new)
     }
     return Cause(.timer, "graceEnded", interface: interface)
   }

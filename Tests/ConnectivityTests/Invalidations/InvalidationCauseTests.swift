@@ -74,6 +74,16 @@ struct InvalidationCauseTests {
     #expect(Self.causes("0s wifi:noroute wifi2 | 1s wifi wifi2") == [added])
   }
 
+  @Test("T5 what a gain ends that is held back names the route that is new")
+  func heldBack() {
+    let flaps = (1...3).map { " | \($0)s wired:dead:noroute wifi | \($0).1s wired wifi" }.joined()
+    var story = Story()
+    story.play("0s wired wifi\(flaps)")
+    let better = story.changes.compactMap(\.invalidation).filter { $0.reason == .betterPath }
+    let added = Cause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "eth0")
+    #expect(better.map(\.cause) == [added, added, added])
+  }
+
   @Test("T5 a grace that is over has no message to name")
   func graceEnded() {
     #expect(

@@ -15,8 +15,7 @@ extension ModelNetwork {
     let top = self[link.master] ?? link
     switch random.number(0...32) {
     case 0...4: return self.repair(random.pick(["eth0", "wlan0", "wwan0", "wlan0"]))
-    case 5, 6,
-      7 where !self.ports(of: link.index).isEmpty:
+    case 5...7 where !self.ports(of: link.index).isEmpty:
       // It has the carrier of its ports.
       return []
     case 5, 6:
