@@ -124,8 +124,10 @@ struct GuardedFlow {
       let upper = network.path(to: self.question, upToTunnel: true)
       let isFailed =
         path.chain.first == link && upper.status != .satisfied && upper.reason != .noSourceAddress
-      // A cable that is out is out.
-      return isFailed && made.path.medium != .wifi ? .over("\(link.name) failed") : .away
+      // A cable that is out is out. Where the way is refused by then, connd may have asked for it before.
+      if made.path.medium == .wifi { return .away }
+      if isFailed { return .over("\(link.name) failed") }
+      return network.link(link.index)?.state == .up ? .away : .maybeOver("\(link.name) failed")
     }
     if self.isForbidden(path) { return .over("its way costs money") }
     if path.chain.first == link {
