@@ -36,6 +36,8 @@ struct GuardedFlow {
     var router: [UInt8]?
     /// It was made from a subnet that new connections did not get, or nobody knows.
     var hasChosen: Bool
+    /// Who follows it found its path away, and so knows nothing of a link that failed since: it may come back in time (I0).
+    var beganAway = false
   }
 
   /// What the network is to a flow.
@@ -72,6 +74,7 @@ struct GuardedFlow {
   mutating func isRegisteredAgain(in network: ModelNetwork) {
     self.made?.router = nil
     self.made?.hasChosen = true
+    self.made?.beganAway = self.told.status != .satisfied
     self.knownLostAt = nil
     // Which address it has, nobody knows but by what it was told.
     if self.flow.local == nil, self.told.status == .satisfied {
@@ -125,7 +128,7 @@ struct GuardedFlow {
       let isFailed =
         path.chain.first == link && upper.status != .satisfied && upper.reason != .noSourceAddress
       // A cable that is out is out. Where the way is refused by then, connd may have asked for it before.
-      if made.path.medium == .wifi { return .away }
+      if made.path.medium == .wifi || made.beganAway { return .away }
       if isFailed { return .over("\(link.name) failed") }
       return network.link(link.index)?.state == .up ? .away : .maybeOver("\(link.name) failed")
     }
@@ -190,6 +193,7 @@ struct GuardedFlow {
   /// Where its way leads over another link and it goes on, that is the link that it is on from now on.
   private mutating func follow(_ network: ModelNetwork) {
     guard self.fate(in: network) == .carried else { return }
+    self.made?.beganAway = false
     let path = self.ownPath(in: network)
     if path.chain.first == self.made?.link {
       if path.gateway != self.made?.path.gateway {
