@@ -237,7 +237,9 @@ let package = Package(
   ],
   dependencies: [
     .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
-    .package(url: "https://github.com/grpc/grpc-swift-nio-transport", from: "2.9.2"),
+    // Parts lean on what it does and does not promise; tests say which (`UpstreamTests`).
+    .package(
+      url: "https://github.com/grpc/grpc-swift-nio-transport", .upToNextMinor(from: "2.9.2")),
     .package(url: "https://github.com/grpc/grpc-swift-protobuf", from: "2.4.1"),
     .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0", traits: []),
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),

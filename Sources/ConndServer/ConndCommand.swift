@@ -22,8 +22,10 @@ public struct ConndCommand: ParsableCommand {
       """,
     version: "connd \(Version.string)")
 
-  @Option(help: ArgumentHelp(
-      "Read the configuration from this file (default: \(Configuration.defaultFile), if it is there).", valueName: "file"))
+  @Option(
+    help: ArgumentHelp(
+      "Read the configuration from this file (default: \(Configuration.defaultFile), if it is there).",
+      valueName: "file"))
   var config: String?
 
   @Option(help: ArgumentHelp("Listen on this Unix socket.", valueName: "path"))

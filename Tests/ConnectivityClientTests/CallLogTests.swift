@@ -69,7 +69,8 @@ struct CallLogTests {
     var logger = lines.logger(.trace)
     logger[metadataKey: "grpc_request_id"] = "mine"
     try #require(
-      CallLog(CallSettings(logger: logger, requestID: RequestIDProvider.none), method: Self.method)
+      CallLog(
+        CallSettings(logger: logger, requestID: RequestIDProvider.omitted), method: Self.method)
     ).started()
     #expect(lines.all.first?.metadata["grpc_request_id"] == "mine")
   }

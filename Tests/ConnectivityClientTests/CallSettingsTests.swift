@@ -25,11 +25,11 @@ struct CallSettingsTests {
       $0.timeLimit = .timeout(.seconds(5))
     } operation: {
       await withCallSettings {
-        $0.timeLimit = TimeLimit.none
+        $0.timeLimit = .unlimited
         $0.access.allowsExpensiveAccess = false
       } operation: {
         #expect(CallSettings.current.requestIDHeader == "x-request-id")
-        #expect(CallSettings.current.timeLimit == TimeLimit.none)
+        #expect(CallSettings.current.timeLimit == .unlimited)
         #expect(!CallSettings.current.access.allowsExpensiveAccess)
       }
       #expect(CallSettings.current.timeLimit == .timeout(.seconds(5)))
@@ -92,7 +92,7 @@ struct TimeLimitTests {
     "What remains of a limit, and nothing less than nothing",
     arguments: [
       (TimeLimit.timeout(.seconds(5)), .seconds(5)), (.timeout(.seconds(-1)), .zero),
-      (.none, nil),
+      (.unlimited, nil),
     ] as [(TimeLimit, Duration?)])
   func timeouts(limit: TimeLimit, expected: Duration?) {
     #expect(limit.remaining(.now) == expected)

@@ -2,6 +2,7 @@ import Connectivity
 import ConnectivityClient
 import ConnectivityTestKit
 import GRPCCore
+import GRPCNIOTransportHTTP2Posix
 import Testing
 
 /// Which networks a channel, or a call, may use.
@@ -45,6 +46,84 @@ struct ChannelAccessTests {
       }
       #expect(answer == "small")
       #expect(record.calls == ["Get"])
+    }
+  }
+
+  /// Runs `body` with a client of a channel to a port, on a network that costs money.
+  private func onCellular(
+    port: Int,
+    _ body:
+      @escaping @Sendable (GRPCClient<NetworkAwareTransport>, NetworkAwareTransport) async throws ->
+      Void
+  ) async throws {
+    try await withSimulatedNetwork(.cellular, clock: StoppedClock()) { network in
+      var config = NetworkAwareTransport.Config.defaults
+      config.guardsLoopback = true
+      config.socket = network.socket
+      try await withChannel(
+        to: .ipv4(address: "127.0.0.1", port: port), config: config, body)
+    }
+  }
+
+  private static let inexpensive = NetworkAccess(allowsExpensiveAccess: false)
+
+  @Test(
+    "C8 a call that may not use the path is refused before anything is sent, and makes room for another",
+    arguments: [false, true])
+  func refusedBefore(waitsForReady: Bool) async throws {
+    let listener = try SilentListener()
+    try await self.onCellular(port: listener.port) { client, _ in
+      var options = CallOptions.defaults
+      options.waitForReady = waitsForReady
+      for _ in 0..<2 {
+        let answer = try await withFallback(on: [.expensive]) { [options] in
+          try await client.echo(options: options)
+        } fallback: { reason in
+          reason.rawValue
+        }
+        #expect(answer == "expensive")
+      }
+      #expect(!listener.isConnected)
+    }
+  }
+
+  @Test("C8 of calls that wait together those fail that may not use the path, the others go out")
+  func together() async throws {
+    try await EchoServer.serving { port, record in
+      for _ in 0..<20 {
+        try await self.onCellular(port: port) { client, _ in
+          async let first = failure {
+            try await withCallSettings({ $0.access = Self.inexpensive }) { try await client.echo() }
+          }
+          async let second = client.echo()
+          async let third = failure {
+            try await withCallSettings({ $0.access = Self.inexpensive }) { try await client.echo() }
+          }
+          let answer = try await second
+          #expect(answer == "hello")
+          for error in try await [first, third] {
+            #expect(error?.networkUnavailableReason == .expensive)
+          }
+        }
+      }
+      #expect(record.calls.count == 20)
+    }
+  }
+
+  @Test("C8 a call that may not use the path hears so, also where others fail on it")
+  func besideFailure() async throws {
+    // Nobody listens there any more.
+    let port = try SilentListener().port
+    for _ in 0..<20 {
+      try await self.onCellular(port: port) { client, _ in
+        async let plain = failure { try await client.echo() }
+        async let refused = failure {
+          try await withCallSettings({ $0.access = Self.inexpensive }) { try await client.echo() }
+        }
+        let errors = try await [plain, refused]
+        #expect(errors.map { $0?.code } == [.unavailable, .unavailable])
+        #expect(errors.map { $0?.networkUnavailableReason } == [nil, .expensive])
+      }
     }
   }
 

@@ -29,6 +29,16 @@ private struct Story {
         id, RPCError(code: .unavailable, message: "no"), atOnce: atOnce, now: self.instant,
         random: random))
   }
+  mutating func failed(
+    _ id: UInt64, refused: [UInt64], spared: Set<UInt64>
+  ) -> [String] {
+    let refusal = RPCError(code: .permissionDenied, message: "not here")
+    return self.words(
+      self.machine.failed(
+        id, RPCError(code: .unavailable, message: "no"), atOnce: true,
+        refused: Dictionary(uniqueKeysWithValues: refused.map { ($0, refusal) }), spared: spared,
+        now: self.instant, random: 0))
+  }
   mutating func lost(_ id: UInt64) -> [String] {
     self.words(self.machine.lost(id, now: self.instant))
   }
@@ -188,16 +198,37 @@ struct ChannelMachineTests {
     #expect(story.connected(2) == ["ready", "resume [1] on 2"])
   }
 
+  @Test(
+    "C8 who may use no way waits no longer, and who came too late for one gets another attempt at once"
+  )
+  func refused() {
+    var story = Story()
+    _ = story.call(1, forReady: true)
+    _ = story.call(2)
+    #expect(
+      story.failed(1, refused: [1, 2], spared: []) == [
+        "transientFailure", "fail [1] permissionDenied", "fail [2] permissionDenied",
+      ])
+    // Nobody was bothered: the next may try at once.
+    #expect(story.call(3) == ["connecting", "connect 2 20.0"])
+    _ = story.call(4)
+    #expect(
+      story.failed(2, refused: [3], spared: [4]) == [
+        "transientFailure", "fail [3] permissionDenied", "connecting", "connect 3 20.0",
+      ])
+    #expect(story.connected(3) == ["ready", "resume [4] on 3"])
+  }
+
   @Test("C3 an invalidation leaves no backoff behind")
   func invalidated() {
     var story = Story()
     _ = story.call(1)
     _ = story.connected(1)
-    #expect(story.invalidated(1) == ["idle"])
+    #expect(story.invalidated(1) == ["transientFailure"])
     #expect(story.machine.ready == nil)
     #expect(story.call(2) == ["connecting", "connect 2 20.0"])
     // Nor does one in the middle of an attempt: who waits goes on waiting, for the next.
-    #expect(story.invalidated(2) == ["connecting", "connect 3 20.0"])
+    #expect(story.invalidated(2) == ["transientFailure", "connecting", "connect 3 20.0"])
     #expect(story.connected(2) == [])
     #expect(story.failed(2) == [])
     #expect(story.connected(3) == ["ready", "resume [2] on 3"])
@@ -273,7 +304,7 @@ struct ChannelMachineTests {
     // It does not come back: those that wait go out by the next.
     _ = story.suspend(1, true)
     #expect(story.call(4) == [])
-    #expect(story.invalidated(1) == ["connecting", "connect 2 20.0"])
+    #expect(story.invalidated(1) == ["transientFailure", "connecting", "connect 2 20.0"])
     #expect(story.connected(2) == ["ready", "resume [4] on 2"])
     #expect(story.suspend(1, true) == [])
     _ = story.suspend(2, true)

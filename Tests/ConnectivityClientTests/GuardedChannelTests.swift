@@ -99,6 +99,35 @@ struct GuardedChannelTests {
     }
   }
 
+  @Test("C3 a channel whose network is gone has failed, until the next call has it connect again")
+  func states() async throws {
+    let (observed, observe) = AsyncStream.makeStream(of: ConnectivityState.self)
+    try await playingNetwork {
+      $0.onConnectivityStateChange = { observe.yield($0) }
+    } _: { network, client, transport, record in
+      let states = transport.connectivityStates
+      let call = await hangingCall(client, record)
+      try await network.waitForFlows(atLeast: 1)
+      network.become(.cellular)
+      let error = try await call.value
+      #expect(error?.invalidation != nil)
+      for await state in observed where state == .transientFailure { break }
+      #expect(transport.connectivityState == .transientFailure)
+      // Another one begins where the channel is.
+      var late = transport.connectivityStates.makeAsyncIterator()
+      await #expect(late.next() == .transientFailure)
+      _ = try await client.echo()
+      transport.beginGracefulShutdown()
+      var told: [ConnectivityState] = []
+      for await state in states { told.append(state) }
+      #expect(
+        told == [
+          .idle, .connecting, .ready, .transientFailure, .connecting, .ready, .shutdown,
+        ])
+      await #expect(late.next() == .connecting)
+    }
+  }
+
   @Test("a channel that drains lets calls in flight go on, and makes a new connection for new ones")
   func drain() async throws {
     let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
@@ -268,7 +297,13 @@ struct GuardedChannelTests {
       _ = try await call.value
     }
     #expect(calls.lines.contains { $0.contains("grpc_request_id=request-7") && $0.contains("ok") })
-    #expect(calls.lines.contains { $0.contains("grpc_connection_id=1") && $0.contains("wlan0") })
+    // One connection, with a name of its own.
+    let names = Set(calls.lines.flatMap { $0.split(separator: " ") }).filter {
+      $0.hasPrefix("grpc_connection_id=")
+    }
+    #expect(names.count == 1)
+    #expect(names.allSatisfy { $0.contains(/=[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/) })
+    #expect(calls.lines.contains { $0.contains("grpc_connection_id=") && $0.contains("wlan0") })
     #expect(calls.lines.contains { $0.contains("invalidation=") })
     #expect(background.lines.contains { $0.contains("state=ready") })
     #expect(background.lines.contains { $0.contains("no longer viable") })

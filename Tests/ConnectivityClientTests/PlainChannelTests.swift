@@ -216,6 +216,42 @@ struct PlainChannelTests {
     }
   }
 
+  @Test(
+    "C9 of load balancing policies pick-first is supported, and who asks for others alone is told so"
+  )
+  func loadBalancing() async throws {
+    func channel(_ policies: [ServiceConfig.LoadBalancingConfig]) throws {
+      _ = try NetworkAwareTransport(
+        target: .ipv4(address: "127.0.0.1", port: 1), transportSecurity: .plaintext,
+        serviceConfig: ServiceConfig(loadBalancingConfig: policies))
+    }
+    let error = #expect(throws: RuntimeError.self) { try channel([.roundRobin]) }
+    #expect(error?.message.contains("pick-first") == true)
+    // The first that is supported holds (gRPC's service config document).
+    try channel([.roundRobin, .pickFirst(shuffleAddressList: false)])
+    try channel([])
+  }
+
+  @Test("C9 addresses are shuffled where the service config says so", arguments: [false, true])
+  func shuffled(shuffles: Bool) async throws {
+    let balancing = ServiceConfig(
+      loadBalancingConfig: [.pickFirst(shuffleAddressList: shuffles)])
+    try await EchoServer.serving { first, firstRecord in
+      try await EchoServer.serving { second, secondRecord in
+        let target = ResolvableTargets.IPv4.ipv4(
+          pairs: [("127.0.0.1", first), ("127.0.0.1", second)])
+        for _ in 0..<40 {
+          try await withChannel(to: target, serviceConfig: balancing) { client, _ in
+            _ = try await client.echo()
+          }
+        }
+        #expect(firstRecord.calls.count + secondRecord.calls.count == 40)
+        #expect(secondRecord.calls.isEmpty == !shuffles)
+        #expect(!firstRecord.calls.isEmpty)
+      }
+    }
+  }
+
   @Test("C9 keepalive and backoff reach the connection")
   func keepalive() {
     var config = Self.config

@@ -1,4 +1,5 @@
 import GRPCCore
+import GRPCNIOTransportHTTP2Posix
 import Logging
 import Synchronization
 import Testing
@@ -24,7 +25,7 @@ struct RequestIDTests {
   func providers() {
     #expect(RequestIDProvider.generated { "from a callback" }.makeID() == "from a callback")
     #expect(RequestIDProvider.userDefined("given").makeID() == "given")
-    #expect(RequestIDProvider.none.makeID() == nil)
+    #expect(RequestIDProvider.omitted.makeID() == nil)
   }
 
   @Test("C9 an ID is made unless something else is said")
@@ -41,7 +42,7 @@ struct RequestIDTests {
     }
     #expect(log(nil)?.requestID == "channel")
     #expect(log(.userDefined("call"))?.requestID == "call")
-    let without = log(RequestIDProvider.none)
+    let without = log(RequestIDProvider.omitted)
     #expect(without != nil)
     #expect(without?.requestID == nil)
   }
@@ -61,6 +62,28 @@ struct RequestIDTests {
     #expect(Array(metadata[stringValues: "x-request-id"]) == ["1"])
     #expect(log.logger?[metadataKey: "grpc_request_id"] == "1")
     #expect(made.load(ordering: .relaxed) == 1)
+  }
+
+  @Test("C9 a caller that asks is told the ID, whatever becomes of the call")
+  func asked() async throws {
+    let ids = Mutex<[String]>([])
+    let closed = try SilentListener().port
+    try await EchoServer.serving { port, record in
+      for port in [port, closed] {
+        try await withChannel(to: .ipv4(address: "127.0.0.1", port: port)) { client, _ in
+          try await withCallSettings {
+            $0.requestIDHeader = "x-request-id"
+            $0.onRequestID = { id in ids.withLock { $0.append(id) } }
+          } operation: {
+            let error = try await failure { try await client.echo() }
+            #expect((error == nil) == (port != closed))
+          }
+        }
+      }
+      let told = ids.withLock { $0 }
+      #expect(Set(told).count == 2)
+      #expect(Array(record.metadata[0][stringValues: "x-request-id"]) == [told[0]])
+    }
   }
 
   @Test("C9 nothing is made where nobody is told")
@@ -91,7 +114,7 @@ struct RequestIDTests {
 
     let none = try #require(
       CallLog(
-        CallSettings(requestID: RequestIDProvider.none, requestIDHeader: "x-none"),
+        CallSettings(requestID: RequestIDProvider.omitted, requestIDHeader: "x-none"),
         method: Self.method))
     none.addHeader(to: &metadata)
     #expect(Array(metadata[stringValues: "x-none"]).isEmpty)

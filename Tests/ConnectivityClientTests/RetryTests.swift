@@ -112,7 +112,7 @@ struct RetryTests {
     #expect(pause(.constant(.seconds(2)), .deadline(now + .seconds(3))) == .seconds(2))
     // A timeout is each call's own.
     #expect(pause(.constant(.seconds(2)), .timeout(.seconds(1))) == .seconds(2))
-    #expect(pause(.constant(.seconds(2)), TimeLimit.none) == .seconds(2))
+    #expect(pause(.constant(.seconds(2)), .unlimited) == .seconds(2))
   }
 
   @Test("The deadline is that of the present call settings")

@@ -18,6 +18,16 @@ extension Channel {
     case left(RPCError)
     /// Nothing was sent: the path is not allowed.
     case forbidden(NetworkUnavailable)
+    /// Nothing was sent: none of the calls that wait may use the path.
+    case unwanted
+  }
+
+  /// An attempt to connect to one address.
+  private struct Try: Sendable {
+    var outcome: Outcome
+    var flow: ConnectionGuard?
+    /// The way to the address, where connd has named it.
+    var path: Path?
   }
 
   /// Resolves the name, tries its addresses in their order, and returns when the connection that comes of it is over.
@@ -27,7 +37,8 @@ extension Channel {
     self.follow([])
     let addresses: [GRPCNIOTransportHTTP2Posix.SocketAddress]
     do throws(RPCError) {
-      addresses = try await self.names.addresses(within: duration)
+      let found = try await self.names.addresses(within: duration)
+      addresses = self.settings.shufflesAddresses ? found.shuffled() : found
     } catch {
       self.followWayOut(hub)
       self.failed(id, error, atOnce: true)
@@ -36,13 +47,17 @@ extension Channel {
     var failure: RPCError?
     var refusal: NetworkUnavailable?
     var flows: [ConnectionGuard] = []
+    var ways = Ways()
     for (place, address) in addresses.enumerated() {
-      let (outcome, flow) = await self.connect(
+      let one = await self.connect(
         id, to: address, atMost: duration, isLast: place == addresses.count - 1, hub)
-      if let flow { flows.append(flow) }
-      switch outcome {
-      case .failed(let error), .timedOut(let error), .left(let error): failure = error
+      if let flow = one.flow { flows.append(flow) }
+      switch one.outcome {
+      case .failed(let error), .timedOut(let error), .left(let error):
+        failure = error
+        ways.tried.append(one.path)
       case .forbidden(let why): refusal = why
+      case .unwanted: ways.unwanted.append(one.path)
       case .over: break
       }
       // It is over, or a change of the network has begun another one.
@@ -53,7 +68,11 @@ extension Channel {
     }
     // What failed on the network says more than what was not tried.
     if let failure {
-      self.failed(id, failure, atOnce: false)
+      self.failed(id, failure, ways, atOnce: false)
+    } else if !ways.unwanted.isEmpty {
+      // Whoever waits for something else is spared.
+      let error = RPCError(code: .unavailable, message: "No call may use the network.")
+      self.failed(id, error, ways, atOnce: true)
     } else if let refusal {
       self.failed(id, RPCError(refusal), atOnce: true)
     } else {
@@ -67,11 +86,50 @@ extension Channel {
     self.state.withLock { $0.machine.isConnecting(id) }
   }
 
-  private func failed(_ id: UInt64, _ error: RPCError, atOnce: Bool) {
+  /// The ways to a target's addresses, of those that the channel may use.
+  private struct Ways {
+    /// Of those that were tried; `nil` where it is not known.
+    var tried: [Path?] = []
+    /// Of those that were not, because no call might use them that waited then.
+    var unwanted: [Path?] = []
+
+    /// Why a call may use none of them; `nil` where it may.
+    func refusal(_ access: NetworkAccess) -> NetworkUnavailable? {
+      // Those that lead nowhere were not open to it either.
+      let ways = (self.tried + self.unwanted).filter { $0?.status != .unsatisfied }
+      let refusals = ways.map { $0.flatMap(access.refusal(of:)) }
+      return refusals.contains { $0 == nil } ? nil : refusals.compactMap { $0 }.first
+    }
+
+    /// Whether a call might use one that was not tried.
+    func mayHold(_ access: NetworkAccess) -> Bool {
+      self.unwanted.contains { $0.flatMap(access.refusal(of:)) == nil }
+    }
+  }
+
+  private func failed(_ id: UInt64, _ error: RPCError, _ ways: Ways = Ways(), atOnce: Bool) {
     self.logger?.debug("could not connect", metadata: ["error": "\(error)"])
     self.update { state in
-      state.machine.failed(
-        id, error, atOnce: atOnce, now: .now, random: Double.random(in: -1...1))
+      let refused = state.waiters.compactMapValues { ways.refusal($0.access).map { RPCError($0) } }
+      let spared = state.waiters.filter { ways.mayHold($0.value.access) }.keys
+      return state.machine.failed(
+        id, error, atOnce: atOnce, refused: refused, spared: Set(spared), now: .now,
+        random: Double.random(in: -1...1))
+    }
+  }
+
+  /// Whether a call waits that may use the path, or none waits at all.
+  private func isWanted(on path: Path) -> Bool {
+    self.state.withLock { state in
+      state.waiters.isEmpty || state.waiters.values.contains { $0.access.refusal(of: path) == nil }
+    }
+  }
+
+  /// Whether the channel, or every call that waits, may not use every network.
+  private var isRestricted: Bool {
+    if self.settings.config.access != .unrestricted { return true }
+    return self.state.withLock { state in
+      !state.waiters.isEmpty && state.waiters.values.allSatisfy { $0.access != .unrestricted }
     }
   }
 
@@ -79,26 +137,26 @@ extension Channel {
   private func connect(
     _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, atMost duration: Duration,
     isLast: Bool, _ hub: GuardHub
-  ) async -> (Outcome, ConnectionGuard?) {
+  ) async -> Try {
     let deadline = ContinuousClock.now + duration
     var wasLeft = false
     while true {
-      let (outcome, flow) = await self.connectOnce(id, to: address, until: deadline, hub)
-      switch outcome {
+      let one = await self.connectOnce(id, to: address, until: deadline, hub)
+      switch one.outcome {
       case .timedOut where isLast: break
       // Once, as from a server that is being replaced by another one.
       case .left where !wasLeft: wasLeft = true
-      case .over, .failed, .timedOut, .left, .forbidden: return (outcome, flow)
+      case .over, .failed, .timedOut, .left, .forbidden, .unwanted: return one
       }
-      guard .now < deadline, self.isWanted(id) else { return (outcome, flow) }
-      flow?.end()
+      guard .now < deadline, self.isWanted(id) else { return one }
+      one.flow?.end()
     }
   }
 
   private func connectOnce(
     _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress,
     until deadline: ContinuousClock.Instant, _ hub: GuardHub
-  ) async -> (Outcome, ConnectionGuard?) {
+  ) async -> Try {
     let serial = self.state.withLock { state in
       state.lastSerial += 1
       return state.lastSerial
@@ -110,27 +168,37 @@ extension Channel {
         [weak self] event in self?.handle(event, of: id, serial)
       }
     } catch {
-      return (.failed(RPCError(code: .unavailable, message: "\(error)", cause: error)), nil)
+      return Try(
+        outcome: .failed(RPCError(code: .unavailable, message: "\(error)", cause: error)))
     }
-    guard self.begin(connection) else { return (.failed(ChannelMachine.shutdownError), nil) }
+    guard self.begin(connection) else {
+      return Try(outcome: .failed(ChannelMachine.shutdownError))
+    }
     defer { self.state.withLock { $0.attempts[id] = nil } }
     let isGuarded = self.state.withLock { $0.breaker.allowsGuarding(now: .now) }
     let flow = isGuarded ? self.guarding(connection, hub) : nil
     connection.flow = flow
     // What the path costs is asked before anything is sent on it (C8), whoever guards it.
-    let access = self.settings.config.access
-    let asked =
-      isGuarded ? flow : access == .unrestricted ? nil : self.asking(connection, hub)
+    let isRestricted = self.isRestricted
+    let asked = isGuarded ? flow : isRestricted ? self.asking(connection, hub) : nil
     defer { if !isGuarded { asked?.end() } }
-    switch await asked?.answer(within: ConnectionGuard.patience(access)) {
+    func over(_ outcome: Outcome) -> Try {
+      Try(outcome: outcome, flow: flow, path: connection.path)
+    }
+    func objection(to path: Path) -> Outcome? {
+      if let refusal = self.settings.config.access.refusal(of: path) { return .forbidden(refusal) }
+      return self.isWanted(on: path) ? nil : .unwanted
+    }
+    switch await asked?.answer(within: ConnectionGuard.patience(isRestricted: isRestricted)) {
     case .path(let path):
       connection.path = path
-      if let refusal = access.refusal(of: path) { return (.forbidden(refusal), flow) }
+      if let objection = objection(to: path) { return over(objection) }
     case .invalidation(let invalidation):
-      if let path = invalidation.path, let refusal = access.refusal(of: path) {
-        return (.forbidden(refusal), flow)
+      if let path = invalidation.path {
+        connection.path = path
+        if let objection = objection(to: path) { return over(objection) }
       }
-      if isGuarded { return (.failed(RPCError(invalidation)), flow) }
+      if isGuarded { return over(.failed(RPCError(invalidation))) }
     case .silence where isGuarded:
       self.logger?.warning(
         "connd does not answer, the connection is not guarded until it does",
@@ -150,8 +218,8 @@ extension Channel {
         connection.destroy()
         await connection.ended()
         group.cancelAll()
-        if error.isConnectTimeout { return (.timedOut(error), flow) }
-        return (wasLeft ? .left(error) : .failed(error), flow)
+        if error.isConnectTimeout { return over(.timedOut(error)) }
+        return over(wasLeft ? .left(error) : .failed(error))
       }
       let isWanted = self.update { state in
         state.attempts[id] = nil
@@ -173,7 +241,7 @@ extension Channel {
       flow?.end()
       await connection.ended()
       group.cancelAll()
-      return (.over, nil)
+      return Try(outcome: .over)
     }
   }
 

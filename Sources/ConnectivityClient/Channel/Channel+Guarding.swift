@@ -31,6 +31,7 @@ extension Channel {
     return FlowGuard.Flow(
       remote: remote,
       transport: connection.map { .init(Transport.tcp, remotePort: $0.target.address.ipPort) },
+      mark: self.settings.config.mark, interface: self.settings.config.interface,
       forbidsExpensive: !access.allowsExpensiveAccess,
       forbidsConstrained: !access.allowsConstrainedAccess)
   }
@@ -138,7 +139,7 @@ extension Channel {
       return self.update { $0.machine.invalidated(connection.id, now: .now) }
     case .drain:
       // Before the connection says itself that it is closed: this end leaves no backoff.
-      self.update { $0.machine.invalidated(connection.id, now: .now) }
+      self.update { $0.machine.closed(connection.id, wasUsed: true, now: .now) }
       connection.drain()
     case .keep: break
     }
@@ -204,7 +205,7 @@ extension Connection {
   /// What logs say of it, and of the calls that are on it.
   var metadata: Logger.Metadata {
     var metadata: Logger.Metadata = [
-      "grpc_connection_id": "\(self.id)", "grpc_remote": "\(self.target.address)",
+      "grpc_connection_id": "\(self.name)", "grpc_remote": "\(self.target.address)",
     ]
     if let path = self.path {
       if let interface = path.interface { metadata["network_interface"] = "\(interface)" }

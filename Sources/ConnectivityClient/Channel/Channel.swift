@@ -20,11 +20,21 @@ final class Channel: Sendable {
     var connections: [UInt64: Connection] = [:]
     /// Those that are being made.
     var attempts: [UInt64: Connection] = [:]
-    var waiters: [UInt64: CheckedContinuation<Connection, any Error>] = [:]
+    var waiters: [UInt64: Waiter] = [:]
     var lastCall: UInt64 = 0
     var lastSerial: UInt64 = 0
+    /// Those who follow the channel's state.
+    var observers: [UInt64: AsyncStream<ConnectivityState>.Continuation] = [:]
+    var lastObserver: UInt64 = 0
     /// The flows of the last attempt, whose paths may become better.
     var guards: [ConnectionGuard] = []
+  }
+
+  /// A call that waits for a connection.
+  struct Waiter {
+    var continuation: CheckedContinuation<Connection, any Error>
+    /// What it may use, of what the channel may.
+    var access: NetworkAccess
   }
 
   let settings: ConnectionSettings
@@ -38,7 +48,7 @@ final class Channel: Sendable {
   init(_ settings: ConnectionSettings, resolver: NameResolver) {
     self.settings = settings
     self.resolver = resolver
-    self.names = Resolution(resolver)
+    self.names = Resolution(resolver, settings.config.backgroundActivityLogger)
     self.state = Mutex(State(machine: ChannelMachine(settings.config.backoff)))
     (self.commands, self.commander) = AsyncStream.makeStream()
     self.logger = settings.config.backgroundActivityLogger
@@ -46,18 +56,39 @@ final class Channel: Sendable {
 
   var connectivity: ConnectivityState { self.state.withLock { $0.machine.connectivity } }
 
+  /// The present state, and then each that it becomes, until the channel is shut down.
+  func connectivityStates() -> AsyncStream<ConnectivityState> {
+    // Who does not read for so long wants the last ones.
+    let (states, observer) = AsyncStream.makeStream(
+      of: ConnectivityState.self, bufferingPolicy: .bufferingNewest(64))
+    let (id, isOver) = self.state.withLock { state in
+      state.lastObserver += 1
+      state.observers[state.lastObserver] = observer
+      // In the lock, so that none comes after it that is older.
+      observer.yield(state.machine.connectivity)
+      return (state.lastObserver, state.machine.connectivity == .shutdown)
+    }
+    observer.onTermination = { [weak self] _ in
+      _ = self?.state.withLock { $0.observers.removeValue(forKey: id) }
+    }
+    if isOver { observer.finish() }
+    return states
+  }
+
   // MARK: Calls
 
   /// The connection to use, made if there is none. It is held for the call, which has to release it.
   ///
   /// - Parameters:
   ///   - options: Say whether failures are waited through.
+  ///   - access: What the call may use: nothing is sent on its behalf on other networks (C8).
   ///   - deadline: When the call is over, waited or not: gRPC's own executors look at it only once there is a stream, where the
   ///     method may be retried.
   ///   - log: Told where the call has to wait.
   /// - Throws: `RPCError` where there will be none, or none in time; `CancellationError`.
   func connection(
-    _ options: CallOptions, until deadline: ContinuousClock.Instant?, _ log: CallLog?
+    _ options: CallOptions, _ access: NetworkAccess, until deadline: ContinuousClock.Instant?,
+    _ log: CallLog?
   ) async throws -> Connection {
     let (ready, call) = self.state.withLock { state -> (Connection?, UInt64) in
       if let id = state.machine.ready, let connection = state.connections[id] {
@@ -71,7 +102,9 @@ final class Channel: Sendable {
     log?.waiting()
     let forReady = options.waitForReady ?? false
     let alarm = deadline.map { deadline in
-      self.settings.eventLoop.scheduleTask(in: TimeAmount(ContinuousClock.now.duration(to: deadline))) {
+      self.settings.eventLoop.scheduleTask(
+        in: TimeAmount(ContinuousClock.now.duration(to: deadline))
+      ) {
         self.giveUp(call, Self.waitedTooLong)
       }
     }
@@ -79,7 +112,7 @@ final class Channel: Sendable {
     return try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { waiter in
         self.update { state in
-          state.waiters[call] = waiter
+          state.waiters[call] = Waiter(continuation: waiter, access: access)
           return state.machine.wait(call, forReady: forReady, now: .now)
         }
         // It may have been cancelled, or the deadline come, before it waited.
@@ -99,7 +132,7 @@ final class Channel: Sendable {
       state.machine.cancel(call)
       return state.waiters.removeValue(forKey: call)
     }
-    waiter?.resume(throwing: error)
+    waiter?.continuation.resume(throwing: error)
   }
 
   /// gRPC's transport would not start a call on the connection.
@@ -176,6 +209,7 @@ final class Channel: Sendable {
   ) -> Result {
     var resumed: [(CheckedContinuation<Connection, any Error>, Swift.Result<Connection, any Error>)]
     resumed = []
+    var ended: [UInt64: AsyncStream<ConnectivityState>.Continuation] = [:]
     let result = self.state.withLock { state in
       let (actions, result) = body(&state)
       for action in actions {
@@ -183,19 +217,22 @@ final class Channel: Sendable {
         // In the lock, so that they keep their order.
         case .connect(let id, let duration): self.commander.yield(.connect(id, atMost: duration))
         case .wake(let instant): self.commander.yield(.wake(at: instant))
-        case .report(let connectivity): self.commander.yield(.report(connectivity))
+        case .report(let connectivity):
+          self.commander.yield(.report(connectivity))
+          for observer in state.observers.values { observer.yield(connectivity) }
+          if connectivity == .shutdown { swap(&ended, &state.observers) }
         case .resume(let calls, let id):
           guard let connection = state.connections[id] else { continue }
           for call in calls {
             if let waiter = state.waiters.removeValue(forKey: call) {
               connection.hold()
-              resumed.append((waiter, .success(connection)))
+              resumed.append((waiter.continuation, .success(connection)))
             }
           }
         case .fail(let calls, let error):
           for call in calls {
             if let waiter = state.waiters.removeValue(forKey: call) {
-              resumed.append((waiter, .failure(error)))
+              resumed.append((waiter.continuation, .failure(error)))
             }
           }
         }
@@ -203,6 +240,8 @@ final class Channel: Sendable {
       return result
     }
     for (waiter, outcome) in resumed { waiter.resume(with: outcome) }
+    // Outside of the lock, which they take.
+    for observer in ended.values { observer.finish() }
     return result
   }
 

@@ -116,24 +116,31 @@ struct ChannelMachine: Sendable {
 
   /// The attempt failed.
   ///
-  /// - Parameter atOnce: The next call may try again without a pause: nobody was bothered on the network (C5, C8).
+  /// - Parameters:
+  ///   - atOnce: The next call may try again without a pause: nobody was bothered on the network (C5, C8).
+  ///   - refused: Calls that may use none of the ways that there are: they wait no longer (C8).
+  ///   - spared: Calls for which nothing was tried, for they came when it was decided that nobody may use a way. Another attempt
+  ///     is made for them.
   mutating func failed(
-    _ id: ConnectionID, _ error: RPCError, atOnce: Bool, now: Instant, random: Double
+    _ id: ConnectionID, _ error: RPCError, atOnce: Bool, refused: [CallID: RPCError] = [:],
+    spared: Set<CallID> = [], now: Instant, random: Double
   ) -> [Action] {
     guard case .connecting(id, let started) = self.state else { return [] }
     self.state = .transientFailure
-    let calls = self.waiting.filter { !$0.forReady }.map(\.id)
-    self.waiting.removeAll { !$0.forReady }
+    self.waiting.removeAll { refused[$0.id] != nil }
+    let calls = self.waiting.filter { !$0.forReady && !spared.contains($0.id) }.map(\.id)
+    self.waiting.removeAll { calls.contains($0.id) }
     let next = started + self.backoff.next(random: random)
     // Who waits through failures is spared a busy loop.
-    self.earliest = atOnce && self.waiting.isEmpty ? nil : next
+    self.earliest = atOnce && self.waiting.isEmpty || !spared.isEmpty ? nil : next
     if self.hasNews {
       self.hasNews = false
       self.earliest = nil
       self.backoff.reset()
     }
-    return [.report(.transientFailure), .fail(calls, error)]
-      + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
+    return [.report(.transientFailure)]
+      + refused.sorted { $0.key < $1.key }.map { .fail([$0.key], $0.value) }
+      + [.fail(calls, error)] + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
   /// The connection broke under its calls.
@@ -163,10 +170,11 @@ struct ChannelMachine: Sendable {
   mutating func invalidated(_ id: ConnectionID, now: Instant) -> [Action] {
     switch self.state {
     case .ready(id, _), .connecting(id, _):
-      self.state = .idle
+      self.state = .transientFailure
       self.earliest = nil
       self.backoff.reset()
-      return self.waiting.isEmpty ? [.report(.idle)] : self.connectWhenAllowed(now)
+      return [.report(.transientFailure)]
+        + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
     case .idle, .connecting, .ready, .transientFailure, .shutdown:
       return []
     }

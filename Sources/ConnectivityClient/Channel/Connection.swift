@@ -20,6 +20,8 @@ final class Connection: Sendable {
   /// That of the attempt it belongs to, which may make several.
   let id: UInt64
   let serial: UInt64
+  /// What logs call it, in all of a process's channels and of a fleet's processes.
+  let name = UUIDText.random()
   let target: FixedAddress
   let transport: HTTP2ClientTransport.Posix
   private let eventLoop: any EventLoop

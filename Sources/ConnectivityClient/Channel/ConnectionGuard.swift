@@ -111,9 +111,7 @@ final class ConnectionGuard: Sendable {
   }
 
   /// How long connd is waited for: who may not use every network would rather wait than use a wrong one.
-  static func patience(_ access: NetworkAccess) -> Duration {
-    .seconds(access == .unrestricted ? 1 : 5)
-  }
+  static func patience(isRestricted: Bool) -> Duration { .seconds(isRestricted ? 5 : 1) }
 
   /// The connection has an address and a port of its own.
   func connected(local: IPAddress, port: UInt16) {

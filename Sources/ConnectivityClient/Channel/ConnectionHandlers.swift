@@ -58,16 +58,14 @@ struct ConnectionCutter: Sendable {
     /// the kernel's question for the new gateway (ARP's sender is the packet's source): a router that filters by
     /// reverse path does not answer that, and everybody's first packets wait a second for the next question.
     private func keepOffOtherLinks(_ options: any SocketOptionProvider, _ link: UInt32?) {
-      // Since Linux 5.0, and since 5.7 without privileges on a socket that is bound to no link yet.
-      let bindToLink = NIOBSDSocket.Option(rawValue: 62)  // SO_BINDTOIFINDEX
-      let dontRoute = NIOBSDSocket.Option(rawValue: 5)  // SO_DONTROUTE
       // 0 stands for an index that connd did not name.
       let bound: EventLoopFuture<Void>? = link.flatMap { $0 == 0 ? nil : $0 }.map {
-        options.unsafeSetSocketOption(level: .socket, name: bindToLink, value: CInt(bitPattern: $0))
+        options.unsafeSetSocketOption(
+          level: .socket, name: .bindToLink, value: CInt(bitPattern: $0))
       }
       // On the channel's own thread these are done when they return.
       (bound ?? context?.eventLoop.makeFailedFuture(NoLink()))?.whenFailure { _ in
-        options.unsafeSetSocketOption(level: .socket, name: dontRoute, value: CInt(1))
+        options.unsafeSetSocketOption(level: .socket, name: .dontRoute, value: CInt(1))
           .whenComplete { _ in }
       }
     }

@@ -7,6 +7,8 @@ struct ConnectionSettings: Sendable {
   var config: NetworkAwareTransport.Config
   var security: HTTP2ClientTransport.Posix.TransportSecurity
   var limit: DecompressionGuard?
+  /// A name's addresses are tried in random order.
+  var shufflesAddresses: Bool
   /// Of all its connections, and of what becomes of them: an event wakes one thread.
   var eventLoop: any EventLoop
 
@@ -25,7 +27,7 @@ struct ConnectionSettings: Sendable {
     var callbacks = self.config.channelDebuggingCallbacks
     let onCreate = callbacks.onCreateTCPConnection
     callbacks.onCreateTCPConnection = { channel in
-      let opened = onOpen(channel)
+      let opened = onOpen(channel).flatMap { self.prepare(channel, target) }
       guard let onCreate else { return opened }
       return opened.flatMap { onCreate(channel) }
     }
@@ -43,5 +45,15 @@ struct ConnectionSettings: Sendable {
       target: target, transportSecurity: self.security,
       config: .init(self.config, callbacks: callbacks), resolverRegistry: Self.registry(),
       serviceConfig: serviceConfig, eventLoopGroup: self.eventLoop)
+  }
+
+  /// Marks the socket of a connection, and binds it to a link, before it connects.
+  private func prepare(
+    _ channel: any NIOCore.Channel, _ target: FixedAddress
+  ) -> EventLoopFuture<Void> {
+    guard target.address.ip != nil, let socket = channel as? any SocketOptionProvider else {
+      return channel.eventLoop.makeSucceededVoidFuture()
+    }
+    return socket.mark(self.config.mark).flatMap { socket.bind(to: self.config.interface) }
   }
 }

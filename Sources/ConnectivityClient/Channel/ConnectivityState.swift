@@ -6,7 +6,8 @@ public enum ConnectivityState: String, Hashable, Sendable, CaseIterable {
   case connecting
   /// Calls go out.
   case ready
-  /// No connection could be made, or it broke. The next call tries again, when the backoff is over.
+  /// No connection could be made, it broke, or its network is gone. The next call tries again: when the backoff is over, and at
+  /// once where it was the network.
   case transientFailure
   /// There will be none any more.
   case shutdown

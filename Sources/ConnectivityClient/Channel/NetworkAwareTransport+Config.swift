@@ -19,6 +19,12 @@ extension NetworkAwareTransport {
     public var decompressionLimit: DecompressionLimit?
     /// The networks that the channel may use (C8).
     public var access: NetworkAccess
+    /// The mark of the channel's packets (`SO_MARK`, socket(7)), by which rules may choose another way for them; 0: none. To
+    /// set one takes `CAP_NET_ADMIN`, without which connecting fails.
+    public var mark: UInt32
+    /// The link that the channel's connections are bound to (`SO_BINDTODEVICE`), by its name; `nil`: the kernel chooses by its
+    /// routes. Needs no privileges. Connecting fails where there is no such link.
+    public var interface: String?
     /// What an invalidation does to calls in flight.
     public var onInvalidation: InvalidationHandling
     /// What holds for calls that say nothing themselves: their logger, their IDs, their time limit.
@@ -43,7 +49,8 @@ extension NetworkAwareTransport {
       connection.maxIdleTime = .seconds(5 * 60)
       var config = Config(
         http2: .defaults, backoff: .defaults, connection: connection, compression: .defaults,
-        decompressionLimit: nil, access: .unrestricted, onInvalidation: .destroy,
+        decompressionLimit: nil, access: .unrestricted, mark: 0, interface: nil,
+        onInvalidation: .destroy,
         calls: CallSettings(), backgroundActivityLogger: nil,
         onConnectivityStateChange: nil, channelDebuggingCallbacks: .defaults,
         socket: SocketPath.default, guardsLoopback: false)

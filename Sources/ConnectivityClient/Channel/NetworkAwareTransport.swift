@@ -24,8 +24,8 @@ public import NIOPosix
 /// 4. No call is ever retried, unless the `serviceConfig` given says so (C6).
 /// 5. Without connd it is a plain channel, and finds connd when it comes (C7).
 ///
-/// Load balancing is pick-first: the addresses of a name are tried in their order. All channels of a process share one
-/// stream to connd. Safe to use from any task.
+/// Load balancing is pick-first: the addresses of a name are tried in their order, or shuffled where the `serviceConfig` given
+/// says so. All channels of a process share one stream to connd. Safe to use from any task.
 public final class NetworkAwareTransport: ClientTransport {
   public typealias Bytes = GRPCNIOTransportBytes
 
@@ -40,10 +40,13 @@ public final class NetworkAwareTransport: ClientTransport {
   ///   - transportSecurity: Plaintext, or TLS.
   ///   - config: How the channel behaves.
   ///   - resolverRegistry: Who resolves which kind of target.
-  ///   - serviceConfig: Time limits, retries and sizes by method. Load balancing policies are ignored.
+  ///   - serviceConfig: Time limits, retries and sizes by method. Of the load balancing policies that it lists the first one that
+  ///     is supported holds, which is pick-first. One that the resolver brings is not used; the
+  ///     ``Config/backgroundActivityLogger`` is told so.
   ///   - eventLoopGroup: A `MultiThreadedEventLoopGroup`, or one of its loops. The channel takes one, on which it makes and
   ///     keeps its connections.
-  /// - Throws: `RuntimeError` where nobody resolves the target, or TLS is not configured so that it can work.
+  /// - Throws: `RuntimeError` where nobody resolves the target, TLS is not configured so that it can work, or the
+  ///   `serviceConfig` lists load balancing policies and none that is supported.
   public init(
     target: any ResolvableTarget,
     transportSecurity: HTTP2ClientTransport.Posix.TransportSecurity,
@@ -56,10 +59,16 @@ public final class NetworkAwareTransport: ClientTransport {
       throw RuntimeError(
         code: .transportError, message: "No resolver is registered for the target '\(target)'.")
     }
+    let pickFirst = serviceConfig.loadBalancingConfig.lazy.compactMap(\.pickFirst).first
+    guard pickFirst != nil || serviceConfig.loadBalancingConfig.isEmpty else {
+      throw RuntimeError(
+        code: .invalidArgument,
+        message: "Of the load balancing policies that the service config lists none is pick-first.")
+    }
     self.limit = config.decompressionLimit.map { DecompressionGuard(limit: $0) }
     let settings = ConnectionSettings(
       config: config, security: transportSecurity, limit: self.limit,
-      eventLoop: eventLoopGroup.next())
+      shufflesAddresses: pickFirst?.shuffleAddressList ?? false, eventLoop: eventLoopGroup.next())
     let nowhere = FixedAddress(address: .unixDomainSocket(path: ""), authority: nil)
     self.methods = try settings.makeTransport(to: nowhere, serviceConfig: serviceConfig) {
       $0.eventLoop.makeSucceededVoidFuture()
@@ -70,6 +79,13 @@ public final class NetworkAwareTransport: ClientTransport {
 
   /// The state of the channel at this moment.
   public var connectivityState: ConnectivityState { self.channel.connectivity }
+
+  /// The present state, and then each one that the channel becomes, in order; ends after ``ConnectivityState/shutdown``.
+  ///
+  /// Each sequence is for one task. Who does not read keeps the last 64.
+  public var connectivityStates: AsyncStream<ConnectivityState> {
+    self.channel.connectivityStates()
+  }
 
   public var retryThrottle: RetryThrottle? { self.methods.retryThrottle }
 
@@ -109,11 +125,12 @@ public final class NetworkAwareTransport: ClientTransport {
     log?.started()
     do {
       while true {
-        let connection = try await self.channel.connection(options, until: deadline, log)
+        let connection = try await self.channel.connection(
+          options, settings.access, until: deadline, log)
         defer { connection.release() }
         if settings.access != .unrestricted, connection.path == nil {
           // connd was silent for so long that the connection did not wait for it.
-          _ = await connection.flow?.answer(within: ConnectionGuard.patience(settings.access))
+          _ = await connection.flow?.answer(within: ConnectionGuard.patience(isRestricted: true))
         }
         if let refusal = connection.path.flatMap({ settings.access.refusal(of: $0) }) {
           throw RPCError(refusal)

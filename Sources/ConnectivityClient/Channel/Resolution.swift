@@ -1,5 +1,6 @@
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
+internal import Logging
 private import Synchronization
 
 /// The addresses of a channel's target, asked for anew by each attempt to connect (C2); or, of a resolver that tells them by
@@ -12,12 +13,17 @@ final class Resolution: Sendable {
     /// What was told last by itself.
     var told: Answer?
     var waiters: [AsyncStream<Answer>.Continuation] = []
+    var hasSaidIgnored = false
   }
 
   private let resolver: NameResolver
+  private let logger: Logger?
   private let state = Mutex(State())
 
-  init(_ resolver: NameResolver) { self.resolver = resolver }
+  init(_ resolver: NameResolver, _ logger: Logger? = nil) {
+    self.resolver = resolver
+    self.logger = logger
+  }
 
   private var tells: Bool {
     self.resolver.updateMode == .push
@@ -27,7 +33,7 @@ final class Resolution: Sendable {
   func run() async {
     guard self.tells else { return }
     do {
-      for try await result in self.resolver.names { self.told(.success(result.addresses)) }
+      for try await result in self.resolver.names { self.told(.success(self.read(result))) }
     } catch {
       self.told(.failure(error))
     }
@@ -79,13 +85,23 @@ final class Resolution: Sendable {
   private func lookUp() async -> Answer {
     do {
       var names = self.resolver.names.makeAsyncIterator()
-      return .success(try await names.next()?.addresses ?? [])
+      return .success(try await names.next().map(self.read) ?? [])
     } catch {
       return .failure(error)
     }
   }
-}
 
-extension NameResolutionResult {
-  fileprivate var addresses: Resolution.Addresses { self.endpoints.flatMap(\.addresses) }
+  private func read(_ result: NameResolutionResult) -> Addresses {
+    if result.serviceConfig != nil, let logger = self.logger {
+      let isFirst = self.state.withLock { state in
+        defer { state.hasSaidIgnored = true }
+        return !state.hasSaidIgnored
+      }
+      if isFirst {
+        logger.warning(
+          "the service config that the resolver brings is not used, only the channel's own")
+      }
+    }
+    return result.endpoints.flatMap(\.addresses)
+  }
 }

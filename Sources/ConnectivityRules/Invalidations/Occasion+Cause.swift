@@ -40,7 +40,9 @@ extension Occasion {
     case .path(let change): return change.cause
     case .invalidation, nil: break
     }
-    if case .events(let events) = self, let family = draft.scope.family, let old, let new, old != new {
+    if case .events(let events) = self, let family = draft.scope.family, let old, let new,
+      old != new
+    {
       return events.cause(of: family, from: old, to: new)
     }
     return Cause(.timer, "graceEnded", interface: interface)

@@ -50,6 +50,12 @@ final class SilentListener: Sendable {
     deinit { close(self.socket) }
   }
 
+  /// Whether somebody has connected.
+  var isConnected: Bool {
+    var poll = pollfd(fd: self.socket, events: Int16(POLLIN), revents: 0)
+    return Glibc.poll(&poll, 1, 0) == 1
+  }
+
   /// Returns when somebody has connected.
   func accepted() async throws {
     let socket = self.socket
