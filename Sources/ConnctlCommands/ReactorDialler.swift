@@ -31,6 +31,8 @@ struct ReactorDialler: Dialler {
     ) { try await take(try Connectivity_V1_WatchResponse(serializedBytes: $0)) }
   }
 
+  func farewell(of socket: String) async -> String? { SocketProbe.farewell(from: socket) }
+
   /// How long it waits for a place in the queue of those who wait to be accepted.
   private static let patience = Duration.seconds(5)
 

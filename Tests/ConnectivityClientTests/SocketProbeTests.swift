@@ -1,5 +1,10 @@
+import NIOCore
+import NIOPosix
+import Synchronization
+import TestKit
 import Testing
 
+@testable import ConnectivityClient
 @testable import ConnectivitySession
 
 @Suite("What connd says when it closes a connection")
@@ -28,7 +33,34 @@ struct SocketProbeTests {
   }
 
   @Test("where nobody listens there is none")
-  func nobody() {
+  func nobody() async {
     #expect(SocketProbe.farewell(from: "/nonexistent/connd.sock") == nil)
+    let reason = await NIODialler().farewell(of: "/nonexistent/connd.sock")
+    #expect(reason == nil)
+  }
+
+  @Test(
+    "D7 an application's event loop goes on while connd is silent, as when systemd holds its socket"
+  )
+  func blocksNobody() async throws {
+    let directory = try TemporaryDirectory()
+    let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+      .serverChannelOption(.autoRead, value: false)
+      .bind(unixDomainSocketPath: "\(directory.path)/connd.sock").get()
+    let order = Mutex<[String]>([])
+    async let asking: Void = {
+      // For longer than any machine is slow.
+      let reason = await NIODialler().farewell(
+        of: "\(directory.path)/connd.sock", within: .seconds(600))
+      #expect(reason == nil)
+      order.withLock { $0.append("asked") }
+    }()
+    for _ in 0..<100 {
+      try await ClientThread.eventLoop.submit {}.get()
+    }
+    order.withLock { $0.append("loop") }
+    try await server.close()
+    await asking
+    #expect(order.withLock { $0 } == ["loop", "asked"])
   }
 }

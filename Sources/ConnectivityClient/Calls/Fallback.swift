@@ -1,6 +1,7 @@
 internal import Connectivity
 internal import ConnectivitySession
 internal import GRPCCore
+private import NIOPosix
 
 /// Tries `operation` on networks that may be used freely, and makes do with `fallback` on those that may not.
 ///
@@ -58,7 +59,8 @@ extension NetworkAccess {
 extension NetworkUnavailable.Reason {
   /// Why the network that there is may not be used, if that is what `error` is about; `nil` for any other error.
   ///
-  /// Looks through the causes, too: those of an `RPCError`, of a `RuntimeError`, and of what converts to an `RPCError`.
+  /// Looks through the causes, too: those of an `RPCError`, of a `RuntimeError`, of what converts to an `RPCError`, and of a
+  /// `NIOConnectionError`.
   public init?(of error: any Error) {
     var next: (any Error)? = error
     // An error may name itself as its cause.
@@ -73,6 +75,8 @@ extension NetworkUnavailable.Reason {
         return
       case let error as RuntimeError:
         next = error.cause
+      case let error as NIOConnectionError:
+        next = error.connectionErrors.first?.error
       case let error as any RPCErrorConvertible:
         next = error.rpcErrorCause
       default:

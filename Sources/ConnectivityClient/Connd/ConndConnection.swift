@@ -28,7 +28,7 @@ public func withConnd<Result: Sendable>(
   do {
     return try await withNIOConnection(to: socket, body)
   } catch {
-    throw ConndError.reading(error, from: socket)
+    throw await NIODialler().reading(error, of: socket)
   }
 }
 

@@ -1,6 +1,8 @@
 internal import ConnectivityProtocol
 internal import ConnectivitySession
 internal import GRPCCore
+private import NIOCore
+private import NIOPosix
 
 /// Dials connd by NIO, on the one thread that serves all of a process's connections to it.
 struct NIODialler: Dialler {
@@ -27,4 +29,45 @@ struct NIODialler: Dialler {
       }
     }
   }
+
+  func farewell(of socket: String) async -> String? {
+    await self.farewell(of: socket, within: SocketProbe.patience)
+  }
+
+  func farewell(of socket: String, within patience: Duration) async -> String? {
+    let eventLoop = ClientThread.eventLoop
+    let reason = eventLoop.makePromise(of: String?.self)
+    let connection = ClientBootstrap(group: eventLoop).channelInitializer { channel in
+      channel.eventLoop.makeCompletedFuture {
+        try channel.pipeline.syncOperations.addHandler(FarewellReader(reason))
+      }
+    }.connect(unixDomainSocketPath: socket)
+    connection.whenFailure { _ in reason.succeed(nil) }
+    let alarm = eventLoop.scheduleTask(in: TimeAmount(patience)) { reason.succeed(nil) }
+    let answer = try? await reason.futureResult.get()
+    alarm.cancel()
+    connection.whenSuccess { $0.close(promise: nil) }
+    return answer ?? nil
+  }
+}
+
+/// Reads why a server closes a connection that has asked for nothing.
+private final class FarewellReader: ChannelInboundHandler {
+  typealias InboundIn = ByteBuffer
+
+  /// `nil`: it did not say.
+  private let reason: EventLoopPromise<String?>
+  private var bytes: [UInt8] = []
+  /// More than that is no farewell.
+  private static let most = 4096
+
+  init(_ reason: EventLoopPromise<String?>) { self.reason = reason }
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    let buffer = self.unwrapInboundIn(data)
+    self.bytes += buffer.readableBytesView.prefix(Self.most - self.bytes.count)
+    if let words = SocketProbe.reason(in: self.bytes[...]) { self.reason.succeed(words) }
+  }
+
+  func channelInactive(context: ChannelHandlerContext) { self.reason.succeed(nil) }
 }

@@ -54,7 +54,7 @@ final class PathStream: Sendable {
       }
       return ConndError.notThere("connd ended the stream")
     } catch {
-      return ConndError.reading(error, from: self.socket)
+      return await NIODialler().reading(error, of: self.socket)
     }
   }
 }

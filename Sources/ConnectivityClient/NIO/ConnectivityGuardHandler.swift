@@ -17,7 +17,8 @@ public import NIOCore
 /// ```
 ///
 /// 1. Added before the connection is made, it guards it from before: no change falls between. Added later, it guards
-///    it from then on.
+///    it from then on. One that may not use every network is not made before connd has said which it would use: it fails with
+///    ``NetworkUnavailable``, and nothing is sent, where it may not use that (C8).
 /// 2. The handlers after it are told by ``ConnectivityEvents``, as user inbound events.
 /// 3. When connd says that the connection is no longer viable, it fires the ``FlowInvalidation`` as an error and closes the
 ///    channel at once, without waiting for TLS or anything else to say good-bye. Who prefers otherwise says so
@@ -36,6 +37,9 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   public struct Configuration: Sendable {
     /// The networks that the connection may use. One whose path becomes another is invalid (I8).
     public var access: NetworkAccess = .unrestricted
+    /// What becomes of a connection that may not use every network, and of which nobody knows which it would use: connd is
+    /// not there, or says nothing for five seconds (C7).
+    public var whenUnknown: WhenUnknown = .allow
     /// What becomes of a connection that is no longer viable.
     public var onInvalidation: InvalidationHandling = .destroy
     /// The `SO_MARK` of the connection; 0: none.
@@ -50,6 +54,22 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     public init() {}
   }
 
+  /// What becomes of a connection where it is not known whether it may use its network.
+  public enum WhenUnknown: Hashable, Sendable {
+    /// It is made: connd's absence takes nobody's network away (C7).
+    case allow
+    /// It fails with ``NetworkUnavailable`` for the reason ``NetworkUnavailable/Reason/unknown``.
+    case refuse
+  }
+
+  /// A connection that is to be made, and waits for what connd says of its network.
+  private struct Held {
+    var address: SocketAddress
+    var promise: EventLoopPromise<Void>?
+    /// What was told meanwhile.
+    var events: [(FlowEvent, ConnectionGuard.Novelty)] = []
+  }
+
   private let configuration: Configuration
   private var flow: ConnectionGuard?
   /// That of the first path.
@@ -58,6 +78,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   private var path: Path?
   private var isViable = true
   private var hasBetterPath = false
+  private var held: Held?
 
   public init(_ configuration: Configuration = Configuration()) {
     self.configuration = configuration
@@ -69,13 +90,55 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     self.connected(context)
   }
 
-  public func handlerRemoved(context: ChannelHandlerContext) { self.end() }
+  public func handlerRemoved(context: ChannelHandlerContext) {
+    self.end()
+    // It is closed, or nobody asks any more which network it would use: either way it is not made here.
+    self.held?.promise?.fail(ChannelError.ioOnClosedChannel)
+    self.held = nil
+  }
 
   public func connect(
     context: ChannelHandlerContext, to address: SocketAddress, promise: EventLoopPromise<Void>?
   ) {
     self.begin(to: address, context: context)
-    context.connect(to: address, promise: promise)
+    guard self.configuration.access != .unrestricted,
+      let asked = self.flow ?? self.asking(address, context)
+    else { return context.connect(to: address, promise: promise) }
+    self.held = Held(address: address, promise: promise)
+    let eventLoop = context.eventLoop
+    let bound = NIOLoopBound((handler: self, context: context), eventLoop: eventLoop)
+    let isGuarded = self.flow != nil
+    Task(executorPreference: EventLoopTaskExecutor(ClientThread.eventLoop)) {
+      let answer = await asked.answer(within: ConnectionGuard.patience(isRestricted: true))
+      if !isGuarded { asked.end() }
+      eventLoop.execute { bound.value.handler.decide(by: answer, bound.value.context) }
+    }
+  }
+
+  /// Makes the connection that waits, or refuses it.
+  private func decide(by answer: ConnectionGuard.Answer, _ context: ChannelHandlerContext) {
+    guard let held = self.held else { return }
+    self.held = nil
+    if let refusal = self.refusal(answer) {
+      self.end()
+      held.promise?.fail(refusal)
+      return context.close(promise: nil)
+    }
+    context.connect(to: held.address, promise: held.promise)
+    for (event, novelty) in held.events where self.flow != nil {
+      self.handle(event, novelty, context)
+    }
+  }
+
+  private func refusal(_ answer: ConnectionGuard.Answer) -> NetworkUnavailable? {
+    switch answer {
+    case .path(let path): self.configuration.access.refusal(of: path)
+    case .invalidation(let invalidation):
+      invalidation.path.flatMap { self.configuration.access.refusal(of: $0) }
+    case .unguarded, .silence:
+      self.configuration.whenUnknown == .allow
+        ? nil : NetworkUnavailable(reason: .unknown, path: .unknown)
+    }
   }
 
   public func channelActive(context: ChannelHandlerContext) {
@@ -94,20 +157,35 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   // MARK: The flow
 
-  private func begin(to address: SocketAddress, context: ChannelHandlerContext) {
-    guard self.flow == nil, let remote = address.ip,
-      self.configuration.guardsLoopback || !remote.isLoopback
-    else { return }
-    let place = Breakers.Place(
-      socket: self.configuration.socket, remote: remote, port: address.ipPort)
-    guard Breakers.allowGuarding(of: place) else { return }
+  /// The flow of a connection; `nil` where there is nothing to guard.
+  private func flow(to address: SocketAddress, _ context: ChannelHandlerContext) -> FlowGuard.Flow?
+  {
+    guard let remote = address.ip, self.configuration.guardsLoopback || !remote.isLoopback else {
+      return nil
+    }
     let access = self.configuration.access
-    let flow = FlowGuard.Flow(
+    return FlowGuard.Flow(
       remote: remote,
       transport: Transport(Self.number(of: context.channel), remotePort: address.ipPort),
       mark: self.configuration.mark, interface: self.configuration.interface,
       forbidsExpensive: !access.allowsExpensiveAccess,
       forbidsConstrained: !access.allowsConstrainedAccess)
+  }
+
+  /// Asks which network a connection would use that is not guarded.
+  private func asking(_ address: SocketAddress, _ context: ChannelHandlerContext)
+    -> ConnectionGuard?
+  {
+    self.flow(to: address, context).map { flow in
+      ConnectionGuard(flow, hub: GuardHub.shared(socket: self.configuration.socket)) { _, _, _ in }
+    }
+  }
+
+  private func begin(to address: SocketAddress, context: ChannelHandlerContext) {
+    guard self.flow == nil, let flow = self.flow(to: address, context) else { return }
+    let place = Breakers.Place(
+      socket: self.configuration.socket, remote: flow.remote, port: address.ipPort)
+    guard Breakers.allowGuarding(of: place) else { return }
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
     let eventLoop = context.eventLoop
     let hub = GuardHub.shared(socket: self.configuration.socket)
@@ -117,7 +195,12 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       eventLoop.execute {
         let (handler, context) = bound.value
         // It may be too late.
-        if handler.flow != nil { handler.handle(event, novelty, context) }
+        guard handler.flow != nil else { return }
+        if handler.held != nil {
+          handler.held?.events.append((event, novelty))
+        } else {
+          handler.handle(event, novelty, context)
+        }
       }
     }
   }

@@ -30,16 +30,12 @@ extension ConndError {
   /// A cancelled call ends with `CancellationError`: gRPC says so in three different ways, depending on how far
   /// the call had come.
   ///
-  /// - Parameter socket: The path of the socket that was connected to, where it is to be asked why it was closed: gRPC does not
-  ///   pass on what a server says then.
-  package static func reading(_ error: any Error, from socket: String? = nil) -> any Error {
+  package static func reading(_ error: any Error) -> any Error {
     if Task.isCancelled { return CancellationError() }
     guard let error = error as? RPCError else { return error }
     if error.cause is CancellationError { return CancellationError() }
     switch error.code {
-    case .unavailable:
-      if let reason = socket.flatMap(SocketProbe.farewell) { return ConndError.turnedAway(reason) }
-      return ConndError.notThere(error.message)
+    case .unavailable: return ConndError.notThere(error.message)
     // Nobody here has cancelled it: who served it ends.
     case .cancelled: return ConndError.notThere(error.message)
     case .resourceExhausted: return ConndError.turnedAway(error.message)

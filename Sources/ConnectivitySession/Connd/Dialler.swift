@@ -26,9 +26,23 @@ package protocol Dialler: Sendable {
     accepted: @escaping @Sendable () async throws -> Void,
     _ take: @escaping @Sendable (Connectivity_V1_WatchResponse) async throws -> Void
   ) async throws
+
+  /// Why connd closes connections as soon as it has accepted them, where it does: one of its limits is reached. It is given a
+  /// moment to say so. Blocks no thread of an application's.
+  func farewell(of socket: String) async -> String?
 }
 
 extension Dialler {
+  /// What an error means for the caller: ``ConndError/reading(_:)``, and where connd closed the connection, why. gRPC does not
+  /// pass on what a server says then.
+  package func reading(_ error: any Error, of socket: String) async -> any Error {
+    let read = ConndError.reading(error)
+    guard (error as? RPCError)?.code == .unavailable, read is ConndError,
+      let reason = await self.farewell(of: socket)
+    else { return read }
+    return ConndError.turnedAway(reason)
+  }
+
   /// As `withClient`, with connd's errors in place of gRPC's.
   package func withConnd<Result: Sendable>(
     at socket: String,
@@ -37,7 +51,7 @@ extension Dialler {
     do {
       return try await self.withClient(of: socket, body)
     } catch {
-      throw ConndError.reading(error, from: socket)
+      throw await self.reading(error, of: socket)
     }
   }
 }

@@ -27,20 +27,24 @@ package enum SocketProbe {
   /// Why connd closes connections, where it accepts them and closes them at once: HTTP/2's GOAWAY with ENHANCE_YOUR_CALM and
   /// the reason (RFC 9113, 6.8). Others are greeted with settings and nothing else.
   ///
-  /// Waits for 50 ms at most.
-  static func farewell(from path: String) -> String? {
+  /// Blocks its thread for 50 ms at most.
+  package static func farewell(from path: String) -> String? {
     guard let descriptor = (try? Self.open(path)) ?? nil else { return nil }
     defer { close(descriptor) }
     var wait = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     var bytes = [UInt8](repeating: 0, count: 4096)
-    guard poll(&wait, 1, 50) > 0 else { return nil }
+    let patience = CInt(Self.patience / .milliseconds(1))
+    guard poll(&wait, 1, patience) > 0 else { return nil }
     let count = recv(descriptor, &bytes, bytes.count, 0)
     guard count > 0 else { return nil }
     return Self.reason(in: bytes[..<count])
   }
 
+  /// How long connd has to say farewell.
+  package static let patience = Duration.milliseconds(50)
+
   /// The reason in the GOAWAY frame among frames.
-  static func reason(in bytes: ArraySlice<UInt8>) -> String? {
+  package static func reason(in bytes: ArraySlice<UInt8>) -> String? {
     var rest = bytes
     while rest.count >= 9 {
       let header = Array(rest.prefix(9))

@@ -64,7 +64,7 @@ package final class StatusFollower: Sendable {
     } catch let refusal as Refusal {
       throw refusal.error
     } catch {
-      return ConndError.reading(error, from: self.socket)
+      return await self.dialler.reading(error, of: self.socket)
     }
   }
 }

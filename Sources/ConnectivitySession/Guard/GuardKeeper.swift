@@ -91,7 +91,7 @@ package final class GuardKeeper: Sendable {
       }
       return ConndError.notThere("connd ended the stream")
     } catch {
-      return ConndError.reading(error, from: self.socket)
+      return await self.dialler.reading(error, of: self.socket)
     }
   }
 }

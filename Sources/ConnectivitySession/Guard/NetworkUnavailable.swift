@@ -18,6 +18,7 @@ public struct NetworkUnavailable: Error, Hashable, Sendable {
     case bluetooth
     case tunnel
     case loopback
+    /// It is a medium that nobody can tell; or nobody says which network it is, and that does not do.
     case unknown
   }
 
@@ -49,6 +50,7 @@ extension NetworkUnavailable.Reason {
 
 extension NetworkUnavailable: CustomStringConvertible {
   public var description: String {
+    if self.path.status == .unknown { return "nobody knows which network it would use" }
     let interface = self.path.interface ?? "nothing"
     return switch self.reason {
     case .expensive: "the path by \(interface) costs money, which is not allowed"
