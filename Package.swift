@@ -196,7 +196,7 @@ let tests: [Target] = [
         "ConnectivityRules",
         "ConnectivityProtocol", "TestKit", lifecycle, logging,
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
-      ], nio("NIOCore", "NIOPosix", "NIOHTTP1", "NIOWebSocket", "NIOEmbedded"),
+      ], nio("NIOCore", "NIOPosix", "NIOEmbedded"),
       nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
     swiftSettings: swiftSettings),
   .testTarget(
@@ -210,8 +210,8 @@ let tests: [Target] = [
   .executableTarget(
     name: "callprobe",
     dependencies: all(
-      ["ConnectivityClient", "Connectivity", arguments, logging], nio("NIOCore", "NIOPosix"), grpc,
-      grpcProtobuf),
+      ["ConnectivityClient", "Connectivity", arguments, logging],
+      nio("NIOCore", "NIOPosix", "NIOHTTP1", "NIOWebSocket"), grpc, grpcProtobuf),
     path: "Tests/CallProbe", swiftSettings: swiftSettings),
   .testTarget(
     name: "ScenarioTests", dependencies: ["TestKit", "Connectivity"],

@@ -9,6 +9,7 @@ import NIOPosix
 ///
 ///     start CHANNEL unary|client|server|bidi ID    a call that stays open
 ///     quick CHANNEL ID                             a unary call that is answered at once
+///     spare CHANNEL ID                             the same where it costs no money, else it says why not
 ///     write CHANNEL ID                             one more message on a stream
 ///     finish CHANNEL ID                            lets an open call come to its end
 ///     sync ID                                      is answered with "synced"
@@ -28,6 +29,18 @@ struct Call: AsyncParsableCommand {
 
   @Option(help: "Seconds before an attempt that follows on one that failed.")
   var backoff = 1
+
+  @Option(help: "The link that connections are bound to.")
+  var interface: String?
+
+  @Option(help: "The mark of connections.")
+  var mark: UInt32 = 0
+
+  @Option(
+    help:
+      "Seconds of silence after which the other side is asked for a sign of life, and has as many for it."
+  )
+  var keepalive: Int?
 
   @Option(help: "A file in PEM; with it, TLS is spoken to \"server.test\".")
   var tlsCA: String?
@@ -71,6 +84,12 @@ struct Call: AsyncParsableCommand {
     .defaults { config in
       config.http2.authority = authority
       config.socket = self.socket
+      config.interface = self.interface
+      config.mark = self.mark
+      if let seconds = self.keepalive {
+        config.connection.keepalive = .init(
+          time: .seconds(seconds), timeout: .seconds(seconds), allowWithoutCalls: false)
+      }
       config.backoff.initial = .seconds(self.backoff)
       config.onInvalidation = self.onInvalidation == "drain" ? .drain : .destroy
       config.onConnectivityStateChange = { state in

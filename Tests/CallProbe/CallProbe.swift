@@ -2,11 +2,12 @@ import ArgumentParser
 import Glibc
 import SwiftProtobuf
 
-/// A server and a client of gRPC for the scenarios: what the client's calls live through, it tells line by line.
+/// Servers and clients, of gRPC and of a WebSocket, for the scenarios: what they live through, they tell line by line.
 @main
 struct CallProbe: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "callprobe", subcommands: [Serve.self, Call.self])
+    commandName: "callprobe",
+    subcommands: [Serve.self, Call.self, ServeWebSocket.self, WebSocket.self])
 }
 
 /// What every call of the service takes and returns.

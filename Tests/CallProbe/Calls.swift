@@ -52,6 +52,16 @@ final class Calls<Transport: ClientTransport>: Sendable {
       group.addTask {
         await self.told(channel, id, "quick") { try await self.unary("Get", "\(id)", channel, id) }
       }
+    case "spare":
+      group.addTask {
+        await self.told(channel, id, "spare") {
+          try await withFallback(on: [.expensive]) {
+            try await self.unary("Get", "\(id)", channel, id)
+          } fallback: { reason in
+            reason.rawValue
+          }
+        }
+      }
     case "write":
       self.streams.withLock { _ = $0[id]?.yield("more") }
     case "finish":

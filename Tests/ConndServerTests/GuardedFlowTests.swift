@@ -239,6 +239,31 @@ struct GuardedFlowTests {
     #expect(loop.tell() == ["1 destroy betterPath"])
   }
 
+  @Test("I3 a route that moves between the making of a connection and its registration is told")
+  func movedMeanwhile() throws {
+    var loop = try self.loopWithWiFi()
+    var made = try self.knownPath()
+    made.chain = [PathLink(index: 3, name: "wlan0")]
+    made.source = try IPAddress(spelt: "198.51.100.7")
+    try loop.kernel.lead(
+      "0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "198.51.100.7"), metric: 600)
+    let told = try loop.guardFlow(1, local: "198.51.100.7", port: 40_000, known: made)
+    #expect(told == ["1 destroy betterPath late wlan0"])
+    // Without what was known before, it is on what there is now.
+    #expect(try loop.guardFlow(2, local: "198.51.100.7", port: 40_000) == ["2 path eth0"])
+    #expect(loop.tell() == [])
+  }
+
+  @Test("I0 that only its port leads a new connection elsewhere is no change")
+  func ledByPort() throws {
+    var loop = try self.loopWithWiFi()
+    let eth0 = try self.knownPath()
+    loop.kernel.pinnedPorts = (40_000...40_001, .over(3, via: "198.51.100.1", from: "192.0.2.7"))
+    #expect(
+      try loop.guardFlow(1, local: "192.0.2.7", port: 40_000, known: eth0) == ["1 path wlan0"])
+    #expect(loop.tell() == [])
+  }
+
   @Test("I0 a connection that is sent from another link's address may work")
   func foreignAddress() throws {
     var loop = try self.loopWithWiFi()

@@ -61,9 +61,11 @@ struct TestLoop {
   ///
   /// - Returns: what the client is told.
   mutating func guardFlow(
-    _ id: UInt64, local: String? = nil, boundTo link: UInt32? = nil, known: Path? = nil
+    _ id: UInt64, local: String? = nil, port: UInt16? = nil, boundTo link: UInt32? = nil,
+    known: Path? = nil
   ) throws -> [String] {
-    let remote = Destination(try IPAddress(spelt: "203.0.113.9"), outLink: link)
+    var remote = Destination(try IPAddress(spelt: "203.0.113.9"), outLink: link)
+    remote.transport = port.map { Transport(6, localPort: $0, remotePort: 443) }
     let flow = Flow(remote, local: try local.map { try IPAddress(spelt: $0) })
     self.loop.requests.append(
       .add(.init(key: .init(guardian: self.mailbox.number, id: id), flow: flow, knownPath: known)))

@@ -236,7 +236,8 @@ extension FlowTable {
     var first = flow.destination
     first.source = flow.local
     let present = try reader.way(to: first, registrar.answer(for: first))
-    let made = registration.knownPath ?? present.judged
+    let known = try self.path(known: registration, present, reader)
+    let made = known ?? present.judged
     try registrar.use(made, boundTo: flow.destination.outLink)
 
     var tracker = FlowTracker(flow, on: made, network: present.network)
@@ -245,8 +246,8 @@ extension FlowTable {
       // Who does not know his address has the one that the kernel chose just now; rules may hold for that.
       let own = try reader.way(to: tracker.question)
       let isSame = own.judged.chain.first == present.judged.chain.first
-      if registration.knownPath != nil || isSame { (question, way) = (tracker.question, own) }
-      if registration.knownPath == nil, isSame {
+      if known != nil || isSame { (question, way) = (tracker.question, own) }
+      if known == nil, isSame {
         tracker = FlowTracker(flow, on: own.judged, network: own.network)
       }
     }
@@ -264,6 +265,22 @@ extension FlowTable {
     guard let verdict else { return .path(way.shown) }
     let late = Cause(.registration, "pathMissing", interface: made.interface, learntLate: true)
     return .invalidation(verdict, since?.cause ?? late, way.shown)
+  }
+
+  /// The path that the flow's client was told before, to be compared with; `nil` where there is none. A client that asked before
+  /// it connected did not know the port: where that leads the connection elsewhere, nothing has changed.
+  private func path(
+    known registration: Registration, _ present: FlowPath, _ reader: FlowReader
+  ) throws(KernelUnavailable) -> Path? {
+    guard let known = registration.knownPath else { return nil }
+    let flow = registration.flow
+    guard registration.sinceGeneration == nil, flow.destination.transport?.localPort ?? 0 != 0,
+      known.chain.first != present.judged.chain.first
+    else { return known }
+    var question = flow.destination
+    question.source = flow.local
+    question.transport?.localPort = 0
+    return try reader.way(to: question).judged.chain.first == known.chain.first ? nil : known
   }
 
   /// Guards a flow while the kernel cannot be asked; it is to be registered again when it can be.

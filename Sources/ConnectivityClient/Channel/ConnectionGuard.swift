@@ -3,8 +3,8 @@ internal import ConnectivitySession
 private import Synchronization
 
 /// Guards one connection's flow, from before it is made. When it is made it is registered anew, with its own address and
-/// port, by which rules and one of several nexthops are chosen. (A change in that moment is known only by what the kernel
-/// says of the address and the links then.)
+/// port, by which rules and one of several nexthops are chosen, and with the path that was told before: what has changed
+/// meanwhile is told at once.
 final class ConnectionGuard: Sendable {
   /// What is known before the connection is made.
   enum Answer: Sendable {
@@ -22,6 +22,8 @@ final class ConnectionGuard: Sendable {
     var guarded: GuardedFlow?
     /// The source address of the first path that was told: connd takes it for the connection's.
     var source: IPAddress?
+    /// The last path that was told and that carries traffic.
+    var path: Path?
     var answer: Answer?
     var waiters: [CheckedContinuation<Answer, Never>] = []
     /// The attempt to connect goes on, with an answer or without.
@@ -117,11 +119,13 @@ final class ConnectionGuard: Sendable {
   func connected(local: IPAddress, port: UInt16) {
     // One of this machine's own says nothing of a network. To register the flow anew for it would only open a gap.
     if local.isLoopback { return }
-    self.state.withLock { state in
+    let path = self.state.withLock { state in
       state.stage = .connection
       state.flow.transport?.localPort = port
+      // Had the way moved before the connection was made, that had mostly another address.
+      return state.path?.source == local ? state.path : nil
     }
-    self.watch(local: local)
+    self.watch(local: local, madeOn: path)
   }
 
   /// No connection came of it: goes on following what becomes of the path to the address, whether it is allowed or not.
@@ -155,15 +159,15 @@ final class ConnectionGuard: Sendable {
     self.answered(.unguarded)
   }
 
-  private func watch(local: IPAddress?) {
+  private func watch(local: IPAddress?, madeOn path: Path? = nil) {
     let flow = self.state.withLock { state in
       state.flow.local = local
       if local == nil { state.flow.transport?.localPort = 0 }
       if state.stage == .way { state.flow.allowsAll() }
-      (state.source, state.isGone, state.isFresh) = (nil, false, true)
+      (state.source, state.path, state.isGone, state.isFresh) = (nil, nil, false, true)
       return state.flow
     }
-    let guarded = self.hub.watch(flow) { [weak self] in self?.told($0, of: flow) }
+    let guarded = self.hub.watch(flow, madeOn: path) { [weak self] in self?.told($0, of: flow) }
     // What it replaces is released outside of the lock.
     let previous = self.state.withLock { state in
       defer { state.guarded = state.isOver ? nil : guarded }
@@ -181,6 +185,7 @@ final class ConnectionGuard: Sendable {
         state.isGone = event.destroys
         if case .path(let path) = event, path.status == .satisfied {
           state.source = state.source ?? path.source
+          state.path = path
         }
       }
       // Who is told at once that a way is dead would be told so for ever.

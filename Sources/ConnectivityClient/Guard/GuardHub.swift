@@ -1,4 +1,4 @@
-private import Connectivity
+internal import Connectivity
 internal import ConnectivitySession
 private import Synchronization
 
@@ -50,12 +50,16 @@ final class GuardHub: Sendable {
 
   /// Guards a flow for as long as what is returned lives.
   ///
-  /// - Parameter watcher: Told what becomes of the flow, until it is destroyed or refused; at once, and by the caller's
-  ///   thread, where connd is known not to be there. It must not block.
-  func watch(_ flow: FlowGuard.Flow, _ watcher: @escaping Watcher) -> GuardedFlow {
+  /// - Parameters:
+  ///   - path: What connd told of the flow before its connection was made, where that was made on it.
+  ///   - watcher: Told what becomes of the flow, until it is destroyed or refused; at once, and by the caller's thread, where
+  ///     connd is known not to be there. It must not block.
+  func watch(
+    _ flow: FlowGuard.Flow, madeOn path: Path? = nil, _ watcher: @escaping Watcher
+  ) -> GuardedFlow {
     let (id, absence) = self.watchers.add(watcher)
     if let absence { watcher(absence) }
-    self.keeper.change { $0.add(flow, id: id) }
+    self.keeper.change { $0.add(flow, id: id, madeOn: path) }
     return GuardedFlow(hub: self, id: id)
   }
 

@@ -16,9 +16,9 @@ public import NIOCore
 /// }
 /// ```
 ///
-/// 1. Added before the connection is made, it guards it from before: no change falls between. Added later, it guards
-///    it from then on. One that may not use every network is not made before connd has said which it would use: it fails with
-///    ``NetworkUnavailable``, and nothing is sent, where it may not use that (C8).
+/// 1. Added before the connection is made, it guards it from before: the connection is made when connd has said which network it
+///    would use, and no change falls between. (A connd that says nothing for a second is as good as none.) One that may not use
+///    that network fails with ``NetworkUnavailable``, and nothing is sent (C8). Added later, it guards it from then on.
 /// 2. The handlers after it are told by ``ConnectivityEvents``, as user inbound events.
 /// 3. When connd says that the connection is no longer viable, it fires the ``FlowInvalidation`` as an error and closes the
 ///    channel at once, without waiting for TLS or anything else to say good-bye. Who prefers otherwise says so
@@ -101,15 +101,17 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     context: ChannelHandlerContext, to address: SocketAddress, promise: EventLoopPromise<Void>?
   ) {
     self.begin(to: address, context: context)
-    guard self.configuration.access != .unrestricted,
-      let asked = self.flow ?? self.asking(address, context)
-    else { return context.connect(to: address, promise: promise) }
+    // What connd says before, it compares with what there is afterwards.
+    let isRestricted = self.configuration.access != .unrestricted
+    guard let asked = self.flow ?? (isRestricted ? self.asking(address, context) : nil) else {
+      return context.connect(to: address, promise: promise)
+    }
     self.held = Held(address: address, promise: promise)
     let eventLoop = context.eventLoop
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: eventLoop)
     let isGuarded = self.flow != nil
     Task(executorPreference: EventLoopTaskExecutor(ClientThread.eventLoop)) {
-      let answer = await asked.answer(within: ConnectionGuard.patience(isRestricted: true))
+      let answer = await asked.answer(within: ConnectionGuard.patience(isRestricted: isRestricted))
       if !isGuarded { asked.end() }
       eventLoop.execute { bound.value.handler.decide(by: answer, bound.value.context) }
     }
@@ -136,7 +138,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     case .invalidation(let invalidation):
       invalidation.path.flatMap { self.configuration.access.refusal(of: $0) }
     case .unguarded, .silence:
-      self.configuration.whenUnknown == .allow
+      self.configuration.access == .unrestricted || self.configuration.whenUnknown == .allow
         ? nil : NetworkUnavailable(reason: .unknown, path: .unknown)
     }
   }

@@ -1,4 +1,4 @@
-internal import Connectivity
+package import Connectivity
 internal import ConnectivityProtocol
 
 /// The flows of a guard: what connd has yet to be told of them, and what it said.
@@ -7,6 +7,8 @@ package struct GuardedFlows: Sendable {
     var flow: FlowGuard.Flow
     /// As connd sent it, with what a newer one may have put in.
     var knownPath: Connectivity_V1_Path?
+    /// connd has said something of the flow as it is.
+    var isAnswered = false
   }
 
   private var entries: [UInt64: Entry] = [:]
@@ -28,9 +30,11 @@ package struct GuardedFlows: Sendable {
   var isEmpty: Bool { self.entries.isEmpty }
 
   /// Does nothing where the id names a flow already.
-  package mutating func add(_ flow: FlowGuard.Flow, id: UInt64) {
+  ///
+  /// - Parameter path: What connd told of the flow before its connection was made: what has changed since is told at once.
+  package mutating func add(_ flow: FlowGuard.Flow, id: UInt64, madeOn path: Path? = nil) {
     guard self.entries[id] == nil else { return }
-    self.entries[id] = Entry(flow: flow)
+    self.entries[id] = Entry(flow: flow, knownPath: path.map { Connectivity_V1_Path($0) })
     self.unsent.insert(id)
   }
 
@@ -75,7 +79,7 @@ package struct GuardedFlows: Sendable {
       // What connd takes for it, from the first path that carries traffic on: not what the kernel would choose for a new
       // connection later.
       if path.status == .satisfied { entry.flow.local = entry.flow.local ?? path.source }
-      entry.knownPath = message.path
+      (entry.knownPath, entry.isAnswered) = (message.path, true)
       self.entries[message.id] = entry
     case .invalidation(let invalidation):
       // Unless it is destroyed, the flow stays on the path that it had: that one is compared with after an outage.
@@ -124,7 +128,9 @@ package struct GuardedFlows: Sendable {
     request.add = Connectivity_V1_Flow(entry.flow, id: id)
     if let path = entry.knownPath {
       request.add.knownPath = path
-      if let generation = self.generation { request.add.sinceGeneration = generation }
+      if entry.isAnswered, let generation = self.generation {
+        request.add.sinceGeneration = generation
+      }
     }
     return request
   }

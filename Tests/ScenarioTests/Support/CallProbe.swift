@@ -163,6 +163,15 @@ final class CallProbe {
     return id
   }
 
+  /// Makes a call that may not cost money.
+  ///
+  /// - Returns: how it ended.
+  func spareCall(_ channel: Int) throws -> CallReport {
+    let id = self.newID("spare", channel)
+    try self.send("spare \(channel) \(id)")
+    return try self.next("ended", of: id)
+  }
+
   /// Checks that the next call succeeds, from this local address and to this remote one, where they are given. Says
   /// how long it took.
   @discardableResult

@@ -1,0 +1,168 @@
+import Glibc
+import TestKit
+import Testing
+
+/// What programs ask of their channels: networks that they may use, links and marks, signs of life. TCP and connd are real.
+@Suite("Options of channels", .needsNamespaces, .laboratory)
+struct ChannelOptionsScenario {
+  // MARK: Networks that may not be used
+
+  /// How many TCP segments have come to the host outside.
+  private func segments(_ bench: CallBench) throws -> Int {
+    let lines = try bench.lab.outside.run("cat", "/proc/net/snmp").split(separator: "\n")
+      .filter { $0.hasPrefix("Tcp:") }.map { $0.split(separator: " ") }
+    guard lines.count == 2, let column = lines[0].firstIndex(of: "InSegs"),
+      let count = Int(lines[1][column])
+    else { throw CommandError("no counter of segments: \(lines)") }
+    return count
+  }
+
+  @Test(
+    "C8 a call that may not cost money sends nothing where it would, whether anybody listens or not"
+  )
+  func nothingSent() throws {
+    let bench = try CallBench(["wwan0", "eth0"], routes: ["wwan0"])
+    let before = try self.segments(bench)
+    let client = try bench.client(to: [CallBench.server])
+    for _ in 0..<3 {
+      let end = try client.spareCall(0)
+      #expect(end.code == "ok")
+      #expect(end.message == "expensive")
+    }
+    #expect(try self.segments(bench) == before)
+    let server = try CallServer(bench.lab)
+    #expect(try client.spareCall(0).message == "expensive")
+    #expect(try self.segments(bench) == before)
+    // Others may use it, and then there is a connection that is not for everybody.
+    try client.expectNextCall(0, from: "10.0.0.2", "expensive")
+    #expect(try self.segments(bench) > before)
+    #expect(try client.spareCall(0).message == "expensive")
+    try bench.settled()
+    try bench.lab.namespace.ip("route add default via 10.1.0.1 dev eth0 metric 50")
+    let ready = try client.next("state") { $0.state == "ready" }
+    try client.next("state") { $0.state == "transientFailure" && $0.at > ready.at }
+    try client.expectNextCall(0, from: "10.1.0.2", "wired")
+    let end = try client.spareCall(0)
+    #expect(end.code == "ok")
+    #expect(end.message == end.id)
+    try client.quit()
+    try server.end()
+  }
+
+  private static let webSocketPort = 8080
+
+  /// A WebSocket to the host outside.
+  private func webSocket(_ lab: Laboratory, _ arguments: [String] = []) throws -> RunningCommand {
+    try lab.namespace.spawn(
+      [Programs.callprobe, "websocket", "--socket", lab.socket]
+        + ["--target", "\(CallBench.server):\(Self.webSocketPort)"] + arguments)
+  }
+
+  private func next(_ command: RunningCommand) throws -> CallReport? {
+    try command.nextLine().map { try decode($0) }
+  }
+
+  @Test(
+    "C10 C8 a WebSocket that may not cost money is refused where it would, and ends with its network elsewhere"
+  )
+  func webSockets() throws {
+    let bench = try CallBench(["eth0", "wwan0"], routes: ["wwan0"])
+    let server = try bench.lab.outside.spawn(
+      [Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
+    try server.line { $0.contains("\"ready\"") }
+    let before = try self.segments(bench)
+    let refused = try self.webSocket(bench.lab, ["--forbid-expensive"])
+    let refusal = try self.next(refused)
+    #expect(refusal?.event == "refused")
+    #expect(refusal?.reason == "expensive")
+    #expect(try refused.wait() == 0)
+    #expect(try self.segments(bench) == before)
+
+    try bench.lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 50")
+    #expect(try bench.lab.event().to == "wired")
+    for reason in ["interfaceLost", "betterPath"] {
+      let open = try self.webSocket(
+        bench.lab, reason == "interfaceLost" ? ["--forbid-expensive"] : [])
+      let message = try self.next(open)
+      #expect(message?.event == "message")
+      #expect(message?.message == "hello")
+      if reason == "interfaceLost" {
+        try bench.lab.outside.ip("link set eth0 down")
+      } else {
+        try bench.lab.outside.ip("link set eth0 up")
+        try bench.lab.namespace.ip("route replace default via 10.0.0.1 dev eth0 metric 50")
+      }
+      let end = try self.next(open)
+      #expect(end?.event == "ended")
+      #expect(end?.reason == reason)
+      try open.wait()
+      if reason == "interfaceLost" { try bench.lab.namespace.ip("route del default dev eth0") }
+    }
+    server.signal(SIGKILL)
+    try server.wait()
+  }
+
+  // MARK: The way of a channel's own
+
+  /// What a channel does whose way is wlan0, while the default route is eth0's.
+  private func expectOwnWay(
+    _ bench: CallBench, _ arguments: [String], sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    let server = try CallServer(bench.lab)
+    let client = try bench.client(to: [CallBench.server], arguments: arguments)
+    let calls = try client.open(0)
+    #expect(calls.local.hasPrefix("ipv4:10.1.0.2:"), sourceLocation: sourceLocation)
+    try bench.lab.outside.ip("link set eth0 down")
+    #expect(try bench.lab.event().from == "wired", sourceLocation: sourceLocation)
+    try client.expectOpen(calls, sourceLocation: sourceLocation)
+    try client.expectUndisturbed(calls, sourceLocation: sourceLocation)
+    let more = try client.open(0)
+    #expect(more.local == calls.local, sourceLocation: sourceLocation)
+    let moment = CallProbe.now
+    try bench.lab.namespace.ip("link set wlan0 down")
+    try client.expectEnded(
+      more, ["interfaceLost"], since: moment, "its own way", sourceLocation: sourceLocation)
+    try client.quit(sourceLocation: sourceLocation)
+    try server.end(sourceLocation: sourceLocation)
+  }
+
+  @Test("C2 a channel that is bound to a link leaves by it, and lives and dies with it")
+  func bound() throws {
+    let bench = try CallBench(["eth0", "wlan0"])
+    try self.expectOwnWay(bench, ["--interface", "wlan0"])
+  }
+
+  @Test("C2 a channel that is marked takes the way of its mark, and lives and dies with it")
+  func marked() throws {
+    let bench = try CallBench(["eth0", "wlan0"], routes: ["eth0"])
+    try bench.lab.namespace.ip("route add default via 10.1.0.1 dev wlan0 table 100")
+    try bench.lab.namespace.ip("rule add fwmark 7 lookup 100")
+    try self.expectOwnWay(bench, ["--mark", "7"])
+  }
+
+  @Test("C5 a channel that is bound to a link that there is not says so")
+  func boundToNothing() throws {
+    let bench = try CallBench(["eth0"])
+    let client = try bench.client(to: [CallBench.server], arguments: ["--interface", "wlan7"])
+    let end = try client.next("ended", of: try client.startQuick(0))
+    #expect(end.code == "unavailable")
+    #expect(end.message?.contains("wlan7") == true, "\(end)")
+    try client.quit()
+  }
+
+  // MARK: Signs of life
+
+  @Test("C7 C9 without connd, keepalive ends the calls of a server that falls silent")
+  func keepalive() throws {
+    let bench = try CallBench(["eth0"], withConnd: false)
+    let server = try CallServer(bench.lab)
+    let client = try bench.client(to: [CallBench.server], arguments: ["--keepalive", "1"])
+    let calls = try client.open(0)
+    let moment = CallProbe.now
+    // What it sends back is lost; no link and no route of the client's host changes.
+    try bench.lab.outside.ip("route add blackhole 10.0.0.2/32")
+    try client.expectEnded(calls, [nil], since: moment, "keepalive")
+    try client.quit()
+    try server.end()
+  }
+}
