@@ -41,7 +41,8 @@ struct RegistrationTests {
     func transport(_ change: (inout Connectivity_V1_Flow) -> Void) throws -> Transport? {
       try self.registration(change).flow.destination.transport
     }
-    #expect(try transport { _ in () } == nil)
+    let none = try transport { _ in }
+    #expect(none == nil)
     #expect(try transport { $0.remotePort = 443 } == Transport(6, remotePort: 443))
     #expect(try transport { $0.localPort = 40_000 } == Transport(6, localPort: 40_000))
     #expect(try transport { $0.protocol = 17 } == Transport(17))

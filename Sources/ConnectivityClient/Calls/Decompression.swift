@@ -114,16 +114,17 @@ final class ResponseSizes: Sendable {
     guard let compressed = self.next() else { return }
     try self.limit.check(compressed: compressed, decompressed: size)
   }
+}
 
-  /// The status that gRPC should have given: it gives up a message that is too large with `INTERNAL`.
+extension Status {
+  /// The status that gRPC should have given: grpc-swift-nio-transport 2.9 gives up a message that is too large with `INTERNAL`.
   ///
   /// Only its words tell that from a message that is broken, and it has them only where all requests were sent before.
-  func correct(_ status: Status) -> Status {
-    guard
-      status.code == .internalError, status.message.hasPrefix("Failed to decode message"),
-      status.message.contains("resourceExhausted")
-    else { return status }
-    return Status(code: .resourceExhausted, message: status.message)
+  var corrected: Status {
+    guard self.code == .internalError, self.message.hasPrefix("Failed to decode message"),
+      self.message.contains("resourceExhausted")
+    else { return self }
+    return Status(code: .resourceExhausted, message: self.message)
   }
 }
 

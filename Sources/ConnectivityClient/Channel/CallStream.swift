@@ -57,10 +57,10 @@ final class CallStream: Sendable {
     case .message(let bytes):
       try self.sizes?.check(bytes.count)
       return part
-    case .status(var status, let metadata):
+    case .status(let said, let metadata):
+      let status = said.corrected
       // Where the connection was destroyed, gRPC knows only that the stream was closed.
       if status.code == .unavailable, let error = self.connection.invalidationError { throw error }
-      if let sizes = self.sizes { status = sizes.correct(status) }
       self.takeLog()?.ended(status)
       return .status(status, metadata)
     case .metadata, nil:

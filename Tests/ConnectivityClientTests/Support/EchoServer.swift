@@ -24,6 +24,7 @@ struct EchoServer: RegistrableRPCService {
   /// What the server saw.
   final class Record: Sendable {
     private struct State {
+      var streams = 0
       var calls: [String] = []
       var metadata: [Metadata] = []
       var waiters: [(count: Int, waiter: CheckedContinuation<Void, Never>)] = []
@@ -31,8 +32,12 @@ struct EchoServer: RegistrableRPCService {
 
     private let state = Mutex(State())
 
+    /// How many HTTP/2 streams clients have opened.
+    var streams: Int { self.state.withLock { $0.streams } }
     var calls: [String] { self.state.withLock { $0.calls } }
     var metadata: [Metadata] { self.state.withLock { $0.metadata } }
+
+    func addStream() { self.state.withLock { $0.streams += 1 } }
 
     func add(_ method: String, _ metadata: Metadata) {
       self.state.withLock { state in
@@ -114,7 +119,14 @@ struct EchoServer: RegistrableRPCService {
     let echo = EchoServer()
     let transport = HTTP2ServerTransport.Posix(
       address: address, transportSecurity: security,
-      config: .defaults { $0.compression.enabledAlgorithms = [.gzip, .deflate] },
+      config: .defaults {
+        $0.compression.enabledAlgorithms = [.gzip, .deflate]
+        $0.rpc.maxRequestPayloadSize = 16 << 20
+        $0.channelDebuggingCallbacks.onAcceptHTTP2Stream = { stream in
+          echo.record.addStream()
+          return stream.eventLoop.makeSucceededVoidFuture()
+        }
+      },
       eventLoopGroup: Self.thread)
     let server = GRPCServer(transport: transport, services: [echo])
     return try await withThrowingTaskGroup(of: Void.self) { group in

@@ -1,0 +1,84 @@
+import ConnectivityClient
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import Testing
+
+/// What the library leans on and grpc-swift-nio-transport does not promise. Where one of these fails after an update, what the
+/// comment names has to be looked at.
+@Suite("What gRPC's transport is taken to do", .timeLimit(.minutes(5)))
+struct UpstreamTests {
+  /// `Connection.ready()`: opens a stream and writes no headers, of which nothing must go out.
+  @Test("C1 that a connection is ready is found without a stream that the server sees")
+  func readiness() async throws {
+    try await EchoServer.serving { port, record in
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port)) { client, _ in
+        _ = try await client.echo()
+        _ = try await client.echo()
+      }
+      #expect(record.streams == 2)
+    }
+  }
+
+  private static let large = String(repeating: "x", count: 5 << 20)
+
+  /// `NetworkAwareTransport.withStream`: the limit for requests stands for that for responses.
+  @Test("C9 a response may be as large as the call says, 4 MiB unless it says so")
+  func responseLimit() async throws {
+    try await EchoServer.serving { port, _ in
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port)) { client, _ in
+        let error = try await failure { try await client.echo(EchoServer.get, Self.large) }
+        #expect(error?.code == .resourceExhausted)
+        var options = CallOptions.defaults
+        options.maxResponseMessageBytes = 8 << 20
+        let answer = try await client.echo(EchoServer.get, Self.large, options: options)
+        #expect(answer.utf8.count == Self.large.utf8.count)
+        options.maxResponseMessageBytes = 1000
+        let small = try await failure { [options] in
+          try await client.echo(
+            EchoServer.get, String(repeating: "x", count: 2000), options: options)
+        }
+        #expect(small?.code == .resourceExhausted)
+      }
+    }
+  }
+
+  /// The same: a limit for responses must not become one for requests.
+  @Test("C9 that a response may only be small bounds no request")
+  func requestLimit() async throws {
+    try await EchoServer.serving { port, _ in
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port)) { client, _ in
+        var options = CallOptions.defaults
+        options.maxResponseMessageBytes = 1000
+        let error = try await failure { [options] in
+          try await client.echo(EchoServer.unavailable, Self.large, options: options)
+        }
+        #expect(error?.message == "closed on Sundays")
+      }
+    }
+  }
+
+  @Test(
+    "C9 requests and responses are compressed as the channel says", arguments: ["gzip", "deflate"])
+  func compression(name: String) async throws {
+    let algorithm: CompressionAlgorithm = name == "gzip" ? .gzip : .deflate
+    try await EchoServer.serving { port, record in
+      for limit in [DecompressionLimit.ratio(2), .ratio(100_000)] {
+        var config = NetworkAwareTransport.Config.defaults
+        config.compression.algorithm = algorithm
+        config.compression.enabledAlgorithms = name == "gzip" ? .gzip : .deflate
+        config.decompressionLimit = limit
+        try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+          client, _ in
+          let text = String(repeating: "b", count: 100_000)
+          let error = try await failure {
+            let answer = try await client.echo(EchoServer.get, text)
+            #expect(answer == text)
+          }
+          // What is small enough on the wire was compressed.
+          #expect(error?.code == (limit == .ratio(2) ? .resourceExhausted : nil))
+        }
+      }
+      #expect(record.calls == ["Get", "Get"])
+    }
+  }
+}
