@@ -79,13 +79,14 @@ final class ConnectionGuard: Sendable {
   /// Told of all that connd says of the flow, and of which one as it was registered, on the thread of connections to connd.
   typealias Receiver = @Sendable (GuardHub.Event, Novelty, FlowGuard.Flow) -> Void
 
+  /// - Parameter flow: With its own address where it is connected already.
   init(
     _ flow: FlowGuard.Flow, hub: GuardHub, onEvent: @escaping Receiver
   ) {
     self.hub = hub
-    self.state = Mutex(State(flow: flow))
+    self.state = Mutex(State(flow: flow, stage: flow.local == nil ? .attempt : .connection))
     self.onEvent = onEvent
-    self.watch(local: nil)
+    self.watch(local: flow.local)
   }
 
   /// The first thing that is known. After a silence one may ask again.

@@ -1,0 +1,101 @@
+internal import Connectivity
+private import Glibc
+
+/// A connected socket, as the kernel knows it. Whose it is does not matter.
+struct ConnectedSocket: Sendable {
+  let descriptor: CInt
+  let remote: IPAddress
+  let remotePort: UInt16
+  let local: IPAddress
+  let localPort: UInt16
+  /// The protocol's number (IANA).
+  let number: UInt8
+  let mark: UInt32
+  /// The link that it is bound to.
+  let interface: String?
+  /// By which the kernel tells it from one that gets its descriptor later.
+  private let cookie: UInt64
+
+  /// - Throws: ``SocketGuard/Failure`` where it is no socket, not connected, or none of IP.
+  init(descriptor: CInt) throws(SocketGuard.Failure) {
+    self.descriptor = descriptor
+    (self.remote, self.remotePort) = try Self.name("getpeername", getpeername, descriptor)
+    (self.local, self.localPort) = try Self.name("getsockname", getsockname, descriptor)
+    self.number = UInt8(truncatingIfNeeded: Self.option(SO_PROTOCOL, of: descriptor, CInt(0)) ?? 0)
+    self.mark = Self.option(SO_MARK, of: descriptor, UInt32(0)) ?? 0
+    let index = Self.option(Self.bindToLink, of: descriptor, CInt(0)) ?? 0
+    var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
+    self.interface =
+      index != 0 && if_indextoname(UInt32(bitPattern: index), &name) != nil
+      ? String(decoding: name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self) : nil
+    self.cookie = Self.option(Self.cookieOption, of: descriptor, UInt64(0)) ?? 0
+  }
+
+  /// Ends it in both directions: who waits on it hears the end at once. The descriptor stays its owner's to close, and does
+  /// nothing where that was done.
+  ///
+  /// - Parameter link: The index of the link that it was made on, by which it says good-bye or not at all: by another one that
+  ///   would bear the wrong address. `nil` where it is not known.
+  func shutDown(link: UInt32?) {
+    guard Self.option(Self.cookieOption, of: self.descriptor, UInt64(0)) == self.cookie else {
+      return
+    }
+    if !Self.set(Self.bindToLink, of: self.descriptor, link.map { CInt(bitPattern: $0) } ?? 0) {
+      _ = Self.set(SO_DONTROUTE, of: self.descriptor, 1)
+    }
+    shutdown(self.descriptor, CInt(SHUT_RDWR))
+  }
+
+  // What Glibc's module leaves out (asm-generic/socket.h).
+  private static let cookieOption: CInt = 57  // SO_COOKIE
+  private static let bindToLink: CInt = 62  // SO_BINDTOIFINDEX
+
+  private static func option<Value: BitwiseCopyable>(
+    _ name: CInt, of descriptor: CInt, _ empty: Value
+  ) -> Value? {
+    var value = empty
+    var length = socklen_t(MemoryLayout<Value>.size)
+    return getsockopt(descriptor, SOL_SOCKET, name, &value, &length) == 0 ? value : nil
+  }
+
+  /// - Returns: whether it could be set; `false` for 0, which stands for nothing.
+  private static func set(_ name: CInt, of descriptor: CInt, _ value: CInt) -> Bool {
+    var value = value
+    return value != 0
+      && setsockopt(descriptor, SOL_SOCKET, name, &value, socklen_t(MemoryLayout<CInt>.size)) == 0
+  }
+
+  private static func name(
+    _ words: String,
+    _ read: (CInt, UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> CInt,
+    _ descriptor: CInt
+  ) throws(SocketGuard.Failure) -> (IPAddress, UInt16) {
+    var storage = sockaddr_storage()
+    var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+    let result = withUnsafeMutablePointer(to: &storage) { storage in
+      storage.withMemoryRebound(to: sockaddr.self, capacity: 1) { read(descriptor, $0, &length) }
+    }
+    guard result == 0 else {
+      throw SocketGuard.Failure(
+        "descriptor \(descriptor): \(words): \(String(cString: strerror(errno)))")
+    }
+    let family = CInt(storage.ss_family)
+    let name: (IPAddress?, UInt16) = withUnsafeBytes(of: &storage) { bytes in
+      switch family {
+      case AF_INET:
+        let name = bytes.loadUnaligned(as: sockaddr_in.self)
+        let address = withUnsafeBytes(of: name.sin_addr) { IPAddress(bytes: Array($0)) }
+        return (address, UInt16(bigEndian: name.sin_port))
+      case AF_INET6:
+        let name = bytes.loadUnaligned(as: sockaddr_in6.self)
+        let address = withUnsafeBytes(of: name.sin6_addr) { IPAddress(bytes: Array($0)) }
+        return (address?.unmapped, UInt16(bigEndian: name.sin6_port))
+      default: return (nil, 0)
+      }
+    }
+    guard let address = name.0 else {
+      throw SocketGuard.Failure("descriptor \(descriptor) is no socket of IPv4 or IPv6")
+    }
+    return (address, name.1)
+  }
+}

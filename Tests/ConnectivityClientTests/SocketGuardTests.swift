@@ -1,0 +1,144 @@
+import Connectivity
+import ConnectivityClient
+import ConnectivityTestKit
+import Glibc
+import Testing
+
+/// Any connection, guarded by its descriptor.
+@Suite("Sockets that are guarded", .timeLimit(.minutes(5)))
+struct SocketGuardTests {
+  /// A connection over loopback, by its descriptor.
+  private final class Connection {
+    let listener: SilentListener
+    let descriptor: CInt
+
+    init() throws {
+      self.listener = try SilentListener()
+      self.descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+      var address = sockaddr_in()
+      address.sin_family = sa_family_t(AF_INET)
+      address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+      address.sin_port = in_port_t(self.listener.port).bigEndian
+      let result = withUnsafePointer(to: &address) { address in
+        address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+          connect(self.descriptor, address, socklen_t(MemoryLayout<sockaddr_in>.size))
+        }
+      }
+      #expect(result == 0)
+    }
+
+    deinit { close(self.descriptor) }
+
+    /// Whether who waits for bytes hears the end.
+    var hasEnded: Bool {
+      var byte: UInt8 = 0
+      return recv(self.descriptor, &byte, 1, CInt(MSG_DONTWAIT)) == 0
+    }
+  }
+
+  private func guarded(
+    _ connection: Connection, _ network: SimulatedNetwork, shutsDown: Bool = false
+  ) throws -> SocketGuard {
+    try SocketGuard(descriptor: connection.descriptor) {
+      $0.guardsLoopback = true
+      $0.socket = network.socket
+      $0.shutsDown = shutsDown
+    }
+  }
+
+  @Test(
+    "C10 a connection that is no longer viable is told, and ended where that is wanted",
+    arguments: [false, true])
+  func invalidated(shutsDown: Bool) async throws {
+    try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
+      let connection = try Connection()
+      let watch = try self.guarded(connection, network, shutsDown: shutsDown)
+      var events = watch.events.makeAsyncIterator()
+      guard case .path(let path) = await events.next() else { Issue.record("no path"); return }
+      #expect(path.interface == "wlan0")
+      #expect(!connection.hasEnded)
+      network.become(.cellular)
+      guard case .invalidated(let invalidation) = await events.next() else {
+        Issue.record("no invalidation")
+        return
+      }
+      #expect(invalidation.severity == .destroy)
+      if shutsDown {
+        await #expect(events.next() == nil)
+        #expect(connection.hasEnded)
+      } else {
+        watch.end()
+        #expect(!connection.hasEnded)
+      }
+    }
+  }
+
+  @Test("C10 what gets the descriptor of a connection that was closed is left alone")
+  func reused() async throws {
+    try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
+      let connection = try Connection()
+      let other = try Connection()
+      let watch = try self.guarded(connection, network, shutsDown: true)
+      var events = watch.events.makeAsyncIterator()
+      _ = await events.next()
+      // As if it had been closed, and the next socket had got its number.
+      #expect(dup2(other.descriptor, connection.descriptor) == connection.descriptor)
+      network.become(.cellular)
+      while await events.next() != nil {}
+      #expect(!connection.hasEnded)
+      #expect(!other.hasEnded)
+    }
+  }
+
+  @Test("C10 a guard that has ended tells and does nothing")
+  func ended() async throws {
+    try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
+      let connection = try Connection()
+      let watch = try self.guarded(connection, network, shutsDown: true)
+      try await network.waitForFlows(atLeast: 1)
+      watch.end()
+      network.become(.cellular)
+      for await event in watch.events { if case .invalidated = event { Issue.record("\(event)") } }
+      #expect(!connection.hasEnded)
+    }
+  }
+
+  @Test("C10 C7 who is not guarded is told why")
+  func unguarded() async throws {
+    let connection = try Connection()
+    let local = try SocketGuard(descriptor: connection.descriptor)
+    var reasons: [String] = []
+    for await case .unguarded(let why) in local.events { reasons.append(why) }
+    #expect(reasons.count == 1)
+
+    let alone = try SocketGuard(descriptor: connection.descriptor) {
+      $0.guardsLoopback = true
+      $0.socket = "/nonexistent/connd.sock"
+    }
+    var events = alone.events.makeAsyncIterator()
+    guard case .unguarded(let why) = await events.next() else { Issue.record("guarded"); return }
+    #expect(why.contains("/nonexistent/connd.sock"))
+    #expect(!connection.hasEnded)
+  }
+
+  @Test("C10 what is no connection is refused, with the reason")
+  func refused() throws {
+    let descriptors = [
+      -1, open("/dev/null", O_RDONLY), socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0),
+    ]
+    for descriptor in descriptors {
+      let failure = #expect(throws: SocketGuard.Failure.self) {
+        _ = try SocketGuard(descriptor: descriptor)
+      }
+      #expect(failure?.description.hasPrefix("descriptor \(descriptor): getpeername: ") == true)
+      if descriptor >= 0 { close(descriptor) }
+    }
+    var pair: [CInt] = [0, 0]
+    #expect(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &pair) == 0)
+    let failure = #expect(throws: SocketGuard.Failure.self) {
+      _ = try SocketGuard(descriptor: pair[0])
+    }
+    #expect(failure?.description.hasSuffix("is no socket of IPv4 or IPv6") == true)
+    for descriptor in pair { close(descriptor) }
+  }
+}
