@@ -1,8 +1,10 @@
 import Connectivity
 import ConnectivityProtocol
+import Synchronization
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivitySession
 
 /// With a connd behind a Unix socket. Where a test shows that something is not told, the pure ones of
 /// ``PathTellerTests`` and ``PathBacklogTests`` are the proof: here nobody can know what would have come.
@@ -37,6 +39,41 @@ struct PathMonitorTests {
         call.send(.path(20, both))
         #expect(await paths.next() == NetworkPath(both))
       }
+    }
+  }
+
+  @Test(
+    "D4 all monitors and guards of a process share one connection, and a new one after connd was away"
+  )
+  func shared() async throws {
+    try await PathConnd.withSocket { socket in
+      // Whoever holds its hub guards.
+      let hub = GuardHub(socket: socket)
+      let address = try #require(IPAddress("203.0.113.9"))
+      let guarded = hub.watch(FlowGuard.Flow(remote: address)) { _ in }
+      let system = (0..<3).map { _ in Self.system(socket) }
+      let host = PathMonitor(.destination(address, mark: 0), socket: socket, patience: Self.forever)
+        .makeAsyncIterator().subscription
+      for _ in 0..<2 {
+        let (requests, request) = AsyncStream.makeStream(of: Void.self)
+        try await PathConnd.serving(
+          socket,
+          answer: { _ in
+            request.yield()
+            return nil
+          }
+        ) { connd in
+          for _ in system {
+            let call = try #require(await connd.watches.next())
+            call.send(.snapshot(17, Self.wifi))
+          }
+          let call = try #require(await connd.pathWatches.next())
+          call.send(Connectivity_V1_WatchPathResponse(PathSample.wifi))
+          for await _ in requests { break }
+          #expect(connd.connections.withLock(\.count) == 1)
+        }
+      }
+      withExtendedLifetime((guarded, host)) {}
     }
   }
 

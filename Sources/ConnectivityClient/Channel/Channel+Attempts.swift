@@ -55,7 +55,8 @@ extension Channel {
       switch one.outcome {
       case .failed(let error), .timedOut(let error), .left(let error):
         failure = error
-        ways.tried.append(one.path)
+        let path = if let path = one.path { path } else { await self.askedOnceMore(one.flow) }
+        ways.tried.append(path)
       case .forbidden(let why): refusal = why
       case .unwanted: ways.unwanted.append(one.path)
       case .over: break
@@ -122,6 +123,18 @@ extension Channel {
   private func isWanted(on path: Path) -> Bool {
     self.state.withLock { state in
       state.waiters.isEmpty || state.waiters.values.contains { $0.access.refusal(of: path) == nil }
+    }
+  }
+
+  /// The way to an address that connd was asked for and was slow to name, where a call waits that may not use every one.
+  private func askedOnceMore(_ flow: ConnectionGuard?) async -> Path? {
+    guard let flow,
+      self.state.withLock({ $0.waiters.values.contains { $0.access != .unrestricted } })
+    else { return nil }
+    switch await flow.answer(within: ConnectionGuard.patience(isRestricted: true)) {
+    case .path(let path): return path
+    case .invalidation(let invalidation): return invalidation.path
+    case .silence, .unguarded: return nil
     }
   }
 

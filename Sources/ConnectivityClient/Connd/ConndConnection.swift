@@ -32,12 +32,17 @@ public func withConnd<Result: Sendable>(
   }
 }
 
-/// By NIO. Its errors are gRPC's, but where connd is not there or refuses this user.
+/// By NIO, on a connection of its own. Its errors are gRPC's, but where connd is not there or refuses this user.
 func withNIOConnection<Result: Sendable>(
   to socket: String, _ body: (ConndClient) async throws -> Result
 ) async throws -> Result {
   try SocketProbe.connect(to: socket)
-  let transport = try HTTP2ClientTransport.Posix(
+  return try await withClient(over: try conndTransport(to: socket), body)
+}
+
+/// Connects to connd when it is run.
+func conndTransport(to socket: String) throws -> HTTP2ClientTransport.Posix {
+  try HTTP2ClientTransport.Posix(
     target: .unixDomainSocket(path: socket, authority: "localhost"),
     transportSecurity: .plaintext,
     config: .defaults { config in
@@ -47,5 +52,4 @@ func withNIOConnection<Result: Sendable>(
       config.connection.flushCoalescing = nil
     },
     eventLoopGroup: ClientThread.eventLoop)
-  return try await withClient(over: transport, body)
 }

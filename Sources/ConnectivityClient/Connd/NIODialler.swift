@@ -6,13 +6,23 @@ private import NIOPosix
 
 /// Dials connd by NIO, on the one thread that serves all of a process's connections to it.
 struct NIODialler: Dialler {
+  /// Who uses it takes what comes at once, and shares a connection with all others who do.
+  var shares = true
+
   var executor: any TaskExecutor { EventLoopTaskExecutor(ClientThread.eventLoop) }
 
   func withClient<Result: Sendable>(
     of socket: String,
     _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
   ) async throws -> Result {
-    try await withNIOConnection(to: socket) { try await body($0) }
+    try await self.connection(to: socket) { try await body($0) }
+  }
+
+  private func connection<Result: Sendable>(
+    to socket: String, _ body: (ConndClient) async throws -> Result
+  ) async throws -> Result {
+    if self.shares { return try await SharedConnection.with(socket, body) }
+    return try await withNIOConnection(to: socket, body)
   }
 
   func watch(
@@ -20,7 +30,7 @@ struct NIODialler: Dialler {
     accepted: @escaping @Sendable () async throws -> Void,
     _ take: @escaping @Sendable (Connectivity_V1_WatchResponse) async throws -> Void
   ) async throws {
-    try await withNIOConnection(to: socket) { connd in
+    try await self.connection(to: socket) { connd in
       try await connd.watch(request) { response in
         // The header comes at once, the first message only when something changes.
         _ = try response.accepted.get()

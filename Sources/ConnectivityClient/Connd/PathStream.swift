@@ -40,7 +40,7 @@ final class PathStream: Sendable {
     request.destination = self.destination.description
     if self.mark != 0 { request.mark = self.mark }
     do {
-      try await withNIOConnection(to: self.socket) { [request] connd in
+      try await SharedConnection.with(self.socket) { [request] connd in
         try await connd.watchPath(request) { response in
           for try await message in response.messages {
             let path = NetworkPath(try Path(message.path), family: self.destination.family)

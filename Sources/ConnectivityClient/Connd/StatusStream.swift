@@ -61,7 +61,7 @@ final class Subscription: Sendable {
   init(socket: String, since: UInt64?, kinds: Set<StatusEvent.Kind>) {
     let events = Handoff<StatusEvent>()
     self.events = events
-    let dialler = NIODialler()
+    let dialler = NIODialler(shares: false)
     self.task = Task(executorPreference: dialler.executor) {
       let follower = StatusFollower(
         socket: socket, through: dialler, since: since, kinds: kinds)

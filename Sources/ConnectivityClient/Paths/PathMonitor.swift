@@ -20,9 +20,10 @@ internal import ConnectivitySession
 /// 4. Where connd goes away the last path stays what it was: a restart is not seen. If connd is not back within two
 ///    seconds, ``NetworkPath/unknown`` comes.
 /// 5. Who reads slowly gets the latest path, and before it the last loss that was missed: nothing else is kept.
-/// 6. The sequence never throws. It ends with its task, and its connection to connd with its iterator.
+/// 6. The sequence never throws. It ends with its task, and its stream from connd with its iterator.
 ///
-/// The monitor is a value and costs nothing. Each iterator has its own connection and belongs to one task.
+/// The monitor is a value and costs nothing. Each iterator belongs to one task. All of a process share one connection to connd, with
+/// its guards.
 public struct PathMonitor: AsyncSequence, Sendable {
   public typealias Element = NetworkPath
 
@@ -65,7 +66,7 @@ public struct PathMonitor: AsyncSequence, Sendable {
     self.patience = patience
   }
 
-  /// The present path, from a connection of its own; ``NetworkPath/unknown`` where connd is not there, and where the
+  /// The present path; ``NetworkPath/unknown`` where connd is not there, and where the
   /// task was cancelled.
   ///
   /// ```swift

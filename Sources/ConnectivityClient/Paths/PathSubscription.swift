@@ -1,4 +1,5 @@
 internal import ConnectivitySession
+private import Synchronization
 
 /// The task behind an iterator. It ends with the iterator, and with the task that reads.
 final class PathSubscription: Sendable {
@@ -13,9 +14,11 @@ final class PathSubscription: Sendable {
       let teller = PathTeller(patience: patience, on: eventLoop, mailbox.put)
       switch subject {
       case .system:
-        var reader = StatusReader()
-        for await event in StatusStream(socket: socket, events: [.transition, .path]) {
-          if let event = reader.read(event) { teller.tell(event) }
+        let reader = Mutex(StatusReader())
+        let follower = StatusFollower(
+          socket: socket, through: NIODialler(), kinds: [.transition, .path])
+        try? await follower.run { event in
+          if let event = reader.withLock({ $0.read(event) }) { teller.tell(event) }
         }
       case .destination(let destination, let mark):
         let stream = PathStream(to: destination, mark: mark, socket: socket)

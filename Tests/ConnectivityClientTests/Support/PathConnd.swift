@@ -2,13 +2,18 @@ import ConnectivityProtocol
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Glibc
+import NIOCore
 import NIOPosix
+import Synchronization
 import TestKit
 
 /// A connd that serves `Watch`, `WatchPath` and `Guard`, and says what the test has it say.
 final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   let watches = Calls<Connectivity_V1_WatchRequest, Connectivity_V1_WatchResponse>()
   let pathWatches = Calls<Connectivity_V1_WatchPathRequest, Connectivity_V1_WatchPathResponse>()
+
+  /// The connections that calls came on.
+  let connections = Mutex<Set<ObjectIdentifier>>([])
 
   /// What it answers to each request of `Guard`; `nil`: nothing.
   typealias Answer = @Sendable (Connectivity_V1_GuardRequest) -> Connectivity_V1_GuardResponse?
@@ -125,6 +130,16 @@ extension PathConnd {
     // the listener has ended.
     let transport = HTTP2ServerTransport.Posix(
       address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
+      config: .defaults {
+        $0.channelDebuggingCallbacks.onAcceptHTTP2Stream = { stream in
+          // A stream's parent is its connection. Who only looks whether somebody listens opens none.
+          if let connection = stream.parent {
+            let name = ObjectIdentifier(connection)
+            connd.connections.withLock { _ = $0.insert(name) }
+          }
+          return stream.eventLoop.makeSucceededVoidFuture()
+        }
+      },
       eventLoopGroup: Self.thread)
     let server = GRPCServer(transport: transport, services: [connd])
     return try await withThrowingTaskGroup(of: Void.self) { group in
