@@ -46,6 +46,36 @@ struct ResolutionTests {
     await running
   }
 
+  @Test("C4 addresses of two families take turns, beginning with the first one's")
+  func families() {
+    func four(_ port: Int) -> Address { .ipv4(host: "192.0.2.1", port: port) }
+    func six(_ port: Int) -> Address { .ipv6(host: "2001:db8::1", port: port) }
+    #expect(
+      [six(1), six(2), six(3), four(4)].alternatingFamilies == [six(1), four(4), six(2), six(3)])
+    #expect(
+      [four(1), six(2), four(3), six(4)].alternatingFamilies == [four(1), six(2), four(3), six(4)])
+    #expect([four(1), four(2)].alternatingFamilies == [four(1), four(2)])
+    #expect([Address]().alternatingFamilies.isEmpty)
+  }
+
+  @Test(
+    "C4 of addresses that answer late the first to do so is the connection, and the others are closed"
+  )
+  func firstReady() async throws {
+    // They accept, and say nothing.
+    let silent = try (0..<3).map { _ in try SilentListener() }
+    try await EchoServer.serving { port, record in
+      let pairs = silent.map { ("127.0.0.1", $0.port) } + [("127.0.0.1", port)]
+      try await withChannel(to: .ipv4(pairs: pairs)) { client, transport in
+        for _ in 0..<3 { _ = try await client.echo() }
+        for listener in silent { try await listener.closed() }
+        _ = try await client.echo()
+        #expect(transport.connectivityState == .ready)
+      }
+      #expect(record.calls.count == 4)
+    }
+  }
+
   @Test("C4 an address that does not answer leaves its time to the next")
   func blackHole() async throws {
     let silent = try SilentListener(backlog: 0)

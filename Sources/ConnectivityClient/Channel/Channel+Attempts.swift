@@ -35,6 +35,7 @@ extension Channel {
   /// - Parameter duration: For the name, and for each address (C4).
   func attempt(_ id: UInt64, atMost duration: Duration, _ hub: GuardHub) async {
     self.follow([])
+    for former in self.state.withLock({ $0.takeAttempts { $0.id != id } }) { former.giveUp() }
     let addresses: [GRPCNIOTransportHTTP2Posix.SocketAddress]
     do throws(RPCError) {
       let found = try await self.names.addresses(within: duration)
@@ -44,14 +45,17 @@ extension Channel {
       self.failed(id, error, atOnce: true)
       return
     }
+    let tries = await self.race(id, addresses.alternatingFamilies, atMost: duration, hub)
+    let flows = tries.compactMap(\.flow)
+    // It is over, or a change of the network has begun another one.
+    guard self.isWanted(id) else {
+      for flow in flows { flow.end() }
+      return
+    }
     var failure: RPCError?
     var refusal: NetworkUnavailable?
-    var flows: [ConnectionGuard] = []
     var ways = Ways()
-    for (place, address) in addresses.enumerated() {
-      let one = await self.connect(
-        id, to: address, atMost: duration, isLast: place == addresses.count - 1, hub)
-      if let flow = one.flow { flows.append(flow) }
+    for one in tries {
       switch one.outcome {
       case .failed(let error), .timedOut(let error), .left(let error):
         failure = error
@@ -60,11 +64,6 @@ extension Channel {
       case .forbidden(let why): refusal = why
       case .unwanted: ways.unwanted.append(one.path)
       case .over: break
-      }
-      // It is over, or a change of the network has begun another one.
-      guard self.isWanted(id) else {
-        for flow in flows { flow.end() }
-        return
       }
     }
     // What failed on the network says more than what was not tried.
@@ -82,6 +81,58 @@ extension Channel {
     }
     self.follow(flows)
   }
+
+  /// What happens while addresses are tried.
+  private enum Step: Sendable {
+    case ended(place: Int, Try)
+    /// This one has had its time alone.
+    case delayed(place: Int)
+  }
+
+  /// Tries the addresses in their order, the next one where one has failed, or has not come to anything for a moment (Happy
+  /// Eyeballs, RFC 8305). The first that is ready is the connection; the others are given up.
+  ///
+  /// - Returns: how each ended that was tried, in their order, when all have: also the connection.
+  private func race(
+    _ id: UInt64, _ addresses: [GRPCNIOTransportHTTP2Posix.SocketAddress],
+    atMost duration: Duration, _ hub: GuardHub
+  ) async -> [Try] {
+    await withTaskGroup(of: Step.self) { group in
+      var tries: [Int: Try] = [:]
+      var started = 0
+      func startNext() {
+        guard started < addresses.count else { return }
+        let place = started
+        started += 1
+        let isLast = started == addresses.count
+        group.addTask {
+          let one = await self.connect(
+            id, to: addresses[place], atMost: duration, isLast: isLast, hub)
+          return .ended(place: place, one)
+        }
+        if isLast { return }
+        group.addTask {
+          try? await self.settings.eventLoop.sleep(for: Self.attemptDelay)
+          return .delayed(place: place)
+        }
+      }
+      startNext()
+      while tries.count < started, let step = await group.next() {
+        switch step {
+        case .ended(let place, let one): tries[place] = one
+        // Another one has started since.
+        case .delayed(let place) where place + 1 < started: continue
+        case .delayed: break
+        }
+        if self.isWanted(id) { startNext() }
+      }
+      group.cancelAll()
+      return tries.sorted { $0.key < $1.key }.map(\.value)
+    }
+  }
+
+  /// RFC 8305's Connection Attempt Delay, as recommended there.
+  private static let attemptDelay = Duration.milliseconds(250)
 
   private func isWanted(_ id: UInt64) -> Bool {
     self.state.withLock { $0.machine.isConnecting(id) }
@@ -187,7 +238,7 @@ extension Channel {
     guard self.begin(connection) else {
       return Try(outcome: .failed(ChannelMachine.shutdownError))
     }
-    defer { self.state.withLock { $0.attempts[id] = nil } }
+    defer { self.state.withLock { $0.attempts[serial] = nil } }
     let isGuarded = self.state.withLock { $0.breaker.allowsGuarding(now: .now) }
     let flow = isGuarded ? self.guarding(connection, hub) : nil
     connection.flow = flow
@@ -226,7 +277,7 @@ extension Channel {
         let wasLeft = connection.wasReady && connection.invalidation == nil
         // Whoever cut it tells the machine, too, but may come later: without that this would be a failure, with a backoff.
         if connection.invalidation != nil {
-          self.update { $0.machine.invalidated(id, now: .now) }
+          self.update { $0.invalidated(connection) }
         }
         connection.destroy()
         await connection.ended()
@@ -234,20 +285,23 @@ extension Channel {
         if error.isConnectTimeout { return over(.timedOut(error)) }
         return over(wasLeft ? .left(error) : .failed(error))
       }
-      let isWanted = self.update { state in
-        state.attempts[id] = nil
+      let others = self.update { state -> ([ChannelMachine.Action], [Connection]?) in
+        state.attempts[serial] = nil
+        guard state.machine.isConnecting(id) else { return ([], nil) }
         state.connections[id] = connection
-        let actions = state.machine.connected(id)
-        return (actions, !actions.isEmpty)
+        let others = state.takeAttempts { $0.id == id }
+        return (state.machine.connected(id), others)
       }
-      // A change came between, and another attempt may be under way.
-      if !isWanted { connection.destroy() }
+      // A change came between, and another attempt may be under way; or another address was faster.
+      if others == nil { connection.destroy() }
+      for other in others ?? [] { other.giveUp() }
       if let time = self.settings.config.connection.maxIdleTime {
         group.addTask { await self.drain(connection, whenIdleFor: time) }
       }
       await connection.closed()
       // It may have been closed before it was known to be ready.
       self.update { state in
+        guard state.connections[id] === connection else { return [] }
         defer { state.connections[id] = nil }
         return state.closed(connection)
       }
@@ -277,7 +331,7 @@ extension Channel {
   private func begin(_ connection: Connection) -> Bool {
     self.state.withLock { state in
       if state.machine.connectivity == .shutdown { return false }
-      state.attempts[connection.id] = connection
+      state.attempts[connection.serial] = connection
       return true
     }
   }
@@ -312,7 +366,22 @@ extension Channel {
   }
 }
 
+extension Connection {
+  /// It is not wanted any more before it was ready. What becomes of its way is nothing to whoever is wanted.
+  fileprivate func giveUp() {
+    self.flow?.end()
+    self.destroy()
+  }
+}
+
 extension Channel.State {
+  /// Those of the connections that are being made; they are none of the channel's any more.
+  fileprivate mutating func takeAttempts(where isMeant: (Connection) -> Bool) -> [Connection] {
+    let taken = self.attempts.values.filter(isMeant)
+    for connection in taken { self.attempts[connection.serial] = nil }
+    return taken
+  }
+
   /// The connection takes no more calls, in good order.
   mutating func closed(_ connection: Connection) -> [ChannelMachine.Action] {
     guard self.connections[connection.id] === connection else { return [] }
@@ -329,5 +398,17 @@ extension RPCError {
     while let rpc = error as? RPCError { error = rpc.cause }
     if case .connectTimeout? = error as? ChannelError { return true }
     return false
+  }
+}
+
+extension [GRPCNIOTransportHTTP2Posix.SocketAddress] {
+  /// The same, where those of the two families take turns, beginning with the first one's (RFC 8305, 4).
+  var alternatingFamilies: Self {
+    let isFirst = self.map { ($0.ipv6 == nil) == (self.first?.ipv6 == nil) }
+    let first = zip(self, isFirst).filter(\.1).map(\.0)
+    let second = zip(self, isFirst).filter { !$0.1 }.map(\.0)
+    let turns = Swift.min(first.count, second.count)
+    return zip(first, second).flatMap { [$0, $1] } + first.dropFirst(turns)
+      + second.dropFirst(turns)
   }
 }

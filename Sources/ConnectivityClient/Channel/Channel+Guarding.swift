@@ -115,9 +115,9 @@ extension Channel {
     let isLost = path.map { $0.status == .unsatisfied || $0.status == .requiresConnection } ?? false
     self.update { $0.suspend(connection, isLost) }
     guard couldNot, path?.status == .satisfied,
-      self.state.withLock({ $0.attempts[connection.id] === connection })
+      self.state.withLock({ $0.attempts[connection.serial] === connection })
     else { return }
-    self.update { $0.machine.invalidated(connection.id, now: .now) }
+    self.update { $0.invalidated(connection) }
     connection.destroy()
   }
 
@@ -136,10 +136,10 @@ extension Channel {
     case .destroy:
       // First of all: there are calls that wait to hear of it.
       connection.destroy(invalidation)
-      return self.update { $0.machine.invalidated(connection.id, now: .now) }
+      return self.update { $0.invalidated(connection) }
     case .drain:
       // Before the connection says itself that it is closed: this end leaves no backoff.
-      self.update { $0.machine.closed(connection.id, wasUsed: true, now: .now) }
+      self.update { $0.drained(connection) }
       connection.drain()
     case .keep: break
     }
@@ -159,6 +159,25 @@ extension Channel.State {
   ) -> [ChannelMachine.Action] {
     guard self.connections[connection.id] === connection else { return [] }
     return self.machine.suspend(connection.id, isSuspended)
+  }
+}
+
+extension Channel.State {
+  /// Whether calls are on it, or may come to be.
+  private func isCurrent(_ connection: Connection) -> Bool {
+    self.connections[connection.id] === connection
+      || self.attempts[connection.serial] === connection
+  }
+
+  /// The network under a connection is gone. One that another address was faster than is nobody's.
+  mutating func invalidated(_ connection: Connection) -> [ChannelMachine.Action] {
+    guard self.isCurrent(connection) else { return [] }
+    return self.machine.invalidated(connection.id, now: .now)
+  }
+
+  fileprivate mutating func drained(_ connection: Connection) -> [ChannelMachine.Action] {
+    guard self.isCurrent(connection) else { return [] }
+    return self.machine.closed(connection.id, wasUsed: true, now: .now)
   }
 }
 

@@ -18,7 +18,7 @@ final class Channel: Sendable {
     var breaker = Breaker()
     /// Those that calls may be on.
     var connections: [UInt64: Connection] = [:]
-    /// Those that are being made.
+    /// Those that are being made, by their serial numbers: an attempt may be at several addresses at once.
     var attempts: [UInt64: Connection] = [:]
     var waiters: [UInt64: Waiter] = [:]
     var lastCall: UInt64 = 0

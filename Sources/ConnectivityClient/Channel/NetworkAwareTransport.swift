@@ -25,7 +25,7 @@ public import NIOPosix
 /// 5. Without connd it is a plain channel, and finds connd when it comes (C7).
 ///
 /// Load balancing is pick-first: the addresses of a name are tried in their order, or shuffled where the `serviceConfig` given
-/// says so. All channels of a process share one stream to connd. Safe to use from any task.
+/// says so, the two families in turn; the next one where one has failed or has not answered for 250 ms (RFC 8305). All channels of a process share one stream to connd. Safe to use from any task.
 public final class NetworkAwareTransport: ClientTransport {
   public typealias Bytes = GRPCNIOTransportBytes
 

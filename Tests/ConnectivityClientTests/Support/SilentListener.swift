@@ -56,6 +56,25 @@ final class SilentListener: Sendable {
     return Glibc.poll(&poll, 1, 0) == 1
   }
 
+  /// Returns when somebody has connected and hung up.
+  func closed() async throws {
+    let socket = self.socket
+    try await NIOThreadPool.singleton.runIfActive {
+      let connection = Glibc.accept(socket, nil, nil)
+      guard connection >= 0 else { throw IOError(errnoCode: errno, reason: "nobody came") }
+      defer { close(connection) }
+      var patience = timeval(tv_sec: 60, tv_usec: 0)
+      setsockopt(
+        connection, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+      var bytes = [UInt8](repeating: 0, count: 4096)
+      while true {
+        let count = recv(connection, &bytes, bytes.count, 0)
+        if count == 0 || count < 0 && errno == ECONNRESET { return }
+        guard count > 0 else { throw IOError(errnoCode: errno, reason: "it does not hang up") }
+      }
+    }
+  }
+
   /// Returns when somebody has connected.
   func accepted() async throws {
     let socket = self.socket
