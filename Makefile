@@ -208,6 +208,14 @@ lint: ## check the format of the sources
 check-rules: ## check that each rule names its source and its test
 	@dev/check-rules
 
+.PHONY: check-api
+check-api: deps deps-test ## check that the public API of the libraries is what Tests/api has
+	@dev/check-api
+
+.PHONY: api
+api: deps deps-test ## note the public API of the libraries in Tests/api
+	@dev/check-api update
+
 .PHONY: check-fresh
 check-fresh: deps-vm ## check on a fresh Debian that each target installs what it needs (WITHOUT= a package: it should fail then)
 	@$(sudo) Tests/fresh/run $(WITHOUT)

@@ -86,6 +86,35 @@ struct CallSettingsTests {
   }
 }
 
+@Suite("What a service config says of methods")
+struct MethodConfigsTests {
+  @Test("the narrowest holds: that of the method, of its service, of all")
+  func narrowest() {
+    func config(_ service: String, _ method: String, seconds: Int) -> MethodConfig {
+      MethodConfig(names: [.init(service: service, method: method)], timeout: .seconds(seconds))
+    }
+    let configs = MethodConfigs(
+      ServiceConfig(methodConfig: [
+        config("", "", seconds: 1), config("a.A", "", seconds: 2), config("a.A", "Get", seconds: 3),
+      ]))
+    func timeout(_ service: String, _ method: String) -> Duration? {
+      configs[MethodDescriptor(fullyQualifiedService: service, method: method)]?.timeout
+    }
+    #expect(timeout("a.A", "Get") == .seconds(3))
+    #expect(timeout("a.A", "List") == .seconds(2))
+    #expect(timeout("b.B", "Get") == .seconds(1))
+    let none = MethodConfigs(ServiceConfig())
+    #expect(none[MethodDescriptor(fullyQualifiedService: "a.A", method: "Get")] == nil)
+    #expect(none.retryThrottle == nil)
+  }
+
+  @Test("retries are throttled as it says")
+  func throttle() throws {
+    let service = ServiceConfig(retryThrottling: try .init(maxTokens: 10, tokenRatio: 0.5))
+    #expect(MethodConfigs(service).retryThrottle?.maxTokens == 10)
+  }
+}
+
 @Suite("Time limits")
 struct TimeLimitTests {
   @Test(

@@ -21,7 +21,7 @@ struct ConnectionSettings: Sendable {
   /// - Parameter onOpen: Called with each channel, before it connects, on its thread.
   /// - Throws: `RuntimeError` where TLS is not configured so that it can work.
   func makeTransport(
-    to target: FixedAddress, serviceConfig: ServiceConfig = ServiceConfig(),
+    to target: FixedAddress,
     onOpen: @escaping @Sendable (any NIOCore.Channel) -> EventLoopFuture<Void>
   ) throws -> HTTP2ClientTransport.Posix {
     var callbacks = self.config.channelDebuggingCallbacks
@@ -44,7 +44,7 @@ struct ConnectionSettings: Sendable {
     return try HTTP2ClientTransport.Posix(
       target: target, transportSecurity: self.security,
       config: .init(self.config, callbacks: callbacks), resolverRegistry: Self.registry(),
-      serviceConfig: serviceConfig, eventLoopGroup: self.eventLoop)
+      eventLoopGroup: self.eventLoop)
   }
 
   /// Marks the socket of a connection, and binds it to a link, before it connects.

@@ -30,8 +30,7 @@ public final class NetworkAwareTransport: ClientTransport {
   public typealias Bytes = GRPCNIOTransportBytes
 
   let channel: Channel
-  /// Never connected: it knows what the service configuration says of a method.
-  private let methods: HTTP2ClientTransport.Posix
+  private let methods: MethodConfigs
   private let config: Config
   private let limit: DecompressionGuard?
 
@@ -69,10 +68,10 @@ public final class NetworkAwareTransport: ClientTransport {
     let settings = ConnectionSettings(
       config: config, security: transportSecurity, limit: self.limit,
       shufflesAddresses: pickFirst?.shuffleAddressList ?? false, eventLoop: eventLoopGroup.next())
+    // TLS that cannot work is said now, and not with the first call.
     let nowhere = FixedAddress(address: .unixDomainSocket(path: ""), authority: nil)
-    self.methods = try settings.makeTransport(to: nowhere, serviceConfig: serviceConfig) {
-      $0.eventLoop.makeSucceededVoidFuture()
-    }
+    _ = try settings.makeTransport(to: nowhere) { $0.eventLoop.makeSucceededVoidFuture() }
+    self.methods = MethodConfigs(serviceConfig)
     self.config = config
     self.channel = Channel(settings, resolver: resolver)
   }
@@ -92,7 +91,7 @@ public final class NetworkAwareTransport: ClientTransport {
   /// What the service configuration says of the method, and the time limit of the present ``CallSettings``; the channel's for
   /// methods that have none.
   public func config(forMethod descriptor: MethodDescriptor) -> MethodConfig? {
-    let config = self.methods.config(forMethod: descriptor)
+    let config = self.methods[descriptor]
     // What is said of the call goes before what is said of its method, and that before what is said of the channel.
     let general = config?.timeout == nil ? self.config.calls.timeLimit : nil
     guard let limit = CallSettings.current.timeLimit ?? general else { return config }

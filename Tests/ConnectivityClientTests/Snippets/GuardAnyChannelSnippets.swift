@@ -50,3 +50,34 @@ func guardAnyChannelDrain() {
   // end
   show("\(handler)")
 }
+
+func guardAnyChannelRefuse() {
+  // snippet: refuse
+  var configuration = ConnectivityGuardHandler.Configuration()
+  configuration.access = .inexpensive
+  configuration.whenUnknown = .refuse
+  // end
+  show("\(configuration)")
+}
+
+/// As libpq declares it.
+private func PQsocket(_ connection: OpaquePointer) -> CInt { -1 }
+
+func guardAnyChannelDescriptor(_ connection: OpaquePointer) throws {
+  // snippet: descriptor
+  let watch = try SocketGuard(descriptor: PQsocket(connection)) { $0.shutsDown = true }
+  // end
+  watch.end()
+}
+
+func guardAnyChannelSocketEvents(_ descriptor: CInt) async throws {
+  // snippet: socketEvents
+  for await event in try SocketGuard(descriptor: descriptor).events {
+    switch event {
+    case .path(let path): show("by \(path.interface ?? "nothing")")
+    case .invalidated(let why): show("\(why.severity.rawValue): \(why.reason.rawValue)")
+    case .unguarded(let why): show("nobody guards it: \(why)")
+    }
+  }
+  // end
+}

@@ -110,3 +110,18 @@ func networkAwareChannelsService(_ transport: NetworkAwareTransport) async throw
   try await group.run()
   // end
 }
+
+func networkAwareChannelsStates(_ transport: NetworkAwareTransport) async {
+  // snippet: states
+  for await state in transport.connectivityStates { show("\(state)") }
+  // end
+}
+
+func networkAwareChannelsInterface() {
+  // snippet: interface
+  let config = NetworkAwareTransport.Config.defaults {
+    $0.interface = "wlan0"
+  }
+  // end
+  show("\(config)")
+}
