@@ -36,17 +36,19 @@ struct RegistrationTests {
           transport: Transport(17, localPort: 65_535, remotePort: 443)))
   }
 
+  private func transport(_ change: (inout Connectivity_V1_Flow) -> Void) throws -> Transport? {
+    let registration = try self.registration(change)
+    return registration.flow.destination.transport
+  }
+
   @Test("a port without a protocol is TCP's, and without either no connection is meant")
   func defaults() throws {
-    func transport(_ change: (inout Connectivity_V1_Flow) -> Void) throws -> Transport? {
-      try self.registration(change).flow.destination.transport
-    }
-    let none = try transport { _ in }
+    let none = try self.transport { _ in }
     #expect(none == nil)
-    #expect(try transport { $0.remotePort = 443 } == Transport(6, remotePort: 443))
-    #expect(try transport { $0.localPort = 40_000 } == Transport(6, localPort: 40_000))
-    #expect(try transport { $0.protocol = 17 } == Transport(17))
-    #expect(try transport { $0.protocol = 0 } == nil)
+    #expect(try self.transport { $0.remotePort = 443 } == Transport(6, remotePort: 443))
+    #expect(try self.transport { $0.localPort = 40_000 } == Transport(6, localPort: 40_000))
+    #expect(try self.transport { $0.protocol = 17 } == Transport(17))
+    #expect(try self.transport { $0.protocol = 0 } == nil)
   }
 
   @Test("I0 addresses that a dual-stack socket maps are IPv4, and of one family with others")

@@ -1,7 +1,7 @@
 /// Where connd's socket is unless somebody says otherwise.
-public enum DefaultSocket {
+package enum DefaultSocket {
   /// The system's connd, which its socket unit starts.
-  public static let system = "/run/connd/connd.sock"
+  package static let system = "/run/connd/connd.sock"
 
   /// The path of the socket: `CONND_SOCKET`, else the system's, else that of the user's own connd.
   ///
@@ -10,7 +10,7 @@ public enum DefaultSocket {
   ///   - uid: The user who asks.
   ///   - exists: Whether there is something at a path. A client looks; connd, which is about to make
   ///     the socket, answers whether it was given the directory.
-  public static func path(
+  package static func path(
     environment: (String) -> String?, uid: UInt32, exists: (String) -> Bool
   ) -> String {
     func variable(_ name: String) -> String? {

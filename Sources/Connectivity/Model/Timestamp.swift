@@ -40,19 +40,19 @@ private func padded(_ number: Int, _ width: Int) -> String {
 }
 
 /// A moment of a clock that never goes back, in virtual time where a test wants it.
-public struct Instant: Hashable, Sendable, InstantProtocol {
+package struct Instant: Hashable, Sendable, InstantProtocol {
   /// Since a start that all instants of one clock share.
-  public var sinceStart: Duration
+  package var sinceStart: Duration
 
-  public init(sinceStart: Duration) {
+  package init(sinceStart: Duration) {
     self.sinceStart = sinceStart
   }
 
-  public func advanced(by duration: Duration) -> Instant {
+  package func advanced(by duration: Duration) -> Instant {
     Instant(sinceStart: self.sinceStart + duration)
   }
 
-  public func duration(to other: Instant) -> Duration { other.sinceStart - self.sinceStart }
+  package func duration(to other: Instant) -> Duration { other.sinceStart - self.sinceStart }
 
-  public static func < (lhs: Self, rhs: Self) -> Bool { lhs.sinceStart < rhs.sinceStart }
+  package static func < (lhs: Self, rhs: Self) -> Bool { lhs.sinceStart < rhs.sinceStart }
 }
