@@ -132,7 +132,8 @@ struct HostileClientsScenario {
 
   @Test("calls that end long before their deadlines leave no timer behind")
   func deadlines() throws {
-    let (_, client, vitals, descriptors) = try self.online(besides: "have_long_deadlines")
+    let (lab, client, vitals, descriptors) = try self.online(besides: "have_long_deadlines")
+    defer { withExtendedLifetime(lab) {} }
     try client.line { $0 == "gone" }
     try waitUntil("the descriptors are closed") { try vitals.descriptors <= descriptors }
     print("have_long_deadlines: \(try vitals.growth) KiB more")

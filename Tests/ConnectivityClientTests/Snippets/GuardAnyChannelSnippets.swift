@@ -61,6 +61,7 @@ func guardAnyChannelRefuse() {
 }
 
 /// As libpq declares it.
+// swift-format-ignore: AlwaysUseLowerCamelCase
 private func PQsocket(_ connection: OpaquePointer) -> CInt { -1 }
 
 func guardAnyChannelDescriptor(_ connection: OpaquePointer) throws {
