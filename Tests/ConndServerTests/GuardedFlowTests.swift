@@ -254,6 +254,19 @@ struct GuardedFlowTests {
     #expect(loop.tell() == [])
   }
 
+  @Test(
+    "I0 that only its address leads a new connection elsewhere is no change",
+    arguments: [nil, 40_000 as UInt16])
+  func ledByAddress(port: UInt16?) throws {
+    var loop = try self.loopWithWiFi()
+    let eth0 = try self.knownPath()
+    // ip rule add from 192.0.2.7 lookup 100
+    loop.kernel.pin(.over(3, via: "198.51.100.1", from: "192.0.2.7", table: 100))
+    let told = try loop.guardFlow(1, local: "192.0.2.7", port: port, known: eth0)
+    #expect(told == ["1 path wlan0"])
+    #expect(!loop.tell().contains { $0.contains("destroy") })
+  }
+
   @Test("I0 that only its port leads a new connection elsewhere is no change")
   func ledByPort() throws {
     var loop = try self.loopWithWiFi()

@@ -87,6 +87,33 @@ struct ChannelAccessTests {
     }
   }
 
+  @Test("C8 nothing is sent on behalf of a call that is over, if it might not use the path")
+  func overBefore() async throws {
+    let listener = try SilentListener()
+    try await withSimulatedNetwork(.cellular, clock: StoppedClock()) { network in
+      network.delaysFlows = true
+      var config = NetworkAwareTransport.Config.defaults
+      config.guardsLoopback = true
+      config.socket = network.socket
+      try await withChannel(
+        to: .ipv4(address: "127.0.0.1", port: listener.port), config: config
+      ) { client, transport in
+        let error = try await failure {
+          try await withCallSettings {
+            $0.access = Self.inexpensive
+            $0.timeLimit = .timeout(.milliseconds(50))
+          } operation: {
+            try await client.echo()
+          }
+        }
+        #expect(error?.code == .deadlineExceeded)
+        network.delaysFlows = false
+        for await state in transport.connectivityStates where state == .transientFailure { break }
+        #expect(!listener.isConnected)
+      }
+    }
+  }
+
   @Test("C8 of calls that wait together those fail that may not use the path, the others go out")
   func together() async throws {
     try await EchoServer.serving { port, record in

@@ -149,6 +149,35 @@ struct GuardedChannelTests {
     }
   }
 
+  @Test("C4 calls that wait for a connection that drains before it is made wait for the next")
+  func drainedBefore() async throws {
+    let listener = try SilentListener()
+    try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
+      var config = NetworkAwareTransport.Config.defaults
+      config.guardsLoopback = true
+      config.socket = network.socket
+      config.onInvalidation = .drain
+      try await withChannel(
+        to: .ipv4(address: "127.0.0.1", port: listener.port), config: config
+      ) { client, transport in
+        let states = transport.connectivityStates
+        let call = Task { try await failure { try await client.echo() } }
+        try await listener.accepted()
+        try await network.waitForFlows(atLeast: 1)
+        network.invalidate(.betterPath, .destroy)
+        var told: [ConnectivityState] = []
+        for await state in states {
+          told.append(state)
+          if told.count == 4 { break }
+        }
+        #expect(told == [.idle, .connecting, .transientFailure, .connecting])
+        call.cancel()
+        let error = try? await call.value
+        #expect(error?.code != .unavailable)
+      }
+    }
+  }
+
   @Test(
     "what drains, or is kept, is guarded on: its calls end when they can no longer go on",
     arguments: [InvalidationHandling.Action.drain, .keep])

@@ -73,6 +73,24 @@ struct SocketGuardTests {
     }
   }
 
+  @Test("C10 a guard that nobody holds but who reads is there")
+  func read() async throws {
+    try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
+      let connection = try Connection()
+      var words: [String] = []
+      for await event in try self.guarded(connection, network, shutsDown: true).events {
+        switch event {
+        case .path(let path):
+          words.append(path.interface ?? "none")
+          network.become(.cellular)
+        case .invalidated(let why): words.append(why.severity.rawValue)
+        case .unguarded(let why): words.append(why)
+        }
+      }
+      #expect(words == ["wlan0", "destroy"])
+    }
+  }
+
   @Test("C10 what gets the descriptor of a connection that was closed is left alone")
   func reused() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
@@ -97,7 +115,12 @@ struct SocketGuardTests {
       let watch = try self.guarded(connection, network, shutsDown: true)
       try await network.waitForFlows(atLeast: 1)
       watch.end()
-      network.become(.cellular)
+      let other = try Connection()
+      let witness = try self.guarded(other, network)
+      for await event in witness.events {
+        if case .path = event { network.become(.cellular) }
+        if case .invalidated = event { break }
+      }
       for await event in watch.events { if case .invalidated = event { Issue.record("\(event)") } }
       #expect(!connection.hasEnded)
     }

@@ -268,17 +268,17 @@ extension FlowTable {
   }
 
   /// The path that the flow's client was told before, to be compared with; `nil` where there is none. A client that asked before
-  /// it connected did not know the port: where that leads the connection elsewhere, nothing has changed.
+  /// it connected knew neither its address nor its port: where the answer to what it asked is the same still, these lead the
+  /// connection elsewhere (`ip rule from`, `sport`, one of several nexthops), and nothing has changed.
   private func path(
     known registration: Registration, _ present: FlowPath, _ reader: FlowReader
   ) throws(KernelUnavailable) -> Path? {
     guard let known = registration.knownPath else { return nil }
     let flow = registration.flow
-    guard registration.sinceGeneration == nil, flow.destination.transport?.localPort ?? 0 != 0,
+    guard registration.sinceGeneration == nil, known.source == flow.local,
       known.chain.first != present.judged.chain.first
     else { return known }
     var question = flow.destination
-    question.source = flow.local
     question.transport?.localPort = 0
     return try reader.way(to: question).judged.chain.first == known.chain.first ? nil : known
   }

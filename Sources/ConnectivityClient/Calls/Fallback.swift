@@ -76,7 +76,13 @@ extension NetworkUnavailable.Reason {
       case let error as RuntimeError:
         next = error.cause
       case let error as NIOConnectionError:
-        next = error.connectionErrors.first?.error
+        // One for each address that was tried.
+        guard let reason = error.connectionErrors.lazy.compactMap({ Self(of: $0.error) }).first
+        else {
+          return nil
+        }
+        self = reason
+        return
       case let error as any RPCErrorConvertible:
         next = error.rpcErrorCause
       default:

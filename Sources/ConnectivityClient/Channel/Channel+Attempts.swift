@@ -55,12 +55,11 @@ extension Channel {
     var failure: RPCError?
     var refusal: NetworkUnavailable?
     var ways = Ways()
-    for one in tries {
+    for one in await self.askOnceMore(tries) {
       switch one.outcome {
       case .failed(let error), .timedOut(let error), .left(let error):
         failure = error
-        let path = if let path = one.path { path } else { await self.askedOnceMore(one.flow) }
-        ways.tried.append(path)
+        ways.tried.append(one.path)
       case .forbidden(let why): refusal = why
       case .unwanted: ways.unwanted.append(one.path)
       case .over: break
@@ -170,31 +169,33 @@ extension Channel {
     }
   }
 
-  /// Whether a call waits that may use the path, or none waits at all.
+  /// Whether a call waits that may use the path; where none waits any more, whether the last one might.
   private func isWanted(on path: Path) -> Bool {
-    self.state.withLock { state in
-      state.waiters.isEmpty || state.waiters.values.contains { $0.access.refusal(of: path) == nil }
+    self.state.withLock { $0.wanted.contains { $0.refusal(of: path) == nil } }
+  }
+
+  /// The same, with the ways that connd was slow to name, where a call waits that may not use every one.
+  private func askOnceMore(_ tries: [Try]) async -> [Try] {
+    guard self.state.withLock({ $0.waiters.values.contains { $0.access != .unrestricted } }) else {
+      return tries
+    }
+    return await withTaskGroup(of: (Int, Path?).self) { group in
+      for (place, one) in tries.enumerated() where one.path == nil {
+        guard let flow = one.flow else { continue }
+        group.addTask { (place, await flow.answer(within: Self.restrictedPatience).path) }
+      }
+      var tries = tries
+      for await (place, path) in group { tries[place].path = path }
+      return tries
     }
   }
 
-  /// The way to an address that connd was asked for and was slow to name, where a call waits that may not use every one.
-  private func askedOnceMore(_ flow: ConnectionGuard?) async -> Path? {
-    guard let flow,
-      self.state.withLock({ $0.waiters.values.contains { $0.access != .unrestricted } })
-    else { return nil }
-    switch await flow.answer(within: ConnectionGuard.patience(isRestricted: true)) {
-    case .path(let path): return path
-    case .invalidation(let invalidation): return invalidation.path
-    case .silence, .unguarded: return nil
-    }
-  }
+  private static let restrictedPatience = ConnectionGuard.patience(isRestricted: true)
 
   /// Whether the channel, or every call that waits, may not use every network.
   private var isRestricted: Bool {
-    if self.settings.config.access != .unrestricted { return true }
-    return self.state.withLock { state in
-      !state.waiters.isEmpty && state.waiters.values.allSatisfy { $0.access != .unrestricted }
-    }
+    self.settings.config.access != .unrestricted
+      || self.state.withLock { $0.wanted.allSatisfy { $0 != .unrestricted } }
   }
 
   /// Tries an address until its time is over, or until NIO gives up where there is another one to try.
@@ -375,6 +376,11 @@ extension Connection {
 }
 
 extension Channel.State {
+  /// What the calls may use that wait, or might that waited.
+  fileprivate var wanted: [NetworkAccess] {
+    self.waiters.isEmpty ? [self.lastAccess] : self.waiters.values.map(\.access)
+  }
+
   /// Those of the connections that are being made; they are none of the channel's any more.
   fileprivate mutating func takeAttempts(where isMeant: (Connection) -> Bool) -> [Connection] {
     let taken = self.attempts.values.filter(isMeant)

@@ -117,7 +117,7 @@ extension Channel {
     guard couldNot, path?.status == .satisfied,
       self.state.withLock({ $0.attempts[connection.serial] === connection })
     else { return }
-    self.update { $0.invalidated(connection) }
+    self.update { $0.machine.invalidated(connection.id, now: .now) }
     connection.destroy()
   }
 
@@ -169,14 +169,19 @@ extension Channel.State {
       || self.attempts[connection.serial] === connection
   }
 
-  /// The network under a connection is gone. One that another address was faster than is nobody's.
+  /// The network under a connection is gone. One that another address was faster than is nobody's; where other addresses are
+  /// being tried, these go on without it.
   mutating func invalidated(_ connection: Connection) -> [ChannelMachine.Action] {
     guard self.isCurrent(connection) else { return [] }
+    let isAlone = !self.attempts.values.contains { $0.id == connection.id && $0 !== connection }
+    if self.attempts.removeValue(forKey: connection.serial) != nil, !isAlone { return [] }
     return self.machine.invalidated(connection.id, now: .now)
   }
 
   fileprivate mutating func drained(_ connection: Connection) -> [ChannelMachine.Action] {
-    guard self.isCurrent(connection) else { return [] }
+    // Those that wait for it wait for the next.
+    if self.attempts[connection.serial] === connection { return self.invalidated(connection) }
+    guard self.connections[connection.id] === connection else { return [] }
     return self.machine.closed(connection.id, wasUsed: true, now: .now)
   }
 }

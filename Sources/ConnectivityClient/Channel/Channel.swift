@@ -21,6 +21,8 @@ final class Channel: Sendable {
     /// Those that are being made, by their serial numbers: an attempt may be at several addresses at once.
     var attempts: [UInt64: Connection] = [:]
     var waiters: [UInt64: Waiter] = [:]
+    /// What the last one might use that waited no longer.
+    var lastAccess = NetworkAccess.unrestricted
     var lastCall: UInt64 = 0
     var lastSerial: UInt64 = 0
     /// Those who follow the channel's state.
@@ -52,6 +54,11 @@ final class Channel: Sendable {
     self.state = Mutex(State(machine: ChannelMachine(settings.config.backoff)))
     (self.commands, self.commander) = AsyncStream.makeStream()
     self.logger = settings.config.backgroundActivityLogger
+  }
+
+  deinit {
+    // One that was never run is not shut down either.
+    for observer in self.state.withLock({ $0.observers }).values { observer.finish() }
   }
 
   var connectivity: ConnectivityState { self.state.withLock { $0.machine.connectivity } }
@@ -130,7 +137,10 @@ final class Channel: Sendable {
   private func giveUp(_ call: UInt64, _ error: any Error) {
     let waiter = self.state.withLock { state in
       state.machine.cancel(call)
-      return state.waiters.removeValue(forKey: call)
+      let waiter = state.waiters.removeValue(forKey: call)
+      // The attempt goes on: for those who may come and be as those who came.
+      if let waiter { state.lastAccess = waiter.access }
+      return waiter
     }
     waiter?.continuation.resume(throwing: error)
   }

@@ -15,6 +15,15 @@ final class ConnectionGuard: Sendable {
     case unguarded
     /// connd took the request and says nothing.
     case silence
+
+    /// What was said of the way.
+    var path: Path? {
+      switch self {
+      case .path(let path): path
+      case .invalidation(let invalidation): invalidation.path
+      case .unguarded, .silence: nil
+      }
+    }
   }
 
   private struct State {
@@ -25,7 +34,8 @@ final class ConnectionGuard: Sendable {
     /// The last path that was told and that carries traffic.
     var path: Path?
     var answer: Answer?
-    var waiters: [CheckedContinuation<Answer, Never>] = []
+    var waiters: [UInt64: CheckedContinuation<Answer, Never>] = [:]
+    var lastWaiter: UInt64 = 0
     /// The attempt to connect goes on, with an answer or without.
     var isAnswered = false
     var isOver = false
@@ -93,24 +103,36 @@ final class ConnectionGuard: Sendable {
   ///
   /// - Parameter patience: connd is on this machine: one that says nothing for so long is as good as none (C7).
   func answer(within patience: Duration) async -> Answer {
-    self.state.withLock { state in
-      if case .silence = state.answer { state.answer = nil }
+    let id = self.state.withLock { state in
+      state.lastWaiter += 1
+      return state.lastWaiter
     }
     return await withTaskGroup(of: Void.self) { group in
-      group.addTask {
-        try? await ClientThread.eventLoop.sleep(for: patience)
-        self.answered(.silence)
-      }
       let answer = await withCheckedContinuation { waiter in
         let answer = self.state.withLock { state in
-          if state.answer == nil { state.waiters.append(waiter) }
+          if state.answer == nil { state.waiters[id] = waiter }
           return state.answer
         }
-        if let answer { waiter.resume(returning: answer) }
+        if let answer { return waiter.resume(returning: answer) }
+        // Also where the task is cancelled; it waits no longer then.
+        group.addTask {
+          try? await ClientThread.eventLoop.sleep(for: patience)
+          self.giveUp(id)
+        }
       }
       group.cancelAll()
       return answer
     }
+  }
+
+  /// Who waited for so long goes on without an answer.
+  private func giveUp(_ id: UInt64) {
+    let waiter = self.state.withLock { state in
+      let waiter = state.waiters.removeValue(forKey: id)
+      if waiter != nil { state.isAnswered = true }
+      return waiter
+    }
+    waiter?.resume(returning: .silence)
   }
 
   /// How long connd is waited for: who may not use every network would rather wait than use a wrong one.
@@ -206,15 +228,12 @@ final class ConnectionGuard: Sendable {
 
   private func answered(_ answer: Answer) {
     let waiters = self.state.withLock { state in
-      switch state.answer {
-      case nil, .silence: break
-      case .path, .invalidation, .unguarded: return [] as [CheckedContinuation<Answer, Never>]
-      }
+      if state.answer != nil { return [:] as [UInt64: CheckedContinuation<Answer, Never>] }
       (state.answer, state.isAnswered) = (answer, true)
-      defer { state.waiters = [] }
+      defer { state.waiters = [:] }
       return state.waiters
     }
-    for waiter in waiters { waiter.resume(returning: answer) }
+    for waiter in waiters.values { waiter.resume(returning: answer) }
   }
 }
 

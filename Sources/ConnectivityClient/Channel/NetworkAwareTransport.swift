@@ -110,6 +110,16 @@ public final class NetworkAwareTransport: ClientTransport {
     self.channel.shutdown()
   }
 
+  /// When a call is over. gRPC hands the same timeout to each of a call's attempts (of a retry policy), so that only a deadline of
+  /// the settings' own is the same for all.
+  private static func deadline(
+    _ options: CallOptions, _ settings: CallSettings
+  ) -> ContinuousClock.Instant? {
+    let timeout = options.timeout.map { ContinuousClock.now + $0 }
+    guard case .deadline(let deadline) = settings.timeLimit else { return timeout }
+    return min(deadline, timeout ?? deadline)
+  }
+
   public func withStream<T: Sendable>(
     descriptor: MethodDescriptor, options: CallOptions,
     _ closure: (RPCStream<Inbound, Outbound>, ClientContext) async throws -> T
@@ -119,7 +129,7 @@ public final class NetworkAwareTransport: ClientTransport {
     // grpc-swift-nio-transport 2.9 holds responses to the bound for requests, and has none for responses.
     options.maxRequestMessageBytes =
       options.maxResponseMessageBytes ?? options.maxRequestMessageBytes
-    let deadline = options.timeout.map { ContinuousClock.now + $0 }
+    let deadline = Self.deadline(options, settings)
     var log = CallLog(settings, method: descriptor)
     log?.started()
     do {
@@ -129,7 +139,9 @@ public final class NetworkAwareTransport: ClientTransport {
         defer { connection.release() }
         if settings.access != .unrestricted, connection.path == nil {
           // connd was silent for so long that the connection did not wait for it.
-          _ = await connection.flow?.answer(within: ConnectionGuard.patience(isRestricted: true))
+          let patience = ConnectionGuard.patience(isRestricted: true)
+          let rest = deadline.map { ContinuousClock.now.duration(to: $0) } ?? patience
+          _ = await connection.flow?.answer(within: min(patience, rest))
         }
         if let refusal = connection.path.flatMap({ settings.access.refusal(of: $0) }) {
           throw RPCError(refusal)

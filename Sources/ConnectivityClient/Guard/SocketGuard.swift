@@ -14,8 +14,8 @@ private import Synchronization
 /// 3. With ``Configuration/shutsDown``, a connection that is no longer viable is ended by shutdown(2): a library that waits for
 ///    an answer on it hears the end at once, and reports its own error. The descriptor stays its owner's to close.
 /// 4. Without connd, or with one in another network namespace, nothing happens, and connd is found when it comes (C7).
-/// 5. Where connd declares three new connections to the same place dead as soon as they are made, those to that place are not
-///    guarded for a while (I11).
+/// 5. A connection that was made a moment ago is evidence against connd: where that declares three new ones to the same place dead
+///    at once, new ones to that place are not guarded for a while (I11). Say so (``Configuration/isNew``).
 ///
 /// All guards of a process share one stream to connd. Safe to use from any thread.
 public final class SocketGuard: Sendable {
@@ -25,6 +25,8 @@ public final class SocketGuard: Sendable {
     public var access: NetworkAccess = .unrestricted
     /// A socket whose connection is no longer viable is shut down.
     public var shutsDown = false
+    /// The connection was made a moment ago, so that it works.
+    public var isNew = false
     /// The path of connd's socket.
     public var socket: String = SocketPath.default
     /// Connections to this machine itself are guarded, too; for tests that play a network on loopback.
@@ -52,8 +54,28 @@ public final class SocketGuard: Sendable {
   }
 
   /// What becomes of the connection, for one task to read. Ends when it is guarded no longer. Who does not read keeps the last
-  /// 64.
-  public let events: AsyncStream<Event>
+  /// 64. It is guarded for as long as somebody reads.
+  public var events: Events { Events(watch: self) }
+
+  /// What becomes of a connection, in order.
+  public struct Events: AsyncSequence, Sendable {
+    let watch: SocketGuard
+
+    public func makeAsyncIterator() -> AsyncIterator {
+      AsyncIterator(watch: self.watch, base: self.watch.stream.makeAsyncIterator())
+    }
+
+    /// Keeps the guard.
+    public struct AsyncIterator: AsyncIteratorProtocol {
+      let watch: SocketGuard
+      var base: AsyncStream<Event>.AsyncIterator
+
+      /// The next event; `nil` when the connection is guarded no longer, or the task was cancelled.
+      public mutating func next() async -> Event? { await self.base.next() }
+    }
+  }
+
+  private let stream: AsyncStream<Event>
   private let core: Core
 
   /// Guards a socket that is connected, by TCP or UDP over IPv4 or IPv6. Its addresses, ports, mark and link are the kernel's
@@ -66,7 +88,7 @@ public final class SocketGuard: Sendable {
     var configuration = Configuration()
     configure(&configuration)
     let socket = try ConnectedSocket(descriptor: descriptor)
-    (self.events, self.core) = Core.make(configuration, socket)
+    (self.stream, self.core) = Core.make(configuration, socket)
     let access = configuration.access
     self.core.begin(
       FlowGuard.Flow(
@@ -121,12 +143,13 @@ private final class Core: Sendable {
     }
     let place = Breakers.Place(
       socket: self.configuration.socket, remote: flow.remote, port: self.socket.remotePort)
-    guard Breakers.allowGuarding(of: place) else {
+    let isNew = self.configuration.isNew
+    guard !isNew || Breakers.allowGuarding(of: place) else {
       return self.finish(.unguarded("connd declared new connections dead that were just made"))
     }
     let hub = GuardHub.shared(socket: self.configuration.socket)
     let guarded = ConnectionGuard(flow, hub: hub) { event, novelty, flow in
-      if case .flow(let event) = event { Breakers.heed(event, of: flow, novelty, to: place) }
+      if isNew, case .flow(let event) = event { Breakers.heed(event, of: flow, novelty, to: place) }
       self.told(event, novelty)
     }
     let isOver = self.state.withLock { state in

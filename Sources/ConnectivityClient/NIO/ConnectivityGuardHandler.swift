@@ -92,9 +92,19 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   public func handlerRemoved(context: ChannelHandlerContext) {
     self.end()
-    // It is closed, or nobody asks any more which network it would use: either way it is not made here.
+    // The channel was closed.
     self.held?.promise?.fail(ChannelError.ioOnClosedChannel)
     self.held = nil
+  }
+
+  public func removeHandler(
+    context: ChannelHandlerContext, removalToken: ChannelHandlerContext.RemovalToken
+  ) {
+    if let held = self.held {
+      self.held = nil
+      context.connect(to: held.address, promise: held.promise)
+    }
+    context.leavePipeline(removalToken: removalToken)
   }
 
   public func connect(
@@ -133,14 +143,13 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   }
 
   private func refusal(_ answer: ConnectionGuard.Answer) -> NetworkUnavailable? {
-    switch answer {
-    case .path(let path): self.configuration.access.refusal(of: path)
-    case .invalidation(let invalidation):
-      invalidation.path.flatMap { self.configuration.access.refusal(of: $0) }
-    case .unguarded, .silence:
-      self.configuration.access == .unrestricted || self.configuration.whenUnknown == .allow
-        ? nil : NetworkUnavailable(reason: .unknown, path: .unknown)
+    // connd may be there, and not know either (K8).
+    if let path = answer.path, path.status != .unknown {
+      return self.configuration.access.refusal(of: path)
     }
+    let isRefused =
+      self.configuration.access != .unrestricted && self.configuration.whenUnknown == .refuse
+    return isRefused ? NetworkUnavailable(reason: .unknown, path: .unknown) : nil
   }
 
   public func channelActive(context: ChannelHandlerContext) {

@@ -1639,8 +1639,8 @@ public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
   public mutating func clearSinceGeneration() {_uniqueStorage()._sinceGeneration = nil}
 
   /// The path that connd told of this flow before, in a stream that broke; or, without `since_generation`, before the connection
-  /// was made and had an address and a port. What has changed since is told at once. (Before it was made, that its port leads
-  /// it another way was not known: that is no change.)
+  /// was made and had an address and a port. What has changed since is told at once. (Before it was made, that its address or
+  /// its port lead it another way was not known: that is no change.)
   public var knownPath: Connectivity_V1_Path {
     get {_storage._knownPath ?? Connectivity_V1_Path()}
     set {_uniqueStorage()._knownPath = newValue}
