@@ -124,7 +124,7 @@ let clients: [Target] = [
         "Connectivity", "ConnectivityProtocol", "ConnectivitySession", lifecycle, logging,
         .product(name: "DequeModule", package: "swift-collections"),
       ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
-    swiftSettings: swiftSettings),
+    swiftSettings: settingsBesideFoundation),
   .target(
     name: "ConnectivityTestKit",
     dependencies: all(
