@@ -18,7 +18,7 @@ struct ManyFlowsScenario {
   func races() throws {
     let lab = try self.laboratory()
     let client = try lab.python("guard.py", "races")
-    try client.expectSuccess(within: .seconds(120))
+    try client.expectSuccess(within: .seconds(330))
   }
 
   @Test("D4 streams cut in the middle of a registration leave no flow behind")
