@@ -10,7 +10,7 @@ struct Condition: Hashable, Sendable {
   var subject: Subject
   var negated = false
 
-  func holds(for status: Status) -> Bool {
+  func holds(for status: ConnectivityStatus) -> Bool {
     self.subject.holds(for: status) != self.negated
   }
 
@@ -24,7 +24,7 @@ struct Condition: Hashable, Sendable {
 }
 
 extension Condition.Subject {
-  fileprivate func holds(for status: Status) -> Bool {
+  fileprivate func holds(for status: ConnectivityStatus) -> Bool {
     switch self {
     // Also where the kernel cannot be asked: a script that gives up then would be wrong on most machines (K8).
     case .online: status.category.isOnline
@@ -35,8 +35,8 @@ extension Condition.Subject {
     case .other: status.category == .other
     case .ipv4: status.ipv4.status == .satisfied
     case .ipv6: status.ipv6.status == .satisfied
-    case .expensive: status.expensive
-    case .constrained: status.constrained
+    case .expensive: status.isExpensive
+    case .constrained: status.isConstrained
     }
   }
 }

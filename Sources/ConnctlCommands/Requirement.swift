@@ -7,22 +7,22 @@ struct Requirement: Hashable, Sendable {
   var family: AddressFamily?
   var link: String?
 
-  func holds(for status: Status) -> Bool {
+  func holds(for status: ConnectivityStatus) -> Bool {
     self.condition.holds(for: self.concerned(status))
   }
 
   /// The status as it were without the families that are not looked at, and without those whose traffic leaves elsewhere.
-  private func concerned(_ status: Status) -> Status {
+  private func concerned(_ status: ConnectivityStatus) -> ConnectivityStatus {
     func path(_ family: AddressFamily) -> Path {
       let path = status[family]
       let isElsewhere = self.link.map { !path.leaves(by: $0) } ?? false
       return isElsewhere || self.family ?? family != family ? .unsatisfied(.noRoute) : path
     }
-    return Status(ipv4: path(.ipv4), ipv6: path(.ipv6), preferred: status.family)
+    return ConnectivityStatus(ipv4: path(.ipv4), ipv6: path(.ipv6), preferred: status.family)
   }
 
   /// What keeps it from holding, in one line.
-  func missing(in status: Status) -> String {
+  func missing(in status: ConnectivityStatus) -> String {
     let concerned = self.concerned(status)
     guard self.link != nil, concerned.category == .none,
       let interface = Requirement(condition: self.condition, family: self.family)
@@ -40,7 +40,7 @@ extension Requirement: CustomStringConvertible {
   }
 }
 
-extension Status {
+extension ConnectivityStatus {
   /// The link that traffic leaves by; `nil` where none does.
   fileprivate var carryingInterface: String? { self.category.isOnline ? self.interface : nil }
 }

@@ -22,11 +22,12 @@ extension Path {
     ],
     medium: .wired, evidence: Evidence(.hardwareType, "ether", .wired),
     source: IPAddress("2001:db8:1111:2222:3333:4444:5555:6666"),
-    gateway: IPAddress("fe80::1234:5678:9abc:def0"), table: 254, expensive: true)
+    gateway: IPAddress("fe80::1234:5678:9abc:def0"), table: 254, isExpensive: true)
 }
 
-extension Status {
-  static let sample = Status(ipv4: .wlan, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+extension ConnectivityStatus {
+  static let sample = ConnectivityStatus(
+    ipv4: .wlan, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
 }
 
 extension Timestamp {
@@ -41,13 +42,13 @@ extension Timestamp {
 extension Snapshot {
   static let sample = Snapshot(generation: 17, since: .sample, status: .sample)
 
-  static func sample(_ generation: UInt64, _ status: Status = .sample) -> Snapshot {
+  static func sample(_ generation: UInt64, _ status: ConnectivityStatus = .sample) -> Snapshot {
     Snapshot(generation: generation, since: .sample, status: status)
   }
 }
 
-extension Status {
-  static let offline = Status(
+extension ConnectivityStatus {
+  static let offline = ConnectivityStatus(
     ipv4: Path(
       status: .requiresConnection, reason: .noCarrier, chain: Path.wlan.chain, medium: .wifi,
       source: IPAddress("192.0.2.7"), gateway: IPAddress("192.0.2.1"), table: 254),

@@ -100,7 +100,7 @@ struct ConditionTests {
   @Test(
     "the category decides", arguments: Category.allCases)
   func category(category: Category) {
-    var status = Status.sample
+    var status = ConnectivityStatus.sample
     status.category = category
     let holding = Condition.Subject.allCases.filter {
       ![.ipv4, .ipv6, .expensive, .constrained].contains($0)
@@ -121,7 +121,7 @@ struct ConditionTests {
 
   @Test("a family counts where its path is satisfied", arguments: Path.Status.allCases)
   func families(pathStatus: Path.Status) {
-    var status = Status.sample
+    var status = ConnectivityStatus.sample
     status.ipv6.status = pathStatus
     #expect(Condition(subject: .ipv6).holds(for: status) == (pathStatus == .satisfied))
     #expect(Condition(subject: .ipv4).holds(for: status))
@@ -131,22 +131,22 @@ struct ConditionTests {
 
   @Test("costs are those of the path that the summary follows")
   func costs() {
-    var status = Status.sample
-    status.ipv6.expensive = true
-    status.ipv6.constrained = true
+    var status = ConnectivityStatus.sample
+    status.ipv6.isExpensive = true
+    status.ipv6.isConstrained = true
     #expect(!Condition(subject: .expensive).holds(for: status))
     #expect(!Condition(subject: .constrained).holds(for: status))
-    status.ipv4.expensive = true
+    status.ipv4.isExpensive = true
     #expect(Condition(subject: .expensive).holds(for: status))
     #expect(!Condition(subject: .constrained).holds(for: status))
-    status.ipv4.constrained = true
+    status.ipv4.isConstrained = true
     #expect(Condition(subject: .constrained).holds(for: status))
   }
 
   @Test("not- is the opposite", arguments: Condition.Subject.allCases)
   func negation(subject: Condition.Subject) {
     for category in Category.allCases {
-      var status = Status.sample
+      var status = ConnectivityStatus.sample
       status.category = category
       #expect(
         Condition(subject: subject).holds(for: status)

@@ -7,7 +7,7 @@ import Testing
 @Suite("What is asked and waited for")
 struct RequirementTests {
   /// IPv4 by wlan0, and IPv6 by vlan10 on bond0 on eth0, which costs money.
-  private static let both = Status(ipv4: .wlan, ipv6: .stack, preferred: .ipv4)
+  private static let both = ConnectivityStatus(ipv4: .wlan, ipv6: .stack, preferred: .ipv4)
 
   private static func requirement(_ arguments: String) throws -> Requirement {
     let command = try Connctl.parseAsRoot(["is"] + arguments.split(separator: " ").map(String.init))
@@ -38,7 +38,7 @@ struct RequirementTests {
     var path = Path.wlan
     path.status = .unsatisfied
     path.reason = .noCarrier
-    let status = Status(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+    let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
     #expect(try Self.requirement("online --via wlan0").holds(for: status) == false)
     #expect(try Self.requirement("none --family ipv6").holds(for: status))
   }

@@ -30,7 +30,7 @@ struct TextTests {
         ipv4  requires connection  wlan0  no carrier, from 192.0.2.7 via 192.0.2.1
         ipv6  unsatisfied          no route
       """)
-    var status = Status(
+    var status = ConnectivityStatus(
       ipv4: .unsatisfied(.noRoute), ipv6: .unsatisfied(.prohibited), preferred: .ipv4)
     #expect(status.summary == "none: no route")
     status.ipv6 = Path(
@@ -41,7 +41,8 @@ struct TextTests {
 
   @Test("status with long addresses wraps between words")
   func longStatus() {
-    let status = Status(ipv4: .unsatisfied(.unreachable), ipv6: .stack, preferred: .ipv4)
+    let status = ConnectivityStatus(
+      ipv4: .unsatisfied(.unreachable), ipv6: .stack, preferred: .ipv4)
     expectLines(
       self.style.status(.sample(1, status), now: .sample),
       """
@@ -55,7 +56,7 @@ struct TextTests {
 
   @Test("K8 status where the kernel cannot be asked")
   func unknown() {
-    let status = Status(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4)
+    let status = ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4)
     expectLines(
       self.style.status(.sample(1, status), now: .sample.adding(seconds: -5)),
       """
@@ -126,7 +127,7 @@ struct TextTests {
   func flow() throws {
     let remote = try #require(IPAddress("192.0.2.80"))
     let events: [FlowEvent] = [
-      .path(.wlan), .path(.unsatisfied(.noRoute)), .path(Status.offline.ipv4),
+      .path(.wlan), .path(.unsatisfied(.noRoute)), .path(ConnectivityStatus.offline.ipv4),
       .invalidation(.sample),
     ]
     expectLines(
@@ -204,7 +205,7 @@ struct TextTests {
   func heldGain() {
     var path = Path.wlan
     (path.status, path.reason) = (.requiresConnection, .flapping)
-    let status = Status(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+    let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
     let change = PathChange(
       cause: Cause(.link, "linkUp", message: "RTM_NEWLINK", interface: "wlan0"), time: .sample,
       snapshot: .sample(3, status))
@@ -221,8 +222,8 @@ struct TextTests {
     path.gateway = IPAddress("fe80:1111:2222:3333:4444:5555:6666:7777")
     path.status = .requiresConnection
     path.reason = .noSourceAddress
-    path.constrained = true
-    let status = Status(ipv4: path, ipv6: path, preferred: .ipv4)
+    path.isConstrained = true
+    let status = ConnectivityStatus(ipv4: path, ipv6: path, preferred: .ipv4)
     let transition = Transition(
       from: .cellular, to: .cellular, bounced: true,
       cause: Cause(
@@ -265,7 +266,8 @@ struct TextTests {
         + style.history([.invalidation(.sample)])
         + style.flow(.invalidation(.sample), destination: remote, now: .sample)
         + style.status(
-          .sample(1, Status(ipv4: .unsatisfied(.noRoute), ipv6: .stack, preferred: .ipv4)),
+          .sample(
+            1, ConnectivityStatus(ipv4: .unsatisfied(.noRoute), ipv6: .stack, preferred: .ipv4)),
           now: .sample
         ).suffix(1) + style.links([.wlan]).suffix(1),
       """
@@ -314,14 +316,14 @@ struct TextTests {
     }
     var costly = Path.wlan
     costly.gateway = nil
-    costly.expensive = true
+    costly.isExpensive = true
     #expect(
       line(.policy, costly)
         == "policy: the path is expensive; now satisfied, wlan0 from 192.0.2.7, expensive")
-    costly.constrained = true
+    costly.isConstrained = true
     #expect(
       line(.policy, costly)?.hasPrefix("policy: the path is expensive and constrained;") == true)
-    costly.expensive = false
+    costly.isExpensive = false
     #expect(line(.policy, costly)?.hasPrefix("policy: the path is constrained;") == true)
     let off = Path.unsatisfied(.noRoute)
     #expect(
@@ -344,7 +346,7 @@ struct TextTests {
   func controlCharacters() {
     var path = Path.wlan
     path.chain = [PathLink(index: 1, name: "a\u{1B}[2Jb\u{9B}")]
-    let status = Status(ipv4: path, ipv6: .unknown, preferred: .ipv4)
+    let status = ConnectivityStatus(ipv4: path, ipv6: .unknown, preferred: .ipv4)
     let lines = self.style.status(.sample(1, status), now: .sample)
     #expect(lines.first?.hasPrefix("wifi via a?[2Jb? ") == true)
     let scalars = lines.joined().unicodeScalars
@@ -356,7 +358,7 @@ struct TextTests {
     var path = Path.wlan
     path.chain = [PathLink(index: 1, name: "a\u{202E}b\u{2066}")]
     let lines = self.style.status(
-      .sample(1, Status(ipv4: path, ipv6: .unknown, preferred: .ipv4)), now: .sample)
+      .sample(1, ConnectivityStatus(ipv4: path, ipv6: .unknown, preferred: .ipv4)), now: .sample)
     #expect(lines.first?.hasPrefix("wifi via a?b? ") == true)
     for screen in [Screen().console, Screen().console(errorWidth: 40)] {
       let told = Screen()

@@ -338,7 +338,7 @@ struct EngineTests {
     }
     #expect(transition.from == .wired && transition.to == .cellular)
     #expect(transition.cause.trigger == .configuration)
-    #expect(transition.snapshot.status.expensive)
+    #expect(transition.snapshot.status.isExpensive)
   }
 
   @Test("D9 an answer that expires is read again then, and what it led to is told")

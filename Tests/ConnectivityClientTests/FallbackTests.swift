@@ -9,7 +9,7 @@ struct FallbackTests {
   /// A network that costs money and on which data are to be saved, as the transport would see it.
   private static let path = Path(
     status: .satisfied, chain: [PathLink(index: 2, name: "wwan0")], medium: .cellular,
-    expensive: true, constrained: true)
+    isExpensive: true, isConstrained: true)
 
   /// A call over that network.
   private static func call(_ name: String) throws -> String {

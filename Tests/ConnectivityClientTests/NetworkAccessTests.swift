@@ -20,7 +20,8 @@ struct NetworkAccessTests {
     ] as [(NetworkAccess, NetworkUnavailable.Reason?)])
   func refusal(access: NetworkAccess, reason: NetworkUnavailable.Reason?) {
     let path = Path(
-      status: .satisfied, chain: [Self.link], medium: .cellular, expensive: true, constrained: true)
+      status: .satisfied, chain: [Self.link], medium: .cellular, isExpensive: true,
+      isConstrained: true)
     #expect(access.refusal(of: path)?.reason == reason)
   }
 

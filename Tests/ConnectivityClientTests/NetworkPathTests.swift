@@ -35,20 +35,20 @@ struct NetworkPathTests {
   private static let bond = Path(
     status: .satisfied,
     chain: [PathLink(index: 9, name: "vlan10"), PathLink(index: 2, name: "eth0")], medium: .wired,
-    source: IPAddress("203.0.113.7"), gateway: IPAddress("203.0.113.1"), constrained: true)
+    source: IPAddress("203.0.113.7"), gateway: IPAddress("203.0.113.1"), isConstrained: true)
 
   @Test(
     "K7 what the system's status says",
     arguments: [
       (
-        Status(ipv4: PathSample.wifi, ipv6: PathSample.none, preferred: .ipv4),
+        ConnectivityStatus(ipv4: PathSample.wifi, ipv6: PathSample.none, preferred: .ipv4),
         Facts(
           status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi], ipv4: true,
           interfaces: ["wlan0"], gateways: ["192.0.2.1"], locals: ["192.0.2.7"])
       ),
       // One link, two families: each thing is named once.
       (
-        Status(ipv4: PathSample.wifi, ipv6: PathSample.wifi6, preferred: .ipv4),
+        ConnectivityStatus(ipv4: PathSample.wifi, ipv6: PathSample.wifi6, preferred: .ipv4),
         Facts(
           status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi], ipv4: true,
           ipv6: true, interfaces: ["wlan0"], gateways: ["192.0.2.1", "fe80::1"],
@@ -56,14 +56,14 @@ struct NetworkPathTests {
       ),
       // At a tie the preferred family comes first, and money and data are what its path says.
       (
-        Status(ipv4: Self.bond, ipv6: PathSample.wifi6, preferred: .ipv6),
+        ConnectivityStatus(ipv4: Self.bond, ipv6: PathSample.wifi6, preferred: .ipv6),
         Facts(
           status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi, .wired], ipv4: true,
           ipv6: true, interfaces: ["wlan0", "vlan10"], gateways: ["fe80::1", "203.0.113.1"],
           locals: ["2001:db8::7", "203.0.113.7"])
       ),
       (
-        Status(ipv4: Self.bond, ipv6: PathSample.wifi6, preferred: .ipv4),
+        ConnectivityStatus(ipv4: Self.bond, ipv6: PathSample.wifi6, preferred: .ipv4),
         Facts(
           status: .satisfied, category: .wired, constrained: true, medium: .wired,
           uses: [.wifi, .wired], ipv4: true, ipv6: true, interfaces: ["vlan10", "wlan0"],
@@ -71,35 +71,37 @@ struct NetworkPathTests {
       ),
       // The better one comes first, and only what carries traffic has gateways and addresses.
       (
-        Status(ipv4: PathSample.noCarrier, ipv6: PathSample.wifi6, preferred: .ipv4),
+        ConnectivityStatus(ipv4: PathSample.noCarrier, ipv6: PathSample.wifi6, preferred: .ipv4),
         Facts(
           status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi], ipv6: true,
           interfaces: ["wlan0"], gateways: ["fe80::1"], locals: ["2001:db8::7"])
       ),
       // Neither a gateway nor IPv6.
       (
-        Status(ipv4: PathSample.cellular, ipv6: PathSample.none, preferred: .ipv6),
+        ConnectivityStatus(ipv4: PathSample.cellular, ipv6: PathSample.none, preferred: .ipv6),
         Facts(
           status: .satisfied, category: .cellular, expensive: true, medium: .cellular,
           uses: [.cellular], ipv4: true, interfaces: ["wwan0"], locals: ["198.51.100.20"])
       ),
       (
-        Status(ipv4: PathSample.noCarrier, ipv6: PathSample.none, preferred: .ipv4),
+        ConnectivityStatus(ipv4: PathSample.noCarrier, ipv6: PathSample.none, preferred: .ipv4),
         Facts(
           status: .requiresConnection, reason: .noCarrier, category: .none, online: false,
           medium: .wifi, interfaces: ["wlan0"])
       ),
       (
-        Status(ipv4: PathSample.none, ipv6: .unsatisfied(.prohibited), preferred: .ipv4),
+        ConnectivityStatus(
+          ipv4: PathSample.none, ipv6: .unsatisfied(.prohibited), preferred: .ipv4),
         Facts(status: .unsatisfied, reason: .noRoute, category: .none, online: false)
       ),
       (
-        Status(ipv4: PathSample.none, ipv6: .unsatisfied(.prohibited), preferred: .ipv6),
+        ConnectivityStatus(
+          ipv4: PathSample.none, ipv6: .unsatisfied(.prohibited), preferred: .ipv6),
         Facts(status: .unsatisfied, reason: .prohibited, category: .none, online: false)
       ),
       // A medium that is none of the categories.
       (
-        Status(
+        ConnectivityStatus(
           ipv4: Path(
             status: .satisfied, chain: [PathLink(index: 5, name: "tun0")], medium: .tunnel),
           ipv6: PathSample.none, preferred: .ipv4),
@@ -109,21 +111,21 @@ struct NetworkPathTests {
       ),
       // Not to know one family is no reason to doubt the other, nor to be offline.
       (
-        Status(ipv4: .unknown, ipv6: PathSample.wifi6, preferred: .ipv4),
+        ConnectivityStatus(ipv4: .unknown, ipv6: PathSample.wifi6, preferred: .ipv4),
         Facts(
           status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi], ipv6: true,
           interfaces: ["wlan0"], gateways: ["fe80::1"], locals: ["2001:db8::7"])
       ),
       (
-        Status(ipv4: .unknown, ipv6: PathSample.none, preferred: .ipv4),
+        ConnectivityStatus(ipv4: .unknown, ipv6: PathSample.none, preferred: .ipv4),
         Facts(status: .unknown, category: .unknown)
       ),
       (
-        Status(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4),
+        ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4),
         Facts(status: .unknown, category: .unknown)
       ),
     ])
-  func system(status: Status, facts: Facts) {
+  func system(status: ConnectivityStatus, facts: Facts) {
     #expect(Self.facts(NetworkPath(status)) == facts)
   }
 
@@ -171,7 +173,7 @@ struct NetworkPathTests {
 
   @Test("K8 all values that know nothing are one, and it counts as online")
   func unknown() {
-    let nothing = NetworkPath(Status(ipv4: .unknown, ipv6: .unknown, preferred: .ipv6))
+    let nothing = NetworkPath(ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv6))
     #expect(nothing == .unknown)
     #expect(NetworkPath(.unknown, family: .ipv6) == .unknown)
     #expect(NetworkPath.unknown.isOnline)
@@ -194,7 +196,7 @@ struct NetworkPathTests {
     }
     #expect(path { _ in } == NetworkPath(PathSample.status(PathSample.wifi)))
     #expect(path { _ in } != path { $0.gateway = IPAddress("192.0.2.254") })
-    #expect(path { _ in } != path { $0.expensive = true })
+    #expect(path { _ in } != path { $0.isExpensive = true })
     // Another link that bears the same name.
     #expect(path { _ in } != path { $0.chain[0].index = 7 })
     #expect(

@@ -281,20 +281,23 @@ struct PathMonitorTests {
       try await PathConnd.serving(socket) { connd in
         let monitor = PathMonitor(
           .destination(destination, mark: 0), socket: socket, patience: Self.forever)
-        var paths = monitor.makeAsyncIterator()
         let (told, continuation) = AsyncStream.makeStream(of: NetworkPath.self)
-        let task = Task { [paths] in
-          var paths = paths
+        let (ends, end) = AsyncStream.makeStream(of: Never.self)
+        let task = Task {
+          var paths = monitor.makeAsyncIterator()
           while let path = await paths.next() { continuation.yield(path) }
+          // A task that is cancelled waits for another one only.
+          await Task { for await _ in ends {} }.value
+          return await paths.next()
         }
         let call = try #require(await connd.pathWatches.next())
         call.send(.init(PathSample.wifi))
         #expect(await told.first { _ in true } == NetworkPath(PathSample.wifi, family: .ipv4))
         task.cancel()
-        await task.value
         // Although the iterator lives on.
         await call.hangUp()
-        #expect(await paths.next() == nil)
+        end.finish()
+        #expect(await task.value == nil)
       }
     }
   }

@@ -154,8 +154,8 @@ struct StatusReaderTests {
       (6, PathSample.status(PathSample.cellular), false, false),
       // I7 a restart of connd alone means nothing.
       (6, Self.wifi, true, false),
-    ] as [(Int64, Status, Bool, Bool)])
-  func gap(since: Int64, status: Status, restarted: Bool, interrupted: Bool) {
+    ] as [(Int64, ConnectivityStatus, Bool, Bool)])
+  func gap(since: Int64, status: ConnectivityStatus, restarted: Bool, interrupted: Bool) {
     var reader = StatusReader()
     _ = reader.read(.snapshot(PathSample.snapshot(1, Self.wifi, since: 5)))
     if restarted { _ = reader.read(.resumed(1)) }

@@ -14,7 +14,7 @@ struct RetryTests {
       path: nil))
   private static let refused = RPCError(
     NetworkUnavailable(
-      reason: .expensive, path: Path(status: .satisfied, medium: .cellular, expensive: true)))
+      reason: .expensive, path: Path(status: .satisfied, medium: .cellular, isExpensive: true)))
 
   // MARK: Whether
 

@@ -44,9 +44,10 @@ struct ConversionTests {
   @Test("the message tells the summary: the path of the family that it follows")
   func summary() {
     let wlan = Path(
-      status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi, expensive: true
+      status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
+      isExpensive: true
     )
-    let status = Status(ipv4: .unsatisfied(.noRoute), ipv6: wlan, preferred: .ipv4)
+    let status = ConnectivityStatus(ipv4: .unsatisfied(.noRoute), ipv6: wlan, preferred: .ipv4)
     let message = Connectivity_V1_Status(
       Snapshot(generation: 7, since: Timestamp(microseconds: 0), status: status))
     #expect(message.interface == "wlan0")

@@ -50,13 +50,13 @@ struct RandomModel {
       sourcePrefixLength: self.maybe { Int.random(in: 0...128, using: &$0.generator) },
       gateway: self.maybe { $0.address() },
       table: self.maybe { UInt32.random(in: 0 ... .max, using: &$0.generator) },
-      expensive: self.bool(), constrained: self.bool())
+      isExpensive: self.bool(), isConstrained: self.bool())
   }
 
   mutating func snapshot() -> Snapshot {
     Snapshot(
       generation: .random(in: 0..<1 << 53, using: &self.generator), since: self.time(),
-      status: Status(
+      status: ConnectivityStatus(
         ipv4: self.path(), ipv6: self.path(), preferred: self.any(AddressFamily.self)))
   }
 

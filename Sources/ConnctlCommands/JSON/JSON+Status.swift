@@ -13,8 +13,8 @@ extension JSON {
       "flags": .flags(status.flags),
       "interface": .string(status.interface),
       "medium": .string(status.medium.rawValue),
-      "expensive": .bool(status.expensive),
-      "constrained": .bool(status.constrained),
+      "expensive": .bool(status.isExpensive),
+      "constrained": .bool(status.isConstrained),
       "ipv4": .path(status.ipv4),
       "ipv6": .path(status.ipv6),
     ]
@@ -38,8 +38,8 @@ extension JSON {
       "source": .string(path.source?.description),
       "gateway": .string(path.gateway?.description),
       "table": .number(path.table),
-      "expensive": .bool(path.expensive),
-      "constrained": .bool(path.constrained),
+      "expensive": .bool(path.isExpensive),
+      "constrained": .bool(path.isConstrained),
     ]
   }
 

@@ -45,7 +45,7 @@ extension Path {
 
   /// `, expensive, constrained`
   var costs: String {
-    (self.expensive ? ", expensive" : "") + (self.constrained ? ", constrained" : "")
+    (self.isExpensive ? ", expensive" : "") + (self.isConstrained ? ", constrained" : "")
   }
 }
 

@@ -107,8 +107,8 @@ extension FlowInvalidation {
     switch self.reason {
     case .policy:
       let costs = [
-        self.path?.expensive == true ? "expensive" : nil,
-        self.path?.constrained == true ? "constrained" : nil,
+        self.path?.isExpensive == true ? "expensive" : nil,
+        self.path?.isConstrained == true ? "constrained" : nil,
       ].compactMap { $0 }
       return costs.isEmpty ? nil : "the path is \(costs.joined(separator: " and "))"
     case .sourceAddressLost:
@@ -134,7 +134,7 @@ extension Path {
   }
 }
 
-extension Status {
+extension ConnectivityStatus {
   fileprivate var headline: String { self.summary + self.costs }
 
   /// `ipv4 wlan0 from 192.0.2.7, ipv6 unsatisfied`

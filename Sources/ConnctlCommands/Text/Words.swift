@@ -87,7 +87,7 @@ extension Path {
   }
 }
 
-extension Status {
+extension ConnectivityStatus {
   /// `wifi via wlan0`, `none: wlan0 has no carrier`
   var summary: String {
     if self.category == .none { return "none: \(self.whyNot)" }
@@ -107,7 +107,7 @@ extension Status {
   /// `, expensive, constrained`; nothing where no traffic flows.
   var costs: String {
     guard self.category != .none else { return "" }
-    return (self.expensive ? ", expensive" : "") + (self.constrained ? ", constrained" : "")
+    return (self.isExpensive ? ", expensive" : "") + (self.isConstrained ? ", constrained" : "")
   }
 }
 

@@ -46,7 +46,7 @@ struct MonitorLoop {
   private var reopening = Reopening()
   private var watchdogDue: Instant?
   /// What was published, of which those who observe the store and the log have not heard.
-  private var news: [(change: Change, status: Status)] = []
+  private var news: [(change: Change, status: ConnectivityStatus)] = []
   /// So many are kept for the end of a turn.
   private static let mostNews = 64
 
@@ -231,7 +231,7 @@ struct MonitorLoop {
     }
   }
 
-  private func log(_ change: Change, _ status: Status) {
+  private func log(_ change: Change, _ status: ConnectivityStatus) {
     guard self.logger.logLevel <= .notice else { return }
     var metadata: Logger.Metadata = [
       "generation": "\(change.generation)", "category": "\(status.category.rawValue)",

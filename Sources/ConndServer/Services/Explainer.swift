@@ -125,7 +125,7 @@ extension Connectivity_V1_LinkState {
 extension Observation {
   /// The family that a summary of this follows.
   fileprivate func followed(_ preferred: AddressFamily) -> AddressFamily {
-    Status(ipv4: self.ipv4.path, ipv6: self.ipv6.path, preferred: preferred).family
+    ConnectivityStatus(ipv4: self.ipv4.path, ipv6: self.ipv6.path, preferred: preferred).family
   }
 }
 

@@ -75,7 +75,7 @@ public struct ReachabilityFlags: Hashable, Sendable {
 }
 
 /// What carries a path at the bottom.
-public enum Medium: String, Hashable, Sendable, CaseIterable {
+@nonexhaustive public enum Medium: String, Hashable, Sendable, CaseIterable {
   case wired
   case wifi
   case cellular
@@ -89,7 +89,7 @@ public enum Medium: String, Hashable, Sendable, CaseIterable {
 /// Why connd takes a link for what it does: which source of rule K5 spoke, and what it said.
 public struct Evidence: Hashable, Sendable {
   /// The sources of rule K5, the most trusted first.
-  public enum Source: String, Hashable, Sendable, CaseIterable {
+  @nonexhaustive public enum Source: String, Hashable, Sendable, CaseIterable {
     /// The configuration's `links`.
     case configuration
     /// `IFLA_INFO_KIND`

@@ -1,5 +1,5 @@
 /// Something that was published: what a subscriber is told.
-public enum Change: Hashable, Sendable {
+@nonexhaustive public enum Change: Hashable, Sendable {
   case transition(Transition)
   case path(PathChange)
   case invalidation(Invalidation)
@@ -63,7 +63,7 @@ public struct PathChange: Hashable, Sendable {
 /// What made connd look again, and what it found there (T5).
 public struct Cause: Hashable, Sendable {
   /// Where the occasion came from.
-  public enum Trigger: String, Hashable, Sendable, CaseIterable {
+  @nonexhaustive public enum Trigger: String, Hashable, Sendable, CaseIterable {
     case link
     case address
     case route

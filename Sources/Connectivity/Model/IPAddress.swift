@@ -1,4 +1,10 @@
-import Glibc
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#else
+  import Darwin
+#endif
 
 /// An address family that connd follows.
 public enum AddressFamily: String, Hashable, Sendable, CaseIterable {

@@ -23,7 +23,7 @@ public struct Invalidation: Hashable, Sendable {
 
 extension Invalidation {
   /// Why channels are no longer viable. Where several hold, the first in this order is named.
-  public enum Reason: String, Hashable, Sendable, CaseIterable {
+  @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
     /// Their source address is gone (I1).
     case sourceAddressLost
     /// A link of their path is gone, down or without a carrier, or no route is left (I2, I10).
@@ -81,7 +81,7 @@ extension Invalidation {
     }
 
     /// What a remote address has to be.
-    public enum Destination: Hashable, Sendable, CustomStringConvertible {
+    @nonexhaustive public enum Destination: Hashable, Sendable, CustomStringConvertible {
       /// In none of the link's own subnets, so that it is reached by a gateway.
       case offLink
       case address(IPAddress)

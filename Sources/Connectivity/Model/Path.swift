@@ -13,7 +13,7 @@ public struct Path: Hashable, Sendable {
   }
 
   /// Why a path is not satisfied.
-  public enum Reason: String, Hashable, Sendable, CaseIterable {
+  @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
     /// No route matches.
     case noRoute
     /// An `unreachable` route.
@@ -58,15 +58,15 @@ public struct Path: Hashable, Sendable {
   /// The routing table that answered: 254 is main.
   public var table: UInt32?
   /// It costs money to send by this path.
-  public var expensive: Bool
+  public var isExpensive: Bool
   /// The user asked to save data on this path.
-  public var constrained: Bool
+  public var isConstrained: Bool
 
   public init(
     status: Status, reason: Reason? = nil, chain: [PathLink] = [], medium: Medium = .unknown,
     evidence: Evidence? = nil, source: IPAddress? = nil, sourcePrefixLength: Int? = nil,
-    gateway: IPAddress? = nil, table: UInt32? = nil, expensive: Bool = false,
-    constrained: Bool = false
+    gateway: IPAddress? = nil, table: UInt32? = nil, isExpensive: Bool = false,
+    isConstrained: Bool = false
   ) {
     self.status = status
     self.reason = reason
@@ -77,8 +77,8 @@ public struct Path: Hashable, Sendable {
     self.sourcePrefixLength = sourcePrefixLength
     self.gateway = gateway
     self.table = table
-    self.expensive = expensive
-    self.constrained = constrained
+    self.isExpensive = isExpensive
+    self.isConstrained = isConstrained
   }
 
   /// The out-link's name.

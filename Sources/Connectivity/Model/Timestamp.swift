@@ -1,4 +1,10 @@
-import Glibc
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#else
+  import Darwin
+#endif
 
 /// A moment of the wall clock, to the microsecond.
 public struct Timestamp: Hashable, Sendable, Comparable {

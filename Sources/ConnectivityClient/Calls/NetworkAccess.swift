@@ -46,9 +46,9 @@ public struct NetworkAccess: Hashable, Sendable {
     let reason: NetworkUnavailable.Reason
     if self.prohibitedMedia.contains(path.medium) {
       reason = .init(path.medium)
-    } else if !self.allowsConstrainedAccess, path.constrained {
+    } else if !self.allowsConstrainedAccess, path.isConstrained {
       reason = .constrained
-    } else if !self.allowsExpensiveAccess, path.expensive {
+    } else if !self.allowsExpensiveAccess, path.isExpensive {
       reason = .expensive
     } else {
       return nil

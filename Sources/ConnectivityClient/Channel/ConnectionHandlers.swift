@@ -1,7 +1,14 @@
 internal import Connectivity
-private import Glibc
 internal import NIOCore
 private import NIOHTTP2
+
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
 
 /// Ends a connection from its lowest end, so that no handler above has a say.
 ///

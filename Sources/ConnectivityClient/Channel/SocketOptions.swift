@@ -1,6 +1,13 @@
 internal import GRPCCore
-private import Glibc
 internal import NIOCore
+
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
 
 extension NIOBSDSocket.Option {
   /// `SO_MARK`: the mark of the packets, by which rules choose.

@@ -43,12 +43,15 @@ public struct StatusStream: AsyncSequence, Sendable {
   }
 
   /// One connection to connd, kept up until the iterator goes.
-  public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
+  public struct AsyncIterator: AsyncIteratorProtocol {
     let subscription: Subscription
 
     /// The next event; `nil` when the task was cancelled.
-    public mutating func next() async -> StatusEvent? {
-      await self.subscription.events.next()
+    public mutating func next() async -> StatusEvent? { await self.next(isolation: nil) }
+
+    /// The next event, without leaving the caller's actor; `nil` when the task was cancelled.
+    public mutating func next(isolation: isolated (any Actor)?) async -> StatusEvent? {
+      await self.subscription.events.next(isolation: isolation)
     }
   }
 }

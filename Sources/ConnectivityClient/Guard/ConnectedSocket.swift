@@ -1,5 +1,12 @@
 internal import Connectivity
-private import Glibc
+
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
 
 /// A connected socket, as the kernel knows it. Whose it is does not matter.
 struct ConnectedSocket: Sendable {
@@ -21,8 +28,9 @@ struct ConnectedSocket: Sendable {
     self.descriptor = descriptor
     (self.remote, self.remotePort) = try Self.name("getpeername", getpeername, descriptor)
     (self.local, self.localPort) = try Self.name("getsockname", getsockname, descriptor)
-    self.number = UInt8(truncatingIfNeeded: Self.option(SO_PROTOCOL, of: descriptor, CInt(0)) ?? 0)
-    self.mark = Self.option(SO_MARK, of: descriptor, UInt32(0)) ?? 0
+    let number = Self.option(Self.protocolOption, of: descriptor, CInt(0)) ?? 0
+    self.number = UInt8(truncatingIfNeeded: number)
+    self.mark = Self.option(Self.markOption, of: descriptor, UInt32(0)) ?? 0
     let index = Self.option(Self.bindToLink, of: descriptor, CInt(0)) ?? 0
     var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
     self.interface =
@@ -46,7 +54,9 @@ struct ConnectedSocket: Sendable {
     shutdown(self.descriptor, CInt(SHUT_RDWR))
   }
 
-  // What Glibc's module leaves out (asm-generic/socket.h).
+  // What no C library's module has, or only Linux's (asm-generic/socket.h).
+  private static let markOption: CInt = 36  // SO_MARK
+  private static let protocolOption: CInt = 38  // SO_PROTOCOL
   private static let cookieOption: CInt = 57  // SO_COOKIE
   private static let bindToLink: CInt = 62  // SO_BINDTOIFINDEX
 

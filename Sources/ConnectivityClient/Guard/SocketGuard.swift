@@ -71,7 +71,13 @@ public final class SocketGuard: Sendable {
       var base: AsyncStream<Event>.AsyncIterator
 
       /// The next event; `nil` when the connection is guarded no longer, or the task was cancelled.
-      public mutating func next() async -> Event? { await self.base.next() }
+      public mutating func next() async -> Event? { await self.next(isolation: nil) }
+
+      /// The next event, without leaving the caller's actor; `nil` when the connection is guarded no longer, or the task was
+      /// cancelled.
+      public mutating func next(isolation: isolated (any Actor)?) async -> Event? {
+        await self.base.next(isolation: isolation)
+      }
     }
   }
 

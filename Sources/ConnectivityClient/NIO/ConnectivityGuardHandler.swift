@@ -1,8 +1,15 @@
 internal import Connectivity
 private import ConnectivityProtocol
 internal import ConnectivitySession
-private import Glibc
 public import NIOCore
+
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
 
 /// Guards any TCP connection of SwiftNIO's, or a datagram channel that is connected: a WebSocket, an HTTP client's, a
 /// database driver's (C10).
@@ -229,7 +236,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     var number = Transport.tcp
     // On the channel's own thread the answer is there at once.
     kind.assumeIsolated().whenSuccess { kind in
-      if kind == CInt(SOCK_DGRAM.rawValue) { number = Transport.udp }
+      if kind == datagramSocket { number = Transport.udp }
     }
     return number
   }
@@ -288,3 +295,9 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
 @available(*, unavailable)
 extension ConnectivityGuardHandler: Sendable {}
+
+#if canImport(Glibc)
+  private let datagramSocket = CInt(SOCK_DGRAM.rawValue)
+#else
+  private let datagramSocket = SOCK_DGRAM
+#endif

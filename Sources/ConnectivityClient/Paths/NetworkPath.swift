@@ -18,7 +18,7 @@ public struct NetworkPath: Hashable, Sendable {
   public let family: AddressFamily
 
   /// The system's connectivity.
-  public init(_ status: Connectivity.Status) {
+  public init(_ status: ConnectivityStatus) {
     self.category = status.category
     self.ipv4 = status.ipv4.status == .unknown ? nil : status.ipv4
     self.ipv6 = status.ipv6.status == .unknown ? nil : status.ipv6
@@ -44,7 +44,7 @@ public struct NetworkPath: Hashable, Sendable {
   /// What a ``PathMonitor`` tells where the path went and came back before anybody could read what it was meanwhile
   /// (T2): unsatisfied, for no reason that is known, and by no link.
   public static let interrupted = NetworkPath(
-    Connectivity.Status(
+    ConnectivityStatus(
       ipv4: Path(status: .unsatisfied), ipv6: Path(status: .unsatisfied), preferred: .ipv4))
 }
 
@@ -57,9 +57,9 @@ extension NetworkPath {
   /// Whether to expect that the network can be reached: also where nobody knows (K8).
   public var isOnline: Bool { self.category.isOnline }
   /// Whether it costs money to send: a cellular network, a telephone's hotspot.
-  public var isExpensive: Bool { self.path?.expensive ?? false }
+  public var isExpensive: Bool { self.path?.isExpensive ?? false }
   /// Whether the user asked to save data.
-  public var isConstrained: Bool { self.path?.constrained ?? false }
+  public var isConstrained: Bool { self.path?.isConstrained ?? false }
   /// What carries the path at the bottom; `unknown` where there is no path.
   public var medium: Medium { self.path?.medium ?? .unknown }
   /// The name of the link that traffic leaves by, the top of a stack; `nil` where there is none. Also where the path

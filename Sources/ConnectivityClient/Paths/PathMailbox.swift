@@ -23,7 +23,7 @@ final class PathMailbox: Sendable {
   }
 
   /// The next path; `nil` after ``finish()``. At most one task may wait.
-  func next() async -> NetworkPath? {
+  func next(isolation: isolated (any Actor)? = #isolation) async -> NetworkPath? {
     await withCheckedContinuation { receiver in
       let (path, waits) = self.state.withLock { state -> (NetworkPath?, Bool) in
         if state.isFinished || state.receiver != nil { return (nil, false) }

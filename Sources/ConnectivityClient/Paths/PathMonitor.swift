@@ -86,12 +86,15 @@ public struct PathMonitor: AsyncSequence, Sendable {
   }
 
   /// One connection to connd, kept up until the iterator goes.
-  public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
+  public struct AsyncIterator: AsyncIteratorProtocol {
     let subscription: PathSubscription
 
     /// The next path; `nil` when the task was cancelled.
-    public mutating func next() async -> NetworkPath? {
-      await self.subscription.next()
+    public mutating func next() async -> NetworkPath? { await self.next(isolation: nil) }
+
+    /// The next path, without leaving the caller's actor; `nil` when the task was cancelled.
+    public mutating func next(isolation: isolated (any Actor)?) async -> NetworkPath? {
+      await self.subscription.next(isolation: isolation)
     }
   }
 }

@@ -32,9 +32,9 @@ final class PathSubscription: Sendable {
   deinit { self.end() }
 
   /// The next path; `nil` when the task was cancelled, which ends the subscription. At most one task may wait.
-  func next() async -> NetworkPath? {
+  func next(isolation: isolated (any Actor)? = #isolation) async -> NetworkPath? {
     await withTaskCancellationHandler {
-      await self.mailbox.next()
+      await self.mailbox.next(isolation: isolation)
     } onCancel: {
       self.end()
     }

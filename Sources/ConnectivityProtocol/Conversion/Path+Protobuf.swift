@@ -16,8 +16,8 @@ extension Connectivity_V1_Path {
     }
     if let gateway = path.gateway { self.gateway = gateway.description }
     if let table = path.table { self.table = table }
-    self.expensive = path.expensive
-    self.constrained = path.constrained
+    self.expensive = path.isExpensive
+    self.constrained = path.isConstrained
   }
 }
 
@@ -40,8 +40,8 @@ extension Path {
       sourcePrefixLength: message.hasSourcePrefixLength ? Int(message.sourcePrefixLength) : nil,
       gateway: message.hasGateway ? try address(message.gateway, "gateway") : nil,
       table: message.hasTable ? message.table : nil,
-      expensive: message.expensive,
-      constrained: message.constrained)
+      isExpensive: message.expensive,
+      isConstrained: message.constrained)
   }
 }
 

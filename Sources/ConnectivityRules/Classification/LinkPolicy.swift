@@ -1,6 +1,12 @@
 package import Connectivity
 
-import Glibc
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#else
+  import Darwin
+#endif
 
 /// What the configuration says about links.
 package struct LinkPolicy: Hashable, Sendable {

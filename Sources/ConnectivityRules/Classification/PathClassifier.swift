@@ -70,8 +70,8 @@ package struct PathClassifier: Hashable, Sendable {
         sourcePrefixLength: facts.source?.prefixLength,
         gateway: route.gateway,
         table: route.table,
-        expensive: cost.expensive,
-        constrained: cost.constrained)
+        isExpensive: cost.expensive,
+        isConstrained: cost.constrained)
     }
   }
 

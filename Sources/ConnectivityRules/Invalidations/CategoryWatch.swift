@@ -20,7 +20,7 @@ struct CategoryWatch: Hashable, Sendable {
   private enum Fate { case alive, inDoubt, gone }
 
   /// The category is this, and nothing is to be told of it.
-  mutating func settle(on status: Status, _ followed: [FollowedPath]) {
+  mutating func settle(on status: ConnectivityStatus, _ followed: [FollowedPath]) {
     guard status.category != .unknown else { return }
     self.lastKnown = status.category
     let path = followed.last { $0.family == status.family && $0.isSame(as: status.path) }
@@ -29,7 +29,7 @@ struct CategoryWatch: Hashable, Sendable {
 
   /// - Returns: what is to be told of everything; `nil` for nothing.
   mutating func severity(
-    of change: Change?, _ status: Status, _ present: [AddressFamily: PresentPath],
+    of change: Change?, _ status: ConnectivityStatus, _ present: [AddressFamily: PresentPath],
     _ followed: [FollowedPath], _ policy: InvalidationPolicy
   ) -> Invalidation.Severity? {
     guard status.category != .unknown else { return nil }

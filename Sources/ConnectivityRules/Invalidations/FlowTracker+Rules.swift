@@ -60,8 +60,8 @@ extension FlowTracker {
   private static func forbiddenPath(_ sight: Sight) -> Verdict? {
     let path = sight.reading.path
     let isForbidden =
-      sight.flow.forbidsExpensive && path.expensive
-      || sight.flow.forbidsConstrained && path.constrained
+      sight.flow.forbidsExpensive && path.isExpensive
+      || sight.flow.forbidsConstrained && path.isConstrained
     return isForbidden && path.status == .satisfied ? Verdict(.policy, .destroy) : nil
   }
 

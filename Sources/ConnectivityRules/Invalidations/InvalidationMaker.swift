@@ -49,7 +49,8 @@ package struct InvalidationMaker: Hashable, Sendable {
   ///   - slept: how long the machine slept before the reading.
   /// - Returns: what is to be published beside or after the change, the narrow scopes before the wide.
   mutating func update(
-    to reading: ChangeMaker.Reading, change: Change?, from before: Status, slept: Duration? = nil,
+    to reading: ChangeMaker.Reading, change: Change?, from before: ConnectivityStatus,
+    slept: Duration? = nil,
     at now: Instant
   ) -> [Draft] {
     var drafts = self.loseFormerSources(reading.lostSources)

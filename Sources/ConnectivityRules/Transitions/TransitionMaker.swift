@@ -17,7 +17,7 @@ package struct TransitionMaker: Hashable, Sendable {
   ///     transition from `unknown`.
   ///   - preferred: the family that decides at a tie (K7).
   package init(restored: Snapshot? = nil, preferred: AddressFamily = .ipv4) {
-    let nothing = Status(ipv4: .unknown, ipv6: .unknown, preferred: preferred)
+    let nothing = ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: preferred)
     self.snapshot =
       restored
       ?? Snapshot(generation: 0, since: Timestamp(microseconds: 0), status: nothing)
@@ -48,7 +48,7 @@ package struct TransitionMaker: Hashable, Sendable {
     func outcome(_ family: AddressFamily) -> PathTracker.Outcome { family == .ipv4 ? ipv4 : ipv6 }
 
     let before = self.snapshot.status
-    let after = Status(
+    let after = ConnectivityStatus(
       ipv4: self.ipv4.published.path, ipv6: self.ipv6.published.path, preferred: self.preferred)
 
     guard after != before || ipv4.bounced || ipv6.bounced else { return nil }

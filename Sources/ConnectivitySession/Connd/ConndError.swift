@@ -1,7 +1,7 @@
 private import GRPCCore
 
 /// Why connd did not answer.
-public enum ConndError: Error, Hashable, Sendable {
+@nonexhaustive public enum ConndError: Error, Hashable, Sendable {
   /// Nobody listens on the socket, or who listened went away.
   case notThere(String)
   /// This user may not connect, or may not ask this.

@@ -40,7 +40,7 @@ package final class Handoff<Element: Sendable>: Sendable {
   }
 
   /// The next element; `nil` when there will be none. At most one task may wait.
-  package func next() async -> Element? {
+  package func next(isolation: isolated (any Actor)? = #isolation) async -> Element? {
     await withTaskCancellationHandler {
       await withCheckedContinuation { (receiver: CheckedContinuation<Element?, Never>) in
         let (offered, wait) = self.state.withLock {

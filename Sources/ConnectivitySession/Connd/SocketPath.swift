@@ -1,5 +1,12 @@
 private import Connectivity
-private import Glibc
+
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
 
 /// Where connd's socket is.
 public enum SocketPath {

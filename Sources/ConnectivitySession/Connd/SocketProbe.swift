@@ -1,4 +1,10 @@
-private import Glibc
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
 
 /// Asks the kernel whether somebody listens on a Unix socket.
 ///
@@ -73,8 +79,7 @@ package enum SocketProbe {
     }
     guard fits else { throw .failed("\(path) is too long for a Unix socket's path") }
 
-    let type = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | (waits ? 0 : SOCK_NONBLOCK.rawValue)
-    let descriptor = socket(AF_UNIX, Int32(type), 0)
+    let descriptor = openSocket(waits: waits)
     guard descriptor >= 0 else { throw Self.error(errno, path) }
     // It bounds connect(2), too (unix(7)).
     var patience = timeval(tv_sec: 0, tv_usec: 200_000)
@@ -82,7 +87,7 @@ package enum SocketProbe {
       descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
     let result = withUnsafePointer(to: &address) { pointer in
       pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+        connectSocket(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
       }
     }
     if result == 0 { return descriptor }
@@ -101,3 +106,26 @@ package enum SocketProbe {
     }
   }
 }
+
+/// A Unix socket, closed on exec.
+private func openSocket(waits: Bool) -> CInt {
+  #if canImport(Glibc)
+    let stream = CInt(SOCK_STREAM.rawValue)
+  #else
+    let stream = SOCK_STREAM
+  #endif
+  #if os(Linux)
+    // SOCK_CLOEXEC and SOCK_NONBLOCK are these (linux/net.h); Glibc's module has them as numbers of an enumeration.
+    return socket(AF_UNIX, stream | O_CLOEXEC | (waits ? 0 : O_NONBLOCK), 0)
+  #else
+    let descriptor = socket(AF_UNIX, stream, 0)
+    _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+    if !waits { _ = fcntl(descriptor, F_SETFL, O_NONBLOCK) }
+    return descriptor
+  #endif
+}
+
+/// connect(2), for where a method of that name is nearer.
+private func connectSocket(
+  _ descriptor: CInt, _ address: UnsafePointer<sockaddr>, _ length: socklen_t
+) -> CInt { connect(descriptor, address, length) }

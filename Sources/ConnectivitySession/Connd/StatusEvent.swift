@@ -1,7 +1,7 @@
 public import Connectivity
 
 /// What a stream of connd's news tells.
-public enum StatusEvent: Hashable, Sendable {
+@nonexhaustive public enum StatusEvent: Hashable, Sendable {
   /// The state of affairs at the start.
   case snapshot(Snapshot)
   /// What was published, complete in itself: the status after it is part of it, unless it is an invalidation, which
@@ -17,7 +17,7 @@ public enum StatusEvent: Hashable, Sendable {
 
 extension StatusEvent {
   /// A kind of change.
-  public enum Kind: Hashable, Sendable, CaseIterable {
+  @nonexhaustive public enum Kind: Hashable, Sendable, CaseIterable {
     case transition
     case path
     case invalidation

@@ -6,7 +6,7 @@ public import GRPCCore
 /// Named as `URLError.NetworkUnavailableReason`; `cellular` and `wifi` are for media that are prohibited.
 public struct NetworkUnavailable: Error, Hashable, Sendable {
   /// Why the network may not be used.
-  public enum Reason: String, Hashable, Sendable, CaseIterable {
+  @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
     /// It costs money.
     case expensive
     /// The user asked to save data.

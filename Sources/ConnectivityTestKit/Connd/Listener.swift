@@ -1,9 +1,16 @@
 internal import ConnectivityProtocol
 internal import GRPCCore
 private import GRPCNIOTransportHTTP2Posix
-private import Glibc
 private import NIOCore
 private import NIOPosix
+
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
 
 /// Serves on a Unix socket until it is ended, on a thread of its own that ends with it.
 final class Listener: Sendable {

@@ -64,7 +64,7 @@ extension Simulation {
       explanation.destination = asked.description
       path = self.path(to: asked)
     } else {
-      let status = Status(
+      let status = ConnectivityStatus(
         ipv4: self.machine.defaultPath(.ipv4), ipv6: self.machine.defaultPath(.ipv6),
         preferred: .ipv4)
       explanation.destination = IPAddress.unspecified(status.family).description

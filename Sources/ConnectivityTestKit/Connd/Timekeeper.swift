@@ -1,5 +1,12 @@
 internal import Connectivity
-private import Glibc
+
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
 
 /// A clock of any kind, and the time since the simulation was made.
 struct Timekeeper: Sendable {

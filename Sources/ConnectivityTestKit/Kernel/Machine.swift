@@ -198,7 +198,7 @@ extension Machine {
       source: hasSource ? attachment.source : nil,
       sourcePrefixLength: hasSource ? attachment.prefixLength : nil,
       gateway: isOnLink ? nil : attachment.gateway, table: 254,
-      expensive: network.isExpensive, constrained: network.isConstrained)
+      isExpensive: network.isExpensive, isConstrained: network.isConstrained)
   }
 
   static func localPath(_ address: IPAddress) -> Path {

@@ -189,7 +189,7 @@ struct Simulation {
       return self.machine.path(to: address, over: link)
     }
     if let special = self.machine.specialPath(to: address, over: link) { return special }
-    return Status(
+    return ConnectivityStatus(
       ipv4: self.machine.defaultPath(.ipv4, over: link),
       ipv6: self.machine.defaultPath(.ipv6, over: link), preferred: .ipv4
     ).path

@@ -16,7 +16,7 @@ public struct NetworkScript: Hashable, Sendable {
   public var steps: [Step]
 
   /// One thing that happens.
-  public enum Step: Hashable, Sendable {
+  @nonexhaustive public enum Step: Hashable, Sendable {
     /// These are the networks that there are now, the most preferred first.
     case become([NetworkConditions])
     case pause(Duration)

@@ -2,17 +2,18 @@ import Connectivity
 import ConnectivityProtocol
 
 extension Connectivity_V1_WatchResponse {
-  static func snapshot(_ generation: UInt64, _ status: Status) -> Self {
+  static func snapshot(_ generation: UInt64, _ status: ConnectivityStatus) -> Self {
     .snapshot(PathSample.snapshot(generation, status))
   }
 
   static func transition(
-    _ generation: UInt64, from: Connectivity.Category, to status: Status, bounced: Bool = false
+    _ generation: UInt64, from: Connectivity.Category, to status: ConnectivityStatus,
+    bounced: Bool = false
   ) -> Self {
     Self(.transition(PathSample.transition(generation, from: from, to: status, bounced: bounced)))
   }
 
-  static func path(_ generation: UInt64, _ status: Status) -> Self {
+  static func path(_ generation: UInt64, _ status: ConnectivityStatus) -> Self {
     Self(.path(PathSample.change(generation, status)))
   }
 }
@@ -36,24 +37,27 @@ enum PathSample {
     table: 254)
   static let cellular = Path(
     status: .satisfied, chain: [PathLink(index: 4, name: "wwan0")], medium: .cellular,
-    source: IPAddress("198.51.100.20"), table: 254, expensive: true)
+    source: IPAddress("198.51.100.20"), table: 254, isExpensive: true)
   static let noCarrier = Path(
     status: .requiresConnection, reason: .noCarrier, chain: Self.wifi.chain, medium: .wifi,
     source: IPAddress("192.0.2.7"), gateway: IPAddress("192.0.2.1"), table: 254)
   static let none = Path.unsatisfied(.noRoute)
 
-  static func status(_ ipv4: Path, _ ipv6: Path = Self.none) -> Status {
-    Status(ipv4: ipv4, ipv6: ipv6, preferred: .ipv4)
+  static func status(_ ipv4: Path, _ ipv6: Path = Self.none) -> ConnectivityStatus {
+    ConnectivityStatus(ipv4: ipv4, ipv6: ipv6, preferred: .ipv4)
   }
 
   /// - Parameter since: In seconds.
-  static func snapshot(_ generation: UInt64, _ status: Status, since: Int64 = 0) -> Snapshot {
+  static func snapshot(_ generation: UInt64, _ status: ConnectivityStatus, since: Int64 = 0)
+    -> Snapshot
+  {
     Snapshot(
       generation: generation, since: Timestamp(microseconds: since * 1_000_000), status: status)
   }
 
   static func transition(
-    _ generation: UInt64, from: Connectivity.Category, to status: Status, bounced: Bool = false,
+    _ generation: UInt64, from: Connectivity.Category, to status: ConnectivityStatus,
+    bounced: Bool = false,
     since: Int64 = 0
   ) -> Transition {
     let snapshot = Self.snapshot(generation, status, since: since)
@@ -62,7 +66,7 @@ enum PathSample {
       time: snapshot.since, snapshot: snapshot)
   }
 
-  static func change(_ generation: UInt64, _ status: Status) -> PathChange {
+  static func change(_ generation: UInt64, _ status: ConnectivityStatus) -> PathChange {
     let snapshot = Self.snapshot(generation, status)
     return PathChange(
       cause: Cause(.address, "addressAdded"), time: snapshot.since, snapshot: snapshot)

@@ -69,7 +69,7 @@ struct PathClassifierTests {
       PathFacts(
         destination: Self.probe, answer: Self.route(),
         links: [LinkClassifierTests.link("wlan0", device: Device(type: "wlan"), state: .dormant)]))
-    let status = Status(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+    let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
     #expect(status.category == .none)
     #expect(status.interface == "wlan0")
   }
@@ -123,7 +123,7 @@ struct PathClassifierTests {
     func cost(_ chain: [LinkFacts], _ rules: [LinkPolicy.Rule] = []) -> [Bool] {
       let path = PathClassifier(policy: LinkPolicy(rules)).path(
         PathFacts(destination: Self.probe, answer: Self.route(), links: chain))
-      return [path.expensive, path.constrained]
+      return [path.isExpensive, path.isConstrained]
     }
     let wwan = LinkClassifierTests.link("wwan0", kind: "wwan")
     let vlan = LinkClassifierTests.link("vlan1", kind: "vlan", lower: 7)

@@ -17,7 +17,7 @@ struct FlowTrackerTests {
     var flow = FollowedFlow(on: Self.wifi)
     for reading in [
       Self.wifi, Self.wifi.with { $0.path.gateway = "10.2.88.2" },
-      Self.wifi.with { $0.path.table = 100 }, Self.wifi.with { $0.path.expensive = true },
+      Self.wifi.with { $0.path.table = 100 }, Self.wifi.with { $0.path.isExpensive = true },
       .by(.wired).with { $0.formerLink = .untied },
     ] {
       #expect(flow.see(reading) == nil)
@@ -247,8 +247,8 @@ struct FlowTrackerTests {
 
   @Test("I8 a path that becomes one that the flow forbids is told once, each time")
   func policy() {
-    let expensive = Self.wifi.with { $0.path.expensive = true }
-    let constrained = Self.wifi.with { $0.path.constrained = true }
+    let expensive = Self.wifi.with { $0.path.isExpensive = true }
+    let constrained = Self.wifi.with { $0.path.isConstrained = true }
     for (flow, reading, isHit) in [
       (Flow(Self.destination, forbidsExpensive: true), expensive, true),
       (Flow(Self.destination, forbidsExpensive: true), constrained, false),
@@ -275,16 +275,16 @@ struct FlowTrackerTests {
       var followed = FollowedFlow(flow, on: Self.wifi, policy: policy)
       return followed.see(reading, slept: .seconds(3600))
     }
-    let failed = FlowReading.by(.cellular, leaving: .failed).with { $0.path.expensive = true }
+    let failed = FlowReading.by(.cellular, leaving: .failed).with { $0.path.isExpensive = true }
     #expect(told(failed.with { $0.isSourceGone = true }) == "destroy sourceAddressLost")
     #expect(told(failed) == "destroy interfaceLost")
     let other = FlowReading.by(.wifi, router: 2, stage: 1, first: 1).beside(.wired)
-      .with { $0.path.expensive = true }
+      .with { $0.path.isExpensive = true }
     #expect(told(other) == "destroy networkChanged")
     let moved = failed.with { $0.formerLink = .withRoute }
     #expect(told(moved) == "destroy betterPath")
     #expect(told(moved, Self.soft) == "destroy policy")
-    #expect(told(Self.wifi.with { $0.path.expensive = true }) == "destroy policy")
+    #expect(told(Self.wifi.with { $0.path.isExpensive = true }) == "destroy policy")
     #expect(told(Self.wifi) == "destroy resumed")
     #expect(told(.noRoute) == "destroy resumed")
   }

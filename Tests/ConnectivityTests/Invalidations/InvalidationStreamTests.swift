@@ -374,7 +374,7 @@ struct InvalidationStreamTests {
     #expect(story.maker.snapshot.generation == 9)
     var told = Snapshot(
       generation: 0, since: Timestamp(microseconds: 0),
-      status: Status(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4))
+      status: ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4))
     for change in story.changes { told.apply(change) }
     #expect(told == story.maker.snapshot)
   }

@@ -7,7 +7,7 @@ struct StatusTests {
     status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi)
   static let cellular = Path(
     status: .satisfied, chain: [PathLink(index: 4, name: "wwan0")], medium: .cellular,
-    expensive: true)
+    isExpensive: true)
   static let dialling = Path(
     status: .requiresConnection, reason: .dormant, chain: [PathLink(index: 4, name: "wwan0")],
     medium: .cellular)
@@ -30,7 +30,7 @@ struct StatusTests {
   func summary(
     ipv4: Path, ipv6: Path, preferred: AddressFamily, followed: AddressFamily, category: Category
   ) {
-    let status = Status(ipv4: ipv4, ipv6: ipv6, preferred: preferred)
+    let status = ConnectivityStatus(ipv4: ipv4, ipv6: ipv6, preferred: preferred)
     #expect(status.family == followed)
     #expect(status.category == category)
     #expect(status.path == (followed == .ipv4 ? ipv4 : ipv6))
@@ -38,10 +38,10 @@ struct StatusTests {
 
   @Test("K7 the interface is the out-link, also of a path that only requires a connection")
   func interface() {
-    let dialling = Status(ipv4: Self.dialling, ipv6: Self.none, preferred: .ipv4)
+    let dialling = ConnectivityStatus(ipv4: Self.dialling, ipv6: Self.none, preferred: .ipv4)
     #expect(dialling.interface == "wwan0")
     #expect(dialling.flags.reachable && dialling.flags.connectionRequired)
-    let none = Status(ipv4: Self.none, ipv6: Self.none, preferred: .ipv4)
+    let none = ConnectivityStatus(ipv4: Self.none, ipv6: Self.none, preferred: .ipv4)
     #expect(none.interface == nil)
     #expect(!none.flags.reachable)
   }

@@ -249,7 +249,7 @@ struct GuardedFlow {
   /// It cannot be asked what there is: a grace that ends has to wait (K8).
   mutating func isUnread() { self.knownLostAt = nil }
 
-  func isForbidden(_ path: Path) -> Bool { self.flow.forbidsExpensive && path.expensive }
+  func isForbidden(_ path: Path) -> Bool { self.flow.forbidsExpensive && path.isExpensive }
 
   private var question: Destination {
     var question = self.flow.destination

@@ -126,7 +126,7 @@ extension ModelNetwork {
       chain: chain.map { PathLink(index: $0.index, name: $0.name) },
       medium: self.medium(chain.last), source: route.source,
       sourcePrefixLength: source?.prefixLength, gateway: route.gateway, table: route.table,
-      expensive: self.medium(chain.last) == .cellular)
+      isExpensive: self.medium(chain.last) == .cellular)
     let failed = chain.reversed().compactMap { self.whatFails(on: $0) }.first
     if let failed {
       path.reason = failed

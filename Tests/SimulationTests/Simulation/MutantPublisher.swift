@@ -79,7 +79,7 @@ final class MutantPublisher: Publisher {
       return change
     }
     transition.to = .none
-    transition.snapshot.status = Status(
+    transition.snapshot.status = ConnectivityStatus(
       ipv4: .unsatisfied(.kernelUnavailable), ipv6: .unsatisfied(.kernelUnavailable),
       preferred: .ipv4)
     return .transition(transition)

@@ -102,7 +102,7 @@ extension Mutation? {
       return past
     }
     last.generation = past.last?.change.generation ?? last.generation
-    last.status = Status(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4)
+    last.status = ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4)
     let change = Change.path(PathChange(cause: Cause(.start, ""), time: last.since, snapshot: last))
     return past.dropLast() + [try? Published(change)].compactMap { $0 }
   }

@@ -329,7 +329,7 @@ extension Change {
   }
 }
 
-extension Status {
+extension ConnectivityStatus {
   fileprivate var summary: String { "ipv4 \(self.ipv4.summary); ipv6 \(self.ipv6.summary)" }
 }
 

@@ -14,8 +14,8 @@ extension Connectivity_V1_Status {
     self.flags = Connectivity_V1_Flags(status.flags)
     if let interface = status.interface { self.interface = interface }
     self.medium = Connectivity_V1_Medium(status.medium)
-    self.expensive = status.expensive
-    self.constrained = status.constrained
+    self.expensive = status.isExpensive
+    self.constrained = status.isConstrained
     self.ipv4 = Connectivity_V1_Path(status.ipv4)
     self.ipv6 = Connectivity_V1_Path(status.ipv6)
     self.family = Connectivity_V1_AddressFamily(status.family)
@@ -27,7 +27,7 @@ extension Snapshot {
   ///
   /// - Throws: ``ConversionError`` where an address or the time makes no sense.
   public init(_ message: Connectivity_V1_Status) throws(ConversionError) {
-    var status = Status(
+    var status = ConnectivityStatus(
       ipv4: message.hasIpv4 ? try Path(message.ipv4) : .unknown,
       ipv6: message.hasIpv6 ? try Path(message.ipv6) : .unknown,
       preferred: AddressFamily(message.family))

@@ -1,5 +1,5 @@
 /// The system's connectivity at one moment: both paths and what they add up to (K7).
-public struct Status: Hashable, Sendable {
+public struct ConnectivityStatus: Hashable, Sendable {
   public var category: Category
   /// Those of the summary's path.
   public var flags: ReachabilityFlags
@@ -35,9 +35,9 @@ public struct Status: Hashable, Sendable {
   /// What carries the summary's path at the bottom.
   public var medium: Medium { self.path.medium }
   /// Sending by the summary's path costs money.
-  public var expensive: Bool { self.path.expensive }
+  public var isExpensive: Bool { self.path.isExpensive }
   /// The user asked to save data on the summary's path.
-  public var constrained: Bool { self.path.constrained }
+  public var isConstrained: Bool { self.path.isConstrained }
 }
 
 extension Path.Status {
@@ -58,9 +58,9 @@ public struct Snapshot: Hashable, Sendable {
   public var generation: UInt64
   /// When the category became what it is, or last bounced.
   public var since: Timestamp
-  public var status: Status
+  public var status: ConnectivityStatus
 
-  public init(generation: UInt64, since: Timestamp, status: Status) {
+  public init(generation: UInt64, since: Timestamp, status: ConnectivityStatus) {
     self.generation = generation
     self.since = since
     self.status = status
