@@ -2,7 +2,7 @@ import CLinux
 import CMnl
 import Glibc
 
-/// A `NETLINK_ROUTE` socket and the buffer that it is read into.
+/// A netlink socket and the buffer that it is read into.
 ///
 /// libmnl opens, binds and closes it. Reading is done here, because `mnl_socket_recvfrom` hides the sender
 /// (anyone may send to a netlink port) and turns a truncated message into an error that has lost it.
@@ -17,9 +17,11 @@ final class NetlinkSocket {
   private static let initialCapacity = 64 << 10
 
   /// Opens a socket; nothing is bound before `bind()`, so that a filter can be there first.
-  init(nonBlocking: Bool) throws(NetlinkError) {
+  ///
+  /// - Parameter protocol: `NETLINK_ROUTE` or `NETLINK_GENERIC`.
+  init(_ protocol: CInt = NETLINK_ROUTE, nonBlocking: Bool) throws(NetlinkError) {
     let flags = CInt(SOCK_CLOEXEC.rawValue) | (nonBlocking ? CInt(SOCK_NONBLOCK.rawValue) : 0)
-    guard let handle = mnl_socket_open2(NETLINK_ROUTE, flags) else {
+    guard let handle = mnl_socket_open2(`protocol`, flags) else {
       throw .last("open a netlink socket")
     }
     self.handle = handle

@@ -24,8 +24,13 @@ package final class Requester {
   /// Opens the socket.
   ///
   /// - Parameter timeout: How long to wait for each part of an answer.
-  package init(timeout: Duration = .seconds(2)) throws(NetlinkError) {
-    let socket = try NetlinkSocket(nonBlocking: false)
+  package convenience init(timeout: Duration = .seconds(2)) throws(NetlinkError) {
+    try self.init(NETLINK_ROUTE, timeout: timeout)
+  }
+
+  /// - Parameter protocol: `NETLINK_ROUTE` or `NETLINK_GENERIC`.
+  init(_ protocol: CInt, timeout: Duration = .seconds(2)) throws(NetlinkError) {
+    let socket = try NetlinkSocket(`protocol`, nonBlocking: false)
     // Without these (before 4.20) the kernel ignores filters and explains no error; both are made up for here.
     for option in [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK] {
       _ = socket.set(option)

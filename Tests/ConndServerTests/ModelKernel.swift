@@ -25,6 +25,7 @@ final class ModelKernel: Kernel {
   var pinnedPorts: (ports: ClosedRange<UInt16>, way: RouteAnswer)?
   /// What is bound to a link goes this way; by the routes that lead over it, where that is not said.
   var bound: [UInt32: RouteAnswer] = [:]
+  var wirelessLinks: [UInt32: WirelessLink] = [:]
   var linkTable: [UInt32: LinkFacts] = [:]
   var addressTable: [Address] = []
   /// Whether of several legs that of the source's link is taken, as Linux does since 6.15.
@@ -211,6 +212,11 @@ final class ModelKernel: Kernel {
     try self.ask("neighbour \(address) \(link)")
     self.onNeighbour(address)
     return self.neighbours[address]
+  }
+
+  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? {
+    try self.ask("wireless \(index)")
+    return self.wirelessLinks[index]
   }
 
   func bridgePort(

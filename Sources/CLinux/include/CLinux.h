@@ -18,12 +18,14 @@
 
 #include <linux/fib_rules.h>
 #include <linux/filter.h>
+#include <linux/genetlink.h>
 #include <linux/if_addr.h>
 #include <linux/if_link.h>
 #include <linux/neighbour.h>
 #include <linux/netconf.h>
 #include <linux/netlink.h>
 #include <linux/nexthop.h>
+#include <linux/nl80211.h>
 #include <linux/rtnetlink.h>
 
 /// Of `IFLA_IPTUN_*` and `IFLA_GRE_*`: their header, linux/if_tunnel.h, cannot be had together with the C

@@ -50,6 +50,9 @@ protocol Kernel {
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> UInt32?
 
+  /// A Wi-Fi link as nl80211 describes it; `nil` where it is none, or there is no nl80211.
+  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink?
+
   /// The policy rules of a family, in their order.
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule]
 }

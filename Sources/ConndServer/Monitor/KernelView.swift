@@ -175,6 +175,11 @@ final class KernelView {
     try self.kernel.bridgePort(of: hardwareAddress, on: bridge)
   }
 
+  /// The Wi-Fi network that a link has joined, as it is by now; `nil` where there is none.
+  func wirelessNetwork(of link: UInt32) throws(KernelUnavailable) -> WirelessNetwork? {
+    try self.kernel.wirelessLink(link)?.network
+  }
+
   /// The link that has an address of this machine's, or `lo` where a whole block is local (AnyIP); `nil` where the address is
   /// none of this machine's: local is what the local table says (I0).
   func owner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {

@@ -3,10 +3,13 @@ import ConnectivityRules
 import Glibc
 import Netlink
 
-/// The kernel behind the two netlink sockets, and the devices in sysfs. Owned by the monitor's thread.
+/// The kernel behind the netlink sockets of routing and of Wi-Fi, and the devices in sysfs. Owned by the monitor's thread.
 final class NetlinkKernel: Kernel {
   private let listener: Listener
   private let requester: Requester
+  /// `nil` where there is no generic netlink.
+  private let wireless: WirelessListener?
+  private let waiting: WaitSet?
   private let devices: DeviceReader
   /// What sysfs said about devices: it never changes as long as the link exists under its name. (What is below a stack
   /// does, so stacks are not remembered.)
@@ -20,8 +23,9 @@ final class NetlinkKernel: Kernel {
   init(
     watching watched: Watched, adopting descriptor: CInt? = nil, sysfs: String = "/sys"
   ) throws(KernelUnavailable) {
+    let listener: Listener
     do throws(NetlinkError) {
-      self.listener =
+      listener =
         if let descriptor {
           try Listener(adopting: descriptor, watching: watched)
         } else {
@@ -31,18 +35,26 @@ final class NetlinkKernel: Kernel {
     } catch {
       throw KernelUnavailable(error)
     }
+    self.listener = listener
+    // Without it Wi-Fi is known by sysfs alone, and one network from another by its gateway.
+    let wireless = try? WirelessListener()
+    self.wireless = wireless
+    self.waiting = wireless.flatMap { WaitSet([listener.fileDescriptor, $0.fileDescriptor]) }
     self.devices = DeviceReader(root: sysfs)
     self.unheard = watched.unheard
   }
 
-  var fileDescriptor: CInt { self.listener.fileDescriptor }
+  var fileDescriptor: CInt { self.waiting?.fileDescriptor ?? self.listener.fileDescriptor }
 
-  var hasMessages: Bool { self.listener.hasMessages }
+  var hasMessages: Bool { self.waiting?.isReady ?? self.listener.hasMessages }
 
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
     let first = events.count
+    // That there is Wi-Fi is told before a link of Wi-Fi is: in this order none is read without it.
     let mayHaveMore = try ask { () throws(NetlinkError) in
-      try self.listener.drain(into: &events, limit: Self.batch)
+      let hasRouting = try self.listener.drain(into: &events, limit: Self.batch)
+      let hasWireless = try self.wireless?.drain(into: &events, limit: Self.batch) ?? false
+      return hasRouting || hasWireless
     }
     for event in events[first...] {
       switch event {
@@ -103,6 +115,10 @@ final class NetlinkKernel: Kernel {
     try ask { () throws(NetlinkError) in try self.requester.addresses(on: nil) }
   }
 
+  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? {
+    try ask { () throws(NetlinkError) in try self.wireless?.link(index) }
+  }
+
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] {
     try ask { () throws(NetlinkError) in try self.requester.rules(family) }
   }
@@ -120,7 +136,12 @@ final class NetlinkKernel: Kernel {
     if let known = self.knownDevices[link.index], known.name == link.name {
       return LinkFacts(link, device: known.device)
     }
-    let facts = LinkFacts(link, device: self.devices.device(of: link))
+    var device = self.devices.device(of: link)
+    if link.kind == nil, device.type == nil, !device.hasPhy80211 {
+      // A sandbox hides sysfs, and it may be another namespace's.
+      device.wirelessRole = (try? self.wireless?.link(link.index))?.role
+    }
+    let facts = LinkFacts(link, device: device)
     if !facts.isStacked { self.knownDevices[link.index] = (link.name, facts.device) }
     return facts
   }

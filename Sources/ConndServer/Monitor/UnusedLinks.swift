@@ -138,6 +138,7 @@ struct UnusedLinks {
     case .nexthop, .nexthopRemoved, .overrun, .malformed:
       self.forget()
       return true
+    case .wireless(let change): return !self.contains(change.link)
     case .rule, .ruleRemoved, .neighbour, .bridgeEntry, .setting: return true
     }
   }

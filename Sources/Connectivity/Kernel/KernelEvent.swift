@@ -22,6 +22,8 @@ package enum KernelEvent: Hashable, Sendable {
   case neighbour(Neighbour)
   /// A bridge has learnt by which port it reaches a hardware address (`RTM_NEWNEIGH` of `AF_BRIDGE`).
   case bridgeEntry(BridgeEntry)
+  /// A Wi-Fi link has joined a network, roamed in it or left it (nl80211).
+  case wireless(WirelessChange)
   /// A setting that lookups depend on is another (`RTM_NEWNETCONF`).
   case setting(AddressFamily)
   /// The socket's buffer overflowed (ENOBUFS): anything may have happened.

@@ -84,23 +84,27 @@ package enum OperationalState: UInt8, Hashable, Sendable, CaseIterable {
   case up = 6
 }
 
-/// What sysfs says about the device behind a link.
+/// What sysfs and nl80211 say about the device behind a link.
 package struct Device: Hashable, Sendable {
   /// `DEVTYPE` of its `uevent`: `wlan`, `wwan`, `bluetooth`, `bridge`, …
   package var type: String?
   /// Whether it has a `phy80211`, as cfg80211's devices have.
   package var hasPhy80211: Bool
+  /// What nl80211 says of it, where sysfs says nothing of Wi-Fi.
+  package var wirelessRole: WirelessRole?
   /// The name of the driver that it is bound to.
   package var driver: String?
   /// The indexes of the links directly below it, from its `lower_*` entries.
   package var lowerLinks: [UInt32]
 
   package init(
-    type: String? = nil, hasPhy80211: Bool = false, driver: String? = nil,
+    type: String? = nil, hasPhy80211: Bool = false, wirelessRole: WirelessRole? = nil,
+    driver: String? = nil,
     lowerLinks: [UInt32] = []
   ) {
     self.type = type
     self.hasPhy80211 = hasPhy80211
+    self.wirelessRole = wirelessRole
     self.driver = driver
     self.lowerLinks = lowerLinks
   }

@@ -67,6 +67,8 @@ extension MediumVerdict {
       self = .medium(Evidence(.deviceType, type, medium))
     } else if device.hasPhy80211 {
       self = .medium(Evidence(.phy80211, "phy80211", .wifi))
+    } else if let role = device.wirelessRole {
+      self = .medium(Evidence(.nl80211, role.rawValue, .wifi))
     } else if let driver = device.driver, let medium = drivers[driver] {
       self = .medium(Evidence(.driver, driver, medium))
     } else if let prefix = cellularPrefixes.first(where: { link.name.hasPrefix($0) }) {
@@ -109,6 +111,13 @@ extension LinkFacts {
   /// Whether the link's medium is that of what is below it, which may change at any time.
   package var isStacked: Bool {
     if case .stacked = self.verdict { true } else { false }
+  }
+}
+
+extension LinkFacts {
+  /// Whether the link itself is one of Wi-Fi.
+  package var isWireless: Bool {
+    if case .medium(let evidence) = self.verdict { evidence.medium == .wifi } else { false }
   }
 }
 

@@ -11,8 +11,8 @@ package struct NetworkIdentity: Hashable, Sendable {
   package var hasHardwareAddresses: Bool
   /// The subnet of the source address.
   package var prefix: IPPrefix?
-  /// What the medium itself calls the network, such as the SSID.
-  package var name: [UInt8]?
+  /// The Wi-Fi network that the link has joined.
+  package var wireless: WirelessNetwork?
   /// Grows each time that the link, or an address of it, went: another network may be behind it from then on.
   package var stage: UInt64
   /// What was made at an earlier stage was made on another network.
@@ -20,14 +20,14 @@ package struct NetworkIdentity: Hashable, Sendable {
 
   package init(
     gateway: IPAddress? = nil, gatewayHardwareAddress: [UInt8]? = nil,
-    hasHardwareAddresses: Bool = true, prefix: IPPrefix? = nil, name: [UInt8]? = nil,
-    stage: UInt64 = 0, firstStage: UInt64 = 0
+    hasHardwareAddresses: Bool = true, prefix: IPPrefix? = nil,
+    wireless: WirelessNetwork? = nil, stage: UInt64 = 0, firstStage: UInt64 = 0
   ) {
     self.gateway = gateway
     self.gatewayHardwareAddress = gatewayHardwareAddress
     self.hasHardwareAddresses = hasHardwareAddresses
     self.prefix = prefix
-    self.name = name
+    self.wireless = wireless
     self.stage = stage
     self.firstStage = firstStage
   }
@@ -37,7 +37,7 @@ package struct NetworkIdentity: Hashable, Sendable {
   /// A second prefix or another router of the same subnet is the same network; so is one whose router was replaced while
   /// the link never went (VRRP without a virtual hardware address).
   func isOther(than earlier: NetworkIdentity) -> Bool {
-    if let name, let earlierName = earlier.name, name != earlierName { return true }
+    if let wireless, let earlier = earlier.wireless, wireless.isOther(than: earlier) { return true }
     guard self.hasHardwareAddresses || earlier.hasHardwareAddresses else {
       return self.stage != earlier.stage
         && (self.gateway != earlier.gateway || self.prefix != earlier.prefix)
@@ -67,7 +67,7 @@ package struct NetworkIdentity: Hashable, Sendable {
   /// forgets its neighbours. Whoever was on it before it went stays there until the gateway is known again.
   func completed(by earlier: NetworkIdentity) -> NetworkIdentity {
     var identity = self
-    identity.name = self.name ?? earlier.name
+    identity.wireless = self.wireless?.completed(by: earlier.wireless) ?? earlier.wireless
     if self.hasHardwareAddresses, self.gatewayHardwareAddress == nil,
       self.isOfSameGateway(as: earlier)
     {

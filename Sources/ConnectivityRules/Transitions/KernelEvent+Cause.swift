@@ -22,6 +22,8 @@ extension KernelEvent {
     case .nexthopRemoved: Cause(.nexthop, "nexthopRemoved", message: "RTM_DELNEXTHOP")
     case .neighbour: Cause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH")
     case .bridgeEntry: Cause(.neighbour, "portChanged", message: "RTM_NEWNEIGH")
+    case .wireless(let wireless):
+      Cause(.link, wireless.change, message: wireless.kind.rawValue)
     case .setting: Cause(.route, "settingChanged", message: "RTM_NEWNETCONF")
     case .overrun: .overrun
     case .malformed: Cause(.kernel, "malformedMessage")
@@ -45,6 +47,7 @@ extension KernelEvent {
     case .route(let change, _), .routeRemoved(let change): change.outLink
     case .neighbour(let neighbour): neighbour.link
     case .bridgeEntry(let entry): entry.bridge ?? entry.port
+    case .wireless(let change): change.link
     case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .setting, .overrun, .malformed: nil
     }
   }
@@ -70,6 +73,8 @@ extension KernelEvent {
       return ruled == family
     case .bridgeEntry(let entry):
       return isInChain(entry.port) || isInChain(entry.bridge)
+    case .wireless(let change):
+      return isInChain(change.link)
     case .nexthop, .nexthopRemoved, .overrun:
       return true
     case .neighbour(let neighbour):
@@ -101,8 +106,8 @@ extension KernelEvent {
       return link == first.index && change.gateway == path.gateway
     case .nexthopRemoved(let id):
       return observed.route?.nexthop == id
-    case .route, .rule, .ruleRemoved, .nexthop, .neighbour, .bridgeEntry, .setting, .overrun,
-      .malformed:
+    case .route, .rule, .ruleRemoved, .nexthop, .neighbour, .bridgeEntry, .wireless, .setting,
+      .overrun, .malformed:
       return false
     }
   }
@@ -163,6 +168,18 @@ extension Link {
     case .noCarrier: "carrierLost"
     case .dormant: "dormant"
     case .up: "linkUp"
+    }
+  }
+}
+
+extension WirelessChange {
+  fileprivate var change: String {
+    switch self.kind {
+    case .joined: "networkJoined"
+    case .roamed: "networkRoamed"
+    case .left: "networkLeft"
+    case .made: "linkMade"
+    case .removed: "linkRemoved"
     }
   }
 }

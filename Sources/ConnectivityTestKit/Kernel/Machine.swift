@@ -217,7 +217,9 @@ extension Machine {
     }
     return NetworkIdentity(
       gateway: path.gateway, hasHardwareAddresses: interface.network.hasHardwareAddresses,
-      prefix: prefix, name: interface.state == .up ? Array(interface.network.name.utf8) : nil)
+      prefix: prefix,
+      wireless: interface.state == .up
+        ? WirelessNetwork(ssid: Array(interface.network.name.utf8)) : nil)
   }
 }
 

@@ -10,7 +10,8 @@ struct NetworkIdentityTests {
     name: [UInt8]? = nil
   ) -> NetworkIdentity {
     NetworkIdentity(
-      gateway: gateway, gatewayHardwareAddress: mac.map { [2, 0, 0, 0, 0, $0] }, name: name,
+      gateway: gateway, gatewayHardwareAddress: mac.map { [2, 0, 0, 0, 0, $0] },
+      wireless: name.map { WirelessNetwork(ssid: $0) },
       stage: stage, firstStage: first)
   }
 

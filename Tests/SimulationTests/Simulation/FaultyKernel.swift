@@ -153,6 +153,11 @@ final class FaultyKernel: Kernel {
     }
   }
 
+  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? {
+    try self.ask()
+    return nil
+  }
+
   func bridgePort(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> UInt32? {

@@ -94,6 +94,10 @@ final class MutantKernel: Kernel {
 
   func addresses() throws(KernelUnavailable) -> [Address] { try self.kernel.addresses() }
 
+  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? {
+    try self.kernel.wirelessLink(index)
+  }
+
   func bridgePort(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> UInt32? {

@@ -98,9 +98,8 @@ check "I10 the guard goes on" kill -0 $guard
 echo "# another network with the same addresses"
 supplicant select_network 1 >/dev/null
 check "the station switches to the other network" within 120 station ssid=cafe wpa_state=COMPLETED
+check "I4 another SSID is another network, before anything is sent there" within 60 told /run/guard '"reason": ?"networkChanged".*"destroy"'
 check "to connd the path is back: the kernel kept address and route" connctl wait wifi --timeout 2m
-echo "is anybody there?" >&$socket
-check "I4 another gateway answers: the network is another" within 120 told /run/guard '"reason": ?"networkChanged".*"destroy"'
 check "I4 the guard is over" within 60 over
 exec {socket}>&-
 
@@ -140,5 +139,21 @@ ip link set wlan0 up
 check "the station comes back by itself" within 120 station ssid=home wpa_state=COMPLETED
 lease 10.0.1
 check "and the network with it" connctl wait wifi --timeout 2m
+
+echo "# two networks of one name"
+check "reload" configure <<<'grace: {wifi: 2m}'
+call 10.0.1.2
+printf '%s\n' interface=wlan3 channel=11 ${home/bridge=br0} >/run/twin.conf
+ip -n cafe link set wlan3 up
+access_point cafe twin
+systemctl stop wlan1.service wlan2.service
+check "the station joins the other one by itself" within 120 station ssid=home wpa_state=COMPLETED "bssid=$(bssid cafe wlan3)"
+check "to connd the path is back, and no other name is told" connctl wait wifi --timeout 2m
+check "I4 the same name alone makes no other network" untold /run/guard networkChanged
+echo "is anybody there?" >&$socket
+check "I4 another gateway answers behind the same SSID: the network is another" within 120 told /run/guard '"reason": ?"networkChanged".*"destroy"'
+check "I4 the guard is over" within 60 over
+exec {socket}>&-
+check "no name of a network is in the journal or the history" untold <(journalctl --unit=connd --output=cat _COMM=connd; connctl history --json) '(home|cafe)'
 check "connd complained of nothing" is '' journalctl --quiet --unit=connd --priority=warning --output=cat _COMM=connd
-finish connd.service station.service wlan1.service wlan2.service wlan3.service
+finish connd.service station.service twin.service wlan1.service wlan2.service wlan3.service

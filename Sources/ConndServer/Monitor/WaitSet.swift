@@ -1,0 +1,29 @@
+import CLinux
+import Glibc
+
+/// Several descriptors that are waited for as one (epoll(7)).
+final class WaitSet {
+  /// Becomes readable when one of them is.
+  let fileDescriptor: CInt
+
+  /// `nil` where the process can have no more descriptors.
+  init?(_ descriptors: [CInt]) {
+    self.fileDescriptor = epoll_create1(CInt(EPOLL_CLOEXEC))
+    guard self.fileDescriptor >= 0 else { return nil }
+    for descriptor in descriptors {
+      var event = epoll_event(events: EPOLLIN.rawValue, data: epoll_data_t(fd: descriptor))
+      guard epoll_ctl(self.fileDescriptor, EPOLL_CTL_ADD, descriptor, &event) == 0 else {
+        close(self.fileDescriptor)
+        return nil
+      }
+    }
+  }
+
+  deinit { close(self.fileDescriptor) }
+
+  /// Whether one of them is readable.
+  var isReady: Bool {
+    var descriptor = pollfd(fd: self.fileDescriptor, events: Int16(POLLIN), revents: 0)
+    return poll(&descriptor, 1, 0) > 0
+  }
+}

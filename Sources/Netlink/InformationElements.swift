@@ -1,0 +1,61 @@
+internal import Connectivity
+
+extension WirelessSecurity {
+  /// What an access point's information elements say of who may join (IEEE 802.11-2020, 9.4.2.24; WPA's is the vendor's element
+  /// 00:50:F2 of type 1, of the same form).
+  ///
+  /// They come by radio from whoever sends: what makes no sense is `other`.
+  ///
+  /// - Parameter isPrivate: The capability bit of that name, by which WEP is told from nothing at all.
+  init(elements: Bytes, isPrivate: Bool) {
+    var security: WirelessSecurity = []
+    var rest = elements
+    while let id = rest.load(UInt8.self, at: 0), let length = rest.load(UInt8.self, at: 1) {
+      let element = rest.slice(from: 2, to: 2 + Int(length))
+      guard element.count == Int(length) else { break }
+      switch id {
+      case Self.rsn: security.formUnion(Self.suites(element))
+      case Self.vendor where element.array.starts(with: Self.wpa):
+        security.formUnion(Self.suites(element.slice(from: Self.wpa.count)))
+      default: break
+      }
+      rest = rest.slice(from: 2 + Int(length))
+    }
+    self = security.isEmpty ? (isPrivate ? .wep : .open) : security
+  }
+
+  private static let rsn: UInt8 = 48
+  private static let vendor: UInt8 = 221
+  private static let wpa: [UInt8] = [0x00, 0x50, 0xF2, 1]
+
+  /// What the list of authentication and key management suites amounts to. An element may end before it; then 802.1X is meant.
+  private static func suites(_ element: Bytes) -> WirelessSecurity {
+    // Version and group cipher, then the pairwise ciphers.
+    guard let ciphers = element.load(UInt16.self, at: 6).map({ Int(UInt16(littleEndian: $0)) }),
+      let count = element.load(UInt16.self, at: 8 + 4 * ciphers)
+        .map({ Int(UInt16(littleEndian: $0)) })
+    else { return .enterprise }
+    let list = element.slice(from: 10 + 4 * ciphers, to: 10 + 4 * ciphers + 4 * count)
+    guard count > 0, list.count == 4 * count else { return .other }
+    return stride(from: 0, to: list.count, by: 4).reduce(into: []) { security, place in
+      security.formUnion(Self.suite(list.slice(from: place, to: place + 4).array))
+    }
+  }
+
+  private static func suite(_ suite: [UInt8]) -> WirelessSecurity {
+    switch (Array(suite.prefix(3)), suite.last) {
+    case ([0x00, 0x0F, 0xAC], let number?): Self.suites[number] ?? .other
+    case ([0x00, 0x50, 0xF2], 1): .enterprise
+    case ([0x00, 0x50, 0xF2], 2): .personal
+    default: .other
+    }
+  }
+
+  /// The suites 00:0F:AC by number (IEEE 802.11-2020, table 9-151; 24 and 25 of 802.11be). 18 is OWE.
+  private static let suites: [UInt8: WirelessSecurity] = [
+    1: .enterprise, 2: .personal, 3: .enterprise, 4: .personal, 5: .enterprise, 6: .personal,
+    8: .personal, 9: .personal, 11: .enterprise, 12: .enterprise, 13: .enterprise,
+    14: .enterprise, 15: .enterprise, 16: .enterprise, 17: .enterprise, 18: .open, 19: .personal,
+    20: .personal, 22: .enterprise, 23: .enterprise, 24: .personal, 25: .personal,
+  ]
+}

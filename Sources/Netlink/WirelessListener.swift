@@ -1,0 +1,143 @@
+import CLinux
+package import Connectivity
+import Glibc
+
+/// The socket that hears which networks Wi-Fi links join and leave, and asks which those are.
+///
+/// nl80211 comes with the first driver of Wi-Fi, which may be plugged in at any time: the listener hears of that, too. It joins the
+/// groups `mlme` and `config`, not `scan`, and a filter drops all but what makes a link a member of a network, or no longer.
+/// Not thread-safe: one thread owns it and polls `fileDescriptor` for reading. The descriptor is closed on exec.
+package final class WirelessListener {
+  private let socket: NetlinkSocket
+  private let requester: WirelessRequester
+  private var family: GenericFamily?
+
+  /// - Throws: where there is no generic netlink.
+  package init() throws(NetlinkError) {
+    self.requester = try WirelessRequester()
+    self.socket = try NetlinkSocket(NETLINK_GENERIC, nonBlocking: true)
+    guard Self.filter(self.socket) else { throw .last("attach a filter for nl80211") }
+    try self.socket.bind()
+    // The controller's own group bears its number (genl_ctrl): families come and go.
+    guard self.joins(UInt32(GENL_ID_CTRL)) else { throw .last("join nlctrl's group notify") }
+    if let family = try self.requester.family() { try self.follow(family) }
+  }
+
+  /// What to poll for reading.
+  package var fileDescriptor: CInt { self.socket.fileDescriptor }
+
+  /// A link of Wi-Fi by its index; `nil` where it is none.
+  package func link(_ index: UInt32) throws(NetlinkError) -> WirelessLink? {
+    guard let family = self.family else { return nil }
+    return try self.requester.link(index, family)
+  }
+
+  /// Appends what nl80211 has told since the last call, without waiting.
+  ///
+  /// - Parameter limit: After how many events to stop.
+  /// - Returns: Whether it stopped at the limit: more may wait.
+  /// - Throws: what makes the socket useless.
+  package func drain(into events: inout [KernelEvent], limit: Int) throws(NetlinkError) -> Bool {
+    let end = events.count + limit
+    while events.count < end {
+      switch self.socket.receive() {
+      case .datagram(let bytes): try self.read(bytes, &events)
+      case .truncated, .overrun: events.append(.overrun)
+      case .foreign: continue
+      case .nothing: return false
+      case .failed(let code):
+        throw NetlinkError(operation: "read nl80211's notifications", code: code)
+      }
+    }
+    return true
+  }
+
+  private func read(
+    _ datagram: UnsafeRawBufferPointer, _ events: inout [KernelEvent]
+  ) throws(NetlinkError) {
+    var messages = MessageReader(datagram)
+    while let message = messages.next() {
+      if message.type == GENL_ID_CTRL {
+        try self.readFamily(message)
+      } else if message.type == self.family?.id, let change = WirelessChange(message: message) {
+        events.append(.wireless(change))
+      }
+    }
+    if messages.isMalformed {
+      events.append(.malformed("nl80211's message of \(datagram.count) bytes has a wrong length"))
+    }
+  }
+
+  private func readFamily(_ message: Message) throws(NetlinkError) {
+    guard let family = GenericFamily(message: message), family.name == wirelessFamily else {
+      return
+    }
+    switch message.payload.uint8 {
+    case UInt8(CTRL_CMD_NEWFAMILY): try self.follow(family)
+    case UInt8(CTRL_CMD_DELFAMILY): self.family = nil
+    default: break
+    }
+  }
+
+  private func follow(_ family: GenericFamily) throws(NetlinkError) {
+    self.family = family
+    for name in ["mlme", "config"] {
+      // The family may have gone by now.
+      guard let group = family.groups[name], !self.joins(group), errno != ENOENT else { continue }
+      throw .last("join nl80211's group \(name)")
+    }
+  }
+
+  private func joins(_ group: UInt32) -> Bool {
+    self.socket.set(NETLINK_ADD_MEMBERSHIP, CInt(bitPattern: group))
+  }
+
+  private static func filter(_ socket: NetlinkSocket) -> Bool {
+    var program = Self.program.instructions
+    return program.withUnsafeMutableBufferPointer { program in
+      socket.setSocket(
+        SO_ATTACH_FILTER, sock_fprog(len: UInt16(program.count), filter: program.baseAddress))
+    }
+  }
+
+  /// Passes messages by their command alone, whichever family's they are.
+  static var program: BPFProgram {
+    var program = BPFProgram()
+    program.add(BPF_LD | BPF_B | BPF_ABS, UInt32(MemoryLayout<nlmsghdr>.size))
+    program.pass(
+      ifOneOf: [UInt32(CTRL_CMD_NEWFAMILY), UInt32(CTRL_CMD_DELFAMILY)]
+        + WirelessChange.Kind.allCases.map { UInt32($0.command) })
+    program.drop()
+    return program
+  }
+}
+
+extension WirelessChange {
+  /// Reads a notification; `nil` where it tells nothing of a link's membership.
+  init?(message: Message) {
+    guard let kind = Kind.allCases.first(where: { $0.command == message.payload.uint8 }) else {
+      return nil
+    }
+    var attributes = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
+    while let attribute = attributes.next() {
+      if attribute.type == Int(NL80211_ATTR_IFINDEX.rawValue), let index = attribute.payload.uint32
+      {
+        self.init(kind, on: index)
+        return
+      }
+    }
+    return nil
+  }
+}
+
+extension WirelessChange.Kind {
+  fileprivate var command: UInt8 {
+    switch self {
+    case .joined: UInt8(NL80211_CMD_CONNECT.rawValue)
+    case .roamed: UInt8(NL80211_CMD_ROAM.rawValue)
+    case .left: UInt8(NL80211_CMD_DISCONNECT.rawValue)
+    case .made: UInt8(NL80211_CMD_NEW_INTERFACE.rawValue)
+    case .removed: UInt8(NL80211_CMD_DEL_INTERFACE.rawValue)
+    }
+  }
+}

@@ -1,0 +1,134 @@
+import CLinux
+package import Connectivity
+import Glibc
+
+/// Asks nl80211 for Wi-Fi links. None of its questions needs a privilege, and none makes a radio do anything.
+///
+/// Not thread-safe: one thread owns it.
+package final class WirelessRequester {
+  private let requester: Requester
+
+  package init() throws(NetlinkError) {
+    self.requester = try Requester(NETLINK_GENERIC)
+  }
+
+  /// The family as it is now; `nil` where no driver of Wi-Fi is loaded.
+  func family() throws(NetlinkError) -> GenericFamily? {
+    try self.requester.family(wirelessFamily)
+  }
+
+  /// A link by its index; `nil` where that is none of Wi-Fi.
+  func link(_ index: UInt32, _ family: GenericFamily) throws(NetlinkError) -> WirelessLink? {
+    var request = self.request(UInt8(NL80211_CMD_GET_INTERFACE.rawValue), family)
+    request.put(Int(NL80211_ATTR_IFINDEX.rawValue), index)
+    let answer = try self.requester.object(request, absentIf: Self.absences) {
+      WirelessAnswer(message: $0)
+    }
+    guard let answer else { return nil }
+    guard answer.role.isMember, let ssid = answer.ssid, !ssid.isEmpty else {
+      return WirelessLink(role: answer.role)
+    }
+    return WirelessLink(
+      role: answer.role,
+      network: WirelessNetwork(ssid: ssid, security: try self.security(index, family)))
+  }
+
+  /// How one is let into the network that the link has joined; `nil` where that is not known.
+  private func security(
+    _ index: UInt32, _ family: GenericFamily
+  ) throws(NetlinkError) -> WirelessSecurity? {
+    var request = self.request(UInt8(NL80211_CMD_GET_SCAN.rawValue), family, isDump: true)
+    request.put(Int(NL80211_ATTR_IFINDEX.rawValue), index)
+    do throws(NetlinkError) {
+      return try self.requester.objects(request) { WirelessSecurity(joined: $0) }.first
+    } catch {
+      // What was found by a scan changes while it is listed; and the link may be gone.
+      guard Self.absences.union([EINTR, EBUSY]).contains(error.code) else { throw error }
+      return nil
+    }
+  }
+
+  /// EOPNOTSUPP: a driver that does not say.
+  private static let absences: Set<CInt> = [ENODEV, ENOENT, EINVAL, EOPNOTSUPP, ENETDOWN]
+
+  private func request(_ command: UInt8, _ family: GenericFamily, isDump: Bool = false) -> Request {
+    Request(
+      Int(family.id), "nl80211's command \(command)", isDump: isDump,
+      header: genlmsghdr(cmd: command, version: 1, reserved: 0))
+  }
+}
+
+/// The name of nl80211's family.
+let wirelessFamily = "nl80211"
+
+/// What NL80211_CMD_NEW_INTERFACE says.
+struct WirelessAnswer: Hashable {
+  var role: WirelessRole
+  var ssid: [UInt8]?
+
+  init?(message: Message) {
+    var role: WirelessRole?
+    var attributes = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
+    while let attribute = attributes.next() {
+      switch attribute.type {
+      case Int(NL80211_ATTR_IFTYPE.rawValue):
+        role = attribute.payload.uint32.map(WirelessRole.init(type:))
+      case Int(NL80211_ATTR_SSID.rawValue): self.ssid = attribute.payload.array
+      default: break
+      }
+    }
+    guard !attributes.isMalformed, let role else { return nil }
+    self.role = role
+  }
+}
+
+extension WirelessRole {
+  fileprivate init(type: UInt32) {
+    self =
+      switch nl80211_iftype(type) {
+      case NL80211_IFTYPE_STATION: .station
+      case NL80211_IFTYPE_AP, NL80211_IFTYPE_AP_VLAN: .accessPoint
+      case NL80211_IFTYPE_ADHOC: .adHoc
+      case NL80211_IFTYPE_MESH_POINT: .mesh
+      case NL80211_IFTYPE_P2P_CLIENT: .p2pClient
+      case NL80211_IFTYPE_P2P_GO: .p2pGroupOwner
+      case NL80211_IFTYPE_MONITOR: .monitor
+      default: .other
+      }
+  }
+
+  /// Whether the network is another's.
+  fileprivate var isMember: Bool { self == .station || self == .p2pClient }
+}
+
+extension WirelessSecurity {
+  /// Reads a result of NL80211_CMD_GET_SCAN; `nil` where it is not the network that the link has joined.
+  init?(joined message: Message) {
+    var attributes = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
+    var network: Bytes?
+    while let attribute = attributes.next() {
+      if attribute.type == Int(NL80211_ATTR_BSS.rawValue) { network = attribute.payload }
+    }
+    guard let network else { return nil }
+    var isJoined = false
+    var capability: UInt16 = 0
+    var (answered, beacon): (Bytes?, Bytes?)
+    attributes = AttributeReader(network)
+    while let attribute = attributes.next() {
+      switch attribute.type {
+      case Int(NL80211_BSS_STATUS.rawValue):
+        isJoined = attribute.payload.uint32 == NL80211_BSS_STATUS_ASSOCIATED.rawValue
+      case Int(NL80211_BSS_CAPABILITY.rawValue):
+        capability = attribute.payload.load(UInt16.self, at: 0) ?? 0
+      case Int(NL80211_BSS_INFORMATION_ELEMENTS.rawValue): answered = attribute.payload
+      case Int(NL80211_BSS_BEACON_IES.rawValue): beacon = attribute.payload
+      default: break
+      }
+    }
+    guard isJoined, let elements = answered ?? beacon else { return nil }
+    self.init(elements: elements, isPrivate: capability & Self.privacy != 0)
+  }
+
+  /// WLAN_CAPABILITY_PRIVACY.
+  private static let privacy: UInt16 = 1 << 4
+}

@@ -1,0 +1,106 @@
+import Connectivity
+import ConnectivityRules
+import Testing
+
+@testable import ConndServer
+
+@Suite("Wi-Fi networks")
+struct WirelessNetworkTests {
+  private static let home = WirelessNetwork(ssid: Array("home".utf8), security: .personal)
+  private static let cafe = WirelessNetwork(ssid: Array("cafe".utf8), security: .open)
+
+  /// eth0, which everything goes over, is a link of Wi-Fi, and its router is known.
+  private func loop(on network: WirelessNetwork?) throws -> TestLoop {
+    try TestLoop.started { kernel in
+      kernel.linkTable[2]?.device.hasPhy80211 = true
+      kernel.wirelessLinks[2] = WirelessLink(role: .station, network: network)
+      let router = try IPAddress(spelt: "192.0.2.1")
+      kernel.neighbours[router] = Neighbour(router, link: 2, hardwareAddress: [2, 0, 0, 0, 0, 7])
+    }
+  }
+
+  /// The link leaves its network and joins another access point; the kernel keeps address, route and, untold, the carrier.
+  private func join(
+    _ network: WirelessNetwork?, _ loop: inout TestLoop, by kind: WirelessChange.Kind = .joined
+  ) -> [String] {
+    loop.kernel.wirelessLinks[2]?.network = network
+    return loop.tell([.wireless(WirelessChange(kind, on: 2))])
+  }
+
+  @Test("I4 another SSID is another network at once, though address, route and router stay")
+  func otherName() throws {
+    var loop = try self.loop(on: Self.home)
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    #expect(self.join(Self.cafe, &loop) == ["1 destroy networkChanged"])
+    #expect(loop.invalidations == ["destroy networkChanged"])
+    // Who is new there stays.
+    #expect(try loop.guardFlow(2) == ["2 path eth0"])
+    #expect(loop.turn() == [])
+  }
+
+  @Test("I4 the network in between does not matter, nor that there was none")
+  func left() throws {
+    var loop = try self.loop(on: Self.home)
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    #expect(self.join(nil, &loop, by: .left) == [])
+    #expect(self.join(Self.home, &loop) == [])
+    #expect(self.join(nil, &loop, by: .left) == [])
+    #expect(self.join(Self.cafe, &loop) == ["1 destroy networkChanged"])
+  }
+
+  @Test("I4 a roam within one network is none, whatever its access points offer beside it")
+  func roam() throws {
+    var loop = try self.loop(on: Self.home)
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    let securities: [WirelessSecurity?] = [
+      .personal, [.personal, .enterprise], nil, .personal,
+    ]
+    for security in securities {
+      let network = WirelessNetwork(ssid: Self.home.ssid, security: security)
+      #expect(self.join(network, &loop, by: .roamed) == [])
+    }
+    #expect(loop.invalidations == [])
+  }
+
+  @Test("I4 of two networks of one name, one that is open is not the one with a passphrase")
+  func sameName() throws {
+    var loop = try self.loop(on: Self.home)
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    // What is not known does not make another one of it.
+    #expect(self.join(WirelessNetwork(ssid: Self.home.ssid), &loop) == [])
+    let twin = WirelessNetwork(ssid: Self.home.ssid, security: .open)
+    #expect(self.join(twin, &loop) == ["1 destroy networkChanged"])
+  }
+
+  @Test("I4 where nl80211 says nothing, the router tells as before")
+  func unknown() throws {
+    var loop = try self.loop(on: nil)
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    // The first name that is heard is that of the network which all were made on.
+    #expect(self.join(Self.home, &loop) == [])
+    #expect(self.join(Self.cafe, &loop) == ["1 destroy networkChanged"])
+  }
+
+  @Test("D7 a link is asked about when nl80211 has told of it, and no more")
+  func questions() throws {
+    var loop = try self.loop(on: Self.home)
+    func asked() -> Int { loop.kernel.asked.count { $0.hasPrefix("wireless") } }
+    #expect(asked() == 1)
+    _ = loop.tell()
+    _ = loop.tell()
+    #expect(asked() == 1)
+    _ = self.join(Self.home, &loop, by: .roamed)
+    #expect(asked() == 2)
+    _ = loop.tell([.overrun])
+    #expect(asked() == 3)
+    _ = loop.tell([.wireless(WirelessChange(.joined, on: 9))])
+    #expect(asked() == 3)
+  }
+
+  @Test("D7 a cable is not asked for an SSID")
+  func cable() throws {
+    var loop = try TestLoop.started()
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    #expect(!loop.kernel.asked.contains { $0.hasPrefix("wireless") })
+  }
+}

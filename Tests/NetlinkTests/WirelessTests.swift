@@ -1,0 +1,172 @@
+import CLinux
+import Connectivity
+import Testing
+
+@testable import Netlink
+
+@Suite("Wi-Fi by nl80211")
+struct WirelessTests {
+  // MARK: - What it tells
+
+  private func change(_ bytes: [UInt8]) throws -> WirelessChange? {
+    try withMessage(bytes) { WirelessChange(message: $0) }
+  }
+
+  @Test("A station joins and leaves a network, a link is made")
+  func changes() throws {
+    #expect(
+      try self.change(WirelessCaptures.connected.bytes) == WirelessChange(.joined, on: 17))
+    #expect(
+      try self.change(WirelessCaptures.disconnected.bytes) == WirelessChange(.left, on: 17))
+    #expect(try self.change(WirelessCaptures.made.bytes) == WirelessChange(.made, on: 18))
+  }
+
+  @Test("D8 a message cut anywhere tells nothing wrong")
+  func truncated() throws {
+    for capture in [WirelessCaptures.connected, WirelessCaptures.made] {
+      let whole = try self.change(capture.bytes)
+      for count in 16..<capture.bytes.count {
+        let told = try self.change(capture.truncated(to: count, isConsistent: true))
+        #expect(told == nil || told == whole)
+      }
+    }
+  }
+
+  @Test("D7 of a scan, of another station and of frames nothing is heard")
+  func filter() {
+    let filter = BPFInterpreter(program: WirelessListener.program.instructions)
+    for capture in [
+      WirelessCaptures.connected, WirelessCaptures.disconnected, WirelessCaptures.made,
+    ] {
+      #expect(filter.run(on: capture.bytes) == .max)
+    }
+    for command in [
+      NL80211_CMD_TRIGGER_SCAN, NL80211_CMD_NEW_SCAN_RESULTS, NL80211_CMD_NEW_STATION,
+      NL80211_CMD_AUTHENTICATE, NL80211_CMD_NOTIFY_CQM, NL80211_CMD_FRAME,
+    ] {
+      #expect(filter.run(on: self.message(command)) == 0)
+    }
+    #expect(filter.run(on: []) == 0)
+  }
+
+  private func message(_ command: nl80211_commands) -> [UInt8] {
+    self.builder(command).bytes
+  }
+
+  private func builder(_ command: nl80211_commands) -> MessageBuilder {
+    MessageBuilder(
+      type: Int(WirelessCaptures.family), header: [UInt8(command.rawValue), 1, 0, 0])
+  }
+
+  // MARK: - Families
+
+  @Test("A family has the numbers of its groups")
+  func family() throws {
+    var group = MessageBuilder(type: 0, header: [])
+    group.put(Int(CTRL_ATTR_MCAST_GRP_ID), raw(UInt32(12)))
+    group.put(Int(CTRL_ATTR_MCAST_GRP_NAME), Array("mlme".utf8) + [0])
+    var groups = MessageBuilder(type: 0, header: [])
+    groups.put(1, Array(group.bytes.dropFirst(16)))
+    var message = MessageBuilder(
+      type: Int(GENL_ID_CTRL), header: [UInt8(CTRL_CMD_NEWFAMILY), 2, 0, 0])
+    message.put(Int(CTRL_ATTR_FAMILY_NAME), Array("nl80211".utf8) + [0])
+    message.put(Int(CTRL_ATTR_FAMILY_ID), raw(UInt16(32)))
+    message.put(Int(CTRL_ATTR_MCAST_GROUPS), Array(groups.bytes.dropFirst(16)))
+    let family = try withMessage(message.bytes) { GenericFamily(message: $0) }
+    #expect(family == GenericFamily(name: "nl80211", id: 32, groups: ["mlme": 12]))
+  }
+
+  @Test("The kernel lists its families, and loads no module for one that it has not")
+  func kernel() throws {
+    let requester = try Requester(NETLINK_GENERIC)
+    let controller = try #require(try requester.family("nlctrl"))
+    #expect(controller.id == UInt16(GENL_ID_CTRL))
+    #expect(controller.groups == ["notify": UInt32(GENL_ID_CTRL)])
+    #expect(try requester.family("connd-has-none-such") == nil)
+  }
+
+  @Test("Without a link of Wi-Fi there is nothing to ask and nothing to hear")
+  func nothing() throws {
+    let listener = try WirelessListener()
+    #expect(try listener.link(1) == nil)
+    var events: [KernelEvent] = []
+    #expect(try !listener.drain(into: &events, limit: 10))
+    #expect(events.isEmpty)
+  }
+
+  // MARK: - Answers
+
+  @Test(
+    "A link's role and the network that it has joined",
+    arguments: [
+      (NL80211_IFTYPE_STATION, WirelessRole.station), (NL80211_IFTYPE_AP, .accessPoint),
+      (NL80211_IFTYPE_P2P_CLIENT, .p2pClient), (NL80211_IFTYPE_MESH_POINT, .mesh),
+      (nl80211_iftype(99), .other),
+    ])
+  func answer(type: nl80211_iftype, role: WirelessRole) throws {
+    var message = self.builder(NL80211_CMD_NEW_INTERFACE)
+    message.put(Int(NL80211_ATTR_IFTYPE.rawValue), raw(type.rawValue))
+    // An SSID is octets: neither text nor ended by zero.
+    message.put(Int(NL80211_ATTR_SSID.rawValue), [0xFF, 0, 0x1B])
+    let answer = try withMessage(message.bytes) { WirelessAnswer(message: $0) }
+    #expect(answer?.role == role)
+    #expect(answer?.ssid == [0xFF, 0, 0x1B])
+  }
+
+  private func scanned(
+    _ elements: [UInt8], status: nl80211_bss_status? = NL80211_BSS_STATUS_ASSOCIATED,
+    capability: UInt16 = 0
+  ) throws -> WirelessSecurity? {
+    var network = MessageBuilder(type: 0, header: [])
+    if let status { network.put(Int(NL80211_BSS_STATUS.rawValue), raw(status.rawValue)) }
+    network.put(Int(NL80211_BSS_CAPABILITY.rawValue), raw(capability))
+    network.put(Int(NL80211_BSS_INFORMATION_ELEMENTS.rawValue), elements)
+    var message = self.builder(NL80211_CMD_NEW_SCAN_RESULTS)
+    message.put(Int(NL80211_ATTR_BSS.rawValue), Array(network.bytes.dropFirst(16)))
+    return try withMessage(message.bytes) { WirelessSecurity(joined: $0) }
+  }
+
+  @Test("Of all that a scan has found, the network that was joined counts")
+  func joined() throws {
+    #expect(try self.scanned([], status: nil) == nil)
+    #expect(try self.scanned([], status: NL80211_BSS_STATUS_AUTHENTICATED) == nil)
+    #expect(try self.scanned([]) == .open)
+    #expect(try self.scanned([], capability: 0x10) == .wep)
+  }
+
+  /// RSN with these suites of 00:0F:AC.
+  private func rsn(_ suites: UInt8...) -> [UInt8] {
+    let list: [UInt8] = suites.flatMap { [0x00, 0x0F, 0xAC, $0] as [UInt8] }
+    let element: [UInt8] =
+      [1, 0, 0x00, 0x0F, 0xAC, 4, 1, 0, 0x00, 0x0F, 0xAC, 4, UInt8(suites.count), 0] + list
+    return [48, UInt8(element.count)] + element
+  }
+
+  @Test("Who is let in is told by the suites of RSN and of WPA")
+  func security() throws {
+    #expect(try self.scanned(self.rsn(2), capability: 0x10) == .personal)
+    #expect(try self.scanned(self.rsn(8)) == .personal)
+    #expect(try self.scanned(self.rsn(2, 1)) == [.personal, .enterprise])
+    #expect(try self.scanned(self.rsn(18)) == .open)
+    #expect(try self.scanned(self.rsn(200)) == .other)
+    let name: [UInt8] = [0, 4] + Array("home".utf8)
+    let wpa: [UInt8] =
+      [221, 22, 0x00, 0x50, 0xF2, 1, 1, 0, 0x00, 0x50, 0xF2, 2, 1, 0, 0x00, 0x50, 0xF2, 2]
+      + [1, 0, 0x00, 0x50, 0xF2, 2]
+    #expect(try self.scanned(name + wpa) == .personal)
+    // One that ends before the suites means 802.1X (9.4.2.24.1).
+    #expect(try self.scanned([48, 2, 1, 0]) == .enterprise)
+  }
+
+  @Test("D8 elements that come by radio may say anything")
+  func hostile() throws {
+    #expect(try self.scanned([48, 255, 1]) == .open)
+    #expect(try self.scanned([48, 10, 1, 0, 0, 0xF, 0xAC, 4, 0, 0, 9, 0]) == .other)
+    #expect(try self.scanned([48, 8, 1, 0, 0, 0xF, 0xAC, 4, 255, 255]) == .enterprise)
+    for _ in 0..<2000 {
+      let length = Int.random(in: 0..<80)
+      let elements = (0..<length).map { _ in UInt8.random(in: 0...255) }
+      #expect(try self.scanned([48] + elements) != nil)
+    }
+  }
+}
