@@ -1,4 +1,4 @@
-internal import Connectivity
+import Connectivity
 
 extension WirelessSecurity {
   /// What an access point's information elements say of who may join (IEEE 802.11-2020, 9.4.2.24; WPA's is the vendor's element

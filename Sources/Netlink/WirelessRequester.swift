@@ -1,14 +1,14 @@
 import CLinux
-package import Connectivity
+import Connectivity
 import Glibc
 
 /// Asks nl80211 for Wi-Fi links. None of its questions needs a privilege, and none makes a radio do anything.
 ///
 /// Not thread-safe: one thread owns it.
-package final class WirelessRequester {
+final class WirelessRequester {
   private let requester: Requester
 
-  package init() throws(NetlinkError) {
+  init() throws(NetlinkError) {
     self.requester = try Requester(NETLINK_GENERIC)
   }
 

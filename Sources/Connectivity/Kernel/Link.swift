@@ -99,8 +99,7 @@ package struct Device: Hashable, Sendable {
 
   package init(
     type: String? = nil, hasPhy80211: Bool = false, wirelessRole: WirelessRole? = nil,
-    driver: String? = nil,
-    lowerLinks: [UInt32] = []
+    driver: String? = nil, lowerLinks: [UInt32] = []
   ) {
     self.type = type
     self.hasPhy80211 = hasPhy80211
