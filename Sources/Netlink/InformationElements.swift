@@ -1,25 +1,52 @@
 import Connectivity
 
+/// The information elements of a Wi-Fi frame (IEEE 802.11-2020, 9.4.2): an octet for what each is, and one for its length.
+///
+/// They come by radio from whoever sends. Reading ends at the first that cannot be true.
+struct InformationElements: IteratorProtocol {
+  private var rest: Bytes
+
+  init(_ bytes: Bytes) { self.rest = bytes }
+
+  mutating func next() -> (id: UInt8, payload: Bytes)? {
+    guard let id = self.rest.load(UInt8.self, at: 0),
+      let length = self.rest.load(UInt8.self, at: 1).map(Int.init)
+    else { return nil }
+    let payload = self.rest.slice(from: 2, to: 2 + length)
+    guard payload.count == length else { return nil }
+    self.rest = self.rest.slice(from: 2 + length)
+    return (id, payload)
+  }
+
+  /// The SSID; `nil` where there is none, or it is hidden: of no octets, or of zeros.
+  var ssid: [UInt8]? {
+    var elements = self
+    while let element = elements.next() {
+      guard element.id == 0 else { continue }
+      let ssid = element.payload.array
+      return ssid.contains { $0 != 0 } ? ssid : nil
+    }
+    return nil
+  }
+}
+
 extension WirelessSecurity {
   /// What an access point's information elements say of who may join (IEEE 802.11-2020, 9.4.2.24; WPA's is the vendor's element
   /// 00:50:F2 of type 1, of the same form).
   ///
-  /// They come by radio from whoever sends: what makes no sense is `other`.
+  /// What makes no sense is `other`.
   ///
   /// - Parameter isPrivate: The capability bit of that name, by which WEP is told from nothing at all.
   init(elements: Bytes, isPrivate: Bool) {
     var security: WirelessSecurity = []
-    var rest = elements
-    while let id = rest.load(UInt8.self, at: 0), let length = rest.load(UInt8.self, at: 1) {
-      let element = rest.slice(from: 2, to: 2 + Int(length))
-      guard element.count == Int(length) else { break }
+    var elements = InformationElements(elements)
+    while let (id, element) = elements.next() {
       switch id {
       case Self.rsn: security.formUnion(Self.suites(element))
       case Self.vendor where element.array.starts(with: Self.wpa):
         security.formUnion(Self.suites(element.slice(from: Self.wpa.count)))
       default: break
       }
-      rest = rest.slice(from: 2 + Int(length))
     }
     self = security.isEmpty ? (isPrivate ? .wep : .open) : security
   }

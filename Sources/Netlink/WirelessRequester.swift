@@ -25,22 +25,23 @@ final class WirelessRequester {
       WirelessAnswer(message: $0)
     }
     guard let answer else { return nil }
-    guard answer.role.isMember, let ssid = answer.ssid, !ssid.isEmpty else {
-      return WirelessLink(role: answer.role)
-    }
+    guard answer.role.isMember else { return WirelessLink(role: answer.role) }
+    let joined = try self.joinedNetwork(index, family)
+    // Kernels around 6.1 name no SSID where the supplicant authenticates by itself: the scan's result does.
+    let ssid = answer.ssid ?? joined?.ssid ?? []
+    guard !ssid.isEmpty else { return WirelessLink(role: answer.role) }
     return WirelessLink(
-      role: answer.role,
-      network: WirelessNetwork(ssid: ssid, security: try self.security(index, family)))
+      role: answer.role, network: WirelessNetwork(ssid: ssid, security: joined?.security))
   }
 
-  /// How one is let into the network that the link has joined; `nil` where that is not known.
-  private func security(
+  /// The network that the link has joined, as the last scan found it; `nil` where that is not known.
+  private func joinedNetwork(
     _ index: UInt32, _ family: GenericFamily
-  ) throws(NetlinkError) -> WirelessSecurity? {
+  ) throws(NetlinkError) -> WirelessNetwork? {
     var request = self.request(UInt8(NL80211_CMD_GET_SCAN.rawValue), family, isDump: true)
     request.put(Int(NL80211_ATTR_IFINDEX.rawValue), index)
     do throws(NetlinkError) {
-      return try self.requester.objects(request) { WirelessSecurity(joined: $0) }.first
+      return try self.requester.objects(request) { WirelessNetwork(joined: $0) }.first
     } catch {
       // What was found by a scan changes while it is listed; and the link may be gone.
       guard Self.absences.union([EINTR, EBUSY]).contains(error.code) else { throw error }
@@ -101,8 +102,9 @@ extension WirelessRole {
   fileprivate var isMember: Bool { self == .station || self == .p2pClient }
 }
 
-extension WirelessSecurity {
-  /// Reads a result of NL80211_CMD_GET_SCAN; `nil` where it is not the network that the link has joined.
+extension WirelessNetwork {
+  /// Reads a result of NL80211_CMD_GET_SCAN; `nil` where it is not the network that the link has joined. The SSID is empty where
+  /// the access point hides it.
   init?(joined message: Message) {
     var attributes = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
     var network: Bytes?
@@ -126,7 +128,9 @@ extension WirelessSecurity {
       }
     }
     guard isJoined, let elements = answered ?? beacon else { return nil }
-    self.init(elements: elements, isPrivate: capability & Self.privacy != 0)
+    self.init(
+      ssid: InformationElements(elements).ssid ?? [],
+      security: WirelessSecurity(elements: elements, isPrivate: capability & Self.privacy != 0))
   }
 
   /// WLAN_CAPABILITY_PRIVACY.

@@ -116,22 +116,35 @@ struct WirelessTests {
   private func scanned(
     _ elements: [UInt8], status: nl80211_bss_status? = NL80211_BSS_STATUS_ASSOCIATED,
     capability: UInt16 = 0
-  ) throws -> WirelessSecurity? {
+  ) throws -> WirelessNetwork? {
     var network = MessageBuilder(type: 0, header: [])
     if let status { network.put(Int(NL80211_BSS_STATUS.rawValue), raw(status.rawValue)) }
     network.put(Int(NL80211_BSS_CAPABILITY.rawValue), raw(capability))
     network.put(Int(NL80211_BSS_INFORMATION_ELEMENTS.rawValue), elements)
     var message = self.builder(NL80211_CMD_NEW_SCAN_RESULTS)
     message.put(Int(NL80211_ATTR_BSS.rawValue), Array(network.bytes.dropFirst(16)))
-    return try withMessage(message.bytes) { WirelessSecurity(joined: $0) }
+    return try withMessage(message.bytes) { WirelessNetwork(joined: $0) }
+  }
+
+  private func security(_ elements: [UInt8], capability: UInt16 = 0) throws -> WirelessSecurity? {
+    try self.scanned(elements, capability: capability)?.security
   }
 
   @Test("Of all that a scan has found, the network that was joined counts")
   func joined() throws {
     #expect(try self.scanned([], status: nil) == nil)
     #expect(try self.scanned([], status: NL80211_BSS_STATUS_AUTHENTICATED) == nil)
-    #expect(try self.scanned([]) == .open)
-    #expect(try self.scanned([], capability: 0x10) == .wep)
+    #expect(try self.scanned([]) == WirelessNetwork(ssid: [], security: .open))
+    #expect(try self.security([], capability: 0x10) == .wep)
+  }
+
+  @Test("The SSID is octets of any kind; one that is hidden is none")
+  func ssid() throws {
+    #expect(try self.scanned([0, 3, 0xFF, 0, 0x1B, 48, 2, 1, 0])?.ssid == [0xFF, 0, 0x1B])
+    #expect(try self.scanned([1, 1, 2, 0, 1, 65])?.ssid == [65])
+    #expect(try self.scanned([0, 0])?.ssid == [])
+    #expect(try self.scanned([0, 2, 0, 0])?.ssid == [])
+    #expect(try self.scanned([0, 9, 65])?.ssid == [])
   }
 
   /// RSN with these suites of 00:0F:AC.
@@ -144,29 +157,29 @@ struct WirelessTests {
 
   @Test("Who is let in is told by the suites of RSN and of WPA")
   func security() throws {
-    #expect(try self.scanned(self.rsn(2), capability: 0x10) == .personal)
-    #expect(try self.scanned(self.rsn(8)) == .personal)
-    #expect(try self.scanned(self.rsn(2, 1)) == [.personal, .enterprise])
-    #expect(try self.scanned(self.rsn(18)) == .open)
-    #expect(try self.scanned(self.rsn(200)) == .other)
+    #expect(try self.security(self.rsn(2), capability: 0x10) == .personal)
+    #expect(try self.security(self.rsn(8)) == .personal)
+    #expect(try self.security(self.rsn(2, 1)) == [.personal, .enterprise])
+    #expect(try self.security(self.rsn(18)) == .open)
+    #expect(try self.security(self.rsn(200)) == .other)
     let name: [UInt8] = [0, 4] + Array("home".utf8)
     let wpa: [UInt8] =
       [221, 22, 0x00, 0x50, 0xF2, 1, 1, 0, 0x00, 0x50, 0xF2, 2, 1, 0, 0x00, 0x50, 0xF2, 2]
       + [1, 0, 0x00, 0x50, 0xF2, 2]
-    #expect(try self.scanned(name + wpa) == .personal)
+    #expect(try self.security(name + wpa) == .personal)
     // One that ends before the suites means 802.1X (9.4.2.24.1).
-    #expect(try self.scanned([48, 2, 1, 0]) == .enterprise)
+    #expect(try self.security([48, 2, 1, 0]) == .enterprise)
   }
 
   @Test("D8 elements that come by radio may say anything")
   func hostile() throws {
-    #expect(try self.scanned([48, 255, 1]) == .open)
-    #expect(try self.scanned([48, 10, 1, 0, 0, 0xF, 0xAC, 4, 0, 0, 9, 0]) == .other)
-    #expect(try self.scanned([48, 8, 1, 0, 0, 0xF, 0xAC, 4, 255, 255]) == .enterprise)
+    #expect(try self.security([48, 255, 1]) == .open)
+    #expect(try self.security([48, 10, 1, 0, 0, 0xF, 0xAC, 4, 0, 0, 9, 0]) == .other)
+    #expect(try self.security([48, 8, 1, 0, 0, 0xF, 0xAC, 4, 255, 255]) == .enterprise)
     for _ in 0..<2000 {
       let length = Int.random(in: 0..<80)
       let elements = (0..<length).map { _ in UInt8.random(in: 0...255) }
-      #expect(try self.scanned([48] + elements) != nil)
+      #expect(try self.security([48] + elements) != nil)
     }
   }
 }
