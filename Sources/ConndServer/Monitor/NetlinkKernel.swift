@@ -115,9 +115,8 @@ final class NetlinkKernel: Kernel {
     try ask { () throws(NetlinkError) in try self.requester.addresses(on: nil) }
   }
 
-  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? {
-    try ask { () throws(NetlinkError) in try self.wireless?.link(index) }
-  }
+  /// Where nl80211 gives no answer nothing is known, which distinguishes nothing; routes can be asked for all the same.
+  func wirelessLink(_ index: UInt32) -> WirelessLink? { try? self.wireless?.link(index) }
 
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] {
     try ask { () throws(NetlinkError) in try self.requester.rules(family) }
@@ -139,7 +138,7 @@ final class NetlinkKernel: Kernel {
     var device = self.devices.device(of: link)
     if link.kind == nil, device.type == nil, !device.hasPhy80211 {
       // A sandbox hides sysfs, and it may be another namespace's.
-      device.wirelessRole = (try? self.wireless?.link(link.index))?.role
+      device.wirelessRole = self.wirelessLink(link.index)?.role
     }
     let facts = LinkFacts(link, device: device)
     if !facts.isStacked { self.knownDevices[link.index] = (link.name, facts.device) }
