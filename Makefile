@@ -133,15 +133,15 @@ check-run: ## check what make run shows, and that Ctrl-C ends it
 	@dev/check-run
 
 .PHONY: check-demo
-check-demo: deps ## check what make demo says at its end, and that it leaves nothing
-	@dev/check-demo
+check-demo: deps ## check what make demo says at its end, and that it leaves nothing (APPLICATIONS= where they are built already)
+	@APPLICATIONS="$(APPLICATIONS)" dev/check-demo
 
 .PHONY: test-examples
 test-examples: deps ## test the examples in Swift that need packages of their own
 	@swift test --package-path Examples --scratch-path .build/examples
 
 .PHONY: test-examples-by-version
-test-examples-by-version: deps ## the same, by a version of the last commit, as applications elsewhere do
+test-examples-by-version: deps ## the same, by a version of the last commit and for release, as applications elsewhere do
 	@Tests/examples/by-version
 
 .PHONY: test-sanitized
@@ -189,9 +189,9 @@ adversary: release deps-test deps-bench ## attack connd in all ways at once, as 
 	@$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" 200 "$(or $(TIMES),1)"
 
 .PHONY: bench
-bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick: less of it)
+bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick: less of it; APPLICATIONS= as for check-demo)
 	@$(release) --product instructions
-	$(sudo) Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
+	$(sudo) env APPLICATIONS="$(APPLICATIONS)" Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
 	$(sudo) Tests/storms/run "$$($(release) --show-bin-path)" $(if $(BENCH),500 20000)
 	$(if $(BENCH),,$(sudo) Tests/storms/hostile "$$($(release) --show-bin-path)")
 	$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" $(if $(BENCH),20)
