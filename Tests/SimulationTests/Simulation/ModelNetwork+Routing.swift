@@ -49,41 +49,46 @@ extension ModelNetwork {
       route.matched, outLink: legs.count == 1 ? legs[0] : nil, legs: legs.count > 1 ? legs : [])
   }
 
-  /// The entry that decides: rules in their order, in a table the longest prefix and then the least metric.
+  /// The entry that decides: rules in their order, in a table the longest prefix and then the least metric. It is most of what a
+  /// simulation does, so that nothing is copied before it has won.
   func entry(for destination: Destination) -> ModelRoute? {
-    let tables = self.rules.filter { $0.applies(to: destination) }.map(\.table) + [254]
-    for table in tables {
-      let candidates =
-        self.routes.filter { $0.table == table } + (table == 254 ? self.connected : [])
-      let matching = candidates.filter { route in
-        route.prefix.contains(destination.address)
-          && (destination.outLink == nil
-            || route.legs.contains { $0.link == destination.outLink })
-      }
-      if let best = matching.min(by: { first, second in
-        (-first.prefix.length, first.metric, first.link ?? 0)
-          < (-second.prefix.length, second.metric, second.link ?? 0)
-      }) {
-        return best
+    for rule in self.rules where rule.applies(to: destination) {
+      if let best = self.best(in: rule.table, for: destination) { return best }
+    }
+    return self.best(in: 254, for: destination)
+  }
+
+  private func best(in table: UInt32, for destination: Destination) -> ModelRoute? {
+    var best: ModelRoute?
+    func compare(_ route: ModelRoute) {
+      if let best, !route.isBetter(than: best) { return }
+      best = route
+    }
+    for index in self.routes.indices
+    where self.routes[index].table == table && self.routes[index].matches(destination) {
+      compare(self.routes[index])
+    }
+    guard table == 254 else { return best }
+    // The routes of the subnets that the links are in.
+    for index in self.links.indices
+    where self.links[index].isUp && self.links[index].sort != .loopback
+      && (destination.outLink == nil || destination.outLink == self.links[index].index)
+    {
+      for address in self.links[index].addresses where !address.flags.contains(.tentative) {
+        let prefix = IPPrefix.block(address.address, address.prefixLength)
+        guard prefix.contains(destination.address) else { continue }
+        compare(
+          ModelRoute(
+            prefix: prefix, metric: self.links[index].metric,
+            target: .by(self.links[index].index, gateway: nil)))
       }
     }
-    return nil
+    return best
   }
 
   /// Whether an address is this machine's, as the local table has it.
   func isLocal(_ address: IPAddress) -> Bool {
     address.isLoopback || self.owner(of: address) != nil || self.local?.contains(address) == true
-  }
-
-  /// The routes of the subnets that the links are in.
-  private var connected: [ModelRoute] {
-    self.links.filter { $0.isUp && $0.sort != .loopback }.flatMap { link in
-      link.addresses.filter { !$0.flags.contains(.tentative) }.map { address in
-        ModelRoute(
-          prefix: .block(address.address, address.prefixLength), metric: link.metric,
-          target: .by(link.index, gateway: nil))
-      }
-    }
   }
 
   func owner(of address: IPAddress) -> UInt32? {

@@ -76,6 +76,18 @@ struct ModelRoute: Hashable {
   var link: UInt32? { if case .by(let link, _) = self.target { link } else { nil } }
   var gateway: IPAddress? { if case .by(_, let gateway) = self.target { gateway } else { nil } }
 
+  func matches(_ destination: Destination) -> Bool {
+    guard self.prefix.contains(destination.address) else { return false }
+    guard let link = destination.outLink else { return true }
+    return self.legs.contains { $0.link == link }
+  }
+
+  /// Whether it comes before another of its table that matches as well.
+  func isBetter(than other: ModelRoute) -> Bool {
+    (-self.prefix.length, self.metric, self.link ?? 0)
+      < (-other.prefix.length, other.metric, other.link ?? 0)
+  }
+
   var matched: MatchedRoute {
     MatchedRoute(prefix: self.prefix, table: self.table, priority: self.metric)
   }
