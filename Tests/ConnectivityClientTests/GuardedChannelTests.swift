@@ -99,6 +99,30 @@ struct GuardedChannelTests {
     }
   }
 
+  @Test("C6 who has gRPC repeat a call has it repeated on the new network, and nobody else")
+  func repeated() async throws {
+    try await playingNetwork { network, client, _, record in
+      var options = CallOptions.defaults
+      options.executionPolicy = .retry(
+        RetryPolicy(
+          maxAttempts: 2, initialBackoff: .milliseconds(1), maxBackoff: .seconds(1),
+          backoffMultiplier: 2, retryableStatusCodes: [.unavailable]))
+      let call = Task { [options] in
+        try await failure { try await client.echo(EchoServer.hush, options: options) }
+      }
+      await record.reach(1)
+      try await network.waitForFlows(atLeast: 1)
+      network.become(.cellular)
+      await record.reach(2)
+      // It may be repeated once.
+      try await network.waitForFlows(atLeast: 1)
+      network.become(.wired)
+      let error = try await call.value
+      #expect(error?.invalidation != nil)
+      #expect(record.calls == ["Hush", "Hush"])
+    }
+  }
+
   @Test("C3 a channel whose network is gone has failed, until the next call has it connect again")
   func states() async throws {
     let (observed, observe) = AsyncStream.makeStream(of: ConnectivityState.self)

@@ -12,7 +12,7 @@ import UnixSignals
 
 private let logger = Logger(label: "example")
 private func show(_ text: String) {}
-private func report() async throws {}
+private func report(_ options: CallOptions = .defaults) async throws {}
 private func download(_ quality: String) async throws -> String { quality }
 private func use(_ client: GRPCClient<NetworkAwareTransport>) async throws {}
 
@@ -39,7 +39,12 @@ func networkAwareChannelsRepeat() async throws {
 
 func networkAwareChannelsRetry() async throws {
   // snippet: retry
-  try await withRetries(atMost: 1) { try await report() }
+  var options = CallOptions.defaults
+  options.executionPolicy = .retry(
+    RetryPolicy(
+      maxAttempts: 2, initialBackoff: .milliseconds(100), maxBackoff: .seconds(1),
+      backoffMultiplier: 2, retryableStatusCodes: [.unavailable]))
+  try await report(options)
   // end
 }
 

@@ -17,6 +17,8 @@ struct EchoServer: RegistrableRPCService {
   static let update = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Update")
   /// Accepts the call, and never says anything.
   static let hang = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Hang")
+  /// Receives the call, and does not even say so.
+  static let hush = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Hush")
   /// Ends with UNAVAILABLE, in the server's own words.
   static let unavailable = MethodDescriptor(
     fullyQualifiedService: "echo.Echo", method: "Unavailable")
@@ -77,6 +79,20 @@ struct EchoServer: RegistrableRPCService {
     }
     self.register(Self.unavailable, with: &router) { _, _ in
       throw RPCError(code: .unavailable, message: "closed on Sundays")
+    }
+    // Hangs without the headers of a response, after which gRPC repeats nothing.
+    router.registerHandler(
+      forMethod: Self.hush, deserializer: ProtobufDeserializer<Message>(),
+      serializer: ProtobufSerializer<Message>()
+    ) { [record] request, _ in
+      record.add(Self.hush.method, request.metadata)
+      let never = Task { await cancellation() }
+      await withTaskCancellationHandler {
+        await withRPCCancellationHandler { await never.value } onCancelRPC: { never.cancel() }
+      } onCancel: {
+        never.cancel()
+      }
+      throw RPCError(code: .cancelled, message: "")
     }
   }
 
