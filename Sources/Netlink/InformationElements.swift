@@ -30,6 +30,21 @@ struct InformationElements: IteratorProtocol {
   }
 }
 
+extension InformationElements {
+  /// Whether an element says that the network is paid for by use: the vendor's 00:50:F2 of type 0x11, whose first octet is the
+  /// cost level (MS-NCT 2.2.1.2).
+  var isMetered: Bool {
+    var elements = self
+    while let (id, element) = elements.next() {
+      guard id == 221, element.array.starts(with: [0x00, 0x50, 0xF2, 0x11]),
+        let level = element.load(UInt8.self, at: 4)
+      else { continue }
+      return level == 2 || level == 4
+    }
+    return false
+  }
+}
+
 extension WirelessSecurity {
   /// What an access point's information elements say of who may join (IEEE 802.11-2020, 9.4.2.24; WPA's is the vendor's element
   /// 00:50:F2 of type 1, of the same form).

@@ -32,6 +32,12 @@ package final class WirelessListener {
     return try self.requester.link(index, family)
   }
 
+  /// How well a link hears its access point; `nil` where it has none, or the driver does not say.
+  package func signal(_ index: UInt32) throws(NetlinkError) -> WirelessSignal? {
+    guard let family = self.family else { return nil }
+    return try self.requester.signal(index, family)
+  }
+
   /// Appends what nl80211 has told since the last call, without waiting.
   ///
   /// - Parameter limit: After how many events to stop.

@@ -26,22 +26,39 @@ final class WirelessRequester {
     }
     guard let answer else { return nil }
     guard answer.role.isMember else { return WirelessLink(role: answer.role) }
-    let joined = try self.joinedNetwork(index, family)
+    let joined = try self.joined(index, family)
     // Kernels around 6.1 name no SSID where the supplicant authenticates by itself: the scan's result does.
     let ssid = answer.ssid ?? joined?.ssid ?? []
-    guard !ssid.isEmpty else { return WirelessLink(role: answer.role) }
     return WirelessLink(
-      role: answer.role, network: WirelessNetwork(ssid: ssid, security: joined?.security))
+      role: answer.role,
+      network: ssid.isEmpty ? nil : WirelessNetwork(ssid: ssid, security: joined?.security),
+      accessPoint: joined?.accessPoint)
   }
 
-  /// The network that the link has joined, as the last scan found it; `nil` where that is not known.
-  private func joinedNetwork(
+  /// How well a member hears its access point; `nil` where it has joined none, or the driver does not say.
+  func signal(_ index: UInt32, _ family: GenericFamily) throws(NetlinkError) -> WirelessSignal? {
+    try self.first(UInt8(NL80211_CMD_GET_STATION.rawValue), index, family) {
+      WirelessSignal(message: $0)
+    }
+  }
+
+  /// What the link has joined, as the last scan found it; `nil` where that is not known.
+  private func joined(
     _ index: UInt32, _ family: GenericFamily
-  ) throws(NetlinkError) -> WirelessNetwork? {
-    var request = self.request(UInt8(NL80211_CMD_GET_SCAN.rawValue), family, isDump: true)
+  ) throws(NetlinkError) -> JoinedAccessPoint? {
+    try self.first(UInt8(NL80211_CMD_GET_SCAN.rawValue), index, family) {
+      JoinedAccessPoint(message: $0)
+    }
+  }
+
+  /// The first object of a list that `read` takes for one; `nil` where there is none.
+  private func first<Object>(
+    _ command: UInt8, _ index: UInt32, _ family: GenericFamily, _ read: (Message) -> Object?
+  ) throws(NetlinkError) -> Object? {
+    var request = self.request(command, family, isDump: true)
     request.put(Int(NL80211_ATTR_IFINDEX.rawValue), index)
     do throws(NetlinkError) {
-      return try self.requester.objects(request) { WirelessNetwork(joined: $0) }.first
+      return try self.requester.objects(request, read: read).first
     } catch {
       // What was found by a scan changes while it is listed; and the link may be gone.
       guard Self.absences.union([EINTR, EBUSY]).contains(error.code) else { throw error }
@@ -100,39 +117,4 @@ extension WirelessRole {
 
   /// Whether the network is another's.
   fileprivate var isMember: Bool { self == .station || self == .p2pClient }
-}
-
-extension WirelessNetwork {
-  /// Reads a result of NL80211_CMD_GET_SCAN; `nil` where it is not the network that the link has joined. The SSID is empty where
-  /// the access point hides it.
-  init?(joined message: Message) {
-    var attributes = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
-    var network: Bytes?
-    while let attribute = attributes.next() {
-      if attribute.type == Int(NL80211_ATTR_BSS.rawValue) { network = attribute.payload }
-    }
-    guard let network else { return nil }
-    var isJoined = false
-    var capability: UInt16 = 0
-    var (answered, beacon): (Bytes?, Bytes?)
-    attributes = AttributeReader(network)
-    while let attribute = attributes.next() {
-      switch attribute.type {
-      case Int(NL80211_BSS_STATUS.rawValue):
-        isJoined = attribute.payload.uint32 == NL80211_BSS_STATUS_ASSOCIATED.rawValue
-      case Int(NL80211_BSS_CAPABILITY.rawValue):
-        capability = attribute.payload.load(UInt16.self, at: 0) ?? 0
-      case Int(NL80211_BSS_INFORMATION_ELEMENTS.rawValue): answered = attribute.payload
-      case Int(NL80211_BSS_BEACON_IES.rawValue): beacon = attribute.payload
-      default: break
-      }
-    }
-    guard isJoined, let elements = answered ?? beacon else { return nil }
-    self.init(
-      ssid: InformationElements(elements).ssid ?? [],
-      security: WirelessSecurity(elements: elements, isPrivate: capability & Self.privacy != 0))
-  }
-
-  /// WLAN_CAPABILITY_PRIVACY.
-  private static let privacy: UInt16 = 1 << 4
 }

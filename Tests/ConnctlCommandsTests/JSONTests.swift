@@ -167,14 +167,18 @@ struct JSONShapeTests {
         + #""evidence": {"source": "phy80211", "value": "phy0", "medium": "wifi"}, "state": "up", "#
         + #""expensive": true, "constrained": false, "#
         + #""addresses": ["192.0.2.7/24", "2001:db8:1111:2222:3333:4444:5555:6666/64"], "master": null, "#
-        + #""lower": null, "defaultIpv4": true, "defaultIpv6": true, "hardwareType": 1, "mtu": 1500}"#
+        + #""lower": null, "defaultIpv4": true, "defaultIpv6": true, "hardwareType": 1, "mtu": 1500, "#
+        + #""wireless": {"role": "station", "ssid": "Free \\xe9\u001bWi-Fi", "#
+        + #""security": ["personal", "enterprise"], "bssid": "02:00:00:00:01:00", "frequency": 2437, "#
+        + #""signal": -52, "transmitRate": 54000000, "receiveRate": null, "retries": null, "#
+        + #""metered": true}}"#
     )
     #expect(
       JSON.link(.docker).description
         == #"{"index": 5, "name": "docker0", "kind": "bridge", "medium": "unknown", "evidence": null, "#
         + #""state": "noCarrier", "expensive": false, "constrained": false, "addresses": ["172.17.0.1/16"], "#
         + #""master": "br0", "lower": "eth0", "defaultIpv4": false, "defaultIpv6": false, "hardwareType": 1, "#
-        + #""mtu": null}"#)
+        + #""mtu": null, "wireless": null}"#)
   }
 
   @Test("explain")

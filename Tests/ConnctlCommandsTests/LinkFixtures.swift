@@ -15,6 +15,14 @@ extension Connectivity_V1_Link {
     link.defaultIpv6 = true
     link.hardwareType = 1
     link.mtu = 1500
+    link.wireless.role = .station
+    link.wireless.ssid = "Free \\xe9\u{1B}Wi-Fi"
+    link.wireless.security = [.personal, .enterprise]
+    link.wireless.bssid = "02:00:00:00:01:00"
+    link.wireless.frequency = 2437
+    link.wireless.signal = -52
+    link.wireless.transmitRate = 54_000_000
+    link.wireless.metered = true
     return link
   }()
 

@@ -169,7 +169,7 @@ struct TextTests {
       LINK     MEDIUM   STATE       DEFAULT    ADDRESSES
       wlan0    wifi     up          ipv4 ipv6  192.0.2.7/24
                                              2001:db8:1111:2222:3333:4444:5555:6666/64
-                                             expensive
+                                             expensive "Free \\xe9?Wi-Fi" -52 dBm
       docker0  unknown  no carrier             172.17.0.1/16
       """)
   }
@@ -274,7 +274,7 @@ struct TextTests {
       2026-11-21 01:25:00.123  destroy           channels on wlan0 (ipv4): interface lost; carrier lost on wlan0 (RTM_NEWLINK)
       01:25:00.123  destroy           interface lost: carrier lost on wlan0 (RTM_NEWLINK); now unsatisfied: no route
         ipv6  satisfied    vlan10  over bond0 over eth0 from 2001:db8:1111:2222:3333:4444:5555:6666 via fe80::1234:5678:9abc:def0
-      wlan0  wifi    up     ipv4 ipv6  192.0.2.7/24 2001:db8:1111:2222:3333:4444:5555:6666/64 expensive
+      wlan0  wifi    up     ipv4 ipv6  192.0.2.7/24 2001:db8:1111:2222:3333:4444:5555:6666/64 expensive "Free \\xe9?Wi-Fi" -52 dBm
       """)
   }
 

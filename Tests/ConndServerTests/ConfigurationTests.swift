@@ -22,6 +22,7 @@ struct ConfigurationTests {
       socket: /tmp/x.sock
       destinations: {ipv4: [192.0.2.1], ipv6: ["2001:db8::1", "2001:db8::2"]}
       prefer: ipv6
+      identify: hidden
       links:
         - {match: "wwan*", medium: cellular, expensive: true}
         - {match: wlp3s0, constrained: true}
@@ -36,6 +37,7 @@ struct ConfigurationTests {
     #expect(configuration.destinations.ipv4.map(\.description) == ["192.0.2.1"])
     #expect(configuration.destinations.ipv6.map(\.description) == ["2001:db8::1", "2001:db8::2"])
     #expect(configuration.prefer == .ipv6)
+    #expect(configuration.identify == .hidden)
     #expect(
       configuration.links.rules == [
         .init(match: "wwan*", medium: .cellular, expensive: true),

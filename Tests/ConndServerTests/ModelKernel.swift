@@ -26,6 +26,7 @@ final class ModelKernel: Kernel {
   /// What is bound to a link goes this way; by the routes that lead over it, where that is not said.
   var bound: [UInt32: RouteAnswer] = [:]
   var wirelessLinks: [UInt32: WirelessLink] = [:]
+  var wirelessSignals: [UInt32: WirelessSignal] = [:]
   var linkTable: [UInt32: LinkFacts] = [:]
   var addressTable: [Address] = []
   /// Whether of several legs that of the source's link is taken, as Linux does since 6.15.
@@ -217,6 +218,11 @@ final class ModelKernel: Kernel {
   func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? {
     try self.ask("wireless \(index)")
     return self.wirelessLinks[index]
+  }
+
+  func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? {
+    try self.ask("signal \(index)")
+    return self.wirelessSignals[index]
   }
 
   func bridgePort(

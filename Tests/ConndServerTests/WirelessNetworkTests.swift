@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityProtocol
 import ConnectivityRules
 import Testing
 
@@ -36,6 +37,50 @@ struct WirelessNetworkTests {
     // Who is new there stays.
     #expect(try loop.guardFlow(2) == ["2 path eth0"])
     #expect(loop.turn() == [])
+  }
+
+  @Test(
+    "Who asks for the links is told the network and the access point, where that is not hidden",
+    arguments: Identification.allCases)
+  func listed(identify: Identification) throws {
+    let kernel = try self.loop(on: Self.home).kernel
+    kernel.wirelessLinks[2]?.accessPoint = AccessPoint(
+      bssid: [2, 0, 0, 0, 0xAB, 7], frequency: 2437, isMetered: true)
+    kernel.wirelessSignals[2] = WirelessSignal(strength: -52, retries: 3)
+    let explainer = Explainer(
+      kernel: kernel, view: KernelView(kernel),
+      reader: PathReader(destinations: .spread, classifier: PathClassifier()),
+      preferred: .ipv4, identify: identify)
+    for links in [try explainer.listLinks().links, try explainer.explain(nil).links] {
+      let link = try #require(links.first { $0.index == 2 })
+      #expect(link.wireless.hasSsid == (identify == .shown))
+      #expect(link.wireless.ssid == (identify == .shown ? "home" : ""))
+      #expect(link.wireless.bssid == (identify == .shown ? "02:00:00:00:ab:07" : ""))
+      #expect(link.wireless.security == [.personal])
+      #expect(link.wireless.frequency == 2437)
+      #expect(link.wireless.signal == -52)
+      #expect(!link.wireless.hasTransmitRate)
+      #expect(link.wireless.metered)
+      #expect(links.allSatisfy { $0.index == 2 || !$0.hasWireless })
+    }
+  }
+
+  @Test(
+    "A network's name is shown as iw and wpa_cli write it",
+    arguments: [
+      ("home", "home"), ("Gäste", "Gäste"), ("a\\b", #"a\\b"#),
+    ] as [(String, String)])
+  func name(ssid: String, name: String) {
+    #expect(WirelessNetwork(ssid: Array(ssid.utf8)).name == name)
+  }
+
+  @Test("Octets of a network's name that are no text are shown as octets")
+  func octets() {
+    #expect(WirelessNetwork(ssid: [0xFF, 65, 0xC3, 0x03]).name == "\\xffA\\xc3\u{3}")
+    // An overlong form and half of a surrogate pair are no UTF-8 (RFC 3629).
+    #expect(WirelessNetwork(ssid: [0xC0, 0xAF]).name == #"\xc0\xaf"#)
+    #expect(WirelessNetwork(ssid: [0xED, 0xA0, 0x80]).name == #"\xed\xa0\x80"#)
+    #expect(WirelessNetwork(ssid: [0xF0, 0x9F, 0x8F, 0xA0]).name == "🏠")
   }
 
   @Test("I4 the network in between does not matter, nor that there was none")

@@ -116,14 +116,16 @@ struct WirelessTests {
   private func scanned(
     _ elements: [UInt8], status: nl80211_bss_status? = NL80211_BSS_STATUS_ASSOCIATED,
     capability: UInt16 = 0
-  ) throws -> WirelessNetwork? {
+  ) throws -> JoinedAccessPoint? {
     var network = MessageBuilder(type: 0, header: [])
     if let status { network.put(Int(NL80211_BSS_STATUS.rawValue), raw(status.rawValue)) }
+    network.put(Int(NL80211_BSS_BSSID.rawValue), [2, 0, 0, 0, 0, 7])
+    network.put(Int(NL80211_BSS_FREQUENCY.rawValue), raw(UInt32(2437)))
     network.put(Int(NL80211_BSS_CAPABILITY.rawValue), raw(capability))
     network.put(Int(NL80211_BSS_INFORMATION_ELEMENTS.rawValue), elements)
     var message = self.builder(NL80211_CMD_NEW_SCAN_RESULTS)
     message.put(Int(NL80211_ATTR_BSS.rawValue), Array(network.bytes.dropFirst(16)))
-    return try withMessage(message.bytes) { WirelessNetwork(joined: $0) }
+    return try withMessage(message.bytes) { JoinedAccessPoint(message: $0) }
   }
 
   private func security(_ elements: [UInt8], capability: UInt16 = 0) throws -> WirelessSecurity? {
@@ -134,7 +136,9 @@ struct WirelessTests {
   func joined() throws {
     #expect(try self.scanned([], status: nil) == nil)
     #expect(try self.scanned([], status: NL80211_BSS_STATUS_AUTHENTICATED) == nil)
-    #expect(try self.scanned([]) == WirelessNetwork(ssid: [], security: .open))
+    let joined = try self.scanned([])
+    #expect(joined?.security == .open)
+    #expect(joined?.accessPoint == AccessPoint(bssid: [2, 0, 0, 0, 0, 7], frequency: 2437))
     #expect(try self.security([], capability: 0x10) == .wep)
   }
 
@@ -142,9 +146,10 @@ struct WirelessTests {
   func ssid() throws {
     #expect(try self.scanned([0, 3, 0xFF, 0, 0x1B, 48, 2, 1, 0])?.ssid == [0xFF, 0, 0x1B])
     #expect(try self.scanned([1, 1, 2, 0, 1, 65])?.ssid == [65])
-    #expect(try self.scanned([0, 0])?.ssid == [])
-    #expect(try self.scanned([0, 2, 0, 0])?.ssid == [])
-    #expect(try self.scanned([0, 9, 65])?.ssid == [])
+    for hidden: [UInt8] in [[0, 0], [0, 2, 0, 0], [0, 9, 65]] {
+      let scanned = try #require(try self.scanned(hidden))
+      #expect(scanned.ssid == nil)
+    }
   }
 
   /// RSN with these suites of 00:0F:AC.
@@ -169,6 +174,39 @@ struct WirelessTests {
     #expect(try self.security(name + wpa) == .personal)
     // One that ends before the suites means 802.1X (9.4.2.24.1).
     #expect(try self.security([48, 2, 1, 0]) == .enterprise)
+  }
+
+  @Test(
+    "An access point says that its network is paid for by use (MS-NCT 2.2.1.2)",
+    arguments: [(0, false), (1, false), (2, true), (4, true), (255, false)] as [(UInt8, Bool)])
+  func cost(level: UInt8, isMetered: Bool) throws {
+    let element: [UInt8] = [221, 8, 0x00, 0x50, 0xF2, 0x11, level, 0, 0, 0]
+    #expect(try self.scanned(self.rsn(2) + element)?.accessPoint?.isMetered == isMetered)
+    // One that is cut off says nothing.
+    #expect(try self.scanned([221, 4, 0x00, 0x50, 0xF2, 0x11])?.accessPoint?.isMetered == false)
+  }
+
+  @Test("How well the access point is heard; what the driver leaves out is not known")
+  func signal() throws {
+    func read(_ info: MessageBuilder) throws -> WirelessSignal? {
+      var message = self.builder(NL80211_CMD_NEW_STATION)
+      message.put(Int(NL80211_ATTR_STA_INFO.rawValue), Array(info.bytes.dropFirst(16)))
+      return try withMessage(message.bytes) { WirelessSignal(message: $0) }
+    }
+    var info = MessageBuilder(type: 0, header: [])
+    #expect(try read(info) == WirelessSignal())
+    info.put(Int(NL80211_STA_INFO_SIGNAL.rawValue), [UInt8(bitPattern: -52)])
+    info.put(Int(NL80211_STA_INFO_TX_RETRIES.rawValue), raw(UInt32(3)))
+    var rate = MessageBuilder(type: 0, header: [])
+    rate.put(Int(NL80211_RATE_INFO_BITRATE.rawValue), raw(UInt16(540)))
+    info.put(Int(NL80211_STA_INFO_RX_BITRATE.rawValue), Array(rate.bytes.dropFirst(16)))
+    // Wi-Fi 7 is faster than the older attribute can say.
+    rate.put(Int(NL80211_RATE_INFO_BITRATE32.rawValue), raw(UInt32(230_590)))
+    info.put(Int(NL80211_STA_INFO_TX_BITRATE.rawValue), Array(rate.bytes.dropFirst(16)))
+    #expect(
+      try read(info)
+        == WirelessSignal(
+          strength: -52, transmitRate: 23_059_000_000, receiveRate: 54_000_000, retries: 3))
   }
 
   @Test("D8 elements that come by radio may say anything")

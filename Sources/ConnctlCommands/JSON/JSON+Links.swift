@@ -20,6 +20,23 @@ extension JSON {
       "defaultIpv6": .bool(link.defaultIpv6),
       "hardwareType": .number(link.hardwareType),
       "mtu": .number(link.hasMtu ? link.mtu : nil),
+      "wireless": link.hasWireless ? .wireless(link.wireless) : .null,
+    ]
+  }
+
+  /// What nl80211 says of a link.
+  private static func wireless(_ wireless: Connectivity_V1_Wireless) -> JSON {
+    [
+      "role": .string(WirelessRole(wireless.role).rawValue),
+      "ssid": .string(wireless.hasSsid ? wireless.ssid : nil),
+      "security": .array(wireless.security.compactMap(\.word).map { .string($0) }),
+      "bssid": .string(wireless.hasBssid ? wireless.bssid : nil),
+      "frequency": .number(wireless.hasFrequency ? wireless.frequency : nil),
+      "signal": .number(wireless.hasSignal ? wireless.signal : nil),
+      "transmitRate": .number(wireless.hasTransmitRate ? wireless.transmitRate : nil),
+      "receiveRate": .number(wireless.hasReceiveRate ? wireless.receiveRate : nil),
+      "retries": .number(wireless.hasRetries ? wireless.retries : nil),
+      "metered": .bool(wireless.metered),
     ]
   }
 
@@ -48,6 +65,20 @@ extension JSON {
           ]
         }),
     ]
+  }
+}
+
+extension Connectivity_V1_WirelessSecurity {
+  /// The word of the JSON; `nil` for one that a newer connd invented.
+  var word: String? {
+    switch self {
+    case .open: "open"
+    case .wep: "wep"
+    case .personal: "personal"
+    case .enterprise: "enterprise"
+    case .other: "other"
+    case .unspecified, .UNRECOGNIZED: nil
+    }
   }
 }
 

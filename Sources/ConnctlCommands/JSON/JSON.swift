@@ -3,6 +3,7 @@ enum JSON: Hashable, Sendable {
   case null
   case bool(Bool)
   case number(UInt64)
+  case signed(Int64)
   case string(String)
   case array([JSON])
   case object([Pair])
@@ -18,6 +19,7 @@ extension JSON {
   static func number(_ number: (some UnsignedInteger)?) -> JSON {
     number.map { .number(UInt64($0)) } ?? .null
   }
+  static func number(_ number: Int32?) -> JSON { number.map { .signed(Int64($0)) } ?? .null }
 
   /// The object with more pairs after its own; other values as they are.
   func appending(_ more: JSON) -> JSON {
@@ -58,7 +60,7 @@ extension JSON: CustomStringConvertible {
   private var most: Int {
     switch self {
     case .null, .bool: 5
-    case .number: 20
+    case .number, .signed: 20
     case .string(let string): 6 * string.utf8.count + 2
     case .array(let elements): elements.reduce(2) { $0 + $1.most + 2 }
     case .object(let pairs): pairs.reduce(2) { $0 + 6 * $1.key.utf8.count + 6 + $1.value.most }
@@ -70,6 +72,7 @@ extension JSON: CustomStringConvertible {
     case .null: output.append("null")
     case .bool(let value): output.append(value ? "true" : "false")
     case .number(let number): output.append(plain: String(number))
+    case .signed(let number): output.append(plain: String(number))
     case .string(let string): output.append(quoted: string)
     case .array(let elements):
       output.append("[")

@@ -13,6 +13,7 @@ extension Style {
       var notes = link.addresses
       if link.expensive { notes.append("expensive") }
       if link.constrained { notes.append("constrained") }
+      if link.hasWireless, let words = link.wireless.words { notes.append(words) }
       columns.rows.append([
         Text(link.name), Text(medium.rawValue),
         Text((link.state.word ?? "unknown").separatingWords, link.state.ink),
@@ -21,6 +22,16 @@ extension Style {
       ])
     }
     return columns.lines(self)
+  }
+}
+
+extension Connectivity_V1_Wireless {
+  /// The network and how well it is heard: `"home" -52 dBm`; `nil` where neither is known.
+  fileprivate var words: String? {
+    var words: [String] = []
+    if self.hasSsid { words.append("\"\(self.ssid)\"") }
+    if self.hasSignal { words.append("\(self.signal) dBm") }
+    return words.isEmpty ? nil : words.joined(separator: " ")
   }
 }
 

@@ -15,6 +15,8 @@ package struct Configuration: Hashable, Sendable {
   package var invalidations = InvalidationPolicy()
   /// From when on a link flaps, and for how long its gains are held back then (T1).
   package var flaps = FlapPolicy()
+  /// Whether local users who ask are told which Wi-Fi networks were joined.
+  package var identify: Identification = .shown
   /// How much clients may take.
   package var limits = Limits()
 
@@ -30,6 +32,14 @@ package struct Configuration: Hashable, Sendable {
     if self.limits.messageSize != running.limits.messageSize { keys.append("limits.messageSize") }
     return keys
   }
+}
+
+/// What a local user who asks is told of the networks that were joined: their names tell where somebody is.
+package enum Identification: String, Hashable, Sendable, CaseIterable {
+  /// Their names, and those of their access points.
+  case shown
+  /// Neither.
+  case hidden
 }
 
 extension DefaultDestination {

@@ -57,12 +57,14 @@ extension Configuration {
         try self.invalidations.readSeverities(entry.value)
       case "flaps":
         try self.flaps.read(entry.value)
+      case "identify":
+        self.identify = try entry.value.oneOf(Identification.self)
       case "limits":
         try self.limits.read(entry.value)
       default:
         throw entry.unknown([
           "socket", "destinations", "prefer", "links", "grace", "flaps", "invalidations",
-          "limits",
+          "identify", "limits",
         ])
       }
     }

@@ -30,8 +30,12 @@ struct Engine {
   /// The end of a hold or of a grace of the stream's.
   private var graceOrHold: Instant?
 
+  /// Whether who asks is told which Wi-Fi networks were joined.
+  private(set) var identify: Identification
+
   init(_ configuration: Configuration, restored: Snapshot?) {
     self.reader = PathReader(configuration)
+    self.identify = configuration.identify
     self.damper = FlapDamper(configuration.flaps)
     self.changes = ChangeMaker(
       restored: restored, preferred: configuration.prefer, policy: configuration.invalidations)
@@ -238,6 +242,7 @@ struct Engine {
   /// Takes another configuration; a step must follow.
   mutating func configure(_ configuration: Configuration) {
     self.reader = PathReader(configuration)
+    self.identify = configuration.identify
     self.changes.preferred = configuration.prefer
     self.changes.policy = configuration.invalidations
     self.damper.policy = configuration.flaps

@@ -53,6 +53,9 @@ protocol Kernel {
   /// A Wi-Fi link as nl80211 describes it; `nil` where it is none, or there is no nl80211.
   func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink?
 
+  /// How well a Wi-Fi link hears its access point; `nil` where it has none, or the driver does not say.
+  func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal?
+
   /// The policy rules of a family, in their order.
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule]
 }

@@ -118,6 +118,8 @@ final class NetlinkKernel: Kernel {
   /// Where nl80211 gives no answer nothing is known, which distinguishes nothing; routes can be asked for all the same.
   func wirelessLink(_ index: UInt32) -> WirelessLink? { try? self.wireless?.link(index) }
 
+  func wirelessSignal(_ index: UInt32) -> WirelessSignal? { try? self.wireless?.signal(index) }
+
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] {
     try ask { () throws(NetlinkError) in try self.requester.rules(family) }
   }

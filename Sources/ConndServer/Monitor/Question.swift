@@ -96,7 +96,7 @@ extension MonitorLoop {
       return try question(
         Explainer(
           kernel: kernel, view: self.engine.view(of: kernel), reader: self.engine.reader,
-          preferred: self.engine.preferred))
+          preferred: self.engine.preferred, identify: self.engine.identify))
     }
   }
 }

@@ -11,6 +11,8 @@ struct Explainer {
   let reader: PathReader
   /// The family that decides at a tie (K7).
   let preferred: AddressFamily
+  /// Whether who asks is told which Wi-Fi networks were joined.
+  let identify: Identification
 
   /// The path to a destination, read from the kernel now.
   func path(to destination: Destination) throws(KernelUnavailable) -> Path {
@@ -46,7 +48,7 @@ struct Explainer {
     explanation.flags = Connectivity_V1_Flags(flags)
     explanation.category = Connectivity_V1_Category(Category(flags, medium: path.medium))
     let addresses = try self.kernel.addresses()
-    explanation.links = facts.links.map { self.reader.describe($0, addresses) }
+    for facts in facts.links { explanation.links.append(try self.describe(facts, addresses)) }
     if let route = try self.view.entry(for: destination)?.route {
       explanation.routePrefix = route.prefix.description
       explanation.routePriority = route.priority
@@ -70,8 +72,9 @@ struct Explainer {
     let names = Dictionary(all.map { ($0.link.index, $0.link.name) }) { first, _ in first }
     let addresses = Dictionary(grouping: try self.kernel.addresses(), by: \.link)
 
-    let links = all.map { facts in
-      var link = self.reader.describe(facts, addresses[facts.link.index] ?? [])
+    var links: [Connectivity_V1_Link] = []
+    for facts in all {
+      var link = try self.describe(facts, addresses[facts.link.index] ?? [])
       if let master = facts.link.master.flatMap({ names[$0] }) { link.master = master }
       if case .links(let below) = facts.below,
         let lower = below.lazy.compactMap({ names[$0] }).first
@@ -80,9 +83,24 @@ struct Explainer {
       }
       link.defaultIpv4 = observed.ipv4.path.chain.first?.index == facts.link.index
       link.defaultIpv6 = observed.ipv6.path.chain.first?.index == facts.link.index
-      return link
+      links.append(link)
     }
     return .with { $0.links = links.sorted { $0.rank < $1.rank } }
+  }
+}
+
+extension Explainer {
+  /// A link by itself, and of Wi-Fi what nl80211 says at this moment.
+  private func describe(
+    _ facts: LinkFacts, _ addresses: [Address]
+  ) throws(KernelUnavailable) -> Connectivity_V1_Link {
+    var link = self.reader.describe(facts, addresses)
+    if link.medium == .wifi, let wireless = try self.kernel.wirelessLink(facts.link.index) {
+      let signal =
+        wireless.network == nil ? nil : try self.kernel.wirelessSignal(facts.link.index)
+      link.wireless = Connectivity_V1_Wireless(wireless, signal, isNamed: self.identify == .shown)
+    }
+    return link
   }
 }
 

@@ -3,10 +3,15 @@ package struct WirelessLink: Hashable, Sendable {
   package var role: WirelessRole
   /// The network that the link has joined; `nil` where there is none, or it is one of its own.
   package var network: WirelessNetwork?
+  /// The one by which it is in that network; `nil` where that is not known.
+  package var accessPoint: AccessPoint?
 
-  package init(role: WirelessRole, network: WirelessNetwork? = nil) {
+  package init(
+    role: WirelessRole, network: WirelessNetwork? = nil, accessPoint: AccessPoint? = nil
+  ) {
     self.role = role
     self.network = network
+    self.accessPoint = accessPoint
   }
 }
 
@@ -35,6 +40,25 @@ package struct WirelessNetwork: Hashable, Sendable {
   package init(ssid: [UInt8], security: WirelessSecurity? = nil) {
     self.ssid = ssid
     self.security = security
+  }
+
+  /// The SSID as iw(8) and wpa_cli(8) write it: octets that are no UTF-8 as `\xe9`, and a backslash twice. Control characters are
+  /// left for who shows it.
+  package var name: String {
+    var name = ""
+    var rest = self.ssid[...]
+    while let first = rest.first {
+      let length = (1...4).first { String(validating: rest.prefix($0), as: UTF8.self) != nil } ?? 0
+      if length == 0 {
+        name += "\\x" + (first < 0x10 ? "0" : "") + String(first, radix: 16)
+      } else if first == UInt8(ascii: "\\") {
+        name += "\\\\"
+      } else {
+        name += String(decoding: rest.prefix(length), as: UTF8.self)
+      }
+      rest = rest.dropFirst(max(length, 1))
+    }
+    return name
   }
 
   /// Whether an access point of the one cannot be one of the other: networks differ by their names, and those of one name by

@@ -88,7 +88,11 @@ struct EchoServer: RegistrableRPCService {
       record.add(Self.hush.method, request.metadata)
       let never = Task { await cancellation() }
       await withTaskCancellationHandler {
-        await withRPCCancellationHandler { await never.value } onCancelRPC: { never.cancel() }
+        await withRPCCancellationHandler {
+          await never.value
+        } onCancelRPC: {
+          never.cancel()
+        }
       } onCancel: {
         never.cancel()
       }

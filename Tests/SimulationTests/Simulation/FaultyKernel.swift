@@ -156,6 +156,8 @@ final class FaultyKernel: Kernel {
   /// There is no nl80211: nobody is asked.
   func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? { nil }
 
+  func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? { nil }
+
   func bridgePort(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> UInt32? {

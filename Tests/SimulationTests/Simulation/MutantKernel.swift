@@ -98,6 +98,10 @@ final class MutantKernel: Kernel {
     try self.kernel.wirelessLink(index)
   }
 
+  func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? {
+    try self.kernel.wirelessSignal(index)
+  }
+
   func bridgePort(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> UInt32? {

@@ -37,7 +37,8 @@ common="driver=nl80211 hw_mode=g"
 home="$common ssid=home bridge=br0 wpa=2 wpa_key_mgmt=WPA-PSK rsn_pairwise=CCMP wpa_passphrase=correct-horse"
 printf '%s\n' interface=wlan1 channel=1 $home >/run/wlan1.conf
 printf '%s\n' interface=wlan2 channel=6 $home >/run/wlan2.conf
-printf '%s\n' interface=wlan3 channel=11 ssid=cafe $common >/run/wlan3.conf
+# Its owner pays for what it carries (the network cost element: a fixed allotment).
+printf '%s\n' interface=wlan3 channel=11 ssid=cafe vendor_elements=dd080050f21102000000 $common >/run/wlan3.conf
 ip -n home link add br0 type bridge
 ip -n home link set br0 up
 access_point home wlan1
@@ -78,6 +79,20 @@ supplicant select_network 0 >/dev/null
 check "K3 after the handshake it is reachable" connctl wait wifi --timeout 2m
 check "the supplicant agrees" within 60 station wpa_state=COMPLETED ssid=home
 check "K5 sysfs is the evidence" told <(connctl links --json | grep '"name": *"wlan0"') '"source": ?"(deviceType|phy80211)"'
+# listed WORD...: whether connctl's listing of the station has them.
+listed() {
+    local link word
+    link=$(connctl links --json | grep '"name": *"wlan0"')
+    for word; do grep -qF -- "$word" <<<"$link" || { echo "$link"; return 1; }; done
+}
+check "the listing names the network" within 60 listed '"role": "station", "ssid": "home"' '"security": ["personal"]'
+check "and its access point" listed "\"bssid\": \"$(supplicant status | sed -n 's/^bssid=//p')\"" '"metered": false'
+check "and how well it is heard" listed '"signal": -' '"transmitRate": '
+check "for people, too" told <(connctl links) '^wlan0 .*"home" -[0-9]+ dBm'
+check "reload" configure <<<$'grace: {wifi: 2m}\nidentify: hidden'
+check "where networks are hidden, nobody is told" listed '"ssid": null' '"bssid": null' '"security": ["personal"]'
+check "nor are people" untold <(connctl links) home
+check "reload" configure <<<'grace: {wifi: 2m}'
 call 10.0.1.2
 
 echo "# roam"
@@ -99,6 +114,7 @@ supplicant select_network 1 >/dev/null
 check "the station switches to the other network" within 120 station ssid=cafe wpa_state=COMPLETED
 # Nobody answers for the router there: the name alone tells.
 check "I4 another SSID is another network, before anything is sent there" within 60 told /run/guard '"reason": ?"networkChanged".*"destroy"'
+check "an access point that says so has its network paid for by use" within 60 listed '"ssid": "cafe"' '"security": ["open"]' '"metered": true'
 ip -n cafe address add 10.0.1.1/24 dev wlan3
 check "to connd the path is back: the kernel kept address and route" connctl wait wifi --timeout 2m
 check "I4 the guard is over" within 60 over
@@ -154,6 +170,15 @@ echo "is anybody there?" >&$socket
 check "I4 another gateway answers behind the same SSID: the network is another" within 120 told /run/guard '"reason": ?"networkChanged".*"destroy"'
 check "I4 the guard is over" within 60 over
 exec {socket}>&-
+echo "# a name of odd octets, and hidden"
+systemctl stop twin.service
+printf '%s\n' interface=wlan3 channel=11 ssid2=ff1b5c68 ignore_broadcast_ssid=1 $common >/run/odd.conf
+access_point cafe odd
+odd=$(supplicant add_network)
+for setting in "ssid ff1b5c68" "key_mgmt NONE" "scan_ssid 1"; do supplicant set_network "$odd" $setting >/dev/null; done
+supplicant select_network "$odd" >/dev/null
+check "the station joins it" within 120 station wpa_state=COMPLETED "bssid=$(bssid cafe wlan3)" key_mgmt=NONE
+check "the listing names it, and hurts no terminal" within 60 listed '"ssid": "\\xff\u001b\\\\h"' '"security": ["open"]'
 check "no name of a network is in the journal or the history" untold <(journalctl --unit=connd --output=cat _COMM=connd; connctl history --json) '(home|cafe)'
 check "connd complained of nothing" is '' journalctl --quiet --unit=connd --priority=warning --output=cat _COMM=connd
-finish connd.service station.service twin.service wlan1.service wlan2.service wlan3.service
+finish connd.service station.service twin.service odd.service wlan1.service wlan2.service wlan3.service

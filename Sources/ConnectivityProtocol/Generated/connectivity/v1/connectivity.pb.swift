@@ -735,6 +735,132 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
 
 }
 
+/// What a Wi-Fi link is in its network.
+public nonisolated enum Connectivity_V1_WirelessRole: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// A member of an access point's network.
+  case station // = 1
+  case accessPoint // = 2
+  case adHoc // = 3
+  case mesh // = 4
+
+  /// A member of a group of Wi-Fi Direct, and the one that made it.
+  case p2PClient // = 5
+  case p2PGroupOwner // = 6
+
+  /// It hears, and carries nothing.
+  case monitor // = 7
+  case other // = 8
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .station
+    case 2: self = .accessPoint
+    case 3: self = .adHoc
+    case 4: self = .mesh
+    case 5: self = .p2PClient
+    case 6: self = .p2PGroupOwner
+    case 7: self = .monitor
+    case 8: self = .other
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .station: return 1
+    case .accessPoint: return 2
+    case .adHoc: return 3
+    case .mesh: return 4
+    case .p2PClient: return 5
+    case .p2PGroupOwner: return 6
+    case .monitor: return 7
+    case .other: return 8
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Connectivity_V1_WirelessRole] = [
+    .unspecified,
+    .station,
+    .accessPoint,
+    .adHoc,
+    .mesh,
+    .p2PClient,
+    .p2PGroupOwner,
+    .monitor,
+    .other,
+  ]
+
+}
+
+/// By what an access point lets somebody in.
+public nonisolated enum Connectivity_V1_WirelessSecurity: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// Whoever comes, encrypted (OWE) or not.
+  case `open` // = 1
+  case wep // = 2
+
+  /// A passphrase that all share: WPA, WPA2, WPA3 (SAE).
+  case personal // = 3
+
+  /// Each has credentials of his own: 802.1X.
+  case enterprise // = 4
+  case other // = 5
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .open
+    case 2: self = .wep
+    case 3: self = .personal
+    case 4: self = .enterprise
+    case 5: self = .other
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .open: return 1
+    case .wep: return 2
+    case .personal: return 3
+    case .enterprise: return 4
+    case .other: return 5
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Connectivity_V1_WirelessSecurity] = [
+    .unspecified,
+    .open,
+    .wep,
+    .personal,
+    .enterprise,
+    .other,
+  ]
+
+}
+
 public nonisolated enum Connectivity_V1_LinkState: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -2122,11 +2248,120 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
   /// Clears the value of `mtu`. Subsequent reads from it will return its default value.
   public mutating func clearMtu() {_uniqueStorage()._mtu = nil}
 
+  /// Of a Wi-Fi link, what nl80211 says of it now; not set for others, and where there is no nl80211.
+  public var wireless: Connectivity_V1_Wireless {
+    get {_storage._wireless ?? Connectivity_V1_Wireless()}
+    set {_uniqueStorage()._wireless = newValue}
+  }
+  /// Returns true if `wireless` has been explicitly set.
+  public var hasWireless: Bool {_storage._wireless != nil}
+  /// Clears the value of `wireless`. Subsequent reads from it will return its default value.
+  public mutating func clearWireless() {_uniqueStorage()._wireless = nil}
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
   fileprivate var _storage = _StorageClass.defaultInstance
+}
+
+/// A Wi-Fi link: the network that it has joined, and the access point by which it is there. What the driver does not tell is not
+/// set.
+public nonisolated struct Connectivity_V1_Wireless: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var role: Connectivity_V1_WirelessRole = .unspecified
+
+  /// The name of the network, which is up to 32 octets of any kind: those that are no UTF-8 are written as `\xe9`, and a backslash
+  /// twice. It tells where somebody is: it is told to who asks here and nowhere else, and not even here where the configuration
+  /// says `identify: hidden`; nor is the access point then.
+  public var ssid: String {
+    get {_ssid ?? String()}
+    set {_ssid = newValue}
+  }
+  /// Returns true if `ssid` has been explicitly set.
+  public var hasSsid: Bool {self._ssid != nil}
+  /// Clears the value of `ssid`. Subsequent reads from it will return its default value.
+  public mutating func clearSsid() {self._ssid = nil}
+
+  /// By what the network lets somebody in: it may offer several ways.
+  public var security: [Connectivity_V1_WirelessSecurity] = []
+
+  /// The access point's hardware address: `02:00:00:00:01:00`.
+  public var bssid: String {
+    get {_bssid ?? String()}
+    set {_bssid = newValue}
+  }
+  /// Returns true if `bssid` has been explicitly set.
+  public var hasBssid: Bool {self._bssid != nil}
+  /// Clears the value of `bssid`. Subsequent reads from it will return its default value.
+  public mutating func clearBssid() {self._bssid = nil}
+
+  /// The middle of its channel, in MHz.
+  public var frequency: UInt32 {
+    get {_frequency ?? 0}
+    set {_frequency = newValue}
+  }
+  /// Returns true if `frequency` has been explicitly set.
+  public var hasFrequency: Bool {self._frequency != nil}
+  /// Clears the value of `frequency`. Subsequent reads from it will return its default value.
+  public mutating func clearFrequency() {self._frequency = nil}
+
+  /// How well it is heard, in dBm: -30 beside it, -90 where nothing gets through.
+  public var signal: Int32 {
+    get {_signal ?? 0}
+    set {_signal = newValue}
+  }
+  /// Returns true if `signal` has been explicitly set.
+  public var hasSignal: Bool {self._signal != nil}
+  /// Clears the value of `signal`. Subsequent reads from it will return its default value.
+  public mutating func clearSignal() {self._signal = nil}
+
+  /// Of the last frame sent and received, in bits a second.
+  public var transmitRate: UInt64 {
+    get {_transmitRate ?? 0}
+    set {_transmitRate = newValue}
+  }
+  /// Returns true if `transmitRate` has been explicitly set.
+  public var hasTransmitRate: Bool {self._transmitRate != nil}
+  /// Clears the value of `transmitRate`. Subsequent reads from it will return its default value.
+  public mutating func clearTransmitRate() {self._transmitRate = nil}
+
+  public var receiveRate: UInt64 {
+    get {_receiveRate ?? 0}
+    set {_receiveRate = newValue}
+  }
+  /// Returns true if `receiveRate` has been explicitly set.
+  public var hasReceiveRate: Bool {self._receiveRate != nil}
+  /// Clears the value of `receiveRate`. Subsequent reads from it will return its default value.
+  public mutating func clearReceiveRate() {self._receiveRate = nil}
+
+  /// How many frames were sent again since the link has joined.
+  public var retries: UInt32 {
+    get {_retries ?? 0}
+    set {_retries = newValue}
+  }
+  /// Returns true if `retries` has been explicitly set.
+  public var hasRetries: Bool {self._retries != nil}
+  /// Clears the value of `retries`. Subsequent reads from it will return its default value.
+  public mutating func clearRetries() {self._retries = nil}
+
+  /// The access point says that the network is paid for by use (MS-NCT 2.2.1).
+  public var metered: Bool = false
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _ssid: String? = nil
+  fileprivate var _bssid: String? = nil
+  fileprivate var _frequency: UInt32? = nil
+  fileprivate var _signal: Int32? = nil
+  fileprivate var _transmitRate: UInt64? = nil
+  fileprivate var _receiveRate: UInt64? = nil
+  fileprivate var _retries: UInt32? = nil
 }
 
 public nonisolated struct Connectivity_V1_ListTransitionsRequest: Sendable {
@@ -2297,6 +2532,14 @@ nonisolated extension Connectivity_V1_EvidenceSource: SwiftProtobuf._ProtoNamePr
 
 nonisolated extension Connectivity_V1_CauseTrigger: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0")
+}
+
+nonisolated extension Connectivity_V1_WirelessRole: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WIRELESS_ROLE_UNSPECIFIED\0\u{1}WIRELESS_ROLE_STATION\0\u{1}WIRELESS_ROLE_ACCESS_POINT\0\u{1}WIRELESS_ROLE_AD_HOC\0\u{1}WIRELESS_ROLE_MESH\0\u{1}WIRELESS_ROLE_P2P_CLIENT\0\u{1}WIRELESS_ROLE_P2P_GROUP_OWNER\0\u{1}WIRELESS_ROLE_MONITOR\0\u{1}WIRELESS_ROLE_OTHER\0")
+}
+
+nonisolated extension Connectivity_V1_WirelessSecurity: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WIRELESS_SECURITY_UNSPECIFIED\0\u{1}WIRELESS_SECURITY_OPEN\0\u{1}WIRELESS_SECURITY_WEP\0\u{1}WIRELESS_SECURITY_PERSONAL\0\u{1}WIRELESS_SECURITY_ENTERPRISE\0\u{1}WIRELESS_SECURITY_OTHER\0")
 }
 
 nonisolated extension Connectivity_V1_LinkState: SwiftProtobuf._ProtoNameProviding {
@@ -4218,7 +4461,7 @@ nonisolated extension Connectivity_V1_ListLinksResponse: SwiftProtobuf.Message, 
 
 nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Link"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0\u{1}wireless\0")
 
   fileprivate class _StorageClass {
     var _index: UInt32 = 0
@@ -4236,6 +4479,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
     var _defaultIpv6: Bool = false
     var _hardwareType: UInt32 = 0
     var _mtu: UInt32? = nil
+    var _wireless: Connectivity_V1_Wireless? = nil
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -4261,6 +4505,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
       _defaultIpv6 = source._defaultIpv6
       _hardwareType = source._hardwareType
       _mtu = source._mtu
+      _wireless = source._wireless
     }
   }
 
@@ -4294,6 +4539,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
         case 13: try { try decoder.decodeSingularBoolField(value: &_storage._defaultIpv6) }()
         case 14: try { try decoder.decodeSingularUInt32Field(value: &_storage._hardwareType) }()
         case 15: try { try decoder.decodeSingularUInt32Field(value: &_storage._mtu) }()
+        case 16: try { try decoder.decodeSingularMessageField(value: &_storage._wireless) }()
         default: break
         }
       }
@@ -4351,6 +4597,9 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
       try { if let v = _storage._mtu {
         try visitor.visitSingularUInt32Field(value: v, fieldNumber: 15)
       } }()
+      try { if let v = _storage._wireless {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 16)
+      } }()
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -4375,10 +4624,90 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._defaultIpv6 != rhs_storage._defaultIpv6 {return false}
         if _storage._hardwareType != rhs_storage._hardwareType {return false}
         if _storage._mtu != rhs_storage._mtu {return false}
+        if _storage._wireless != rhs_storage._wireless {return false}
         return true
       }
       if !storagesAreEqual {return false}
     }
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_Wireless: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Wireless"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}role\0\u{1}ssid\0\u{1}security\0\u{1}bssid\0\u{1}frequency\0\u{1}signal\0\u{3}transmit_rate\0\u{3}receive_rate\0\u{1}retries\0\u{1}metered\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularEnumField(value: &self.role) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self._ssid) }()
+      case 3: try { try decoder.decodeRepeatedEnumField(value: &self.security) }()
+      case 4: try { try decoder.decodeSingularStringField(value: &self._bssid) }()
+      case 5: try { try decoder.decodeSingularUInt32Field(value: &self._frequency) }()
+      case 6: try { try decoder.decodeSingularSInt32Field(value: &self._signal) }()
+      case 7: try { try decoder.decodeSingularUInt64Field(value: &self._transmitRate) }()
+      case 8: try { try decoder.decodeSingularUInt64Field(value: &self._receiveRate) }()
+      case 9: try { try decoder.decodeSingularUInt32Field(value: &self._retries) }()
+      case 10: try { try decoder.decodeSingularBoolField(value: &self.metered) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.role != .unspecified {
+      try visitor.visitSingularEnumField(value: self.role, fieldNumber: 1)
+    }
+    try { if let v = self._ssid {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 2)
+    } }()
+    if !self.security.isEmpty {
+      try visitor.visitPackedEnumField(value: self.security, fieldNumber: 3)
+    }
+    try { if let v = self._bssid {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 4)
+    } }()
+    try { if let v = self._frequency {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 5)
+    } }()
+    try { if let v = self._signal {
+      try visitor.visitSingularSInt32Field(value: v, fieldNumber: 6)
+    } }()
+    try { if let v = self._transmitRate {
+      try visitor.visitSingularUInt64Field(value: v, fieldNumber: 7)
+    } }()
+    try { if let v = self._receiveRate {
+      try visitor.visitSingularUInt64Field(value: v, fieldNumber: 8)
+    } }()
+    try { if let v = self._retries {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 9)
+    } }()
+    if self.metered != false {
+      try visitor.visitSingularBoolField(value: self.metered, fieldNumber: 10)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_Wireless, rhs: Connectivity_V1_Wireless) -> Bool {
+    if lhs.role != rhs.role {return false}
+    if lhs._ssid != rhs._ssid {return false}
+    if lhs.security != rhs.security {return false}
+    if lhs._bssid != rhs._bssid {return false}
+    if lhs._frequency != rhs._frequency {return false}
+    if lhs._signal != rhs._signal {return false}
+    if lhs._transmitRate != rhs._transmitRate {return false}
+    if lhs._receiveRate != rhs._receiveRate {return false}
+    if lhs._retries != rhs._retries {return false}
+    if lhs.metered != rhs.metered {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -1,0 +1,72 @@
+package import Connectivity
+
+extension Connectivity_V1_Wireless {
+  /// - Parameter isNamed: Whether the network and the access point are named.
+  package init(_ link: WirelessLink, _ signal: WirelessSignal?, isNamed: Bool) {
+    self.role = Connectivity_V1_WirelessRole(link.role)
+    if let network = link.network {
+      if isNamed { self.ssid = network.name }
+      self.security = network.security?.messages ?? []
+    }
+    if let accessPoint = link.accessPoint {
+      if isNamed { self.bssid = accessPoint.bssid.hardwareAddress }
+      if let frequency = accessPoint.frequency { self.frequency = frequency }
+      self.metered = accessPoint.isMetered
+    }
+    if let strength = signal?.strength { self.signal = Int32(clamping: strength) }
+    if let rate = signal?.transmitRate { self.transmitRate = rate }
+    if let rate = signal?.receiveRate { self.receiveRate = rate }
+    if let retries = signal?.retries { self.retries = retries }
+  }
+}
+
+extension Connectivity_V1_WirelessRole {
+  package init(_ model: WirelessRole) {
+    switch model {
+    case .station: self = .station
+    case .accessPoint: self = .accessPoint
+    case .adHoc: self = .adHoc
+    case .mesh: self = .mesh
+    case .p2pClient: self = .p2PClient
+    case .p2pGroupOwner: self = .p2PGroupOwner
+    case .monitor: self = .monitor
+    case .other: self = .other
+    }
+  }
+}
+
+extension WirelessRole {
+  /// `other` for a value that is not known.
+  package init(_ message: Connectivity_V1_WirelessRole) {
+    switch message {
+    case .station: self = .station
+    case .accessPoint: self = .accessPoint
+    case .adHoc: self = .adHoc
+    case .mesh: self = .mesh
+    case .p2PClient: self = .p2pClient
+    case .p2PGroupOwner: self = .p2pGroupOwner
+    case .monitor: self = .monitor
+    case .other, .unspecified, .UNRECOGNIZED: self = .other
+    }
+  }
+}
+
+extension WirelessSecurity {
+  fileprivate var messages: [Connectivity_V1_WirelessSecurity] {
+    let pairs: [(WirelessSecurity, Connectivity_V1_WirelessSecurity)] = [
+      (.open, .open), (.wep, .wep), (.personal, .personal), (.enterprise, .enterprise),
+      (.other, .other),
+    ]
+    return pairs.filter { self.contains($0.0) }.map(\.1)
+  }
+}
+
+extension [UInt8] {
+  /// As everybody writes hardware addresses: `02:00:00:00:01:00`.
+  fileprivate var hardwareAddress: String {
+    self.map { octet in
+      let digits = String(octet, radix: 16)
+      return digits.count == 1 ? "0" + digits : digits
+    }.joined(separator: ":")
+  }
+}
