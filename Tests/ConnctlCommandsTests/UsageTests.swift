@@ -33,6 +33,10 @@ struct UsageTests {
   @Test(
     "wrong usage: 64",
     arguments: [
+      ["run", "--when", "online"], ["run", "--", "true"],
+      ["run", "--when", "online,", "--", "true"],
+      ["on", "weather", "--", "true"], ["on", "path"],
+      ["on", "path", "--timeout", "x", "--", "true"],
       ["nonsense"], ["status", "extra"], ["is"], ["is", "sunny"],
       ["wait", "online", "--timeout", "x"],
       ["wait", "online", "--timeout=-1"], ["path"], ["--socket", "", "status"],

@@ -64,6 +64,9 @@ int clinux_pipe(int descriptors[2]);
 /// posix_spawn_file_actions_addclosefrom_np(3): the new process has no descriptors but those below.
 int clinux_close_from(posix_spawn_file_actions_t *actions, int descriptor);
 
+/// environ(7), which Swift takes for anybody's to change.
+char **clinux_environment(void);
+
 /// memfd_create(2) with MFD_CLOEXEC.
 int clinux_memory_file(const char *name);
 

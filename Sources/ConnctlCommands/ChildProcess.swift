@@ -1,0 +1,123 @@
+import ArgumentParser
+import CLinux
+import Glibc
+import UnixTransport
+
+/// A command of the user's that connctl has started: a process group of its own, so that what the command starts is reached, too.
+struct ChildProcess: Sendable {
+  let id: pid_t
+
+  /// Starts a command, found in PATH.
+  ///
+  /// - Parameters:
+  ///   - variables: What its environment has beside connctl's.
+  ///   - input: What it reads; `nil`: what connctl would.
+  /// - Throws: ``CommandFailure``.
+  init(_ command: [String], variables: [(name: String, value: String)] = [], input: String? = nil)
+    throws
+  {
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    let file = try input.map { try Self.file(of: $0) }
+    defer { if let file { close(file) } }
+    if let file { posix_spawn_file_actions_adddup2(&actions, file, STDIN_FILENO) }
+
+    var attributes = posix_spawnattr_t()
+    posix_spawnattr_init(&attributes)
+    defer { posix_spawnattr_destroy(&attributes) }
+    posix_spawnattr_setflags(
+      &attributes, Int16(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF))
+    posix_spawnattr_setpgroup(&attributes, 0)
+    // connctl ignores it, and who is started would go on doing so.
+    var pipes = sigset_t()
+    sigemptyset(&pipes)
+    sigaddset(&pipes, SIGPIPE)
+    posix_spawnattr_setsigdefault(&attributes, &pipes)
+
+    let arguments = command.map { strdup($0) } + [nil]
+    let environment = Self.environment(with: variables).map { strdup($0) } + [nil]
+    defer { (arguments + environment).forEach { free($0) } }
+    var id: pid_t = 0
+    let result = posix_spawnp(
+      &id, command.first ?? "", &actions, &attributes, arguments, environment)
+    guard result == 0 else { throw CommandFailure(command, SystemError(result)) }
+    self.id = id
+  }
+
+  /// A file in memory: a pipe would have to be written to while the command reads.
+  private static func file(of text: String) throws -> CInt {
+    let file = clinux_memory_file("event")
+    var text = text
+    let isWritten = text.withUTF8 { write(file, $0.baseAddress, $0.count) == $0.count }
+    guard file >= 0, isWritten, lseek(file, 0, SEEK_SET) == 0 else {
+      throw OutputError(description: "cannot keep the event: \(SystemError())")
+    }
+    return file
+  }
+
+  private static func environment(with variables: [(name: String, value: String)]) -> [String] {
+    var all = variables.map { "\($0.name)=\($0.value)" }
+    var next = clinux_environment()
+    while let entry = next?.pointee {
+      let text = String(cString: entry)
+      if !variables.contains(where: { text.hasPrefix("\($0.name)=") }) { all.append(text) }
+      next = next?.advanced(by: 1)
+    }
+    return all
+  }
+
+  /// Returns when it has ended: its exit status, as a shell has it. To be called once.
+  func end() async -> ExitCode {
+    let id = self.id
+    return await withCheckedContinuation { continuation in
+      Thread.start {
+        var status: CInt = 0
+        while waitpid(id, &status, 0) < 0, errno == EINTR {}
+        let signal = status & 0x7F
+        continuation.resume(
+          returning: ExitCode(signal == 0 ? status >> 8 & 0xFF : 128 + signal))
+      }
+    }
+  }
+
+  /// Signals all of it.
+  func signal(_ signal: CInt) { kill(-self.id, signal) }
+}
+
+/// A command that cannot be run.
+struct CommandFailure: Error, CustomStringConvertible {
+  private let command: String
+  private let reason: SystemError
+
+  init(_ command: [String], _ reason: SystemError = SystemError()) {
+    self.command = command.first ?? ""
+    self.reason = reason
+  }
+
+  var description: String { "cannot run “\(self.command)”: \(self.reason)" }
+
+  /// As shells have it.
+  var exitStatus: ExitCode { ExitCode(self.reason.code == ENOENT ? 127 : 126) }
+}
+
+/// A thread for what can only be waited for by a system call.
+enum Thread {
+  static func start(_ body: @escaping @Sendable () -> Void) {
+    final class Body: Sendable {
+      let run: @Sendable () -> Void
+      init(_ run: @escaping @Sendable () -> Void) { self.run = run }
+    }
+    let entry: @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? = { body in
+      if let body { Unmanaged<Body>.fromOpaque(body).takeRetainedValue().run() }
+      return nil
+    }
+    let retained = Unmanaged.passRetained(Body(body))
+    var thread = pthread_t()
+    guard pthread_create(&thread, nil, entry, retained.toOpaque()) == 0 else {
+      // Where there is no room for a thread, whoever waits does so here.
+      return retained.takeRetainedValue().run()
+    }
+    pthread_detach(thread)
+  }
+}

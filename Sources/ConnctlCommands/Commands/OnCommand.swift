@@ -1,0 +1,133 @@
+import ArgumentParser
+import Connectivity
+import ConnectivitySession
+import Glibc
+import Synchronization
+
+struct OnCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "on", abstract: "Run a command on each change of a kind.",
+    usage: "connctl on [<options>] <kind> -- <command> ...",
+    discussion: """
+      The command is told of the change by CONND_EVENT, CONND_GENERATION, CONND_CATEGORY, CONND_FROM and \
+      CONND_INTERFACE in its environment, and reads on standard input what “connctl watch --json” prints. Where \
+      changes were missed, it is run once with CONND_EVENT=gap.
+
+      One command runs at a time; what happens meanwhile waits for its turn. connctl goes on across restarts of connd.
+      """)
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  @Argument(
+    help: "transition, path or invalidation.",
+    completion: .list(["transition", "path", "invalidation"]), transform: Self.kind)
+  var kind: StatusEvent.Kind
+
+  @Option(
+    parsing: .unconditional,
+    help: ArgumentHelp(
+      "How long a command may take; SIGTERM follows, and SIGKILL five seconds later.",
+      valueName: "time"),
+    transform: Timeout.reading)
+  var timeout = Timeout(duration: .seconds(90), words: "90s")
+
+  @Argument(parsing: .postTerminator, help: "What is run, after --.")
+  var command: [String] = []
+
+  func validate() throws {
+    guard !self.command.isEmpty else { throw ValidationError("the command is missing, after --") }
+  }
+
+  private static func kind(_ text: String) throws -> StatusEvent.Kind {
+    switch text {
+    case "transition": .transition
+    case "path": .path
+    case "invalidation": .invalidation
+    default: throw ValidationError("it is transition, path or invalidation")
+    }
+  }
+
+  func run(through dialler: any Dialler) async throws {
+    let last = Mutex<Snapshot?>(nil)
+    let follower = StatusFollower(socket: self.socket, through: dialler, kinds: [self.kind])
+    try await follower.run { event in
+      let before = last.withLock { $0 }
+      switch event {
+      case .disconnected(let error):
+        if before == nil { throw error }
+        self.console.remark("connd went away (\(error)); looking for it")
+      case .resumed:
+        self.console.remark("connd is back")
+      case .snapshot(let snapshot):
+        last.withLock { $0 = snapshot }
+      case .gap(let snapshot):
+        last.withLock { $0 = snapshot }
+        try await self.perform(event, snapshot)
+      case .change(let change):
+        if let snapshot = change.snapshot { last.withLock { $0 = snapshot } }
+        try await self.perform(event, change.snapshot ?? before)
+      }
+    }
+  }
+
+  /// Runs the command to its end.
+  private func perform(_ event: StatusEvent, _ snapshot: Snapshot?) async throws {
+    guard let object = JSON.event(event) else { return }
+    do {
+      let child = try ChildProcess(
+        self.command, variables: Self.variables(event, snapshot), input: "\(object)\n")
+      let status = await self.end(of: child)
+      if !status.isSuccess {
+        self.console.remark("“\(self.command[0])” ended with \(status.rawValue)")
+      }
+    } catch let failure as CommandFailure {
+      // It may be there the next time.
+      self.console.remark("\(failure)")
+    }
+  }
+
+  private func end(of child: ChildProcess) async -> ExitCode {
+    await withTaskGroup(of: ExitCode?.self) { group in
+      group.addTask { await child.end() }
+      group.addTask {
+        guard (try? await Task.sleep(for: self.timeout.duration)) != nil else { return nil }
+        self.console.remark(
+          "“\(self.command[0])” has taken \(self.timeout.words) and is ended")
+        child.signal(SIGTERM)
+        guard (try? await Task.sleep(for: .seconds(5))) != nil else { return nil }
+        child.signal(SIGKILL)
+        return nil
+      }
+      for await status in group {
+        if let status {
+          group.cancelAll()
+          return status
+        }
+      }
+      return ExitStatus.doesNotHold
+    }
+  }
+
+  /// What the command is told by its environment. What an event has nothing to say of is empty.
+  static func variables(
+    _ event: StatusEvent, _ snapshot: Snapshot?
+  ) -> [(name: String, value: String)] {
+    var (name, generation, from) = ("gap", snapshot?.generation ?? 0, "")
+    var interface = snapshot?.status.interface ?? ""
+    switch event {
+    case .change(.transition(let transition)):
+      (name, from) = ("transition", transition.from.rawValue)
+    case .change(.path): name = "path"
+    case .change(.invalidation(let invalidation)):
+      (name, generation) = ("invalidation", invalidation.generation)
+      interface = invalidation.scope.interface ?? ""
+    case .gap, .snapshot, .disconnected, .resumed: break
+    }
+    return [
+      ("CONND_EVENT", name), ("CONND_GENERATION", String(generation)),
+      ("CONND_CATEGORY", snapshot?.status.category.rawValue ?? ""), ("CONND_FROM", from),
+      ("CONND_INTERFACE", interface),
+    ]
+  }
+}

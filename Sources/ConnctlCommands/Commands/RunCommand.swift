@@ -1,0 +1,161 @@
+import ArgumentParser
+import Connectivity
+import ConnectivitySession
+import Glibc
+import Synchronization
+
+struct RunCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "run", abstract: "Run a command once conditions hold.",
+    usage: "connctl run --when <condition>[,...] [--stop] -- <command> ...",
+    discussion: """
+      \(Condition.help)
+
+      connctl ends as the command does. With --stop it is suspended (SIGSTOP) with all that it has started while the \
+      conditions do not hold, and goes on (SIGCONT) when they do; what becomes of its connections meanwhile is for \
+      its other ends to say.
+      """)
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  @Option(
+    help: ArgumentHelp(
+      "What has to hold, all of it: words as of “connctl is”, with commas between them.",
+      valueName: "conditions"),
+    completion: .list(Condition.allNames), transform: Self.conditions)
+  var when: [Condition]
+
+  @Flag(help: "Suspend the command while the conditions do not hold.")
+  var stop = false
+
+  @Argument(parsing: .postTerminator, help: "What is run, after --.")
+  var command: [String] = []
+
+  func validate() throws {
+    guard !self.command.isEmpty else { throw ValidationError("the command is missing, after --") }
+  }
+
+  private static func conditions(_ text: String) throws -> [Condition] {
+    try text.split(separator: ",", omittingEmptySubsequences: false).map {
+      try Condition.reading(String($0))
+    }
+  }
+
+  /// The conditions hold: nothing more is to be followed.
+  private struct Holds: Error {}
+
+  func run(through dialler: any Dialler) async throws {
+    do {
+      if self.stop {
+        throw try await self.supervised(through: dialler)
+      } else {
+        do {
+          try await self.follow(through: dialler) { if $0 { throw Holds() } }
+        } catch is Holds {
+          try self.become()
+        }
+      }
+    } catch let failure as CommandFailure {
+      self.console.remark("\(failure)")
+      throw failure.exitStatus
+    }
+  }
+
+  /// Tells whether the conditions hold, first and whenever that has changed.
+  private func follow(
+    through dialler: any Dialler, _ tell: @escaping @Sendable (Bool) throws -> Void
+  ) async throws {
+    let told = Mutex<Bool?>(nil)
+    let follower = StatusFollower(
+      socket: self.socket, through: dialler, kinds: [.transition, .path])
+    try await follower.run { event in
+      let snapshot: Snapshot
+      switch event {
+      case .snapshot(let present), .gap(let present): snapshot = present
+      case .change(let change):
+        guard let present = change.snapshot else { return }
+        snapshot = present
+      case .disconnected(let error):
+        if told.withLock({ $0 }) == nil { throw error }
+        // The command has ended, and nobody is to follow any more.
+        if Task.isCancelled { return }
+        self.console.remark("connd went away (\(error)); the command is left as it is")
+        return
+      case .resumed: return
+      }
+      let failing = self.when.first { !$0.holds(for: snapshot.status) }
+      let isNew = told.withLock { told in
+        defer { told = failing == nil }
+        return told != (failing == nil)
+      }
+      guard isNew else { return }
+      if let failing {
+        self.console.hint("waiting for “\(failing)”: \(snapshot.status.summary)")
+      }
+      try tell(failing == nil)
+    }
+  }
+
+  /// connctl's process becomes the command's.
+  private func become() throws {
+    signal(SIGPIPE, SIG_DFL)
+    let arguments = self.command.map { strdup($0) } + [nil]
+    execvp(self.command.first ?? "", arguments)
+    throw CommandFailure(self.command)
+  }
+
+  /// Runs the command beside connctl, and returns how it ended.
+  private func supervised(through dialler: any Dialler) async throws -> ExitCode {
+    let (started, start) = AsyncStream.makeStream(of: ChildProcess.self)
+    return try await withThrowingTaskGroup(of: ExitCode.self) { group in
+      defer { group.cancelAll() }
+      group.addTask {
+        let running = Mutex<ChildProcess?>(nil)
+        try await self.follow(through: dialler) { holds in
+          if let child = running.withLock({ $0 }) {
+            child.signal(holds ? SIGCONT : SIGSTOP)
+          } else if holds {
+            let child = try ChildProcess(self.command)
+            child.takeTerminal()
+            Forwarding.begin(to: child)
+            running.withLock { $0 = child }
+            start.yield(child)
+            start.finish()
+          }
+        }
+        return ExitStatus.holds
+      }
+      group.addTask {
+        for await child in started { return await child.end() }
+        throw CancellationError()
+      }
+      return try await group.next() ?? ExitStatus.doesNotHold
+    }
+  }
+}
+
+extension ChildProcess {
+  /// Where connctl has the terminal, its keys are the command's from now on: Ctrl-C ends that, and connctl with it.
+  fileprivate func takeTerminal() {
+    guard isatty(STDIN_FILENO) == 1, tcgetpgrp(STDIN_FILENO) == getpgrp() else { return }
+    Glibc.signal(SIGTTOU, SIG_IGN)
+    tcsetpgrp(STDIN_FILENO, self.id)
+  }
+}
+
+/// Whoever ends connctl, ends the command: it is told by the same signal, also where it is suspended.
+private enum Forwarding {
+  private static let group = Atomic<Int32>(0)
+
+  static func begin(to child: ChildProcess) {
+    Self.group.store(child.id, ordering: .relaxed)
+    for number in [SIGTERM, SIGINT, SIGHUP] {
+      signal(number) { number in
+        let group = Forwarding.group.load(ordering: .relaxed)
+        kill(-group, number)
+        kill(-group, SIGCONT)
+      }
+    }
+  }
+}

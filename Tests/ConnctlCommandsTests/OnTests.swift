@@ -1,0 +1,42 @@
+import Connectivity
+import ConnectivitySession
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("What a command is told of a change")
+struct OnTests {
+  private func variables(_ event: StatusEvent, _ snapshot: Snapshot?) -> [String] {
+    OnCommand.variables(event, snapshot).map { "\($0.name)=\($0.value)" }
+  }
+
+  @Test("a transition: from where, to where, by which link")
+  func transition() {
+    let transition = Transition.sample
+    #expect(
+      self.variables(.change(.transition(transition)), transition.snapshot) == [
+        "CONND_EVENT=transition", "CONND_GENERATION=\(transition.snapshot.generation)",
+        "CONND_CATEGORY=\(transition.snapshot.status.category.rawValue)",
+        "CONND_FROM=\(transition.from.rawValue)",
+        "CONND_INTERFACE=\(transition.snapshot.status.interface ?? "")",
+      ])
+  }
+
+  @Test("an invalidation: its own generation and link, and the category that holds meanwhile")
+  func invalidation() {
+    let told = self.variables(.change(.invalidation(.sample)), .sample)
+    #expect(
+      told == [
+        "CONND_EVENT=invalidation", "CONND_GENERATION=\(Invalidation.sample.generation)",
+        "CONND_CATEGORY=\(Snapshot.sample.status.category.rawValue)", "CONND_FROM=",
+        "CONND_INTERFACE=\(Invalidation.sample.scope.interface ?? "")",
+      ])
+    #expect(told.contains("CONND_INTERFACE=wlan0"))
+  }
+
+  @Test("a gap: what is so now")
+  func gap() {
+    let told = self.variables(.gap(.sample), .sample)
+    #expect(told.first == "CONND_EVENT=gap" && told.contains("CONND_FROM="))
+  }
+}

@@ -1,0 +1,116 @@
+import Glibc
+import TestKit
+import Testing
+
+/// Commands that connctl runs where the network is as they need it, and when it changes.
+@Suite("Commands that connctl runs", .needsNamespaces, .laboratory, .timeLimit(.minutes(5)))
+struct CommandsScenario {
+  private func online() throws -> Laboratory {
+    let lab = try Laboratory(configuration: "links: [{match: eth0, medium: wired}]")
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try lab.startConnd()
+    return lab
+  }
+
+  private func spawn(_ lab: Laboratory, _ arguments: String...) throws -> RunningCommand {
+    try RunningCommand([Programs.connctl, "--socket", lab.socket] + arguments)
+  }
+
+  /// Waits for the error of a command that is known by it.
+  private func waitForError(_ words: String, of command: RunningCommand) throws {
+    try waitUntil("connctl says “\(words)”") { command.standardError.contains(words) }
+  }
+
+  @Test("a command is run on each transition, one after the other, and told which it was")
+  func transitions() throws {
+    let lab = try self.online()
+    let script = #"echo "$CONND_EVENT $CONND_FROM>$CONND_CATEGORY $CONND_GENERATION"; cat"#
+    let hook = try self.spawn(lab, "on", "transition", "--", "sh", "-c", script)
+    // It follows when connd counts it.
+    try waitUntil("the hook follows") {
+      try lab.connctl("stats").output.contains(/subscribers +1\n/)
+    }
+    try lab.outside.ip("link set eth0 down")
+    let down = try #require(try hook.nextLine())
+    #expect(down.hasPrefix("transition wired>none "))
+    let event: EventReport = try decode(try #require(try hook.nextLine()))
+    #expect(event.event == "transition" && down.hasSuffix(" \(event.generation)"))
+    try lab.outside.ip("link set eth0 up")
+    #expect(try hook.nextLine()?.hasPrefix("transition none>wired ") == true)
+  }
+
+  @Test("a command that takes too long, fails or is not there holds up no later one")
+  func failures() throws {
+    let lab = try self.online()
+    let script = #"[ "$CONND_CATEGORY" = none ] && exec sleep 1000; echo "$CONND_CATEGORY"; exit 3"#
+    let slow = try self.spawn(
+      lab, "on", "transition", "--timeout", "100ms", "--", "sh", "-c", script)
+    let absent = try self.spawn(lab, "on", "transition", "--", "/nonexistent/command")
+    try waitUntil("both follow") { try lab.connctl("stats").output.contains(/subscribers +2\n/) }
+    try lab.outside.ip("link set eth0 down")
+    try self.waitForError("“sh” has taken 100ms and is ended", of: slow)
+    try self.waitForError("“sh” ended with 143", of: slow)
+    try self.waitForError("cannot run “/nonexistent/command”", of: absent)
+    try lab.outside.ip("link set eth0 up")
+    #expect(try slow.nextLine() == "wired")
+    try self.waitForError("“sh” ended with 3", of: slow)
+  }
+
+  @Test("a command is run once the conditions hold, and connctl ends as it does")
+  func conditions() throws {
+    let lab = try self.online()
+    func status(_ arguments: String...) throws -> Int {
+      try Command.outcome(
+        of: [Programs.connctl, "--socket", lab.socket, "run", "--when"] + arguments
+      ).status
+    }
+    #expect(try status("online,not-expensive", "--", "sh", "-c", "exit 7") == 7)
+    #expect(try status("online", "--", "sh", "-c", "kill -TERM $$") == 128 + Int(SIGTERM))
+    #expect(try status("online", "--stop", "--", "sh", "-c", "kill -TERM $$") == 128 + Int(SIGTERM))
+    #expect(try status("online", "--", "/nonexistent/command") == 127)
+    #expect(try status("online", "--", "/") == 126)
+    let waiting = try self.spawn(lab, "run", "--when", "none,not-wifi", "--", "echo", "offline")
+    try lab.outside.ip("link set eth0 down")
+    #expect(try waiting.nextLine() == "offline")
+    #expect(try waiting.wait() == 0)
+  }
+
+  @Test("with --stop a command stands still while the conditions do not hold; a signal reaches it")
+  func stopped() throws {
+    let lab = try self.online()
+    let script = "echo $$; trap 'echo ended; exit 5' TERM; while :; do sleep 1000 & wait; done"
+    let run = try self.spawn(lab, "run", "--when", "online", "--stop", "--", "sh", "-c", script)
+    let command = try #require(try run.nextLine())
+    func state() throws -> Character? {
+      let fields = try Command.run(["cat", "/proc/\(command)/stat"]).split(separator: " ")
+      return fields.dropFirst(2).first?.first
+    }
+    try lab.outside.ip("link set eth0 down")
+    try waitUntil("it stands still") { try state() == "T" }
+    try lab.outside.ip("link set eth0 up")
+    try waitUntil("it goes on") { try state() == "S" }
+    try lab.outside.ip("link set eth0 down")
+    try waitUntil("it stands still again") { try state() == "T" }
+    run.signal(SIGTERM)
+    #expect(try run.nextLine() == "ended")
+    #expect(try run.wait() == 5)
+  }
+
+  @Test("connd may be restarted: a command is left as it is, and hooks hear of what comes then")
+  func restart() throws {
+    let lab = try self.online()
+    let hook = try self.spawn(
+      lab, "on", "transition", "--", "sh", "-c", #"echo "$CONND_CATEGORY""#)
+    let run = try self.spawn(lab, "run", "--when", "online", "--stop", "--", "sleep", "1000")
+    try waitUntil("both follow") { try lab.connctl("stats").output.contains(/subscribers +2\n/) }
+    #expect(try lab.connd?.terminate() == 0)
+    try self.waitForError("connd went away", of: hook)
+    try self.waitForError("the command is left as it is", of: run)
+    try lab.startConnd()
+    try self.waitForError("connd is back", of: hook)
+    try lab.outside.ip("link set eth0 down")
+    #expect(try hook.nextLine() == "none")
+    #expect(try run.terminate() == 128 + Int(SIGTERM))
+  }
+}
