@@ -12,7 +12,7 @@ final class NetlinkKernel: Kernel {
   private let waiting: WaitSet?
   private let devices: DeviceReader
   /// What sysfs said about devices: it never changes as long as the link exists under its name. (What is below a stack
-  /// does, so stacks are not remembered.)
+  /// does, so stacks are not remembered.) What nl80211 said changes with the network that was joined, of which it tells.
   private var knownDevices: [UInt32: (name: String, device: Device)] = [:]
   private var unheard: UnheardLinks?
 
@@ -59,6 +59,7 @@ final class NetlinkKernel: Kernel {
     for event in events[first...] {
       switch event {
       case .linkRemoved(let link): self.knownDevices[link.index] = nil
+      case .wireless(let change): self.knownDevices[change.link] = nil
       case .overrun: self.knownDevices = [:]
       default: break
       }
@@ -138,9 +139,13 @@ final class NetlinkKernel: Kernel {
       return LinkFacts(link, device: known.device)
     }
     var device = self.devices.device(of: link)
-    if link.kind == nil, device.type == nil, !device.hasPhy80211 {
-      // A sandbox hides sysfs, and it may be another namespace's.
-      device.wirelessRole = self.wirelessLink(link.index)?.role
+    // A sandbox hides sysfs, and it may be another namespace's: then only nl80211 knows of Wi-Fi.
+    let isHidden = device.type == nil && !device.hasPhy80211
+    if link.kind == nil, isHidden || device.hasPhy80211,
+      let wireless = self.wirelessLink(link.index)
+    {
+      if isHidden { device.wirelessRole = wireless.role }
+      device.isMetered = wireless.accessPoint?.isMetered ?? false
     }
     let facts = LinkFacts(link, device: device)
     if !facts.isStacked { self.knownDevices[link.index] = (link.name, facts.device) }

@@ -92,6 +92,8 @@ package struct Device: Hashable, Sendable {
   package var hasPhy80211: Bool
   /// What nl80211 says of it, where sysfs says nothing of Wi-Fi.
   package var wirelessRole: WirelessRole?
+  /// The access point that it has joined says that its network is paid for by use.
+  package var isMetered: Bool
   /// The name of the driver that it is bound to.
   package var driver: String?
   /// The indexes of the links directly below it, from its `lower_*` entries.
@@ -99,11 +101,12 @@ package struct Device: Hashable, Sendable {
 
   package init(
     type: String? = nil, hasPhy80211: Bool = false, wirelessRole: WirelessRole? = nil,
-    driver: String? = nil, lowerLinks: [UInt32] = []
+    isMetered: Bool = false, driver: String? = nil, lowerLinks: [UInt32] = []
   ) {
     self.type = type
     self.hasPhy80211 = hasPhy80211
     self.wirelessRole = wirelessRole
+    self.isMetered = isMetered
     self.driver = driver
     self.lowerLinks = lowerLinks
   }

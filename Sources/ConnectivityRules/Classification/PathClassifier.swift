@@ -92,11 +92,12 @@ package struct PathClassifier: Hashable, Sendable {
   }
 
   /// What sending costs: what the configuration says of the topmost link that it speaks of; else only media that
-  /// are paid for by use are expensive (a Bluetooth network is a phone's hotspot).
+  /// are paid for by use are expensive (a Bluetooth network is a phone's hotspot), and Wi-Fi whose access point says so.
   package func cost(of chain: [LinkFacts], medium: Medium) -> (expensive: Bool, constrained: Bool) {
     let rules = chain.compactMap { self.policy.rule(for: $0.link.name) }
     return (
-      rules.lazy.compactMap(\.expensive).first ?? (medium == .cellular || medium == .bluetooth),
+      rules.lazy.compactMap(\.expensive).first
+        ?? (medium == .cellular || medium == .bluetooth || chain.contains { $0.device.isMetered }),
       rules.lazy.compactMap(\.constrained).first ?? false
     )
   }

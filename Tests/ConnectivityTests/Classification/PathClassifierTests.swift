@@ -118,7 +118,9 @@ struct PathClassifierTests {
     #expect(path.reason == .noRoute)
   }
 
-  @Test("cellular and Bluetooth are expensive, unless the configuration says otherwise")
+  @Test(
+    "cellular, Bluetooth and Wi-Fi that says so are expensive, unless the configuration says otherwise"
+  )
   func cost() {
     func cost(_ chain: [LinkFacts], _ rules: [LinkPolicy.Rule] = []) -> [Bool] {
       let path = PathClassifier(policy: LinkPolicy(rules)).path(
@@ -131,6 +133,11 @@ struct PathClassifierTests {
     #expect(cost([LinkClassifierTests.link(device: Device(type: "bluetooth"))]) == [true, false])
     #expect(cost([LinkClassifierTests.link()]) == [false, false])
     #expect(cost([wwan], [.init(match: "wwan0", expensive: false)]) == [false, false])
+    let hotspot = LinkClassifierTests.link(
+      "wlan0", device: Device(hasPhy80211: true, isMetered: true))
+    #expect(cost([hotspot]) == [true, false])
+    #expect(cost([vlan, hotspot]) == [true, false])
+    #expect(cost([hotspot], [.init(match: "wlan0", expensive: false)]) == [false, false])
     #expect(cost([vlan, wwan], [.init(match: "wwan0", constrained: true)]) == [true, true])
     #expect(
       cost(

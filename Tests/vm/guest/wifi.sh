@@ -114,7 +114,7 @@ supplicant select_network 1 >/dev/null
 check "the station switches to the other network" within 120 station ssid=cafe wpa_state=COMPLETED
 # Nobody answers for the router there: the name alone tells.
 check "I4 another SSID is another network, before anything is sent there" within 60 told /run/guard '"reason": ?"networkChanged".*"destroy"'
-check "an access point that says so has its network paid for by use" within 60 listed '"ssid": "cafe"' '"security": ["open"]' '"metered": true'
+check "an access point that says so has its network paid for by use" within 60 listed '"ssid": "cafe"' '"security": ["open"]' '"metered": true' '"expensive": true'
 ip -n cafe address add 10.0.1.1/24 dev wlan3
 check "to connd the path is back: the kernel kept address and route" connctl wait wifi --timeout 2m
 check "I4 the guard is over" within 60 over
@@ -127,6 +127,7 @@ check "I1 the address is gone: the connection is destroyed" within 60 told /run/
 check "I1 the guard is over" within 60 over
 exec {socket}>&-
 check "the new network serves" connctl wait wifi --timeout 2m
+check "and is expensive, as its access point says" connctl wait expensive --timeout 1m
 call 10.0.2.2
 
 echo "# the access point vanishes"
@@ -144,6 +145,7 @@ supplicant select_network 0 >/dev/null
 check "home again" within 120 station ssid=home wpa_state=COMPLETED
 lease 10.0.1
 check "the network is there again" connctl wait wifi --timeout 2m
+check "and costs nothing" connctl wait not-expensive --timeout 1m
 call 10.0.1.2
 rfkill=$(echo /sys/class/net/wlan0/phy80211/rfkill*/soft)
 echo 1 >"$rfkill"
