@@ -1,4 +1,5 @@
 import ArgumentParser
+import CLinux
 import ConnectivityProtocol
 import ConnectivitySession
 import Glibc

@@ -18,15 +18,22 @@ struct InformationElements: IteratorProtocol {
     return (id, payload)
   }
 
-  /// The SSID; `nil` where there is none, or it is hidden: of no octets, or of zeros.
+  /// The SSID; `nil` where there is none, it is longer than one may be, or it is hidden: of no octets, or of zeros.
   var ssid: [UInt8]? {
     var elements = self
     while let element = elements.next() {
       guard element.id == 0 else { continue }
-      let ssid = element.payload.array
-      return ssid.contains { $0 != 0 } ? ssid : nil
+      return element.payload.ssid
     }
     return nil
+  }
+}
+
+extension Bytes {
+  /// These as an SSID; `nil` where they are none, or one that is hidden (IEEE 802.11-2020, 9.4.2.2).
+  var ssid: [UInt8]? {
+    let ssid = self.array
+    return ssid.count <= 32 && ssid.contains { $0 != 0 } ? ssid : nil
   }
 }
 

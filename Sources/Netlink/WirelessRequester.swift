@@ -28,10 +28,11 @@ final class WirelessRequester {
     guard answer.role.isMember else { return WirelessLink(role: answer.role) }
     let joined = try self.joined(index, family)
     // Kernels around 6.1 name no SSID where the supplicant authenticates by itself: the scan's result does.
-    let ssid = answer.ssid ?? joined?.ssid ?? []
     return WirelessLink(
       role: answer.role,
-      network: ssid.isEmpty ? nil : WirelessNetwork(ssid: ssid, security: joined?.security),
+      network: (answer.ssid ?? joined?.ssid).map {
+        WirelessNetwork(ssid: $0, security: joined?.security)
+      },
       accessPoint: joined?.accessPoint)
   }
 
@@ -91,7 +92,7 @@ struct WirelessAnswer: Hashable {
       switch attribute.type {
       case Int(NL80211_ATTR_IFTYPE.rawValue):
         role = attribute.payload.uint32.map(WirelessRole.init(type:))
-      case Int(NL80211_ATTR_SSID.rawValue): self.ssid = attribute.payload.array
+      case Int(NL80211_ATTR_SSID.rawValue): self.ssid = attribute.payload.ssid
       default: break
       }
     }

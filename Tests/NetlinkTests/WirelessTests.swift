@@ -146,7 +146,9 @@ struct WirelessTests {
   func ssid() throws {
     #expect(try self.scanned([0, 3, 0xFF, 0, 0x1B, 48, 2, 1, 0])?.ssid == [0xFF, 0, 0x1B])
     #expect(try self.scanned([1, 1, 2, 0, 1, 65])?.ssid == [65])
-    for hidden: [UInt8] in [[0, 0], [0, 2, 0, 0], [0, 9, 65]] {
+    let tooLong: [UInt8] = [0, 33] + Array(repeating: 65, count: 33)
+    #expect(try self.scanned([0, 32] + Array(repeating: 65, count: 32))?.ssid?.count == 32)
+    for hidden: [UInt8] in [[0, 0], [0, 2, 0, 0], [0, 9, 65], tooLong] {
       let scanned = try #require(try self.scanned(hidden))
       #expect(scanned.ssid == nil)
     }

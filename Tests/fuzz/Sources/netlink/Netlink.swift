@@ -71,6 +71,30 @@ private enum Readers {
       let change = RouteChange(route)
       expect(KernelEvent.routeRemoved(change).isPlausible, "\(change)")
     }
+    self.readWireless(message)
+  }
+
+  /// As what generic netlink says of families, and nl80211 of Wi-Fi: part of it came by radio.
+  private static func readWireless(_ message: Message) {
+    if let family = GenericFamily(message: message) {
+      expect(family.groups.count <= message.payload.count / 4, "\(family)")
+    }
+    if let change = WirelessChange(message: message) {
+      expect(KernelEvent.wireless(change).isPlausible, "\(change)")
+    }
+    if let answer = WirelessAnswer(message: message) {
+      expect((1...32).contains(answer.ssid?.count ?? 1), "\(answer)")
+    }
+    if let joined = JoinedAccessPoint(message: message) {
+      let network = joined.ssid.map { WirelessNetwork(ssid: $0, security: joined.security) }
+      // At most four characters for an octet.
+      expect(
+        (1...32).contains(joined.ssid?.count ?? 1) && (1...128).contains(network?.name.count ?? 1))
+      expect(!joined.security.isEmpty && joined.accessPoint?.bssid.count ?? 6 == 6, "\(joined)")
+    }
+    if let signal = WirelessSignal(message: message) {
+      expect((-128...127).contains(signal.strength ?? 0), "\(signal)")
+    }
   }
 }
 
@@ -88,6 +112,7 @@ extension KernelEvent {
       (1...UInt32(Int32.max)).contains(neighbour.link) && neighbour.hardwareAddress != []
     case .bridgeEntry(let entry):
       (1...UInt32(Int32.max)).contains(entry.port) && !entry.hardwareAddress.isEmpty
+    case .wireless: true
     case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .setting, .overrun, .malformed: true
     }
   }
