@@ -71,13 +71,15 @@ struct ChildProcess: Sendable {
   func end() async -> ExitCode {
     let id = self.id
     return await withCheckedContinuation { continuation in
-      Thread.start {
+      let wait: @Sendable () -> Void = {
         var status: CInt = 0
         while waitpid(id, &status, 0) < 0, errno == EINTR {}
         let signal = status & 0x7F
         continuation.resume(
           returning: ExitCode(signal == 0 ? status >> 8 & 0xFF : 128 + signal))
       }
+      // Without threads to be had, connctl hears of nothing until the command has ended.
+      if !Thread.start(named: "connctl-command", wait) { wait() }
     }
   }
 
@@ -99,25 +101,4 @@ struct CommandFailure: Error, CustomStringConvertible {
 
   /// As shells have it.
   var exitStatus: ExitCode { ExitCode(self.reason.code == ENOENT ? 127 : 126) }
-}
-
-/// A thread for what can only be waited for by a system call.
-enum Thread {
-  static func start(_ body: @escaping @Sendable () -> Void) {
-    final class Body: Sendable {
-      let run: @Sendable () -> Void
-      init(_ run: @escaping @Sendable () -> Void) { self.run = run }
-    }
-    let entry: @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? = { body in
-      if let body { Unmanaged<Body>.fromOpaque(body).takeRetainedValue().run() }
-      return nil
-    }
-    let retained = Unmanaged.passRetained(Body(body))
-    var thread = pthread_t()
-    guard pthread_create(&thread, nil, entry, retained.toOpaque()) == 0 else {
-      // Where there is no room for a thread, whoever waits does so here.
-      return retained.takeRetainedValue().run()
-    }
-    pthread_detach(thread)
-  }
 }

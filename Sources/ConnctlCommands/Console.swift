@@ -1,5 +1,6 @@
 import Connectivity
 import Glibc
+import UnixTransport
 
 /// Where a command writes to.
 struct Console: Sendable {
@@ -101,15 +102,12 @@ extension Console {
   /// As tail(1) does: poll(2) tells of a pipe without a reader, and a thread that waits for it alone costs no wake-up.
   private static func endWithPipe() {
     guard isatty(STDOUT_FILENO) == 0 else { return }
-    var thread = pthread_t()
-    let body: @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? = { _ in
+    _ = Thread.start(named: "connctl-output") {
       var output = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
       while poll(&output, 1, -1) < 0, errno == EINTR {}
       // As where a write fails for want of a reader.
       if output.revents & Int16(POLLERR | POLLHUP) != 0 { _exit(0) }
-      return nil
     }
-    if pthread_create(&thread, nil, body, nil) == 0 { pthread_detach(thread) }
   }
 
   /// See no-color.org; `TERM=dumb` is what editors and build tools set.

@@ -77,5 +77,16 @@ struct AttributeReader: IteratorProtocol {
   }
 }
 
+extension AttributeReader {
+  /// Of the attributes that are left, those that are nested in one of a type, the last; `nil` where there is none.
+  mutating func nested(in type: Int) -> AttributeReader? {
+    var nested: AttributeReader?
+    while let attribute = self.next() {
+      if attribute.type == type { nested = AttributeReader(attribute.payload) }
+    }
+    return nested
+  }
+}
+
 /// Messages and attributes begin at multiples of four.
 func aligned(_ length: Int) -> Int { (length + 3) & ~3 }

@@ -11,17 +11,12 @@ struct JoinedAccessPoint: Hashable {
 
   /// Reads a result of the scan; `nil` where it is not what the link has joined.
   init?(message: Message) {
-    var attributes = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
-    var result: Bytes?
-    while let attribute = attributes.next() {
-      if attribute.type == Int(NL80211_ATTR_BSS.rawValue) { result = attribute.payload }
-    }
-    guard let result else { return nil }
+    var all = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
+    guard var attributes = all.nested(in: Int(NL80211_ATTR_BSS.rawValue)) else { return nil }
     var isJoined = false
     var capability: UInt16 = 0
     var (bssid, frequency): ([UInt8]?, UInt32?)
     var (answered, beacon): (Bytes?, Bytes?)
-    attributes = AttributeReader(result)
     while let attribute = attributes.next() {
       switch attribute.type {
       case Int(NL80211_BSS_STATUS.rawValue):
@@ -51,14 +46,9 @@ struct JoinedAccessPoint: Hashable {
 extension WirelessSignal {
   /// Reads what NL80211_CMD_GET_STATION says of the other end of a link; `nil` where it says nothing.
   init?(message: Message) {
-    var attributes = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
-    var info: Bytes?
-    while let attribute = attributes.next() {
-      if attribute.type == Int(NL80211_ATTR_STA_INFO.rawValue) { info = attribute.payload }
-    }
-    guard let info else { return nil }
+    var all = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
+    guard var attributes = all.nested(in: Int(NL80211_ATTR_STA_INFO.rawValue)) else { return nil }
     self.init()
-    attributes = AttributeReader(info)
     while let attribute = attributes.next() {
       switch attribute.type {
       case Int(NL80211_STA_INFO_SIGNAL.rawValue):

@@ -1,4 +1,3 @@
-import CLinux
 import Connectivity
 import DequeModule
 import Glibc
@@ -34,10 +33,12 @@ final class Monitor: Service {
   func run() async throws {
     await withTaskCancellationOrGracefulShutdownHandler {
       await withCheckedContinuation { (ended: CheckedContinuation<Void, Never>) in
-        startThread(named: "connd-monitor") {
+        let run: @Sendable () -> Void = {
           self.runLoop()
           ended.resume()
         }
+        // Without threads to be had, the caller's does the work.
+        if !Thread.start(named: "connd-monitor", run) { run() }
       }
     } onCancelOrGracefulShutdown: {
       self.state.withLock { if $0 == .running { $0 = .stopping } }
@@ -121,34 +122,5 @@ final class Monitor: Service {
   /// Returns when the kernel was read for the first time, or could not be.
   func firstReading() async {
     _ = await self.ask { .awaitFirstReading($0) }
-  }
-}
-
-/// Runs something on a thread of its own: a wait in poll(2) must not take one from Swift's pool.
-private func startThread(named name: String, _ body: @escaping @Sendable () -> Void) {
-  final class Body {
-    let name: String
-    let run: @Sendable () -> Void
-    init(_ name: String, _ run: @escaping @Sendable () -> Void) {
-      self.name = name
-      self.run = run
-    }
-  }
-  var thread = pthread_t()
-  let body = Unmanaged.passRetained(Body(name, body))
-  let result = pthread_create(
-    &thread, nil,
-    { argument in
-      guard let argument else { return nil }
-      let body = Unmanaged<Body>.fromOpaque(argument).takeRetainedValue()
-      clinux_name_thread(body.name)
-      body.run()
-      return nil
-    }, body.toOpaque())
-  if result == 0 {
-    pthread_detach(thread)
-  } else {
-    // Without threads to be had, the caller's does the work.
-    body.takeRetainedValue().run()
   }
 }
