@@ -92,7 +92,7 @@ class Kernel:
         # The rest of it has timers and counters.
         self.links = {
             link["ifname"]: {
-                "remote": link.get("linkinfo", {}).get("info_data", {}).get("remote"),
+                **{key: link.get("linkinfo", {}).get("info_data", {}).get(key) for key in ["remote", "local"]},
                 **{key: link.get(key) for key in ["ifindex", "flags", "operstate", "link"]}}
             for link in dump(namespace, "-details", "link")}
         self.addresses = {
@@ -159,9 +159,14 @@ class Kernel:
         if path.status == pb.PATH_STATUS_SATISFIED:
             check(reason is None, f"{what}: satisfied, but {reason and pb.PathReason.Name(reason)}:", path)
         elif path.reason != reason:
-            # A tunnel whose other end has no route is the one thing that is not looked for above.
+            # What is below a tunnel is not looked for above: its other end has no route, or it sends from an address that is gone
+            # (K6; of that ip says what it says of no route).
             tunnels = [name for name in path.chain if self.links[name]["remote"]]
-            check(tunnels and path.reason in REASONS.values(), f"{what}: ip does not say why:", path)
+            present = {info["local"] for infos in self.addresses.values() for info in infos}
+            known = set(REASONS.values())
+            if any(self.links[name]["local"] not in present | {None, "any"} for name in tunnels):
+                known.add(pb.PATH_REASON_NO_SOURCE_ADDRESS)
+            check(tunnels and path.reason in known, f"{what}: ip does not say why:", path)
 
     def check_status(self, status):
         check(status.category != pb.CATEGORY_UNKNOWN, "the category is unknown:", status)
