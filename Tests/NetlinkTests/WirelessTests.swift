@@ -34,7 +34,7 @@ struct WirelessTests {
 
   @Test("D7 of a scan, of another station and of frames nothing is heard")
   func filter() {
-    let filter = BPFInterpreter(program: WirelessListener.program.instructions)
+    let filter = BPFInterpreter(program: NL80211.program.instructions)
     for capture in [
       WirelessCaptures.connected, WirelessCaptures.disconnected, WirelessCaptures.made,
     ] {
@@ -87,7 +87,7 @@ struct WirelessTests {
 
   @Test("Without a link of Wi-Fi there is nothing to ask and nothing to hear")
   func nothing() throws {
-    let listener = try WirelessListener()
+    let listener = try NL80211()
     #expect(try listener.link(1) == nil)
     var events: [KernelEvent] = []
     #expect(try !listener.drain(into: &events, limit: 10))

@@ -27,7 +27,7 @@ struct OnCommand: ConnctlCommand {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "How long a command may take; SIGTERM follows, and SIGKILL five seconds later.",
+      "How long a command may take, unless said 90s; then SIGTERM is sent, and SIGKILL five seconds later.",
       valueName: "time"),
     transform: Timeout.reading)
   var timeout = Timeout(duration: .seconds(90), words: "90s")

@@ -8,7 +8,7 @@ final class NetlinkKernel: Kernel {
   private let listener: Listener
   private let requester: Requester
   /// `nil` where there is no generic netlink.
-  private let wireless: WirelessListener?
+  private let wireless: NL80211?
   private let waiting: WaitSet?
   private let devices: DeviceReader
   /// What sysfs said about devices: it never changes as long as the link exists under its name. (What is below a stack
@@ -37,7 +37,7 @@ final class NetlinkKernel: Kernel {
     }
     self.listener = listener
     // Without it Wi-Fi is known by sysfs alone, and one network from another by its gateway.
-    let wireless = try? WirelessListener()
+    let wireless = try? NL80211()
     self.wireless = wireless
     self.waiting = wireless.flatMap { WaitSet([listener.fileDescriptor, $0.fileDescriptor]) }
     self.devices = DeviceReader(root: sysfs)

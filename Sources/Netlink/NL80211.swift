@@ -2,12 +2,12 @@ import CLinux
 package import Connectivity
 import Glibc
 
-/// The socket that hears which networks Wi-Fi links join and leave, and asks which those are.
+/// What Wi-Fi is known by: a socket hears which networks links join and leave, another asks which those are.
 ///
-/// nl80211 comes with the first driver of Wi-Fi, which may be plugged in at any time: the listener hears of that, too. It joins the
+/// nl80211 comes with the first driver of Wi-Fi, which may be plugged in at any time: that is heard, too. The socket joins the
 /// groups `mlme` and `config`, not `scan`, and a filter drops all but what makes a link a member of a network, or no longer.
 /// Not thread-safe: one thread owns it and polls `fileDescriptor` for reading. The descriptor is closed on exec.
-package final class WirelessListener {
+package final class NL80211 {
   private let socket: NetlinkSocket
   private let requester: WirelessRequester
   private var family: GenericFamily?
