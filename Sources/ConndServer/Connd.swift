@@ -115,7 +115,7 @@ struct Connd {
       MonitorLoop(
         configuration, store: store,
         publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
-        notifier: notifier, clock: SystemClock(), logger: logger
+        notifier: notifier, clock: SystemClock(), logger: logger, dns: DNSWatch()
       ) { (destinations) throws(KernelUnavailable) in
         try NetlinkKernel(watching: destinations, adopting: netlink.take(), sysfs: sysfs)
       }

@@ -64,6 +64,11 @@ extension SimulatedNetwork {
     self.connd.change { simulation, now, time in simulation.bounce(at: now, time: time) }
   }
 
+  /// The machine asks others for names.
+  public func resolve(by settings: DNSSettings) {
+    self.connd.change { simulation, _, time in simulation.resolve(by: settings, time: time) }
+  }
+
   /// The machine slept for so long, and wakes (I6).
   public func wake(afterSleepOf duration: Duration) {
     self.connd.change { simulation, now, time in

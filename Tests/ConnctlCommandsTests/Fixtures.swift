@@ -176,3 +176,14 @@ func runConnctl(_ arguments: [String], on console: Console) async -> Int32 {
     await Program.run(arguments, on: console, through: dialler)
   }
 }
+
+extension DNSSettings {
+  static let sample = DNSSettings(
+    servers: ["192.0.2.53", "fe80::1%wlan0"].compactMap { Server($0) }, search: ["example.org"],
+    links: [Link(interface: "wlan0", servers: ["192.0.2.53"].compactMap { Server($0) })])
+}
+
+extension DNSChange {
+  static let sample = DNSChange(
+    generation: 21, settings: .sample, cause: Cause(.dns, "serversChanged"), time: .sample)
+}

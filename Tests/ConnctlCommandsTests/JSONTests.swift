@@ -141,6 +141,16 @@ struct JSONShapeTests {
         .contains(#""localAddresses": null"#) == true)
   }
 
+  @Test("watch: dns")
+  func dns() {
+    #expect(
+      JSON.event(.change(.dns(.sample)))?.description
+        == #"{"event": "dns", "generation": 21, "servers": ["192.0.2.53", "fe80::1%wlan0"], "#
+        + #""search": ["example.org"], "links": [{"interface": "wlan0", "servers": ["192.0.2.53"], "#
+        + #""search": []}], "cause": {"trigger": "dns", "change": "serversChanged", "message": null, "#
+        + #""interface": null, "learntLate": false}}"#)
+  }
+
   @Test("watch: what concerns the connection is no event")
   func connection() {
     #expect(JSON.event(.resumed(3)) == nil)

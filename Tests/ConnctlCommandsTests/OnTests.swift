@@ -34,6 +34,16 @@ struct OnTests {
     #expect(told.contains("CONND_INTERFACE=wlan0"))
   }
 
+  @Test("dns: its own generation, and the category that holds meanwhile")
+  func dns() {
+    #expect(
+      self.variables(.change(.dns(.sample)), .sample) == [
+        "CONND_EVENT=dns", "CONND_GENERATION=21",
+        "CONND_CATEGORY=\(Snapshot.sample.status.category.rawValue)", "CONND_FROM=",
+        "CONND_INTERFACE=\(Snapshot.sample.status.interface ?? "")",
+      ])
+  }
+
   @Test("a gap: what is so now")
   func gap() {
     let told = self.variables(.gap(.sample), .sample)

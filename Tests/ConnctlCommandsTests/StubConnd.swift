@@ -131,6 +131,9 @@ extension Connectivity_V1_GuardResponse {
     switch event {
     case .path(let path):
       response.path = Connectivity_V1_Path(path)
+    case .betterPathGone(let path):
+      response.path = Connectivity_V1_Path(path)
+      response.betterPathGone = true
     case .invalidation(let invalidation):
       response.invalidation.reason = .init(invalidation.reason)
       response.invalidation.severity = .init(invalidation.severity)

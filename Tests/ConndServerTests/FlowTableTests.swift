@@ -94,9 +94,30 @@ final class FlowTableTests {
   func words(_ event: FlowTable.Event, _ id: UInt64 = 1) -> String {
     switch event {
     case .path(let path): "\(id) path \(path.interface ?? "none")"
+    case .betterPathGone(let path): "\(id) better path gone \(path.interface ?? "none")"
     case .invalidation(let verdict, _, _):
       "\(id) \(verdict.severity.rawValue) \(verdict.reason.rawValue)"
     }
+  }
+
+  @Test(
+    "I3 a flow that a rule keeps on its way is told that there is a better path, and that it is gone"
+  )
+  func betterPathGone() throws {
+    var table = FlowTable()
+    self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
+    _ = try self.add(self.registration(1, local: self.local), to: &table)
+    try self.lead(by: 3, metric: 50)
+    self.look(&table)
+    #expect(try self.evaluate(&table) == ["1 advise betterPath"])
+    self.look(&table)
+    #expect(try self.evaluate(&table) == [])
+    self.leadNowhere()
+    try self.lead(by: 2)
+    self.look(&table)
+    #expect(try self.evaluate(&table) == ["1 better path gone eth0"])
+    self.look(&table)
+    #expect(try self.evaluate(&table) == [])
   }
 
   // MARK: - Registration

@@ -14,6 +14,7 @@ struct TestLoop {
   let kernel = ModelKernel()
   let clock = TestClock()
   let mailbox = TestMailbox()
+  let dns = ModelDNS()
   var loop: MonitorLoop
 
   init() throws {
@@ -24,7 +25,7 @@ struct TestLoop {
     self.loop = MonitorLoop(
       Configuration(), store: store, publisher: StorePublisher(store: store),
       statistics: Statistics(), notifier: .inactive, clock: self.clock,
-      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, dns: self.dns
     ) { (watched) throws(KernelUnavailable) in
       try kernel.watch(watched)
       return kernel
@@ -80,11 +81,13 @@ struct TestLoop {
   }
 
   /// Deals with all that there is to do.
-  mutating func turn(after pause: Duration = .zero) -> [String] {
+  mutating func turn(after pause: Duration = .zero, hasDNSNews: Bool = false) -> [String] {
     self.clock.instant = self.clock.instant.advanced(by: pause)
     repeat {
       self.loop.beginTurn()
-      self.loop.deal(with: .init(hasMessages: !self.kernel.untold.isEmpty, slept: nil))
+      self.loop.deal(
+        with: .init(
+          hasMessages: !self.kernel.untold.isEmpty, hasDNSNews: hasDNSNews, slept: nil))
       self.loop.evaluateFlows()
       self.loop.evaluatePaths()
     } while self.loop.isBusy
@@ -139,6 +142,7 @@ final class TestMailbox: FlowMailbox {
 
   private func words(_ event: Guardian.Event) -> String {
     switch event {
+    case .flow(.betterPathGone(let path)): return "better path gone \(path.interface ?? "none")"
     case .flow(.path(let path)):
       let status = path.status == .satisfied ? [] : [path.status.rawValue]
       return (["path", path.interface ?? "none"] + status).joined(separator: " ")
@@ -148,4 +152,11 @@ final class TestMailbox: FlowMailbox {
     case .refused(let refusal): return "refused \(refusal.message)"
     }
   }
+}
+
+/// The files that say whom names are asked of, as a test has them.
+final class ModelDNS: DNSSource {
+  let fileDescriptor: CInt = -1
+  var settings: DNSSettings?
+  func read() -> DNSSettings? { self.settings }
 }

@@ -24,6 +24,7 @@ struct GuardHandlerTests {
       case let event as ConnectivityEvents.ViabilityUpdate:
         self.words.yield("viable \(event.isViable)")
       case is ConnectivityEvents.BetterPathAvailable: self.words.yield("better path")
+      case is ConnectivityEvents.BetterPathUnavailable: self.words.yield("no better path")
       case let event as ConnectivityEvents.PathChanged:
         self.words.yield("path \(event.path.interface ?? "none")")
       case let event as ConnectivityEvents.Invalidated:
@@ -137,6 +138,29 @@ struct GuardHandlerTests {
       try await channel.writeAndFlush(ByteBuffer(string: "still there"))
       while words.last != "read still there", let word = await told.next() { words.append(word) }
       #expect(words.last == "read still there")
+    }
+  }
+
+  @Test("C10 who drains is told that the better path is gone, and of the next one")
+  func noBetterPath() async throws {
+    try await self.connected {
+      $0.onInvalidation = .drain
+    } _: { network, channel, told in
+      await #expect(told.next() == "path wlan0")
+      var words: [String] = []
+      func awaitWord(_ wanted: String) async {
+        words = []
+        while words.last != wanted, let word = await told.next() { words.append(word) }
+      }
+      for _ in 0..<2 {
+        network.become(.wired, .wifi)
+        await awaitWord("better path")
+        network.become(.wifi)
+        await awaitWord("no better path")
+        #expect(words == ["no better path"])
+      }
+      try await channel.writeAndFlush(ByteBuffer(string: "still there"))
+      await awaitWord("read still there")
     }
   }
 

@@ -17,6 +17,9 @@ struct NetworkAccessTests {
       (NetworkAccess(prohibitedMedia: [.cellular]), .cellular),
       (NetworkAccess(allowsExpensiveAccess: false, prohibitedMedia: [.cellular]), .cellular),
       (NetworkAccess(prohibitedMedia: [.wifi]), nil),
+      (.requiring([.wifi]), .cellular),
+      (.requiring([.wifi, .wired]).intersection(.requiring([.wifi, .cellular])), .cellular),
+      (.requiring([.wifi, .cellular]), nil),
     ] as [(NetworkAccess, NetworkUnavailable.Reason?)])
   func refusal(access: NetworkAccess, reason: NetworkUnavailable.Reason?) {
     let path = Path(

@@ -224,4 +224,42 @@ struct NetworkPathTests {
   func description(path: NetworkPath, text: String) {
     #expect(path.description == text)
   }
+
+  @Test("C8 a path that the application may not use is none, and it is told why")
+  func limited() {
+    func limited(_ access: NetworkAccess, _ ipv4: Path, _ ipv6: Path) -> String {
+      let status = ConnectivityStatus(ipv4: ipv4, ipv6: ipv6, preferred: .ipv4)
+      let path = NetworkPath(status).limited(to: access)
+      let why = path.refusal.map { " \($0.reason.rawValue)" } ?? ""
+      return "\(path.status.rawValue) \(path.category.rawValue)\(why)"
+    }
+    let (wifi, cellular, none) = (PathSample.wifi, PathSample.cellular, PathSample.none)
+    #expect(limited(.unrestricted, cellular, none) == "satisfied cellular")
+    #expect(limited(.inexpensive, cellular, none) == "unsatisfied none expensive")
+    #expect(limited(.inexpensive, wifi, none) == "satisfied wifi")
+    #expect(limited(.requiring([.wifi]), cellular, none) == "unsatisfied none cellular")
+    #expect(limited(.requiring([.cellular]), cellular, none) == "satisfied cellular")
+    // The other family may be used.
+    #expect(limited(.requiring([.wifi]), cellular, PathSample.wifi6) == "satisfied wifi")
+    #expect(
+      limited(.requiring([.wifi]), PathSample.noCarrier, cellular)
+        == "requiresConnection none cellular")
+    // Of what nobody knows nothing is refused; it does not make up for what is.
+    #expect(limited(.inexpensive, .unknown, .unknown) == "unknown unknown")
+    #expect(limited(.inexpensive, cellular, .unknown) == "unsatisfied none expensive")
+
+    let host = NetworkPath(cellular, family: .ipv4).limited(to: .inexpensive)
+    #expect(host.status == .unsatisfied && host.refusal?.reason == .expensive && !host.isOnline)
+  }
+
+  @Test("names are resolved where there is somebody to ask, or nobody knows")
+  func supportsDNS() {
+    let status = ConnectivityStatus(
+      ipv4: PathSample.wifi, ipv6: PathSample.none, preferred: .ipv4)
+    let server = DNSSettings.Server("192.0.2.53").map { [$0] } ?? []
+    #expect(NetworkPath(status, dns: DNSSettings(servers: server)).supportsDNS)
+    #expect(!NetworkPath(status, dns: DNSSettings(search: ["lan"])).supportsDNS)
+    #expect(NetworkPath(status).supportsDNS && NetworkPath.unknown.supportsDNS)
+    #expect(!NetworkPath.interrupted.supportsDNS)
+  }
 }

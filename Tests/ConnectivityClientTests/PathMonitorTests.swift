@@ -28,7 +28,7 @@ struct PathMonitorTests {
       try await PathConnd.serving(socket) { connd in
         let paths = Self.system(socket)
         let call = try #require(await connd.watches.next())
-        #expect(Set(call.request.events) == [.transition, .path])
+        #expect(Set(call.request.events) == [.transition, .path, .dns])
         call.send(.snapshot(17, Self.wifi))
         #expect(await paths.next() == NetworkPath(Self.wifi))
         call.send(.transition(18, from: .wifi, to: Self.offline))

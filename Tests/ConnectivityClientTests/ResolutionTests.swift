@@ -1,3 +1,4 @@
+import Connectivity
 import ConnectivityTestKit
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
@@ -92,9 +93,11 @@ struct ResolutionTests {
     withExtendedLifetime(filler) {}
   }
 
-  @Test("C4 a name that could not be resolved is resolved again when there is a path")
-  func wayOut() async throws {
-    try await withSimulatedNetwork(.none) { network in
+  @Test(
+    "C4 a name that could not be resolved is resolved again when there is a path, or others are asked",
+    arguments: [NetworkConditions.none, .wifi])
+  func wayOut(first: NetworkConditions) async throws {
+    try await withSimulatedNetwork(first) { network in
       try await EchoServer.serving { port, _ in
         var config = NetworkAwareTransport.Config.defaults
         config.socket = network.socket
@@ -110,8 +113,13 @@ struct ResolutionTests {
           let call = Task { try await client.echo(options: .waiting) }
           // For both families.
           try await network.waitForFlows(atLeast: 2)
+          try await network.waitForSubscribers(atLeast: 1)
           names.isKnown.store(true, ordering: .relaxed)
-          network.become(.wifi)
+          if first == .wifi {
+            network.resolve(by: DNSSettings(search: ["lan"]))
+          } else {
+            network.become(.wifi)
+          }
           let answer = try await call.value
           #expect(answer == "hello")
         }

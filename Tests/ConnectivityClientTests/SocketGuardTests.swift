@@ -84,6 +84,7 @@ struct SocketGuardTests {
           words.append(path.interface ?? "none")
           network.become(.cellular)
         case .invalidated(let why): words.append(why.severity.rawValue)
+        case .betterPathUnavailable: words.append("no better path")
         case .unguarded(let why): words.append(why)
         }
       }

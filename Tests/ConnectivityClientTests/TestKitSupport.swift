@@ -50,6 +50,7 @@ extension Change {
         + (transition.bounced ? " bounced" : "")
     case .path(let change):
       "\(self.generation) path \(change.snapshot.status.interface ?? "-")"
+    case .dns(let change): "\(self.generation) dns \(change.cause.change)"
     case .invalidation(let invalidation):
       "\(self.generation) \(invalidation.reason) \(invalidation.severity) "
         + invalidation.scope.line
@@ -73,6 +74,7 @@ extension GuardEvent {
       "\(id) path \(path.status == .satisfied ? path.interface ?? "-" : path.status.rawValue)"
     case .flow(let id, _, .invalidation(let invalidation)):
       "\(id) \(invalidation.reason) \(invalidation.severity)"
+    case .flow(let id, _, .betterPathGone): "\(id) better path gone"
     case .flow(let id, _, .refused(let why)): "\(id) refused \(why)"
     case .disconnected: "disconnected"
     case .elsewhere: "elsewhere"

@@ -168,4 +168,25 @@ struct TestKitTests {
       #expect(throws: SimulationError.self) { try network.route("somewhere", by: .wired) }
     }
   }
+
+  @Test(
+    "a monitor tells when other servers are asked for names, and what an application may not use is no path to it"
+  )
+  func monitors() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      var paths = PathMonitor(access: .requiring([.wifi]), socket: network.socket)
+        .makeAsyncIterator()
+      let first = await paths.next()
+      #expect(first?.supportsDNS == true && first?.isOnline == true)
+      network.resolve(by: DNSSettings(search: ["lan"]))
+      let second = await paths.next()
+      #expect(second?.supportsDNS == false && second?.dns?.search == ["lan"])
+      network.become(.cellular)
+      var third = await paths.next()
+      while let path = third, path.isOnline || path.refusal == nil { third = await paths.next() }
+      #expect(third?.refusal?.reason == .cellular && third?.status == .unsatisfied)
+      network.become(.wifi)
+      #expect(await paths.next()?.medium == .wifi)
+    }
+  }
 }

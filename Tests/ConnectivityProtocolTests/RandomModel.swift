@@ -57,7 +57,24 @@ struct RandomModel {
     Snapshot(
       generation: .random(in: 0..<1 << 53, using: &self.generator), since: self.time(),
       status: ConnectivityStatus(
-        ipv4: self.path(), ipv6: self.path(), preferred: self.any(AddressFamily.self)))
+        ipv4: self.path(), ipv6: self.path(), preferred: self.any(AddressFamily.self)),
+      dns: self.maybe { $0.dns() })
+  }
+
+  mutating func dns() -> DNSSettings {
+    func words(_ model: inout Self) -> [String] {
+      (0..<Int.random(in: 0...2, using: &model.generator)).map { _ in model.word() }
+    }
+    func servers(_ model: inout Self) -> [DNSSettings.Server] {
+      (0..<Int.random(in: 0...3, using: &model.generator)).compactMap { _ in
+        model.address().map { .init($0, zone: model.bool() ? "wlan0" : nil) }
+      }
+    }
+    let links = (0..<Int.random(in: 0...2, using: &self.generator)).map { _ in
+      DNSSettings.Link(
+        interface: self.word(), servers: servers(&self), search: words(&self))
+    }
+    return DNSSettings(servers: servers(&self), search: words(&self), links: links)
   }
 
   mutating func cause() -> Cause {
@@ -85,7 +102,7 @@ struct RandomModel {
   }
 
   mutating func change() -> Change {
-    switch Int.random(in: 0..<3, using: &self.generator) {
+    switch Int.random(in: 0..<4, using: &self.generator) {
     case 0:
       .transition(
         Transition(
@@ -93,6 +110,11 @@ struct RandomModel {
           cause: self.cause(), time: self.time(), snapshot: self.snapshot()))
     case 1:
       .path(PathChange(cause: self.cause(), time: self.time(), snapshot: self.snapshot()))
+    case 2:
+      .dns(
+        DNSChange(
+          generation: .random(in: 0..<1 << 53, using: &self.generator), settings: self.dns(),
+          cause: self.cause(), time: self.time()))
     default:
       .invalidation(self.invalidation())
     }

@@ -40,6 +40,45 @@ struct CommandsScenario {
     #expect(try hook.nextLine()?.hasPrefix("transition none>wired ") == true)
   }
 
+  @Test(
+    "D7 a command is run when names are asked of others: the file is written anew, or another takes its place"
+  )
+  func dns() throws {
+    let lab = try Laboratory(configuration: "links: [{match: eth0, medium: wired}]")
+    try lab.addLink("eth0", "192.0.2.2")
+    // A directory that connd sees as /etc, and nobody else does.
+    let etc = try TemporaryDirectory()
+    etc.open()
+    try etc.write("nameserver 192.0.2.53\n", to: "resolv.conf")
+    let mount = #"mount --make-rprivate / && mount --bind "$0" /etc && exec "$@""#
+    try lab.startConnd(prefix: ["unshare", "--mount", "sh", "-c", mount, etc.path])
+    #expect(try lab.connctl("dns").output == "all  192.0.2.53\n")
+    let hook = try self.spawn(
+      lab, "on", "dns", "--", "sh", "-c", #"echo "$CONND_EVENT $CONND_GENERATION"; cat"#)
+    try waitUntil("the hook follows") {
+      try lab.connctl("stats").output.contains(/subscribers +1\n/)
+    }
+    func told() throws -> DNSReport {
+      let head = try #require(try hook.nextLine())
+      let report: DNSReport = try decode(try #require(try hook.nextLine()))
+      #expect(report.event == "dns" && head == "dns \(report.generation)")
+      return report
+    }
+    try etc.write("nameserver 192.0.2.54\nsearch example.org\n", to: "resolv.conf")
+    var report = try told()
+    #expect(report.servers == ["192.0.2.54"] && report.search == ["example.org"])
+    #expect(report.cause.change == "serversChanged")
+    // What changes nothing is not told.
+    try etc.write("# again\nnameserver 192.0.2.54\nsearch example.org\n", to: "resolv.conf")
+    try etc.write("nameserver 192.0.2.54\nsearch example.com\n", to: "resolv.conf.new")
+    #expect(rename("\(etc.path)/resolv.conf.new", "\(etc.path)/resolv.conf") == 0)
+    report = try told()
+    #expect(report.search == ["example.com"] && report.cause.change == "searchChanged")
+    #expect(unlink("\(etc.path)/resolv.conf") == 0)
+    #expect(try told().servers == [])
+    #expect(try lab.connctl("dns").status == 1)
+  }
+
   @Test("a command that takes too long, fails or is not there holds up no later one")
   func failures() throws {
     let lab = try self.online()

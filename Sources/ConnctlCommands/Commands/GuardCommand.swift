@@ -96,7 +96,7 @@ struct GuardCommand: ConnctlCommand {
       case .flow(_, _, .refused(let why)):
         throw ConndError.invalid(why)
       case .flow(_, let generation, let event):
-        if case .path(let path) = event, path.status == .satisfied { local = local ?? path.source }
+        if let path = event.ownPath, path.status == .satisfied { local = local ?? path.source }
         try self.show(event, generation, remote, local, isNew: isFirst)
         if case .invalidation(let invalidation) = event, invalidation.severity == .destroy {
           return

@@ -20,8 +20,8 @@ struct OnCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   @Argument(
-    help: "transition, path or invalidation.",
-    completion: .list(["transition", "path", "invalidation"]), transform: Self.kind)
+    help: "transition, path, invalidation or dns.",
+    completion: .list(["transition", "path", "invalidation", "dns"]), transform: Self.kind)
   var kind: StatusEvent.Kind
 
   @Option(
@@ -44,7 +44,8 @@ struct OnCommand: ConnctlCommand {
     case "transition": .transition
     case "path": .path
     case "invalidation": .invalidation
-    default: throw ValidationError("it is transition, path or invalidation")
+    case "dns": .dns
+    default: throw ValidationError("it is transition, path, invalidation or dns")
     }
   }
 
@@ -122,6 +123,7 @@ struct OnCommand: ConnctlCommand {
     case .change(.invalidation(let invalidation)):
       (name, generation) = ("invalidation", invalidation.generation)
       interface = invalidation.scope.interface ?? ""
+    case .change(.dns(let change)): (name, generation) = ("dns", change.generation)
     case .gap, .snapshot, .disconnected, .resumed: break
     }
     return [

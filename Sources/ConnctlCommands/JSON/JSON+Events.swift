@@ -17,6 +17,9 @@ extension JSON {
       ])
     case .change(.invalidation(let invalidation)):
       return .invalidation(invalidation)
+    case .change(.dns(let change)):
+      return .head("dns", change.generation).appending(.dns(change.settings))
+        .appending(["cause": .cause(change.cause)])
     case .disconnected, .resumed:
       return nil
     }
@@ -39,7 +42,7 @@ extension JSON {
     _ event: FlowEvent, generation: UInt64, destination: IPAddress, local: IPAddress?
   ) -> JSON? {
     switch event {
-    case .path(let path):
+    case .path(let path), .betterPathGone(let path):
       return .head("path", generation).appending(.path(path, to: destination.description))
     case .invalidation(let invalidation):
       let scope = Invalidation.Scope(

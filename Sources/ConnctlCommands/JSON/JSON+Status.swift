@@ -20,6 +20,25 @@ extension JSON {
     ]
   }
 
+  /// The object of `connctl dns --json`.
+  static func dns(_ settings: DNSSettings) -> JSON {
+    func servers(_ servers: [DNSSettings.Server]) -> JSON {
+      .array(servers.map { .string($0.description) })
+    }
+    func names(_ names: [String]) -> JSON { .array(names.map { .string($0) }) }
+    return [
+      "servers": servers(settings.servers),
+      "search": names(settings.search),
+      "links": .array(
+        settings.links.map { link in
+          [
+            "interface": .string(link.interface), "servers": servers(link.servers),
+            "search": names(link.search),
+          ]
+        }),
+    ]
+  }
+
   static func flags(_ flags: ReachabilityFlags) -> JSON {
     [
       "reachable": .bool(flags.reachable),

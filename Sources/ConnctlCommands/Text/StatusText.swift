@@ -16,6 +16,7 @@ extension Style {
       if let interface = path.interface { row.append(Text(interface)) }
       families.rows.append(row + [Text(path.details)])
     }
+    if let dns = snapshot.dns { families.rows.append([Text("dns"), Text(dns.words)]) }
     return [header] + families.lines(self)
   }
 
@@ -36,6 +37,15 @@ extension Style {
     if let gateway = path.gateway { steps.add("gateway", Text(gateway.description)) }
     if let table = path.table { steps.add("table", Text(RoutingTable.name(table))) }
     return steps
+  }
+}
+
+extension DNSSettings {
+  /// `192.0.2.53 2001:db8::53, search example.org`
+  var words: String {
+    let servers = self.servers.map(\.description).joined(separator: " ")
+    let search = self.search.isEmpty ? "" : ", search \(self.search.joined(separator: " "))"
+    return (servers.isEmpty ? "no servers" : servers) + search
   }
 }
 

@@ -15,6 +15,8 @@ extension Style {
       self.row(change.time, "path", "\(change.snapshot.status.families): \(change.cause.words)")
     case .change(.invalidation(let invalidation)):
       self.row(invalidation.time, invalidation.headline, invalidation.details)
+    case .change(.dns(let change)):
+      self.row(change.time, "dns", "\(change.cause.words): \(change.settings.words)")
     case .disconnected, .resumed:
       []
     }
@@ -46,7 +48,7 @@ extension Style {
     now: Timestamp
   ) -> [String] {
     switch event {
-    case .path(let path):
+    case .path(let path), .betterPathGone(let path):
       self.row(now, "path", "\(destination): \(path.words)")
     case .invalidation(let invalidation):
       self.row(

@@ -11,15 +11,18 @@ extension Configuration {
   ///
   /// - Parameter isOptional: whether the file may be absent; the defaults hold then.
   package static func read(file: String, isOptional: Bool) throws(ConfigurationError) -> Self {
-    switch contents(of: file) {
-    case .success(let text):
-      return try Self.parse(text, file: file)
-    case .failure(let error) where error.code == ENOENT && isOptional:
-      return Configuration()
-    case .failure(let error):
+    let bytes: [UInt8]
+    do throws(SystemError) {
+      bytes = try contents(of: file, most: Self.largestFile)
+    } catch {
+      if error.code == ENOENT, isOptional { return Configuration() }
       throw ConfigurationError(file: file, message: "cannot be read: \(error)")
     }
+    return try Self.parse(String(decoding: bytes, as: UTF8.self), file: file)
   }
+
+  /// In octets.
+  private static let largestFile = 1 << 20
 
   /// Reads the text of a file; `file` is only named in errors.
   package static func parse(_ text: String, file: String) throws(ConfigurationError) -> Self {
@@ -147,23 +150,4 @@ extension ConfigurationNode {
     guard severity != .advise else { throw self.error("is destroy or drain") }
     return severity
   }
-}
-
-/// The text of a file, which may not be larger than a configuration can be.
-private func contents(of file: String) -> Result<String, SystemError> {
-  let descriptor = open(file, O_RDONLY | O_CLOEXEC)
-  guard descriptor >= 0 else { return .failure(SystemError()) }
-  defer { close(descriptor) }
-  var bytes = [UInt8](repeating: 0, count: 1 << 20)
-  var count = 0
-  while count < bytes.count {
-    let result = bytes.withUnsafeMutableBytes {
-      Glibc.read(descriptor, $0.baseAddress?.advanced(by: count), $0.count - count)
-    }
-    if result < 0, errno == EINTR { continue }
-    guard result >= 0 else { return .failure(SystemError()) }
-    if result == 0 { return .success(String(decoding: bytes[..<count], as: UTF8.self)) }
-    count += result
-  }
-  return .failure(SystemError(EFBIG))
 }

@@ -15,6 +15,8 @@ struct FlowTable {
   /// What a client is told of a flow.
   enum Event: Sendable {
     case path(Path)
+    /// What new connections get is the flow's own way again.
+    case betterPathGone(Path)
     case invalidation(FlowTracker.Verdict, Cause, Path)
   }
 
@@ -167,6 +169,7 @@ struct FlowTable {
     let step = self.log.step(since: flow.seen)
     var tracker = flow.tracker
     let verdict = tracker.update(to: reading, slept: step.slept, policy: policy, at: now)
+    let isBetterPathGone = flow.tracker.hasBetterPath && !tracker.hasBetterPath
     let isDestroyed = verdict?.severity == .destroy
     if isDestroyed, hasMessages, !flow.isPostponed {
       // What was read may be of two moments, and what waits to be read of that (K8).
@@ -184,9 +187,9 @@ struct FlowTable {
     self.isSeen(flow)
     guard let verdict else {
       self.note(flow)
-      guard flow.told != way.shown else { return nil }
+      guard isBetterPathGone || flow.told != way.shown else { return nil }
       flow.told = way.shown
-      return .path(way.shown)
+      return isBetterPathGone ? .betterPathGone(way.shown) : .path(way.shown)
     }
     let cause = step.occasion.cause(
       of: verdict, flow.tracker.flow.destination.address.family, from: old, to: way.shown)

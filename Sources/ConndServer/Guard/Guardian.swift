@@ -180,12 +180,18 @@ extension Guardian.Message {
   /// What a client that has read neither has to know.
   fileprivate func joined(with later: Self) -> Self {
     switch (self.event, later.event) {
-    case (.flow(.invalidation(let verdict, let cause, _)), .flow(.path(let path))):
+    case (.flow(.invalidation(let verdict, _, _)), .flow(.betterPathGone))
+    where verdict.reason == .betterPath:
+      return self.with(later.event, later.generation)
+    case (.flow(.invalidation(let verdict, let cause, _)), .flow(.path(let path))),
+      (.flow(.invalidation(let verdict, let cause, _)), .flow(.betterPathGone(let path))):
       return self.with(.flow(.invalidation(verdict, cause, path)), later.generation)
     case (
       .flow(.invalidation(let verdict, let cause, _)), .flow(.invalidation(let other, _, let path))
     ) where verdict.severity > other.severity:
       return self.with(.flow(.invalidation(verdict, cause, path)), later.generation)
+    case (.flow(.betterPathGone), .flow(.path(let path))):
+      return self.with(.flow(.betterPathGone(path)), later.generation)
     default:
       return self.with(later.event, later.generation)
     }

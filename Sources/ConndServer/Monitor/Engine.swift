@@ -89,6 +89,13 @@ struct Engine {
     return Step(changes: made.changes, followers: .init(occasion: occasion, slept: slept))
   }
 
+  /// Compares whom names are asked of with what was published.
+  mutating func update(
+    to settings: DNSSettings, learntLate: Bool = false, time: Timestamp
+  ) -> [Change] {
+    self.changes.update(to: settings, learntLate: learntLate, time: time).map { [$0] } ?? []
+  }
+
   private mutating func note(_ events: [KernelEvent], at now: Instant) {
     self.interests.note(events)
     for event in events {

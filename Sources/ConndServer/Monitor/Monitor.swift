@@ -55,7 +55,8 @@ final class Monitor: Service {
       loop.beginTurn()
       // What was handed over before this point has set the wake-up, so the wait does not sleep over it.
       let kernel = loop.listens ? loop.kernel?.fileDescriptor ?? -1 : -1
-      loop.deal(with: waiter.wait(for: kernel, until: loop.due))
+      loop.deal(
+        with: waiter.wait(for: kernel, dns: loop.dns?.fileDescriptor ?? -1, until: loop.due))
       loop.evaluateFlows()
       loop.evaluatePaths()
     }

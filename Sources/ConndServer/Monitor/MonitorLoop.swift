@@ -23,6 +23,9 @@ struct MonitorLoop {
   private let notifier: Notifier
   private let openKernel: (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
 
+  /// Whom names are asked of; `nil` where nobody wants to know.
+  let dns: (any DNSSource)?
+
   var engine: Engine
   /// How many flows clients may have.
   var limits: Limits
@@ -52,7 +55,7 @@ struct MonitorLoop {
 
   init(
     _ configuration: Configuration, store: Store, publisher: any Publisher, statistics: Statistics,
-    notifier: Notifier, clock: any MonitorClock, logger: Logger,
+    notifier: Notifier, clock: any MonitorClock, logger: Logger, dns: (any DNSSource)? = nil,
     openKernel: @escaping (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
   ) {
     self.store = store
@@ -61,6 +64,7 @@ struct MonitorLoop {
     self.notifier = notifier
     self.clock = clock
     self.logger = logger
+    self.dns = dns
     self.openKernel = openKernel
     self.limits = configuration.limits
     let snapshot = store.snapshot
@@ -69,8 +73,20 @@ struct MonitorLoop {
 
   /// Opens the kernel and reads it for the first time.
   mutating func start() {
+    if let settings = self.dns?.read() {
+      // What an earlier run published is what this is compared with.
+      let changes = self.engine.update(to: settings, learntLate: true, time: self.clock.time)
+      self.publish(changes)
+    }
     self.openKernelOrGiveUp(.start)
     self.answerWatchdog()
+  }
+
+  /// Reads whom names are asked of, and publishes that it is another.
+  private mutating func readDNS() {
+    guard let settings = self.dns?.read() else { return }
+    let changes = self.engine.update(to: settings, time: self.clock.time)
+    self.publish(changes)
   }
 
   /// What is to be done before the next wait.
@@ -115,6 +131,7 @@ struct MonitorLoop {
     let now = self.clock.now
     let isRested = self.overrunPause.ends(by: now)
     if self.listens, woken.hasMessages || isRested { self.drain() }
+    if woken.hasDNSNews { self.readDNS() }
     if let slept = woken.slept { self.step(.resumed(slept)) }
 
     if self.kernel != nil, let deadline = self.engine.deadline, deadline.due <= now {
@@ -252,6 +269,10 @@ struct MonitorLoop {
     case .path(let path):
       metadata["cause"] = "\(path.cause.change)"
       self.logger.info("the path has changed", metadata: metadata)
+    case .dns(let dns):
+      metadata["cause"] = "\(dns.cause.change)"
+      metadata["servers"] = "\(dns.settings.servers.map(\.description).joined(separator: " "))"
+      self.logger.info("names are asked of others", metadata: metadata)
     }
   }
 

@@ -14,24 +14,30 @@ struct Waiter {
   /// What ended a wait, beside work and time.
   struct Woken {
     var hasMessages: Bool
+    /// Names may be asked of others.
+    var hasDNSNews = false
     /// For how long the machine slept meanwhile.
     var slept: Duration?
   }
 
   /// - Parameters:
   ///   - kernel: the descriptor that tells of messages; -1 for none.
+  ///   - dns: the descriptor that tells that names may be asked of others; -1 for none.
   ///   - due: when to return although nothing has happened.
-  mutating func wait(for kernel: CInt, until due: Instant?) -> Woken {
+  mutating func wait(for kernel: CInt, dns: CInt = -1, until due: Instant?) -> Woken {
     var descriptors = [
       pollfd(fd: self.wakeUp.fileDescriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: kernel, events: Int16(POLLIN), revents: 0),
       pollfd(fd: self.sleep.fileDescriptor, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: dns, events: Int16(POLLIN), revents: 0),
     ]
     let timeout = due.map { Instant.now().duration(to: $0).pollTimeout } ?? -1
     let count = poll(&descriptors, nfds_t(descriptors.count), timeout)
     let slept = self.sleep.check()
     if count > 0, descriptors[0].revents != 0 { self.wakeUp.clear() }
     if count > 0, descriptors[2].revents != 0 { self.sleep.rearm() }
-    return Woken(hasMessages: count > 0 && descriptors[1].revents != 0, slept: slept)
+    return Woken(
+      hasMessages: count > 0 && descriptors[1].revents != 0,
+      hasDNSNews: count > 0 && descriptors[3].revents != 0, slept: slept)
   }
 }

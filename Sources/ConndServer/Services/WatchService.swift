@@ -107,6 +107,7 @@ private struct EventKinds {
   private var transitions = true
   private var paths = true
   private var invalidations = true
+  private var dns = true
 
   /// - Parameter kinds: none means all.
   init(_ kinds: [Connectivity_V1_EventKind]) throws(RPCError) {
@@ -114,9 +115,10 @@ private struct EventKinds {
     self.transitions = kinds.contains(.transition)
     self.paths = kinds.contains(.path)
     self.invalidations = kinds.contains(.invalidation)
+    self.dns = kinds.contains(.dns)
     for kind in kinds {
       switch kind {
-      case .transition, .path, .invalidation: continue
+      case .transition, .path, .invalidation, .dns: continue
       case .unspecified, .UNRECOGNIZED:
         throw RPCError(
           code: .invalidArgument, message: "events: \(kind.rawValue) is no kind of event")
@@ -129,6 +131,7 @@ private struct EventKinds {
     case .transition: self.transitions
     case .path: self.paths
     case .invalidation: self.invalidations
+    case .dns: self.dns
     }
   }
 }

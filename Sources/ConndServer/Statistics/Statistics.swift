@@ -20,6 +20,7 @@ struct Statistics: Sendable {
   private let transitions: Counter
   private let paths: Counter
   private let publishedInvalidations: Counter
+  private let dnsChanges: Counter
 
   init() {
     let registry = self.registry
@@ -40,6 +41,7 @@ struct Statistics: Sendable {
     self.transitions = counter("published", "transition")
     self.paths = counter("published", "path")
     self.publishedInvalidations = counter("published", "invalidation")
+    self.dnsChanges = counter("published", "dns")
   }
 
   /// The kernel told something.
@@ -71,6 +73,7 @@ struct Statistics: Sendable {
     switch change {
     case .transition: self.transitions.increment()
     case .path: self.paths.increment()
+    case .dns: self.dnsChanges.increment()
     case .invalidation(let invalidation):
       self.publishedInvalidations.increment()
       self.increment("invalidations", invalidation.reason.rawValue)
@@ -80,7 +83,7 @@ struct Statistics: Sendable {
   /// A client was told of one of its flows.
   func count(_ event: FlowTable.Event) {
     switch event {
-    case .path: self.flowPaths.increment()
+    case .path, .betterPathGone: self.flowPaths.increment()
     case .invalidation(let verdict, _, _):
       self.increment("flow_invalidations", verdict.reason.rawValue)
     }

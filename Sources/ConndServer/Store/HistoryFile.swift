@@ -19,6 +19,9 @@ final class HistoryFile {
   /// The file is rewritten when it has so many records more than the store holds.
   private static let slack = Store.capacity
 
+  /// In octets. No history is larger; a file that is, is not ours.
+  private static let largest = 1 << 26
+
   private let path: String
   private var descriptor: CInt = -1
   private var records = 0
@@ -55,7 +58,7 @@ final class HistoryFile {
   private func load() -> Past {
     var bytes: ArraySlice<UInt8>
     do {
-      bytes = try Self.contents(of: self.path)[...]
+      bytes = try contents(of: self.path, most: Self.largest, followsLinks: false)[...]
     } catch {
       // One that was put aside may have been the last, where nothing came to be published after it.
       if error.code == ENOENT { return access(self.damagedPath, F_OK) == 0 ? .lost : Past() }
@@ -207,23 +210,6 @@ extension HistoryFile {
   /// FNV-1a: it tells a torn record from a whole one, which is all that is asked of it.
   private static func checksum(_ bytes: [UInt8]) -> UInt32 {
     bytes.reduce(2_166_136_261) { ($0 ^ UInt32($1)) &* 16_777_619 }
-  }
-
-  private static func contents(of path: String) throws(SystemError) -> [UInt8] {
-    let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-    guard descriptor >= 0 else { throw SystemError() }
-    defer { close(descriptor) }
-    var bytes: [UInt8] = []
-    var buffer = [UInt8](repeating: 0, count: 1 << 16)
-    // No history is larger; a file that is, is not ours.
-    while bytes.count < 1 << 26 {
-      let count = Glibc.read(descriptor, &buffer, buffer.count)
-      if count < 0, errno == EINTR { continue }
-      if count < 0 { throw SystemError() }
-      if count == 0 { break }
-      bytes += buffer[..<count]
-    }
-    return bytes
   }
 
   private static func write(_ bytes: [UInt8], to descriptor: CInt) -> Bool {

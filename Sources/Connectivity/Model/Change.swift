@@ -3,6 +3,7 @@
   case transition(Transition)
   case path(PathChange)
   case invalidation(Invalidation)
+  case dns(DNSChange)
 
   /// Larger than that of every change before it.
   public var generation: UInt64 {
@@ -10,15 +11,17 @@
     case .transition(let transition): transition.snapshot.generation
     case .path(let change): change.snapshot.generation
     case .invalidation(let invalidation): invalidation.generation
+    case .dns(let change): change.generation
     }
   }
 
-  /// The state of affairs after the change; `nil` for an invalidation, which leaves it as it is.
+  /// The state of affairs after the change; `nil` for an invalidation, which leaves it as it is, and for what changes nothing but
+  /// whom names are asked of.
   public var snapshot: Snapshot? {
     switch self {
     case .transition(let transition): transition.snapshot
     case .path(let change): change.snapshot
-    case .invalidation: nil
+    case .invalidation, .dns: nil
     }
   }
 }
@@ -85,6 +88,8 @@ public struct Cause: Hashable, Sendable {
     case sleep
     /// A client registered a flow that had died before.
     case registration
+    /// A file says that names are asked of others.
+    case dns
   }
 
   public var trigger: Trigger

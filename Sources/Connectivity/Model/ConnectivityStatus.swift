@@ -59,16 +59,22 @@ public struct Snapshot: Hashable, Sendable {
   /// When the category became what it is, or last bounced.
   public var since: Timestamp
   public var status: ConnectivityStatus
+  /// Whom names are asked of; `nil` where it is not known.
+  public var dns: DNSSettings?
 
-  public init(generation: UInt64, since: Timestamp, status: ConnectivityStatus) {
+  public init(
+    generation: UInt64, since: Timestamp, status: ConnectivityStatus, dns: DNSSettings? = nil
+  ) {
     self.generation = generation
     self.since = since
     self.status = status
+    self.dns = dns
   }
 
   /// Becomes the state of affairs after a change.
   public mutating func apply(_ change: Change) {
     if let snapshot = change.snapshot { self = snapshot }
+    if case .dns(let change) = change { self.dns = change.settings }
     self.generation = change.generation
   }
 }

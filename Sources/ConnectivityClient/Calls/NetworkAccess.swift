@@ -30,6 +30,11 @@ public struct NetworkAccess: Hashable, Sendable {
   public static let inexpensive = NetworkAccess(
     allowsExpensiveAccess: false, allowsConstrainedAccess: false)
 
+  /// Only paths that one of these media carries at the bottom.
+  public static func requiring(_ media: Set<Medium>) -> NetworkAccess {
+    NetworkAccess(prohibitedMedia: Set(Medium.allCases).subtracting(media))
+  }
+
   /// What both allow.
   public func intersection(_ other: NetworkAccess) -> NetworkAccess {
     NetworkAccess(

@@ -79,7 +79,7 @@ extension Breaker {
     // Of what a network costs, that a connection works says nothing.
     case .invalidation(let invalidation) where invalidation.reason == .policy: return nil
     case .invalidation where event.destroys: return self.refuted(now: now)
-    case .path, .invalidation:
+    case .path, .betterPathGone, .invalidation:
       // Before the connection is made, that there is a path says little; but one to this machine itself is not registered
       // again.
       if flow.local != nil || flow.remote.isLoopback { self.confirmed(now: now) }

@@ -41,7 +41,7 @@ extension Channel {
       let found = try await self.names.addresses(within: duration)
       addresses = self.settings.shufflesAddresses ? found.shuffled() : found
     } catch {
-      self.followWayOut(hub)
+      self.followResolver(hub)
       self.failed(id, error, atOnce: true)
       return
     }
@@ -339,22 +339,15 @@ extension Channel {
 
   /// Follows the flows of an attempt that failed, until the next: a path that becomes satisfied cuts the backoff short
   /// (C4).
-  private func follow(_ flows: [ConnectionGuard]) {
-    let previous = self.state.withLock { state in
-      defer { state.guards = flows }
-      return state.guards
+  func follow(_ flows: [ConnectionGuard]) {
+    let (previous, resolver) = self.state.withLock { state in
+      defer { (state.guards, state.resolver) = (flows, nil) }
+      return (state.guards, state.resolver)
     }
+    withExtendedLifetime(resolver) {}
     for flow in previous { flow.end() }
     for flow in flows { flow.follow() }
   }
-
-  /// Nobody knows where the server is: follows the ways out of this machine, which lead to whoever does.
-  private func followWayOut(_ hub: GuardHub) {
-    self.follow(Self.elsewhere.map { self.guarding($0, hub) })
-  }
-
-  /// For documentation (RFC 5737, RFC 3849), so that nothing is there: the way to them is the default path.
-  private static let elsewhere = ["192.0.2.1", "2001:db8::1"].compactMap { IPAddress($0) }
 
   private func handle(_ event: Connection.Event, of id: UInt64, _ serial: UInt64) {
     self.update { state in

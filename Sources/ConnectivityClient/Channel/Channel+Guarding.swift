@@ -67,7 +67,7 @@ extension Channel {
     case .flow(let event) where event.path != nil:
       if !event.destroys { self.moved(connection, to: event.path) }
       self.noticed(event.path, novelty)
-    case .flow(.path), .flow(.invalidation): break
+    case .flow(.path), .flow(.betterPathGone), .flow(.invalidation): break
     case .flow(.refused(let why)):
       self.logger?.warning(
         "connd does not guard the connection, which works on as a plain one",
@@ -212,17 +212,6 @@ extension FlowInvalidation {
     }
     return metadata
   }
-}
-
-extension FlowEvent {
-  fileprivate var path: Path? {
-    switch self {
-    case .path(let path): path
-    case .invalidation(let invalidation): invalidation.path
-    case .refused: nil
-    }
-  }
-
 }
 
 extension Connection {

@@ -30,6 +30,8 @@ final class Channel: Sendable {
     var lastObserver: UInt64 = 0
     /// The flows of the last attempt, whose paths may become better.
     var guards: [ConnectionGuard] = []
+    /// The name of the last attempt was not resolved, and may be.
+    var resolver: ResolverWatch?
   }
 
   /// A call that waits for a connection.
@@ -203,7 +205,7 @@ final class Channel: Sendable {
   func shutdown() {
     let former = self.update { state in
       let former = state
-      state.guards = []
+      (state.guards, state.resolver) = ([], nil)
       return (state.machine.shutdown(), former)
     }
     for connection in former.connections.values { connection.drain() }

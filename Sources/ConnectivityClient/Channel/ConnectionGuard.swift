@@ -44,6 +44,10 @@ final class ConnectionGuard: Sendable {
     /// connd has yet to say something of the flow as it is registered now.
     var isFresh = true
     var stage = Stage.attempt
+    /// It goes on although there is a better path, and is to be told when that is gone.
+    var awaitsReturn = false
+    /// What new connections get meanwhile.
+    var way: ConnectionGuard?
 
     /// What the next event is to who guards the flow.
     var novelty: Novelty {
@@ -161,15 +165,58 @@ final class ConnectionGuard: Sendable {
   }
 
   /// connd has given up the flow, and its connection goes on nevertheless: guards it as one that is bound to the link it was
-  /// made on. What else is preferred now does not concern it any more; what becomes of its address and its link does.
-  func goOn(on interface: String) {
-    let local = self.state.withLock { state in
-      state.stage = .survivor
-      state.flow.interface = interface
+  /// made on. What becomes of its address and its link concerns it; of what else is preferred now, at most that it is preferred
+  /// no longer.
+  ///
+  /// - Parameter awaitsReturn: What it was given up for is a better path: tells when that is gone.
+  func goOn(on interface: String, awaitsReturn: Bool = false) {
+    let (flow, local) = self.state.withLock { state in
+      (state.stage, state.awaitsReturn) = (.survivor, awaitsReturn)
       state.flow.allowsAll()
-      return state.flow.local ?? state.source
+      defer { state.flow.interface = interface }
+      return (state.flow, state.flow.local ?? state.source)
     }
     self.watch(local: local)
+    if awaitsReturn { self.followWay(of: flow, until: interface) }
+  }
+
+  /// Follows what new connections get, until that is the link that this one is on.
+  private func followWay(of flow: FlowGuard.Flow, until interface: String) {
+    var new = flow
+    new.local = nil
+    new.transport?.localPort = 0
+    let way = ConnectionGuard(new, hub: self.hub) { [weak self] event, _, _ in
+      guard case .flow(let event) = event, let path = event.path, path.status == .satisfied,
+        path.interface == interface
+      else { return }
+      self?.returned(to: path, boundTo: flow.interface)
+    }
+    way.follow()
+    self.replaceWay(by: way)
+  }
+
+  /// The connection's way is what the system would choose again: a better path is news once more.
+  private func returned(to path: Path, boundTo interface: String?) {
+    let flow = self.state.withLock { state -> FlowGuard.Flow? in
+      guard state.awaitsReturn, !state.isOver, !state.isGone else { return nil }
+      state.awaitsReturn = false
+      state.flow.interface = interface
+      return state.flow
+    }
+    self.replaceWay(by: nil)
+    guard let flow else { return }
+    // What it may be compared with: that may be over again by now.
+    self.watch(local: flow.local, madeOn: path.source == flow.local ? path : nil)
+    self.onEvent(.flow(.betterPathGone(path)), .change, flow)
+  }
+
+  private func replaceWay(by way: ConnectionGuard?) {
+    let previous = self.state.withLock { state in
+      defer { state.way = state.isOver || !state.awaitsReturn ? nil : way }
+      return state.way
+    }
+    // Outside of the lock, which it may take.
+    previous?.end()
   }
 
   /// Guards it no longer.
@@ -179,6 +226,7 @@ final class ConnectionGuard: Sendable {
       return state.guarded
     }
     withExtendedLifetime(guarded) {}
+    self.replaceWay(by: nil)
     self.answered(.unguarded)
   }
 
@@ -206,7 +254,7 @@ final class ConnectionGuard: Sendable {
       if case .flow(let event) = event {
         state.isFresh = false
         state.isGone = event.destroys
-        if case .path(let path) = event, path.status == .satisfied {
+        if let path = event.ownPath, path.status == .satisfied {
           state.source = state.source ?? path.source
           state.path = path
         }
@@ -218,7 +266,7 @@ final class ConnectionGuard: Sendable {
     self.onEvent(event, novelty, flow)
     if mustWatch { self.watch(local: nil) }
     switch event {
-    case .flow(.path(let path)): self.answered(.path(path))
+    case .flow(.path(let path)), .flow(.betterPathGone(let path)): self.answered(.path(path))
     case .flow(.invalidation(let invalidation)) where invalidation.severity == .destroy:
       self.answered(.invalidation(invalidation))
     case .flow(.invalidation): break
@@ -245,6 +293,15 @@ extension FlowGuard.Flow {
 }
 
 extension FlowEvent {
+  /// The way to the remote address, as far as it is told.
+  var path: Path? {
+    switch self {
+    case .path(let path), .betterPathGone(let path): path
+    case .invalidation(let invalidation): invalidation.path
+    case .refused: nil
+    }
+  }
+
   /// With it connd guards the flow no longer, which it declares dead.
   var destroys: Bool {
     if case .invalidation(let invalidation) = self {

@@ -142,7 +142,7 @@ extension FlowEvent {
   /// With it the flow is guarded no longer.
   fileprivate var isLast: Bool {
     switch self {
-    case .path: false
+    case .path, .betterPathGone: false
     case .invalidation(let invalidation): invalidation.severity == .destroy
     case .refused: true
     }

@@ -13,7 +13,7 @@ extension NetworkAccess {
           invalidation.path.flatMap { self.refusal(of: $0)?.reason }
       }
       return invalidation
-    case .path(let path):
+    case .path(let path), .betterPathGone(let path):
       // connd follows what paths cost (I8), and knows nothing of prohibited media.
       guard let refusal = self.refusal(of: path), self.prohibitedMedia.contains(path.medium) else {
         return nil

@@ -41,6 +41,8 @@ public final class SocketGuard: Sendable {
     case path(Path)
     /// It is no longer viable, or may not be (``FlowInvalidation/severity``).
     case invalidated(FlowInvalidation)
+    /// The better path that it was told of, and stayed without, is gone: what new connections get is its own way again.
+    case betterPathUnavailable
     /// Nobody guards it, for this reason: connd is not there, which may change; or it needs no guard, or is refused one, which
     /// ends the events.
     case unguarded(String)
@@ -185,12 +187,13 @@ private final class Core: Sendable {
     case .elsewhere(let foreign): self.events.yield(.unguarded("\(foreign)"))
     case .flow(.refused(let why)): self.finish(.unguarded(why))
     case .flow(let event):
-      if case .path(let path) = event {
+      if let path = event.ownPath {
         self.state.withLock { state in
           state.link = state.link ?? path.chain.first?.index
           state.interface = path.interface ?? state.interface
         }
         self.events.yield(.path(path))
+        if case .betterPathGone = event { self.events.yield(.betterPathUnavailable) }
       }
       if let invalidation = self.configuration.access.invalidation(by: event) {
         self.invalidate(invalidation, novelty)
@@ -211,7 +214,7 @@ private final class Core: Sendable {
     }
     let (flow, interface) = self.state.withLock { ($0.flow, $0.interface) }
     if invalidation.isSurvivable, novelty == .change, let interface {
-      flow?.goOn(on: interface)
+      flow?.goOn(on: interface, awaitsReturn: invalidation.reason == .betterPath)
     } else {
       self.end()
     }

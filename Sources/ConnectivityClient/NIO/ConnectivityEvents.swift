@@ -16,6 +16,11 @@ public enum ConnectivityEvents {
     public init() {}
   }
 
+  /// The better path is gone, and this connection's is the one that the system prefers again.
+  public struct BetterPathUnavailable: Hashable, Sendable {
+    public init() {}
+  }
+
   /// The connection's path: the first, and whenever it has changed.
   public struct PathChanged: Hashable, Sendable {
     public var path: Path

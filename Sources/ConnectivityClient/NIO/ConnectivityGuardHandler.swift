@@ -249,7 +249,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   private func handle(
     _ event: FlowEvent, _ novelty: ConnectionGuard.Novelty, _ context: ChannelHandlerContext
   ) {
-    if case .path(let path) = event {
+    if let path = event.ownPath {
       let isNew = path != self.path
       self.path = path
       if context.remoteAddress?.ip?.isLoopback == false {
@@ -259,6 +259,10 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
         context.fireUserInboundEventTriggered(ConnectivityEvents.PathChanged(path: path))
       }
       self.viable(path.status == .satisfied, context)
+    }
+    if case .betterPathGone = event, self.hasBetterPath {
+      self.hasBetterPath = false
+      context.fireUserInboundEventTriggered(ConnectivityEvents.BetterPathUnavailable())
     }
     guard let invalidation = self.configuration.access.invalidation(by: event) else { return }
     context.fireUserInboundEventTriggered(
@@ -282,7 +286,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     } else if invalidation.severity == .destroy, invalidation.isSurvivable, novelty == .change,
       let interface = self.path?.interface
     {
-      self.flow?.goOn(on: interface)
+      self.flow?.goOn(on: interface, awaitsReturn: invalidation.reason == .betterPath)
     }
   }
 

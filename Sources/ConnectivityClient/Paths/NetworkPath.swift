@@ -16,9 +16,15 @@ public struct NetworkPath: Hashable, Sendable {
   public let ipv6: Path?
   /// The family that the summary follows.
   public let family: AddressFamily
+  /// Whom this machine asks for names; `nil` where it is not known, and where one destination is followed.
+  public let dns: DNSSettings?
+  /// Why the application may not use the network that there is, where it said which it may use: then the status is unsatisfied.
+  public let refusal: NetworkUnavailable?
 
   /// The system's connectivity.
-  public init(_ status: ConnectivityStatus) {
+  public init(_ status: ConnectivityStatus, dns: DNSSettings? = nil) {
+    self.dns = dns
+    self.refusal = nil
     self.category = status.category
     self.ipv4 = status.ipv4.status == .unknown ? nil : status.ipv4
     self.ipv6 = status.ipv6.status == .unknown ? nil : status.ipv6
@@ -30,6 +36,7 @@ public struct NetworkPath: Hashable, Sendable {
   ///
   /// - Parameter family: The destination's.
   public init(_ path: Path, family: AddressFamily) {
+    (self.dns, self.refusal) = (nil, nil)
     let known = path.status == .unknown ? nil : path
     self.category =
       known.map { Category(ReachabilityFlags($0), medium: $0.medium) } ?? .unknown
@@ -46,6 +53,32 @@ public struct NetworkPath: Hashable, Sendable {
   public static let interrupted = NetworkPath(
     ConnectivityStatus(
       ipv4: Path(status: .unsatisfied), ipv6: Path(status: .unsatisfied), preferred: .ipv4))
+}
+
+extension NetworkPath {
+  /// The same for an application that may not use every network: a path that it may not use is none.
+  func limited(to access: NetworkAccess) -> NetworkPath {
+    let paths = self.paths
+    let refusals = paths.map { access.refusal(of: $0) }
+    guard let refusal = refusals.lazy.compactMap({ $0 }).first else { return self }
+    func allowed(_ path: Path?) -> Path? {
+      path.map { access.refusal(of: $0) == nil ? $0 : Path(status: .unsatisfied) }
+    }
+    return NetworkPath(ipv4: allowed(self.ipv4), ipv6: allowed(self.ipv6), of: self, refusal)
+  }
+
+  /// - Parameter refusal: Of a path that is left out.
+  private init(
+    ipv4: Path?, ipv6: Path?, of path: NetworkPath, _ refusal: NetworkUnavailable
+  ) {
+    let none = Path(status: .unsatisfied)
+    // A family of which nothing is known is no reason to take what is refused for unknown.
+    let status = ConnectivityStatus(
+      ipv4: ipv4 ?? none, ipv6: ipv6 ?? none, preferred: path.family)
+    (self.ipv4, self.ipv6, self.dns) = (ipv4, ipv6, path.dns)
+    (self.category, self.family) = (status.category, status.family)
+    self.refusal = status.path.status == .satisfied ? nil : refusal
+  }
 }
 
 // What the summary's path says.
@@ -75,6 +108,9 @@ extension NetworkPath {
   public var supportsIPv4: Bool { self.ipv4?.status == .satisfied }
   /// Whether IPv6 traffic flows. Where nobody knows it is `false`: before giving up, look at ``isOnline``.
   public var supportsIPv6: Bool { self.ipv6?.status == .satisfied }
+
+  /// Whether this machine has somebody to ask for names. Where nobody knows it is ``isOnline``.
+  public var supportsDNS: Bool { self.dns.map { !$0.servers.isEmpty } ?? self.isOnline }
 
   /// Whether traffic of a family flows that this medium carries at the bottom.
   public func usesMedium(_ medium: Medium) -> Bool {
@@ -108,6 +144,7 @@ extension NetworkPath: CustomStringConvertible {
   public var description: String {
     var words = [self.status.rawValue]
     if let reason = self.unsatisfiedReason { words.append(reason.rawValue) }
+    if let refusal = self.refusal { words.append("\(refusal)") }
     if let interface = self.interface { words.append("\(self.medium.rawValue) by \(interface)") }
     if self.supportsIPv4 { words.append("ipv4") }
     if self.supportsIPv6 { words.append("ipv6") }

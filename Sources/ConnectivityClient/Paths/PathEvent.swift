@@ -27,6 +27,10 @@ struct StatusReader: Sendable {
       return self.path(transition.snapshot, interrupted: transition.bounced)
     case .change(.path(let change)):
       return self.path(change.snapshot, interrupted: false)
+    case .change(.dns(let change)):
+      guard var snapshot = self.last else { return nil }
+      snapshot.dns = change.settings
+      return self.path(snapshot, interrupted: false)
     case .change(.invalidation):
       return nil
     case .gap(let snapshot):
@@ -42,7 +46,7 @@ struct StatusReader: Sendable {
   private mutating func path(_ snapshot: Snapshot, interrupted: Bool) -> PathEvent {
     self.last = snapshot
     self.isResuming = false
-    return .path(NetworkPath(snapshot.status), interrupted: interrupted)
+    return .path(NetworkPath(snapshot.status, dns: snapshot.dns), interrupted: interrupted)
   }
 
   /// Whether the category changed and changed back, or the path bounced, in what was missed.

@@ -37,14 +37,19 @@ public struct PathMonitor: AsyncSequence, Sendable {
   static let patience: Duration = .seconds(2)
 
   private let subject: Subject
+  private let access: NetworkAccess
   private let socket: String
   private let patience: Duration
 
   /// Follows the system's connectivity: the paths to the default destination.
   ///
-  /// - Parameter socket: The path of connd's socket.
-  public init(socket: String = SocketPath.default) {
-    self.init(.system, socket: socket)
+  /// - Parameters:
+  ///   - access: The networks that the application may use, as `NWPathMonitor(prohibitedInterfaceTypes:)` and
+  ///     `(requiredInterfaceType:)` do: a path by any other is told as unsatisfied, with its ``NetworkPath/refusal``. It remains
+  ///     the kernel that chooses the path; no other is looked for.
+  ///   - socket: The path of connd's socket.
+  public init(access: NetworkAccess = .unrestricted, socket: String = SocketPath.default) {
+    self.init(.system, access: access, socket: socket)
   }
 
   /// Follows the path to one destination, as traffic of this user takes it.
@@ -55,13 +60,21 @@ public struct PathMonitor: AsyncSequence, Sendable {
   /// - Parameters:
   ///   - destination: An address; names are the caller's to resolve.
   ///   - mark: The mark (`SO_MARK`) of the traffic; 0: none.
+  ///   - access: The networks that the application may use: a path by any other is told as unsatisfied.
   ///   - socket: The path of connd's socket.
-  public init(destination: IPAddress, mark: UInt32 = 0, socket: String = SocketPath.default) {
-    self.init(.destination(destination, mark: mark), socket: socket)
+  public init(
+    destination: IPAddress, mark: UInt32 = 0, access: NetworkAccess = .unrestricted,
+    socket: String = SocketPath.default
+  ) {
+    self.init(.destination(destination, mark: mark), access: access, socket: socket)
   }
 
-  init(_ subject: Subject, socket: String, patience: Duration = Self.patience) {
+  init(
+    _ subject: Subject, access: NetworkAccess = .unrestricted, socket: String,
+    patience: Duration = Self.patience
+  ) {
     self.subject = subject
+    self.access = access
     self.socket = socket
     self.patience = patience
   }
@@ -82,7 +95,7 @@ public struct PathMonitor: AsyncSequence, Sendable {
   public func makeAsyncIterator() -> AsyncIterator {
     AsyncIterator(
       subscription: PathSubscription(
-        to: self.subject, socket: self.socket, patience: self.patience))
+        to: self.subject, access: self.access, socket: self.socket, patience: self.patience))
   }
 
   /// One connection to connd, kept up until the iterator goes.

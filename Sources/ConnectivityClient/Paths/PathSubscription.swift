@@ -6,17 +6,21 @@ final class PathSubscription: Sendable {
   private let mailbox: PathMailbox
   private let task: Task<Void, Never>
 
-  init(to subject: PathMonitor.Subject, socket: String, patience: Duration) {
+  init(
+    to subject: PathMonitor.Subject, access: NetworkAccess, socket: String, patience: Duration
+  ) {
     let mailbox = PathMailbox()
     let eventLoop = ClientThread.eventLoop
     self.mailbox = mailbox
     self.task = Task(executorPreference: EventLoopTaskExecutor(eventLoop)) {
-      let teller = PathTeller(patience: patience, on: eventLoop, mailbox.put)
+      let teller = PathTeller(patience: patience, on: eventLoop) { paths in
+        mailbox.put(paths.map { $0.limited(to: access) })
+      }
       switch subject {
       case .system:
         let reader = Mutex(StatusReader())
         let follower = StatusFollower(
-          socket: socket, through: NIODialler(), kinds: [.transition, .path])
+          socket: socket, through: NIODialler(), kinds: [.transition, .path, .dns])
         try? await follower.run { event in
           if let event = reader.withLock({ $0.read(event) }) { teller.tell(event) }
         }

@@ -19,6 +19,7 @@ extension Connectivity_V1_Status {
     self.ipv4 = Connectivity_V1_Path(status.ipv4)
     self.ipv6 = Connectivity_V1_Path(status.ipv6)
     self.family = Connectivity_V1_AddressFamily(status.family)
+    if let dns = snapshot.dns { self.dns = Connectivity_V1_Dns(dns) }
   }
 }
 
@@ -35,7 +36,8 @@ extension Snapshot {
     status.category = Category(message.category)
     status.flags = ReachabilityFlags(message.flags)
     self.init(
-      generation: message.generation, since: try Timestamp(message.since), status: status)
+      generation: message.generation, since: try Timestamp(message.since), status: status,
+      dns: message.hasDns ? try DNSSettings(message.dns) : nil)
   }
 }
 

@@ -178,6 +178,7 @@ extension Connectivity_V1_CauseTrigger {
     case .neighbour: self = .neighbour
     case .sleep: self = .sleep
     case .registration: self = .registration
+    case .dns: self = .dns
     }
   }
 }
@@ -199,6 +200,7 @@ extension Cause.Trigger {
     case .neighbour: self = .neighbour
     case .sleep: self = .sleep
     case .registration: self = .registration
+    case .dns: self = .dns
     case .unspecified, .UNRECOGNIZED: self = .kernel
     }
   }

@@ -14,6 +14,8 @@ extension Connectivity_V1_WatchResponse {
       self.path = Connectivity_V1_PathChange(change, networkNamespace: networkNamespace)
     case .invalidation(let invalidation):
       self.invalidation = Connectivity_V1_Invalidation(invalidation)
+    case .dns(let change):
+      self.dns = Connectivity_V1_DnsChange(change)
     }
   }
 
@@ -44,7 +46,7 @@ public enum WatchEvent: Hashable, Sendable {
   /// Something was missed: what, is not known. Here is the present.
   case gap(Snapshot)
 
-  /// The state of affairs after the event; `nil` for an invalidation, which leaves it as it is.
+  /// The state of affairs after the event; `nil` where that is not all of what the event is about.
   public var snapshot: Snapshot? {
     switch self {
     case .snapshot(let snapshot), .gap(let snapshot): snapshot
@@ -66,6 +68,8 @@ public enum WatchEvent: Hashable, Sendable {
       self = .change(.path(try PathChange(change)))
     case .invalidation(let invalidation):
       self = .change(.invalidation(try Invalidation(invalidation)))
+    case .dns(let change):
+      self = .change(.dns(try DNSChange(change)))
     case .gap(let gap):
       guard gap.hasStatus else { throw ConversionError("gap.status", "is missing") }
       self = .gap(try Snapshot(gap.status))

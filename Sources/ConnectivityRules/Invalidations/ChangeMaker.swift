@@ -64,6 +64,15 @@ package struct ChangeMaker: Hashable, Sendable {
     set { self.invalidations.policy = newValue }
   }
 
+  /// Compares whom names are asked of with what was published.
+  ///
+  /// - Parameter learntLate: when it changed is not known.
+  package mutating func update(
+    to settings: DNSSettings, learntLate: Bool = false, time: Timestamp
+  ) -> Change? {
+    self.transitions.update(to: settings, learntLate: learntLate, time: time)
+  }
+
   /// Compares a reading with what was published.
   ///
   /// - Parameters:

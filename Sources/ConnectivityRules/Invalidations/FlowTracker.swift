@@ -99,6 +99,9 @@ package struct FlowTracker: Hashable, Sendable {
   /// Whether its path is not there now, and may come back.
   package var isInDoubt: Bool { if case .inDoubt = self.state.seeing { true } else { false } }
 
+  /// Whether new connections get a better way, of which whoever registered the flow knows.
+  package var hasBetterPath: Bool { self.told[.betterPath] != nil }
+
   /// Begins to guard the flow.
   ///
   /// A connection that has just been made is evidence itself (I0): only that its address is none of this machine's refutes

@@ -38,7 +38,7 @@ extension Occasion {
     switch change {
     case .transition(let transition): return transition.cause
     case .path(let change): return change.cause
-    case .invalidation, nil: break
+    case .invalidation, .dns, nil: break
     }
     if case .events(let events) = self, let family = draft.scope.family, let old, let new,
       old != new

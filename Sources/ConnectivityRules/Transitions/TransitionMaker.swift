@@ -32,6 +32,24 @@ package struct TransitionMaker: Hashable, Sendable {
     return self.snapshot.generation
   }
 
+  /// Compares whom names are asked of with what was published.
+  ///
+  /// - Parameter learntLate: connd was away: when it changed is not known.
+  /// - Returns: what is to be published. What is known for the first time is no change, and part of whatever is published next.
+  mutating func update(
+    to settings: DNSSettings, learntLate: Bool, time: Timestamp
+  ) -> Change? {
+    guard let before = self.snapshot.dns else {
+      self.snapshot.dns = settings
+      return nil
+    }
+    guard var cause = settings.cause(since: before) else { return nil }
+    cause.learntLate = learntLate
+    self.snapshot.dns = settings
+    return .dns(
+      DNSChange(generation: self.takeGeneration(), settings: settings, cause: cause, time: time))
+  }
+
   /// Compares a reading with what was published.
   ///
   /// - Parameters:
@@ -71,7 +89,7 @@ package struct TransitionMaker: Hashable, Sendable {
     self.snapshot = Snapshot(
       generation: self.snapshot.generation + 1,
       since: isTransition ? time : self.snapshot.since,
-      status: after)
+      status: after, dns: self.snapshot.dns)
     return isTransition
       ? .transition(
         Transition(

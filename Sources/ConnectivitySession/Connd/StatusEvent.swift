@@ -4,8 +4,7 @@ public import Connectivity
 @nonexhaustive public enum StatusEvent: Hashable, Sendable {
   /// The state of affairs at the start.
   case snapshot(Snapshot)
-  /// What was published, complete in itself: the status after it is part of it, unless it is an invalidation, which
-  /// leaves the status as it is.
+  /// What was published, complete in itself: the status after it is part of it, unless it leaves that as it is.
   case change(Change)
   /// Something was missed: what, is not known. Here is the present.
   case gap(Snapshot)
@@ -21,5 +20,6 @@ extension StatusEvent {
     case transition
     case path
     case invalidation
+    case dns
   }
 }

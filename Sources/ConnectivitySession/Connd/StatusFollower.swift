@@ -87,6 +87,7 @@ struct Progress: Sendable {
       case .transition: .transition
       case .path: .path
       case .invalidation: .invalidation
+      case .dns: .dns
       }
     }
     return request

@@ -35,6 +35,8 @@ package struct ForeignNamespace: Error, Hashable, CustomStringConvertible {
 package enum FlowEvent: Hashable, Sendable {
   /// The flow's path: when it was added, and each time it has changed.
   case path(Path)
+  /// The better path that was told of is gone: what new connections get is the flow's own way again, which is this.
+  case betterPathGone(Path)
   /// The flow is no longer viable. It is guarded no longer where the severity is `destroy`.
   case invalidation(FlowInvalidation)
   /// connd does not guard it, and says why. The other flows are as they were.
@@ -75,12 +77,22 @@ extension FlowInvalidation {
 }
 
 extension FlowEvent {
+  /// The flow's path, where this tells it.
+  package var ownPath: Path? {
+    switch self {
+    case .path(let path), .betterPathGone(let path): path
+    case .invalidation, .refused: nil
+    }
+  }
+
   /// Reads a message; `nil` for an event that this version does not know, from a newer connd.
   ///
   /// - Throws: ``ConversionError`` where an address is none.
   package init?(_ message: Connectivity_V1_GuardResponse) throws(ConversionError) {
     switch message.event {
-    case .path(let path): self = .path(try Path(path))
+    case .path(let path):
+      let path = try Path(path)
+      self = message.betterPathGone ? .betterPathGone(path) : .path(path)
     case .invalidation(let invalidation): self = .invalidation(try FlowInvalidation(invalidation))
     case .refused(let refused): self = .refused(refused.message)
     case nil: return nil

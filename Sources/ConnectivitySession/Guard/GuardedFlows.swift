@@ -75,7 +75,7 @@ package struct GuardedFlows: Sendable {
       return nil
     }
     switch event {
-    case .path(let path):
+    case .path(let path), .betterPathGone(let path):
       // What connd takes for it, from the first path that carries traffic on: not what the kernel would choose for a new
       // connection later.
       if path.status == .satisfied { entry.flow.local = entry.flow.local ?? path.source }

@@ -215,7 +215,7 @@ struct ChangeKinds: Sendable {
   /// - Parameter kinds: None means all.
   /// - Throws: INVALID_ARGUMENT for what is no kind.
   init(_ kinds: [Connectivity_V1_EventKind]) throws {
-    let known: Set<Connectivity_V1_EventKind> = [.transition, .path, .invalidation]
+    let known: Set<Connectivity_V1_EventKind> = [.transition, .path, .invalidation, .dns]
     if let kind = kinds.first(where: { !known.contains($0) }) {
       throw RPCError(
         code: .invalidArgument, message: "events: \(kind.rawValue) is no kind of event")
@@ -228,6 +228,7 @@ struct ChangeKinds: Sendable {
     case .transition: self.kinds.contains(.transition)
     case .path: self.kinds.contains(.path)
     case .invalidation: self.kinds.contains(.invalidation)
+    case .dns: self.kinds.contains(.dns)
     }
   }
 }

@@ -118,6 +118,9 @@ extension Connectivity_V1_GuardResponse {
     switch event {
     case .path(let path):
       self.path = Connectivity_V1_Path(path)
+    case .betterPathGone(let path):
+      self.path = Connectivity_V1_Path(path)
+      self.betterPathGone = true
     case .invalidation(let verdict, let cause, let path):
       self.invalidation.reason = Connectivity_V1_InvalidationReason(verdict.reason)
       self.invalidation.severity = Connectivity_V1_InvalidationSeverity(verdict.severity)

@@ -16,6 +16,7 @@ struct FlowTable {
   /// What a client is told of a flow.
   enum Event: Sendable {
     case path(Path)
+    case betterPathGone(Path)
     case invalidation(FlowTracker.Verdict, Cause, Path)
     case refused(Refusal)
   }
@@ -77,9 +78,11 @@ extension Simulation {
       let path = self.path(of: entry.tracker.flow)
       let old = entry.tracker.path
       let reading = self.machine.reading(of: old, source: entry.tracker.source, now: path)
+      let hadBetterPath = entry.tracker.hasBetterPath
       let verdict = entry.tracker.update(
         to: reading, slept: slept, policy: self.policy, at: now)
       let isNew = entry.told != path
+      let isBetterPathGone = hadBetterPath && !entry.tracker.hasBetterPath
       entry.told = path
       self.flows.entries[key] = verdict?.severity == .destroy ? nil : entry
       if let verdict {
@@ -87,6 +90,7 @@ extension Simulation {
         let cause = occasion.cause(of: verdict, family, from: old, to: path)
         return .flow(key, .invalidation(verdict, cause, path))
       }
+      if isBetterPathGone { return .flow(key, .betterPathGone(path)) }
       return isNew ? .flow(key, .path(path)) : nil
     }
   }

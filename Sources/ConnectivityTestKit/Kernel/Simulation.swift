@@ -10,6 +10,9 @@ struct Simulation {
   let treatsLoopbackAsRemote: Bool
 
   private(set) var machine = Machine()
+  /// Whom names are asked of.
+  private var dns = DNSSettings(
+    servers: [IPAddress("192.0.2.53")].compactMap { $0 }.map { .init($0) })
   /// What was published, the oldest first.
   private(set) var history: [Change] = []
   /// What was published last.
@@ -52,6 +55,7 @@ struct Simulation {
     self.changes = ChangeMaker(
       restored: self.snapshot.generation > 0 ? self.snapshot : nil, policy: self.policy)
     self.ahead = 0
+    _ = self.readDNS(learntLate: true, time: time)
     self.isKernelLost = false
     _ =
       self.machine.isUnknown
@@ -84,6 +88,17 @@ struct Simulation {
     }
     let events = self.machine.events(since: old)
     return self.step(events.isEmpty ? .configuration : .events(events), at: now, time: time)
+  }
+
+  /// Names are asked of others.
+  mutating func resolve(by settings: DNSSettings, time: Timestamp) -> [Announcement] {
+    self.dns = settings
+    return self.readDNS(time: time)
+  }
+
+  private mutating func readDNS(learntLate: Bool = false, time: Timestamp) -> [Announcement] {
+    let change = self.changes?.update(to: self.dns, learntLate: learntLate, time: time)
+    return change.flatMap { $0 }.map { [self.publish($0.ahead(by: self.ahead))] } ?? []
   }
 
   /// All links go and come back, faster than anybody looks (T2).
@@ -234,6 +249,9 @@ extension Change {
     case .invalidation(var invalidation):
       invalidation.generation += distance
       return .invalidation(invalidation)
+    case .dns(var change):
+      change.generation += distance
+      return .dns(change)
     }
   }
 }

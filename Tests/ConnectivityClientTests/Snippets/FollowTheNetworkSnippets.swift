@@ -55,6 +55,14 @@ func followTheNetworkDestination() async {
   // end
 }
 
+func followTheNetworkSome() async {
+  // snippet: some
+  for await path in PathMonitor(access: .requiring([.wifi, .wired])) {
+    show(path.refusal.map { "there is a network, but \($0)" } ?? path.description)
+  }
+  // end
+}
+
 func followTheNetworkTask() async {
   // snippet: task
   let following = Task {

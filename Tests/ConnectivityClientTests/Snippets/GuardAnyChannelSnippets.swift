@@ -33,6 +33,8 @@ private final class MyHandler: ChannelInboundHandler {
       show(event.isViable ? "goes on" : "stands still")
     case is ConnectivityEvents.BetterPathAvailable:
       show("connect anew, and close this one when its work is done")
+    case is ConnectivityEvents.BetterPathUnavailable:
+      show("not so: stay on this one")
     case let event as ConnectivityEvents.PathChanged:
       show("by \(event.path.interface ?? "nothing")")
     default:
@@ -77,6 +79,7 @@ func guardAnyChannelSocketEvents(_ descriptor: CInt) async throws {
     switch event {
     case .path(let path): show("by \(path.interface ?? "nothing")")
     case .invalidated(let why): show("\(why.severity.rawValue): \(why.reason.rawValue)")
+    case .betterPathUnavailable: show("what it has is the best again")
     case .unguarded(let why): show("nobody guards it: \(why)")
     }
   }

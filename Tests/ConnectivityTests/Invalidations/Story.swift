@@ -254,6 +254,7 @@ extension Change {
     case .transition(let transition):
       "\(transition.from)>\(transition.to)" + (transition.bounced ? " bounced" : "")
     case .path: "path"
+    case .dns: "dns"
     case .invalidation(let invalidation):
       (["\(invalidation.severity)", "\(invalidation.reason)"] + invalidation.scope.words)
         .joined(separator: " ")

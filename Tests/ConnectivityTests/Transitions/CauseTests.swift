@@ -209,6 +209,7 @@ extension Change {
     switch self {
     case .transition(let transition): transition.cause
     case .path(let path): path.cause
+    case .dns(let change): change.cause
     case .invalidation(let invalidation): invalidation.cause
     }
   }

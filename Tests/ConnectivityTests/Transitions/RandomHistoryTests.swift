@@ -145,7 +145,7 @@ private struct History {
       if transition.to != snapshot.status.category { return (change, "to what is not so") }
       if transition.from == transition.to, !transition.bounced { return (change, "to the same") }
       if snapshot.since != self.time { return (change, "since another time") }
-    case .invalidation: break
+    case .invalidation, .dns: break
     }
     return (change, nil)
   }
@@ -155,6 +155,7 @@ private struct History {
     case nil: "nothing"
     case .path: "path"
     case .invalidation: "invalidation"
+    case .dns: "dns"
     case .transition(let transition):
       "\(transition.from)>\(transition.to) \(transition.bounced)"
     }

@@ -137,6 +137,7 @@ struct Timeline {
       "\(transition.from)>\(transition.to)" + (transition.bounced ? " bounced" : "")
     case .path: "path"
     case .invalidation: "invalidation"
+    case .dns: "dns"
     }
   }
 }

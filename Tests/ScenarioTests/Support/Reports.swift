@@ -62,6 +62,18 @@ struct EventKindReport: Decodable {
   var generation: UInt64
 }
 
+/// A line of `connctl watch --json` about whom names are asked of.
+struct DNSReport: Decodable {
+  struct Cause: Decodable {
+    var change: String
+  }
+  var event: String
+  var generation: UInt64
+  var servers: [String]
+  var search: [String]
+  var cause: Cause
+}
+
 /// A line of `connctl watch --json` about an invalidation, or of `connctl guard --json`.
 struct InvalidationReport: Decodable, Hashable {
   struct Scope: Decodable, Hashable {

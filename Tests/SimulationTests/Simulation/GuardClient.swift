@@ -37,7 +37,7 @@ struct GuardClient {
       guard case .flow(let event) = message.event else { return "a flow was refused" }
       if known == nil { return "told of flow \(message.id) after its end" }
       switch event {
-      case .path(let path): self.told[message.id] = .some(path)
+      case .path(let path), .betterPathGone(let path): self.told[message.id] = .some(path)
       case .invalidation(let verdict, _, let path):
         self.told[message.id] = verdict.severity == .destroy ? .some(nil) : .some(path)
       }

@@ -105,7 +105,7 @@ extension Simulation {
     case .invalidation(let told)
     where told.scope == .everything && told.severity == .destroy:
       self.record.advised = nil
-    case .path, .invalidation: break
+    case .path, .invalidation, .dns: break
     }
   }
 
@@ -173,7 +173,7 @@ extension Simulation {
     guard let index = self.flows.firstIndex(where: { $0.key == key }) else { return }
     if self.flows[index].isOver { self.fail("I9: flow \(key) is told of after its end") }
     switch event {
-    case .path(let path):
+    case .path(let path), .betterPathGone(let path):
       self.flows[index].told = path
       self.flows[index].isTold(path, in: self.kernel.network)
     case .invalidation(let verdict, _, let path):
@@ -325,6 +325,7 @@ extension Change {
     case .path(let path):
       "path, \(path.cause.change); ipv4 \(path.snapshot.status.ipv4.summary); ipv6 \(path.snapshot.status.ipv6.summary)"
     case .invalidation(let told): "\(told.severity) \(told.reason) \(told.scope)"
+    case .dns(let change): "dns, \(change.cause.change)"
     }
   }
 }
@@ -337,6 +338,7 @@ extension FlowTable.Event {
   fileprivate var summary: String {
     switch self {
     case .path(let path): path.summary
+    case .betterPathGone(let path): "better path gone, \(path.summary)"
     case .invalidation(let verdict, let cause, let path):
       "\(verdict.severity) \(verdict.reason) (\(cause.change)), \(path.summary)"
     }

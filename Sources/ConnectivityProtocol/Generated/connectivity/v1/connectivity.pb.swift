@@ -44,6 +44,7 @@ public nonisolated enum Connectivity_V1_EventKind: SwiftProtobuf.Enum, Swift.Cas
   case transition // = 1
   case path // = 2
   case invalidation // = 3
+  case dns // = 4
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -56,6 +57,7 @@ public nonisolated enum Connectivity_V1_EventKind: SwiftProtobuf.Enum, Swift.Cas
     case 1: self = .transition
     case 2: self = .path
     case 3: self = .invalidation
+    case 4: self = .dns
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -66,6 +68,7 @@ public nonisolated enum Connectivity_V1_EventKind: SwiftProtobuf.Enum, Swift.Cas
     case .transition: return 1
     case .path: return 2
     case .invalidation: return 3
+    case .dns: return 4
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -76,6 +79,7 @@ public nonisolated enum Connectivity_V1_EventKind: SwiftProtobuf.Enum, Swift.Cas
     .transition,
     .path,
     .invalidation,
+    .dns,
   ]
 
 }
@@ -669,6 +673,9 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
 
   /// A client registered a flow that had died before.
   case registration // = 13
+
+  /// A file says that names are asked of others.
+  case dns // = 14
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -691,6 +698,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     case 11: self = .neighbour
     case 12: self = .sleep
     case 13: self = .registration
+    case 14: self = .dns
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -711,6 +719,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     case .neighbour: return 11
     case .sleep: return 12
     case .registration: return 13
+    case .dns: return 14
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -731,6 +740,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     .neighbour,
     .sleep,
     .registration,
+    .dns,
   ]
 
 }
@@ -996,6 +1006,14 @@ public nonisolated struct Connectivity_V1_WatchResponse: Sendable {
     set {event = .gap(newValue)}
   }
 
+  public var dns: Connectivity_V1_DnsChange {
+    get {
+      if case .dns(let v)? = event {return v}
+      return Connectivity_V1_DnsChange()
+    }
+    set {event = .dns(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Event: Equatable, Sendable {
@@ -1004,6 +1022,7 @@ public nonisolated struct Connectivity_V1_WatchResponse: Sendable {
     case path(Connectivity_V1_PathChange)
     case invalidation(Connectivity_V1_Invalidation)
     case gap(Connectivity_V1_Gap)
+    case dns(Connectivity_V1_DnsChange)
 
   }
 
@@ -1230,6 +1249,89 @@ public nonisolated struct Connectivity_V1_Scope: Sendable {
   fileprivate var _destination: String? = nil
 }
 
+/// Whom this machine asks for names changed: a program that keeps names, or waits because one was not resolved, asks anew. What is
+/// connected is not concerned.
+public nonisolated struct Connectivity_V1_DnsChange: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var generation: UInt64 = 0
+
+  /// What holds now, as in Dns.
+  public var servers: [String] = []
+
+  public var search: [String] = []
+
+  public var links: [Connectivity_V1_DnsLink] = []
+
+  /// Its change is `serversChanged`, `searchChanged`, `linkServersChanged` or `linkSearchChanged`: the first of these that holds.
+  public var cause: Connectivity_V1_Cause {
+    get {_cause ?? Connectivity_V1_Cause()}
+    set {_cause = newValue}
+  }
+  /// Returns true if `cause` has been explicitly set.
+  public var hasCause: Bool {self._cause != nil}
+  /// Clears the value of `cause`. Subsequent reads from it will return its default value.
+  public mutating func clearCause() {self._cause = nil}
+
+  /// When it was published.
+  public var time: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_time ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_time = newValue}
+  }
+  /// Returns true if `time` has been explicitly set.
+  public var hasTime: Bool {self._time != nil}
+  /// Clears the value of `time`. Subsequent reads from it will return its default value.
+  public mutating func clearTime() {self._time = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _cause: Connectivity_V1_Cause? = nil
+  fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+}
+
+/// Whom this machine asks for names, as its files say (resolv.conf(5)).
+public nonisolated struct Connectivity_V1_Dns: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The name servers as text, in the order in which they are asked: `192.0.2.53`, `fe80::1%wlan0`. Where the machine asks a stub
+  /// of its own (systemd-resolved, NetworkManager's dnsmasq) these are the ones behind it, as far as a file names them. Empty: names
+  /// are not resolved by DNS.
+  public var servers: [String] = []
+
+  /// The domains that are tried for a name of one word.
+  public var search: [String] = []
+
+  /// By link, where files say it.
+  public var links: [Connectivity_V1_DnsLink] = []
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// What one link has brought.
+public nonisolated struct Connectivity_V1_DnsLink: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var interface: String = String()
+
+  public var servers: [String] = []
+
+  public var search: [String] = []
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
 /// The client missed something: what, is not known. Here is the present.
 public nonisolated struct Connectivity_V1_Gap: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
@@ -1355,6 +1457,16 @@ public nonisolated struct Connectivity_V1_Status: @unchecked Sendable {
     get {_storage._networkNamespace}
     set {_uniqueStorage()._networkNamespace = newValue}
   }
+
+  /// Whom names are asked of. Not set: not known.
+  public var dns: Connectivity_V1_Dns {
+    get {_storage._dns ?? Connectivity_V1_Dns()}
+    set {_uniqueStorage()._dns = newValue}
+  }
+  /// Returns true if `dns` has been explicitly set.
+  public var hasDns: Bool {_storage._dns != nil}
+  /// Clears the value of `dns`. Subsequent reads from it will return its default value.
+  public mutating func clearDns() {_uniqueStorage()._dns = nil}
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1890,6 +2002,13 @@ public nonisolated struct Connectivity_V1_GuardResponse: @unchecked Sendable {
   public var networkNamespace: UInt64 {
     get {_storage._networkNamespace}
     set {_uniqueStorage()._networkNamespace = newValue}
+  }
+
+  /// With `path`: the better path that the client was told of (reason BETTER_PATH), and that did not destroy the flow, is
+  /// gone. What new connections get is the flow's own way again.
+  public var betterPathGone: Bool {
+    get {_storage._betterPathGone}
+    set {_uniqueStorage()._betterPathGone = newValue}
   }
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2453,7 +2572,7 @@ public nonisolated struct Connectivity_V1_Statistic: Sendable {
   ///     resynchronisations  those of them that came of an overrun, of a start, or of a kernel that could not be asked before
   ///     suppressed          readings after which there was nothing to publish
   ///     kernel_losses       times that the kernel could not be asked
-  ///     published           changes that were published; by kind: transition, path, invalidation
+  ///     published           changes that were published; by kind: transition, path, invalidation, dns
   ///     invalidations       invalidations of channels that were published; by reason
   ///     flow_invalidations  invalidations of single guarded flows; by reason
   ///     flow_paths          new paths of single guarded flows that were told
@@ -2491,7 +2610,7 @@ public nonisolated struct Connectivity_V1_Statistic: Sendable {
 fileprivate nonisolated let _protobuf_package = "connectivity.v1"
 
 nonisolated extension Connectivity_V1_EventKind: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0EVENT_KIND_UNSPECIFIED\0\u{1}EVENT_KIND_TRANSITION\0\u{1}EVENT_KIND_PATH\0\u{1}EVENT_KIND_INVALIDATION\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0EVENT_KIND_UNSPECIFIED\0\u{1}EVENT_KIND_TRANSITION\0\u{1}EVENT_KIND_PATH\0\u{1}EVENT_KIND_INVALIDATION\0\u{1}EVENT_KIND_DNS\0")
 }
 
 nonisolated extension Connectivity_V1_InvalidationReason: SwiftProtobuf._ProtoNameProviding {
@@ -2531,7 +2650,7 @@ nonisolated extension Connectivity_V1_EvidenceSource: SwiftProtobuf._ProtoNamePr
 }
 
 nonisolated extension Connectivity_V1_CauseTrigger: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0\u{1}CAUSE_TRIGGER_DNS\0")
 }
 
 nonisolated extension Connectivity_V1_WirelessRole: SwiftProtobuf._ProtoNameProviding {
@@ -2606,7 +2725,7 @@ nonisolated extension Connectivity_V1_WatchRequest: SwiftProtobuf.Message, Swift
 
 nonisolated extension Connectivity_V1_WatchResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".WatchResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}snapshot\0\u{1}transition\0\u{1}path\0\u{1}invalidation\0\u{1}gap\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}snapshot\0\u{1}transition\0\u{1}path\0\u{1}invalidation\0\u{1}gap\0\u{1}dns\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2680,6 +2799,19 @@ nonisolated extension Connectivity_V1_WatchResponse: SwiftProtobuf.Message, Swif
           self.event = .gap(v)
         }
       }()
+      case 7: try {
+        var v: Connectivity_V1_DnsChange?
+        var hadOneofValue = false
+        if let current = self.event {
+          hadOneofValue = true
+          if case .dns(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.event = .dns(v)
+        }
+      }()
       default: break
       }
     }
@@ -2713,6 +2845,10 @@ nonisolated extension Connectivity_V1_WatchResponse: SwiftProtobuf.Message, Swif
     case .gap?: try {
       guard case .gap(let v)? = self.event else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
+    }()
+    case .dns?: try {
+      guard case .dns(let v)? = self.event else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
     }()
     case nil: break
     }
@@ -2987,6 +3123,145 @@ nonisolated extension Connectivity_V1_Scope: SwiftProtobuf.Message, SwiftProtobu
   }
 }
 
+nonisolated extension Connectivity_V1_DnsChange: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".DnsChange"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}servers\0\u{1}search\0\u{1}links\0\u{1}cause\0\u{1}time\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.generation) }()
+      case 2: try { try decoder.decodeRepeatedStringField(value: &self.servers) }()
+      case 3: try { try decoder.decodeRepeatedStringField(value: &self.search) }()
+      case 4: try { try decoder.decodeRepeatedMessageField(value: &self.links) }()
+      case 5: try { try decoder.decodeSingularMessageField(value: &self._cause) }()
+      case 6: try { try decoder.decodeSingularMessageField(value: &self._time) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.generation != 0 {
+      try visitor.visitSingularUInt64Field(value: self.generation, fieldNumber: 1)
+    }
+    if !self.servers.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.servers, fieldNumber: 2)
+    }
+    if !self.search.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.search, fieldNumber: 3)
+    }
+    if !self.links.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.links, fieldNumber: 4)
+    }
+    try { if let v = self._cause {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+    } }()
+    try { if let v = self._time {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_DnsChange, rhs: Connectivity_V1_DnsChange) -> Bool {
+    if lhs.generation != rhs.generation {return false}
+    if lhs.servers != rhs.servers {return false}
+    if lhs.search != rhs.search {return false}
+    if lhs.links != rhs.links {return false}
+    if lhs._cause != rhs._cause {return false}
+    if lhs._time != rhs._time {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_Dns: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Dns"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}servers\0\u{1}search\0\u{1}links\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedStringField(value: &self.servers) }()
+      case 2: try { try decoder.decodeRepeatedStringField(value: &self.search) }()
+      case 3: try { try decoder.decodeRepeatedMessageField(value: &self.links) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.servers.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.servers, fieldNumber: 1)
+    }
+    if !self.search.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.search, fieldNumber: 2)
+    }
+    if !self.links.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.links, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_Dns, rhs: Connectivity_V1_Dns) -> Bool {
+    if lhs.servers != rhs.servers {return false}
+    if lhs.search != rhs.search {return false}
+    if lhs.links != rhs.links {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_DnsLink: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".DnsLink"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}interface\0\u{1}servers\0\u{1}search\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.interface) }()
+      case 2: try { try decoder.decodeRepeatedStringField(value: &self.servers) }()
+      case 3: try { try decoder.decodeRepeatedStringField(value: &self.search) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.interface.isEmpty {
+      try visitor.visitSingularStringField(value: self.interface, fieldNumber: 1)
+    }
+    if !self.servers.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.servers, fieldNumber: 2)
+    }
+    if !self.search.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.search, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_DnsLink, rhs: Connectivity_V1_DnsLink) -> Bool {
+    if lhs.interface != rhs.interface {return false}
+    if lhs.servers != rhs.servers {return false}
+    if lhs.search != rhs.search {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension Connectivity_V1_Gap: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Gap"
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}status\0")
@@ -3028,7 +3303,7 @@ nonisolated extension Connectivity_V1_Gap: SwiftProtobuf.Message, SwiftProtobuf.
 
 nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Status"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}category\0\u{3}three_way\0\u{1}since\0\u{1}flags\0\u{1}interface\0\u{1}medium\0\u{1}expensive\0\u{1}constrained\0\u{1}ipv4\0\u{1}ipv6\0\u{1}family\0\u{3}network_namespace\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}category\0\u{3}three_way\0\u{1}since\0\u{1}flags\0\u{1}interface\0\u{1}medium\0\u{1}expensive\0\u{1}constrained\0\u{1}ipv4\0\u{1}ipv6\0\u{1}family\0\u{3}network_namespace\0\u{1}dns\0")
 
   fileprivate class _StorageClass {
     var _generation: UInt64 = 0
@@ -3044,6 +3319,7 @@ nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtob
     var _ipv6: Connectivity_V1_Path? = nil
     var _family: Connectivity_V1_AddressFamily = .unspecified
     var _networkNamespace: UInt64 = 0
+    var _dns: Connectivity_V1_Dns? = nil
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -3067,6 +3343,7 @@ nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtob
       _ipv6 = source._ipv6
       _family = source._family
       _networkNamespace = source._networkNamespace
+      _dns = source._dns
     }
   }
 
@@ -3098,6 +3375,7 @@ nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtob
         case 11: try { try decoder.decodeSingularMessageField(value: &_storage._ipv6) }()
         case 12: try { try decoder.decodeSingularEnumField(value: &_storage._family) }()
         case 13: try { try decoder.decodeSingularUInt64Field(value: &_storage._networkNamespace) }()
+        case 14: try { try decoder.decodeSingularMessageField(value: &_storage._dns) }()
         default: break
         }
       }
@@ -3149,6 +3427,9 @@ nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtob
       if _storage._networkNamespace != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._networkNamespace, fieldNumber: 13)
       }
+      try { if let v = _storage._dns {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 14)
+      } }()
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -3171,6 +3452,7 @@ nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtob
         if _storage._ipv6 != rhs_storage._ipv6 {return false}
         if _storage._family != rhs_storage._family {return false}
         if _storage._networkNamespace != rhs_storage._networkNamespace {return false}
+        if _storage._dns != rhs_storage._dns {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -3900,13 +4182,14 @@ nonisolated extension Connectivity_V1_RemoveFlow: SwiftProtobuf.Message, SwiftPr
 
 nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".GuardResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}id\0\u{1}path\0\u{1}invalidation\0\u{1}refused\0\u{3}network_namespace\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}id\0\u{1}path\0\u{1}invalidation\0\u{1}refused\0\u{3}network_namespace\0\u{3}better_path_gone\0")
 
   fileprivate class _StorageClass {
     var _generation: UInt64 = 0
     var _id: UInt64 = 0
     var _event: Connectivity_V1_GuardResponse.OneOf_Event?
     var _networkNamespace: UInt64 = 0
+    var _betterPathGone: Bool = false
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -3921,6 +4204,7 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
       _id = source._id
       _event = source._event
       _networkNamespace = source._networkNamespace
+      _betterPathGone = source._betterPathGone
     }
   }
 
@@ -3981,6 +4265,7 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
           }
         }()
         case 6: try { try decoder.decodeSingularUInt64Field(value: &_storage._networkNamespace) }()
+        case 7: try { try decoder.decodeSingularBoolField(value: &_storage._betterPathGone) }()
         default: break
         }
       }
@@ -4017,6 +4302,9 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
       if _storage._networkNamespace != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._networkNamespace, fieldNumber: 6)
       }
+      if _storage._betterPathGone != false {
+        try visitor.visitSingularBoolField(value: _storage._betterPathGone, fieldNumber: 7)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -4030,6 +4318,7 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
         if _storage._id != rhs_storage._id {return false}
         if _storage._event != rhs_storage._event {return false}
         if _storage._networkNamespace != rhs_storage._networkNamespace {return false}
+        if _storage._betterPathGone != rhs_storage._betterPathGone {return false}
         return true
       }
       if !storagesAreEqual {return false}

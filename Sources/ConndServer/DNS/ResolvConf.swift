@@ -1,0 +1,69 @@
+import Connectivity
+
+/// What a file in the form of resolv.conf(5) says.
+///
+/// It may hold anything: a DHCP server chooses the domains.
+struct ResolvConf {
+  private(set) var servers: [DNSSettings.Server] = []
+  private(set) var search: [String] = []
+
+  /// More than any resolver asks.
+  static let most = 32
+
+  init(_ text: String) {
+    // The keyword begins the line, or it is none.
+    for line in text.split(whereSeparator: \.isNewline) {
+      let words = line.split { $0 == " " || $0 == "\t" }
+      guard let keyword = words.first, !line.hasPrefix(" "), !line.hasPrefix("\t") else { continue }
+      switch keyword {
+      case "nameserver": self.servers += Self.servers(words.dropFirst().prefix(1))
+      // Of several the last holds.
+      case "search": self.search = Self.domains(words.dropFirst())
+      case "domain": self.search = Self.domains(words.dropFirst().prefix(1))
+      default: continue
+      }
+    }
+    self.servers = Array(self.servers.prefix(Self.most))
+  }
+
+  /// Those that are addresses: with systemd's `:port`, `%link` and `#name` behind them, too.
+  static func servers(_ words: some Sequence<Substring>) -> [DNSSettings.Server] {
+    words.compactMap { word in
+      var text = word.prefix { $0 != "#" }
+      if text.first == "[" {
+        let end = text.firstIndex(of: "]") ?? text.endIndex
+        let zone = text[end...].drop { $0 != "%" }
+        text = text[text.index(after: text.startIndex)..<end] + zone
+      } else if text.contains(".") {
+        text = text.prefix { $0 != ":" }
+      }
+      guard let server = DNSSettings.Server(text), server.zone.map(Self.isLinkName) ?? true else {
+        return nil
+      }
+      return server
+    }
+  }
+
+  /// Those that can be domains. A resolver's `~domain` chooses a server and is never searched.
+  static func domains(_ words: some Sequence<Substring>) -> [String] {
+    let names = words.filter { word in
+      word.utf8.count <= 255
+        && word.utf8.allSatisfy { byte in
+          switch byte {
+          case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."),
+            UInt8(ascii: "_"):
+            true
+          default: false
+          }
+        }
+    }
+    return names.prefix(Self.most).map(String.init)
+  }
+
+  /// As the kernel names links (dev_valid_name).
+  static func isLinkName(_ name: String) -> Bool {
+    (1...15).contains(name.utf8.count) && name != "." && name != ".."
+      && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && $0 != UInt8(ascii: "/") }
+  }
+}

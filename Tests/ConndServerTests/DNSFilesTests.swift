@@ -1,0 +1,196 @@
+import Connectivity
+import Glibc
+import TestKit
+import Testing
+
+@testable import ConndServer
+
+/// Whom names are asked of, as files say that a test writes.
+@Suite("DNS files")
+struct DNSFilesTests {
+  /// A directory that stands for `/`.
+  private struct Root {
+    let directory: TemporaryDirectory
+
+    init() throws {
+      self.directory = try TemporaryDirectory()
+      _ = try Command.run([
+        "mkdir", "-p", self.directory.path + "/etc", self.directory.path + "/run",
+      ])
+    }
+
+    func write(_ text: String, to file: String) throws {
+      let path = "\(self.directory.path)/\(file)"
+      _ = try Command.run([
+        "mkdir", "-p", String(path[..<(path.lastIndex(of: "/") ?? path.endIndex)]),
+      ])
+      try self.directory.write(text, to: file)
+    }
+
+    /// In one step, as resolvers do.
+    func replace(_ file: String, by text: String) throws {
+      try self.write(text, to: "\(file).new")
+      let path = "\(self.directory.path)/\(file)"
+      #expect(rename("\(path).new", path) == 0)
+    }
+
+    var files: DNSFiles { DNSFiles(root: self.directory.path) }
+
+    /// `192.0.2.53 / example.org / eth0: 192.0.2.1 lan`
+    func said(_ settings: DNSSettings?) -> String {
+      guard let settings else { return "unknown" }
+      func words(_ servers: [DNSSettings.Server], _ search: [String]) -> [String] {
+        servers.map(\.description) + search
+      }
+      let links = settings.links.map { link in
+        "\(link.interface): " + words(link.servers, link.search).joined(separator: " ")
+      }
+      let all = [words(settings.servers, []), words([], settings.search)]
+      return (all.map { $0.joined(separator: " ") } + links).joined(separator: " / ")
+    }
+
+    func said() -> String { self.said(self.files.read()) }
+  }
+
+  @Test(
+    "resolv.conf is read as the C library reads it",
+    arguments: [
+      (
+        "nameserver 192.0.2.53\nnameserver 2001:db8::53\nsearch example.org lan\n",
+        "192.0.2.53 2001:db8::53 / example.org lan"
+      ),
+      // The last of several holds; what a line has behind its keyword's words says nothing.
+      (
+        "domain example.com\nsearch example.org\nnameserver 192.0.2.53 192.0.2.54",
+        "192.0.2.53 / example.org"
+      ),
+      ("nameserver fe80::1%eth0\n", "fe80::1%eth0 / "),
+      ("# nameserver 192.0.2.1\n; search lan\n nameserver 192.0.2.2\noptions edns0\n", " / "),
+      ("", " / "),
+      // Whoever gives out addresses writes these.
+      (
+        "nameserver 192.0.2.999\nnameserver\nsearch a\u{1b}[31mb $(reboot) ok.example\n",
+        " / ok.example"
+      ),
+      ("nameserver fe80::1%eth0/../x\r\nnameserver 192.0.2.53\r\n", "192.0.2.53 / "),
+    ])
+  func resolvConf(_ text: String, _ said: String) throws {
+    let root = try Root()
+    try root.write(text, to: "etc/resolv.conf")
+    #expect(root.said() == said)
+  }
+
+  @Test("without the file this machine is asked itself; one that cannot be read says nothing")
+  func absent() throws {
+    let root = try Root()
+    #expect(root.said() == " / ")
+    _ = try Command.run(["mkdir", root.directory.path + "/etc/resolv.conf"])
+    #expect(root.said() == "unknown")
+  }
+
+  @Test("a file without end is no file")
+  func endless() throws {
+    let root = try Root()
+    try root.write(String(repeating: "nameserver 192.0.2.53\n", count: 4000), to: "etc/resolv.conf")
+    #expect(root.said() == "unknown")
+    try root.write(String(repeating: "nameserver 192.0.2.53\n", count: 400), to: "etc/resolv.conf")
+    #expect(root.files.read()?.servers.count == ResolvConf.most)
+  }
+
+  @Test("behind a stub the servers that it asks are told, where it names them")
+  func stubs() throws {
+    let root = try Root()
+    try root.write("nameserver 127.0.0.53\nsearch lan\n", to: "etc/resolv.conf")
+    #expect(root.said() == "127.0.0.53 / lan")
+    try root.write("nameserver 192.0.2.53\nsearch x\n", to: "run/systemd/resolve/resolv.conf")
+    #expect(root.said() == "192.0.2.53 / lan")
+    try root.write("nameserver 192.0.2.54\n", to: "run/NetworkManager/no-stub-resolv.conf")
+    #expect(root.said() == "192.0.2.53 / lan")
+    // Its own, which may be anything on this machine.
+    try root.write("nameserver 127.0.0.1\n", to: "etc/resolv.conf")
+    #expect(root.said() == "192.0.2.54 / ")
+    // One that is asked beside others is asked itself.
+    try root.write("nameserver 127.0.0.53\nnameserver 192.0.2.99\n", to: "etc/resolv.conf")
+    #expect(root.said() == "127.0.0.53 192.0.2.99 / ")
+  }
+
+  @Test("what links have brought is told by link")
+  func links() throws {
+    let root = try Root()
+    try root.write("nameserver 192.0.2.53\n", to: "etc/resolv.conf")
+    try root.write(
+      "nameserver 192.0.2.1\nsearch lan\n", to: "run/resolvconf/interface/wlan7.dhcpcd")
+    try root.write(
+      "nameserver 192.0.2.1\nnameserver 2001:db8::1\n", to: "run/resolvconf/interface/wlan7.ra")
+    try root.write("nameserver 198.51.100.1\n", to: "run/resolvconf/interfaces/tun0")
+    // The first link of each namespace.
+    try root.write(
+      "# This is private data. Do not parse.\nLLMNR=yes\nSERVERS=192.0.2.2:53#dns.example [2001:db8::2]:53\nDOMAINS=corp.example ~.\n",
+      to: "run/systemd/resolve/netif/1")
+    try root.write(
+      "ADMIN_STATE=configured\nDNS=192.0.2.3\nDOMAINS=lan\n", to: "run/systemd/netif/links/1")
+    try root.write("SERVERS=192.0.2.4\n", to: "run/systemd/resolve/netif/4000000000")
+    #expect(
+      root.said()
+        == "192.0.2.53 /  / lo: 192.0.2.2 2001:db8::2 192.0.2.3 corp.example lan"
+        + " / tun0: 198.51.100.1 / wlan7: 192.0.2.1 2001:db8::1 lan")
+  }
+
+  // MARK: - Being told
+
+  /// Whether it tells of something within ten seconds.
+  private func tells(_ watch: DNSWatch, within milliseconds: CInt = 10_000) -> Bool {
+    var descriptor = pollfd(fd: watch.fileDescriptor, events: Int16(POLLIN), revents: 0)
+    return poll(&descriptor, 1, milliseconds) > 0
+  }
+
+  @Test(
+    "D7 a file that is written, replaced, removed or linked elsewhere is told of, and nothing else is"
+  )
+  func told() throws {
+    let root = try Root()
+    try root.write("nameserver 192.0.2.53\n", to: "etc/resolv.conf")
+    let watch = DNSWatch(root.files)
+    func news() -> String { self.tells(watch) ? root.said(watch.read()) : "nothing" }
+    #expect(root.said(watch.read()) == "192.0.2.53 / ")
+    #expect(!self.tells(watch, within: 0))
+
+    try root.write("nameserver 192.0.2.54\n", to: "etc/resolv.conf")
+    #expect(news() == "192.0.2.54 / ")
+    try root.replace("etc/resolv.conf", by: "nameserver 192.0.2.55\n")
+    #expect(news() == "192.0.2.55 / ")
+    #expect(unlink(root.directory.path + "/etc/resolv.conf") == 0)
+    #expect(news() == " / ")
+    // A directory that nobody has heard of.
+    try root.write("nameserver 192.0.2.56\n", to: "run/connman/resolv.conf")
+    #expect(symlink("../run/connman/resolv.conf", root.directory.path + "/etc/resolv.link") == 0)
+    #expect(
+      rename(root.directory.path + "/etc/resolv.link", root.directory.path + "/etc/resolv.conf")
+        == 0)
+    #expect(news() == "192.0.2.56 / ")
+    #expect(!self.tells(watch, within: 0))
+    try root.replace("run/connman/resolv.conf", by: "nameserver 192.0.2.57\n")
+    #expect(news() == "192.0.2.57 / ")
+  }
+
+  @Test("D7 a resolver that comes later, and its directories with it, is heard")
+  func later() throws {
+    let root = try Root()
+    try root.write("nameserver 127.0.0.53\n", to: "etc/resolv.conf")
+    let watch = DNSWatch(root.files)
+    _ = watch.read()
+    var last = ""
+    try root.write("nameserver 192.0.2.53\n", to: "run/systemd/resolve/resolv.conf")
+    while last != "192.0.2.53 / ", self.tells(watch) { last = root.said(watch.read()) }
+    #expect(last == "192.0.2.53 / ")
+    try root.write("SERVERS=192.0.2.2\n", to: "run/systemd/resolve/netif/1")
+    while !last.hasSuffix("lo: 192.0.2.2"), self.tells(watch) { last = root.said(watch.read()) }
+    #expect(last == "192.0.2.53 /  / lo: 192.0.2.2")
+    // It goes, and comes back in another directory of the same name.
+    _ = try Command.run(["rm", "-r", root.directory.path + "/run/systemd"])
+    while last != "127.0.0.53 / ", self.tells(watch) { last = root.said(watch.read()) }
+    try root.write("nameserver 192.0.2.58\n", to: "run/systemd/resolve/resolv.conf")
+    while last != "192.0.2.58 / ", self.tells(watch) { last = root.said(watch.read()) }
+    #expect(last == "192.0.2.58 / ")
+  }
+}
