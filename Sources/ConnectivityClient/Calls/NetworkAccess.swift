@@ -1,5 +1,6 @@
 public import Connectivity
 internal import ConnectivitySession
+internal import GRPCCore
 
 /// What a channel or a call may cost: the networks that it may use.
 ///
@@ -23,6 +24,11 @@ public struct NetworkAccess: Hashable, Sendable {
     self.prohibitedMedia = prohibitedMedia
   }
 
+  /// Whether every network may be used.
+  var isUnrestricted: Bool {
+    self.allowsExpensiveAccess && self.allowsConstrainedAccess && self.prohibitedMedia.isEmpty
+  }
+
   /// Every network may be used.
   public static let unrestricted = NetworkAccess()
 
@@ -37,7 +43,9 @@ public struct NetworkAccess: Hashable, Sendable {
 
   /// What both allow.
   public func intersection(_ other: NetworkAccess) -> NetworkAccess {
-    NetworkAccess(
+    // As with most calls.
+    if other.isUnrestricted { return self }
+    return NetworkAccess(
       allowsExpensiveAccess: self.allowsExpensiveAccess && other.allowsExpensiveAccess,
       allowsConstrainedAccess: self.allowsConstrainedAccess && other.allowsConstrainedAccess,
       prohibitedMedia: self.prohibitedMedia.union(other.prohibitedMedia))
@@ -59,5 +67,23 @@ public struct NetworkAccess: Hashable, Sendable {
       return nil
     }
     return NetworkUnavailable(reason: reason, path: path)
+  }
+}
+
+extension Connection {
+  /// Looks whether a call may use the network that the connection is on.
+  ///
+  /// - Parameter deadline: When the call is over.
+  /// - Throws: `RPCError` where it may not (C8).
+  func check(
+    _ access: NetworkAccess, until deadline: ContinuousClock.Instant?
+  ) async throws(RPCError) {
+    if self.path == nil {
+      // connd was silent for so long that the connection did not wait for it.
+      let patience = ConnectionGuard.patience(isRestricted: true)
+      let rest = deadline.map { ContinuousClock.now.duration(to: $0) } ?? patience
+      _ = await self.flow?.answer(within: min(patience, rest))
+    }
+    if let refusal = self.path.flatMap({ access.refusal(of: $0) }) { throw RPCError(refusal) }
   }
 }

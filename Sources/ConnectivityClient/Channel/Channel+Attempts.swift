@@ -176,7 +176,7 @@ extension Channel {
 
   /// The same, with the ways that connd was slow to name, where a call waits that may not use every one.
   private func askOnceMore(_ tries: [Try]) async -> [Try] {
-    guard self.state.withLock({ $0.waiters.values.contains { $0.access != .unrestricted } }) else {
+    guard self.state.withLock({ $0.waiters.values.contains { !$0.access.isUnrestricted } }) else {
       return tries
     }
     return await withTaskGroup(of: (Int, Path?).self) { group in
@@ -194,8 +194,8 @@ extension Channel {
 
   /// Whether the channel, or every call that waits, may not use every network.
   private var isRestricted: Bool {
-    self.settings.config.access != .unrestricted
-      || self.state.withLock { $0.wanted.allSatisfy { $0 != .unrestricted } }
+    !self.settings.config.access.isUnrestricted
+      || self.state.withLock { $0.wanted.allSatisfy { !$0.isUnrestricted } }
   }
 
   /// Tries an address until its time is over, or until NIO gives up where there is another one to try.

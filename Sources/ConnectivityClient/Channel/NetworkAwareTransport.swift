@@ -137,14 +137,8 @@ public final class NetworkAwareTransport: ClientTransport {
         let connection = try await self.channel.connection(
           options, settings.access, until: deadline, log)
         defer { connection.release() }
-        if settings.access != .unrestricted, connection.path == nil {
-          // connd was silent for so long that the connection did not wait for it.
-          let patience = ConnectionGuard.patience(isRestricted: true)
-          let rest = deadline.map { ContinuousClock.now.duration(to: $0) } ?? patience
-          _ = await connection.flow?.answer(within: min(patience, rest))
-        }
-        if let refusal = connection.path.flatMap({ settings.access.refusal(of: $0) }) {
-          throw RPCError(refusal)
+        if !settings.access.isUnrestricted {
+          try await connection.check(settings.access, until: deadline)
         }
         if connection.isRetired {
           self.channel.refused(connection)

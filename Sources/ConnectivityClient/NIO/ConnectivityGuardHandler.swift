@@ -119,7 +119,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   ) {
     self.begin(to: address, context: context)
     // What connd says before, it compares with what there is afterwards.
-    let isRestricted = self.configuration.access != .unrestricted
+    let isRestricted = !self.configuration.access.isUnrestricted
     guard let asked = self.flow ?? (isRestricted ? self.asking(address, context) : nil) else {
       return context.connect(to: address, promise: promise)
     }
@@ -155,7 +155,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       return self.configuration.access.refusal(of: path)
     }
     let isRefused =
-      self.configuration.access != .unrestricted && self.configuration.whenUnknown == .refuse
+      !self.configuration.access.isUnrestricted && self.configuration.whenUnknown == .refuse
     return isRefused ? NetworkUnavailable(reason: .unknown, path: .unknown) : nil
   }
 
