@@ -25,6 +25,8 @@ struct MonitorLoop {
 
   /// Whom names are asked of; `nil` where nobody wants to know.
   let dns: (any DNSSource)?
+  /// Where users' choices are kept; `nil` where nobody keeps them.
+  let choiceFile: ChoiceFile?
 
   var engine: Engine
   /// How many flows clients may have.
@@ -56,6 +58,7 @@ struct MonitorLoop {
   init(
     _ configuration: Configuration, store: Store, publisher: any Publisher, statistics: Statistics,
     notifier: Notifier, clock: any MonitorClock, logger: Logger, dns: (any DNSSource)? = nil,
+    choiceFile: ChoiceFile? = nil,
     openKernel: @escaping (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
   ) {
     self.store = store
@@ -65,10 +68,13 @@ struct MonitorLoop {
     self.clock = clock
     self.logger = logger
     self.dns = dns
+    self.choiceFile = choiceFile
     self.openKernel = openKernel
     self.limits = configuration.limits
     let snapshot = store.snapshot
-    self.engine = Engine(configuration, restored: snapshot.generation > 0 ? snapshot : nil)
+    self.engine = Engine(
+      configuration, restored: snapshot.generation > 0 ? snapshot : nil,
+      costs: choiceFile?.load() ?? ChoiceFile.Contents())
   }
 
   /// Opens the kernel and reads it for the first time.
@@ -120,7 +126,10 @@ struct MonitorLoop {
     var due = [self.reopening.due, self.watchdogDue]
     // Without the kernel nothing can be looked at.
     if self.kernel != nil {
-      due += [self.engine.deadline?.due, self.engine.flows.deadline, self.overrunPause.end]
+      due += [
+        self.engine.deadline?.due, self.engine.flows.deadline, self.overrunPause.end,
+        self.choicesEnd,
+      ]
       if self.engine.flows.isBusy { due.append(self.sweepDelay.end) }
     }
     return due.compactMap { $0 }.min()
@@ -140,6 +149,7 @@ struct MonitorLoop {
     if self.kernel != nil, let due = self.engine.flows.deadline, due <= now {
       self.engine.flows.lookAtOverdue(at: now)
     }
+    self.endChoices()
     if let due = self.reopening.due, due <= now { self.openKernelOrGiveUp(.kernelBack) }
     if let due = self.watchdogDue, due <= now { self.answerWatchdog() }
   }

@@ -179,6 +179,7 @@ extension Connectivity_V1_CauseTrigger {
     case .sleep: self = .sleep
     case .registration: self = .registration
     case .dns: self = .dns
+    case .user: self = .user
     }
   }
 }
@@ -201,6 +202,7 @@ extension Cause.Trigger {
     case .sleep: self = .sleep
     case .registration: self = .registration
     case .dns: self = .dns
+    case .user: self = .user
     case .unspecified, .UNRECOGNIZED: self = .kernel
     }
   }

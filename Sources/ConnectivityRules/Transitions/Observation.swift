@@ -56,6 +56,8 @@ package enum Occasion: Hashable, Sendable {
   case kernelBack
   /// The machine slept for so long, and woke.
   case resumed(Duration)
+  /// A user has said what a link or a network costs, or that is over; with the cause of what follows.
+  case choice(Cause)
 }
 
 extension Occasion {
@@ -69,6 +71,7 @@ extension Occasion {
     case .kernelBack: Cause(.kernel, "kernelAvailable", learntLate: true)
     case .resumed: Cause(.sleep, "resumed")
     case .expiry: Cause(.timer, "routeExpired")
+    case .choice(let cause): cause
     case .events(let events) where events.contains(.overrun): .overrun
     case .events, .timer: nil
     }
