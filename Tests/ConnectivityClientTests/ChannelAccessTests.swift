@@ -8,6 +8,20 @@ import Testing
 /// Which networks a channel, or a call, may use.
 @Suite("Channels that may not use every network", .timeLimit(.minutes(5)))
 struct ChannelAccessTests {
+  @Test("C8 where data is to be saved, one expression makes do with less")
+  func constrainedCall() async throws {
+    try await playingNetwork { network, client, _, record in
+      network.become(.wifi.constrained())
+      let answer = try await withFallback(on: [.constrained]) {
+        try await client.echo(EchoServer.get, "large")
+      } fallback: { reason in
+        try await client.echo(EchoServer.get, "small, for it is \(reason.rawValue)")
+      }
+      #expect(answer == "small, for it is constrained")
+      #expect(record.calls == ["Get"])
+    }
+  }
+
   @Test(
     "C8 a channel that may not use the path fails calls at once, with the reason",
     arguments: [

@@ -178,6 +178,19 @@ struct GuardHandlerTests {
     }
   }
 
+  @Test("C10 C8 a connection on which data may not be saved is closed when it is to be")
+  func constrained() async throws {
+    try await self.connected {
+      $0.access = NetworkAccess(allowsConstrainedAccess: false)
+    } _: { network, _, told in
+      await #expect(told.next() == "path wlan0")
+      network.become(.wifi.constrained())
+      var words: [String] = []
+      while let word = await told.next() { words.append(word) }
+      #expect(words.contains("error policy") && words.last == "closed")
+    }
+  }
+
   /// Connects to a port with a handler, on a network of which connd says what the test has it say.
   private func connect(
     to port: Int, at socket: String, whenUnknown: ConnectivityGuardHandler.WhenUnknown = .allow

@@ -123,6 +123,36 @@ struct GuardedChannelTests {
     }
   }
 
+  @Test("C6 a call that nobody asked to repeat is made once, whatever becomes of the network")
+  func notRepeated() async throws {
+    try await playingNetwork { network, client, _, record in
+      let call = Task { try await failure { try await client.echo(EchoServer.hush) } }
+      await record.reach(1)
+      try await network.waitForFlows(atLeast: 1)
+      network.become(.cellular)
+      let error = try await call.value
+      #expect(error?.invalidation != nil)
+      _ = try await client.echo()
+      #expect(record.calls == ["Hush", "Get"])
+    }
+  }
+
+  @Test("C9 a call's own logger is told of it, and the channel's is not")
+  func ownLogger() async throws {
+    let (channel, own) = (LogRecorder(), LogRecorder())
+    try await playingNetwork {
+      $0.calls = CallSettings(logger: channel.logger)
+    } _: { _, client, _, _ in
+      try await withCallSettings {
+        $0.logger = own.logger
+      } operation: {
+        _ = try await client.echo()
+      }
+    }
+    #expect(own.lines.contains { $0.contains("call ended with ok") })
+    #expect(channel.lines.isEmpty)
+  }
+
   @Test("C3 a channel whose network is gone has failed, until the next call has it connect again")
   func states() async throws {
     let (observed, observe) = AsyncStream.makeStream(of: ConnectivityState.self)
@@ -206,7 +236,15 @@ struct GuardedChannelTests {
     #expect(names.allSatisfy { $0.contains(/=[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/) })
     #expect(calls.lines.contains { $0.contains("grpc_connection_id=") && $0.contains("wlan0") })
     #expect(calls.lines.contains { $0.contains("invalidation=") })
-    #expect(background.lines.contains { $0.contains("state=ready") })
+    let states = background.lines.filter { $0.contains("connectivity state changed") }
+    #expect(
+      states.map { $0.split(separator: "=").last }
+        == ["connecting", "ready", "transientFailure", "shutdown"])
+    // What is said of the connection's end bears the same name.
+    #expect(
+      background.lines.contains { line in
+        line.contains("no longer viable") && names.contains { line.contains($0) }
+      })
     #expect(background.lines.contains { $0.contains("no longer viable") })
   }
 

@@ -239,6 +239,10 @@ struct NetworkPathTests {
     #expect(limited(.inexpensive, wifi, none) == "satisfied wifi")
     #expect(limited(.requiring([.wifi]), cellular, none) == "unsatisfied none cellular")
     #expect(limited(.requiring([.cellular]), cellular, none) == "satisfied cellular")
+    var saving = wifi
+    saving.isConstrained = true
+    #expect(limited(.inexpensive, saving, none) == "unsatisfied none constrained")
+    #expect(limited(NetworkAccess(allowsExpensiveAccess: false), saving, none) == "satisfied wifi")
     // The other family may be used.
     #expect(limited(.requiring([.wifi]), cellular, PathSample.wifi6) == "satisfied wifi")
     #expect(

@@ -79,7 +79,7 @@ struct PlainChannelTests {
 
   @Test("a call that the server ends with UNAVAILABLE ends in the server's words")
   func unavailable() async throws {
-    try await EchoServer.serving { port, _ in
+    try await EchoServer.serving { port, record in
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: Self.config) {
         client, _ in
         let error = try #require(
@@ -87,6 +87,98 @@ struct PlainChannelTests {
         #expect(error.code == .unavailable)
         #expect(error.message == "closed on Sundays")
         #expect(error.invalidation == nil)
+        // Whoever wants it again asks again.
+        #expect(record.calls == ["Unavailable"])
+      }
+    }
+  }
+
+  @Test(
+    "C9 why a connection could not be made stands in the log of the channel's background activity")
+  func loggedFailure() async throws {
+    let log = LogRecorder()
+    var config = Self.config
+    config.backgroundActivityLogger = log.logger
+    let nobody = try SilentListener(isListening: false)
+    try await withChannel(to: .ipv4(address: "127.0.0.1", port: nobody.port), config: config) {
+      client, _ in
+      _ = try await failure { try await client.echo() }
+    }
+    #expect(log.lines.contains { $0.contains("could not connect") && $0.contains("refused") })
+    let states = log.lines.filter { $0.contains("connectivity state changed") }
+    #expect(
+      states.map { $0.split(separator: "=").last } == [
+        "connecting", "transientFailure", "shutdown",
+      ])
+  }
+
+  @Test("C4 a call's deadline holds while it waits for the backoff to end")
+  func deadlineInBackoff() async throws {
+    var config = Self.config
+    config.backoff.initial = .seconds(3600)
+    config.backoff.max = .seconds(3600)
+    let nobody = try SilentListener(isListening: false)
+    try await withChannel(to: .ipv4(address: "127.0.0.1", port: nobody.port), config: config) {
+      client, transport in
+      let first = try await failure { try await client.echo() }
+      #expect(first?.code == .unavailable)
+      var options = CallOptions.defaults
+      options.timeout = .milliseconds(50)
+      let second = try await failure { [options] in try await client.echo(options: options) }
+      #expect(second?.code == .deadlineExceeded)
+      #expect(transport.connectivityState == .transientFailure)
+    }
+  }
+
+  @Test("C9 one call may be compressed on a channel that compresses none")
+  func compressedCall() async throws {
+    try await EchoServer.serving { port, record in
+      var config = Self.config
+      config.compression.enabledAlgorithms = [.gzip]
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        client, _ in
+        var options = CallOptions.defaults
+        options.compression = .gzip
+        _ = try await client.echo()
+        let answer = try await client.echo(options: options)
+        #expect(answer == "hello")
+        _ = try await client.echo()
+      }
+      let encodings = record.metadata.map { Array($0[stringValues: "grpc-encoding"]) }
+      #expect(encodings == [[], ["gzip"], []])
+    }
+  }
+
+  @Test("C9 who observes the state is told by one task at a time, in order")
+  func observedInTurn() async throws {
+    let inside = Mutex(0)
+    let seen = Mutex<[ConnectivityState]>([])
+    var config = Self.config
+    config.connection.maxIdleTime = .milliseconds(1)
+    config.onConnectivityStateChange = { state in
+      #expect(
+        inside.withLock {
+          $0 += 1; return $0
+        } == 1)
+      seen.withLock { $0.append(state) }
+      // So that another one would find it here.
+      for _ in 0..<1000 { _ = inside.withLock { $0 } }
+      inside.withLock { $0 -= 1 }
+    }
+    try await EchoServer.serving { [config] port, _ in
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        client, _ in
+        for _ in 0..<50 { _ = try await client.echo() }
+      }
+    }
+    let states = seen.withLock { $0 }
+    #expect(states.first == .connecting && states.last == .shutdown)
+    for (state, next) in zip(states, states.dropFirst()) {
+      switch state {
+      case .connecting: #expect(next == .ready)
+      case .ready: #expect(next == .idle || next == .shutdown)
+      case .idle: #expect(next == .connecting || next == .shutdown)
+      case .transientFailure, .shutdown: Issue.record("\(state) before \(next)")
       }
     }
   }

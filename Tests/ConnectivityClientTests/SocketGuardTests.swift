@@ -73,6 +73,34 @@ struct SocketGuardTests {
     }
   }
 
+  @Test("C10 C8 a connection is told when its path becomes one that it may not use")
+  func policy() async throws {
+    for (access, network) in [
+      (NetworkAccess(allowsExpensiveAccess: false), NetworkConditions.wifi.expensive()),
+      (NetworkAccess(allowsConstrainedAccess: false), .wifi.constrained()),
+    ] {
+      try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { simulated in
+        let connection = try Connection()
+        let watch = try SocketGuard(descriptor: connection.descriptor) {
+          $0.guardsLoopback = true
+          $0.socket = simulated.socket
+          $0.access = access
+        }
+        var events = watch.events.makeAsyncIterator()
+        guard case .path = await events.next() else { Issue.record("no path"); return }
+        simulated.become(network)
+        guard case .invalidated(let invalidation) = await events.next() else {
+          Issue.record("no invalidation")
+          return
+        }
+        #expect(invalidation.reason == .policy)
+        #expect(
+          invalidation.networkUnavailableReason
+            == access.refusal(of: invalidation.path ?? .unknown)?.reason)
+      }
+    }
+  }
+
   @Test("C10 a guard that nobody holds but who reads is there")
   func read() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in

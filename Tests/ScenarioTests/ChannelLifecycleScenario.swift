@@ -193,6 +193,7 @@ struct ChannelLifecycleScenario {
     let moment = CallProbe.now
     try first.end()
     try client.expectEnded(calls, [nil], since: moment, "server killed")
+    try client.next("state") { $0.state == "transientFailure" && $0.at > moment }
     let refused = try client.next("ended", of: client.startQuick(0))
     #expect(refused.code == "unavailable")
     #expect(refused.reason == nil)

@@ -24,6 +24,45 @@ struct ChannelsScenario {
     }
   }
 
+  @Test("C2 C3 seed Cellular → None: mobile data is switched off, and the cable takes over")
+  func cellularOff() throws {
+    let bench = try CallBench(["wwan0", "eth0"])
+    try bench.expectEnd("cellular off", "interfaceLost", next: "10.1.0.2") {
+      try bench.lab.namespace.ip("link set wwan0 down")
+    }
+  }
+
+  @Test("C2 C3 seed LTE → 4G: the modem dials again, and has another address")
+  func redialled() throws {
+    let bench = try CallBench(["wwan0"])
+    try bench.expectEnd("redialled", "sourceAddressLost", "interfaceLost", next: "10.0.0.9") {
+      try bench.lab.namespace.ipBatch([
+        "address flush dev wwan0", "address add 10.0.0.9/24 dev wwan0",
+        "route add default via 10.0.0.1 dev wwan0 metric 100",
+      ])
+    }
+  }
+
+  @Test("C2 C3 seed airplane mode: all radios and cables at once, and then one is back")
+  func airplaneMode() throws {
+    let bench = try CallBench(["wlan0", "wwan0", "eth0"])
+    let server = try CallServer(bench.lab)
+    let client = try bench.client()
+    let far = try client.open(CallBench.far)
+    let moment = CallProbe.now
+    try bench.lab.namespace.ipBatch(["wlan0", "wwan0", "eth0"].map { "link set \($0) down" })
+    try client.expectEnded(far, ["interfaceLost"], since: moment, "airplane mode")
+    let refused = try client.next("ended", of: client.startQuick(CallBench.far))
+    #expect(refused.code == "unavailable")
+    try bench.lab.namespace.ipBatch([
+      "link set wwan0 up", "route add default via 10.1.0.1 dev wwan0 metric 100",
+    ])
+    _ = try bench.lab.events { $0.to == "cellular" }
+    try client.expectNextCall(CallBench.far, from: "10.1.0.2", "one radio is back")
+    try client.quit()
+    try server.end()
+  }
+
   @Test("C2 seed WiFi → None → WiFi within the grace: nothing ends")
   func withinGrace() throws {
     let bench = try CallBench(["wlan0"], configuration: "grace: {wifi: 20s}\n")

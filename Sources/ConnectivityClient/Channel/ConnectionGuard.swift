@@ -56,7 +56,7 @@ final class ConnectionGuard: Sendable {
       case .attempt: self.isAnswered ? .verdict : .answer
       case .connection: .verdict
       case .survivor: .again
-      case .way: .change
+      case .returned, .way: .change
       }
     }
   }
@@ -69,6 +69,8 @@ final class ConnectionGuard: Sendable {
     case connection
     /// One that goes on although connd has given it up.
     case survivor
+    /// One that went on until its way was the best again: what it is told now has happened since.
+    case returned
     /// No connection, but the way to the address; a flow that connd gives up is begun anew.
     case way
   }
@@ -199,7 +201,7 @@ final class ConnectionGuard: Sendable {
   private func returned(to path: Path, boundTo interface: String?) {
     let flow = self.state.withLock { state -> FlowGuard.Flow? in
       guard state.awaitsReturn, !state.isOver, !state.isGone else { return nil }
-      state.awaitsReturn = false
+      (state.awaitsReturn, state.stage) = (false, .returned)
       state.flow.interface = interface
       return state.flow
     }

@@ -7,8 +7,10 @@ final class SilentListener: Sendable {
   let port: Int
   private let socket: CInt
 
-  /// - Parameter backlog: How many connections wait to be accepted, before the kernel drops what comes.
-  init(backlog: CInt = 8) throws {
+  /// - Parameters:
+  ///   - backlog: How many connections wait to be accepted, before the kernel drops what comes.
+  ///   - isListening: Whether connections are accepted at all; else the kernel refuses them.
+  init(backlog: CInt = 8, isListening: Bool = true) throws {
     let socket = Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
@@ -16,7 +18,8 @@ final class SilentListener: Sendable {
     var length = socklen_t(MemoryLayout<sockaddr_in>.size)
     let bound = withUnsafeMutablePointer(to: &address) { address in
       address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-        bind(socket, address, length) == 0 && listen(socket, backlog) == 0
+        bind(socket, address, length) == 0
+          && (!isListening || listen(socket, backlog) == 0)
           && getsockname(socket, address, &length) == 0
       }
     }
