@@ -182,6 +182,27 @@ check "the generation goes on where it was" test "$(generation)" -ge "${before:?
 check "the history is kept" is '.*transition.*|.*"to".*' bash -c 'connctl history --json | head -n 1'
 check "watch outlived it" kill -0 $watch
 
+echo "# what links cost"
+check "a group whose members may say" groupadd connd
+check "connd starts beside it" systemctl restart connd.service
+check "it serves" within 60 connctl is wired
+gid=$(getent group connd | cut -d: -f3)
+check "somebody else may not" exits 77 setpriv --reuid=4321 --regid=4321 --clear-groups connctl constrain up0
+check "and changed nothing" connctl is not-constrained
+check "a member may" setpriv --reuid=4321 --regid=4321 --groups="$gid" connctl constrain up0
+check "it holds" connctl is constrained
+check "connd is started anew" systemctl restart connd.service
+check "it still holds" within 60 connctl is constrained
+check "the state is nobody else's to read" is '700' stat --format=%a /var/lib/private/connd
+check "it is forgotten" connctl forget up0
+
+echo "# whom names are asked of"
+echo 'nameserver 192.0.2.53' >/etc/resolv.conf
+check "D7 in its sandbox connd hears of a file that is written" within 60 is 'all  192\.0\.2\.53' connctl dns
+printf 'nameserver 192.0.2.54\nsearch example.org\n' >/etc/resolv.conf.new
+mv /etc/resolv.conf.new /etc/resolv.conf
+check "D7 and of one that takes its place" within 60 is 'all  192\.0\.2\.54, search example\.org' connctl dns
+
 echo "# crash"
 # Starts are limited, and a test has many.
 systemctl reset-failed connd.service

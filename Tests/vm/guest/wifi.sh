@@ -93,6 +93,16 @@ check "reload" configure <<<$'grace: {wifi: 2m}\nidentify: hidden'
 check "where networks are hidden, nobody is told" listed '"ssid": null' '"bssid": null' '"security": ["personal"]'
 check "nor are people" untold <(connctl links) home
 check "reload" configure <<<'grace: {wifi: 2m}'
+check "a user says that data is to be saved on this network" connctl constrain --network home
+check "I8 it holds at once" connctl is constrained
+# networks WORD...: whether the listing of the present network has them.
+networks() {
+    local network word
+    network=$(connctl networks --json | grep '"current": *true')
+    for word; do grep -qF -- "$word" <<<"$network" || { echo "$network"; return 1; }; done
+}
+check "the network is listed by its name, and known by a hash" networks '"name": "home"' '"medium": "wifi"' '"constrained": true'
+check "what is kept of it is no name" untold /var/lib/connd/connd.networks home
 call 10.0.1.2
 
 echo "# roam"
@@ -108,6 +118,7 @@ check "I10 the connection goes on" echoes
 check "I10 and connd says so: nothing is destroyed" untold /run/guard destroy
 check "I10 for nobody" untold /run/watch '"severity": ?"destroy"'
 check "I10 the guard goes on" kill -0 $guard
+check "I4 the other access point is of the same network: data is to be saved" connctl is constrained
 
 echo "# another network with the same addresses"
 supplicant select_network 1 >/dev/null
@@ -119,6 +130,8 @@ ip -n cafe address add 10.0.1.1/24 dev wlan3
 check "to connd the path is back: the kernel kept address and route" connctl wait wifi --timeout 2m
 check "I4 the guard is over" within 60 over
 exec {socket}>&-
+check "I4 of another network nobody has said so, whatever its addresses" connctl is not-constrained
+check "nor is it listed so" networks '"name": "cafe"' '"constrained": null'
 
 echo "# another network with other addresses"
 call 10.0.1.2
@@ -168,6 +181,11 @@ access_point cafe twin
 systemctl stop wlan1.service wlan2.service
 check "the station joins the other one by itself" within 120 station ssid=home wpa_state=COMPLETED "bssid=$(bssid cafe wlan3)"
 check "to connd the path is back" connctl wait wifi --timeout 2m
+check "I4 back on the network, data is to be saved again" connctl wait constrained --timeout 1m
+check "connd is started anew" systemctl restart connd.service
+check "I4 and remembers that" connctl wait constrained --timeout 1m
+check "until it is told to forget it" connctl forget home
+check "then it is not so any more" connctl is not-constrained
 echo "is anybody there?" >&$socket
 check "I4 another gateway answers behind the same SSID: the network is another" within 120 told /run/guard '"reason": ?"networkChanged".*"destroy"'
 check "I4 the guard is over" within 60 over
