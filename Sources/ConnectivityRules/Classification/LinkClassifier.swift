@@ -196,8 +196,8 @@ private let tunnelKinds: Set<String> = [
 
 private let cellularKinds: Set<String> = ["rmnet", "wwan"]
 
-/// Kinds whose other end this system cannot see.
-private let unplacedKinds: Set<String> = ["dummy", "ifb", "netdevsim", "netkit", "veth"]
+/// Kinds whose other end this system cannot see: behind a ppp link it may be a modem, DSL or a tunnel.
+private let unplacedKinds: Set<String> = ["dummy", "ifb", "netdevsim", "netkit", "ppp", "veth"]
 
 private let arphrdEthernet: UInt16 = 1
 
@@ -222,5 +222,5 @@ private let drivers: [String: Medium] = [
   "qmi_wwan": .cellular, "sierra_net": .cellular,
 ]
 
-/// Names that vendors' kernels and pppd give.
-private let cellularPrefixes = ["rmnet", "rev_rmnet", "ccmni", "wwan", "ppp"]
+/// Names that vendors' kernels give. Not `ppp`: it is DSL as often as a modem.
+private let cellularPrefixes = ["rmnet", "rev_rmnet", "ccmni", "wwan"]

@@ -32,7 +32,8 @@ struct LinkClassifierTests {
     (link(device: Device(hasPhy80211: true)), Evidence(.phy80211, "phy80211", .wifi)),
     (link(device: Device(driver: "qmi_wwan")), Evidence(.driver, "qmi_wwan", .cellular)),
     (link("rmnet_data0"), Evidence(.name, "rmnet*", .cellular)),
-    (link("ppp0", type: 512), Evidence(.name, "ppp*", .cellular)),
+    (link("ppp0", kind: "ppp", type: 512), Evidence(.kind, "ppp", .unknown)),
+    (link("ppp0", type: 512), Evidence(.none, "", .unknown)),
     (link("eth0"), Evidence(.hardwareType, "ether", .wired)),
     (link("eth0", device: Device(driver: "virtio_net")), Evidence(.hardwareType, "ether", .wired)),
   ]
