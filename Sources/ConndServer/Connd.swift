@@ -115,7 +115,8 @@ struct Connd {
       MonitorLoop(
         configuration, store: store,
         publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
-        notifier: notifier, clock: SystemClock(), logger: logger, dns: DNSWatch()
+        notifier: notifier, clock: SystemClock(), logger: logger, dns: DNSWatch(),
+        modems: ModemWatch()
       ) { (destinations) throws(KernelUnavailable) in
         try NetlinkKernel(watching: destinations, adopting: netlink.take(), sysfs: sysfs)
       }

@@ -26,6 +26,16 @@ extension Connectivity_V1_Link {
     return link
   }()
 
+  static let ppp: Self = {
+    var link = Self.stacked("ppp0", kind: "ppp")
+    link.medium = .cellular
+    link.modem.connected = true
+    link.modem.suspended = true
+    link.modem.technology = "4G"
+    link.modem.roaming = true
+    return link
+  }()
+
   static let docker: Self = {
     var link = Self()
     link.index = 5

@@ -58,6 +58,7 @@ extension Connectivity_V1_Link {
     if self.hasKind { words.append(self.kind) }
     if let state = self.state.word { words.append(state.separatingWords) }
     if self.hasMaster { words.append("port of \(self.master)") }
+    if self.hasModem { words += self.modem.words }
     return words.joined(separator: ", ")
   }
 }

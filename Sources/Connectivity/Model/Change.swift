@@ -90,6 +90,8 @@ public struct Cause: Hashable, Sendable {
     case registration
     /// A file says that names are asked of others.
     case dns
+    /// ModemManager says something else of a link.
+    case modem
   }
 
   public var trigger: Trigger

@@ -38,7 +38,8 @@ extension PathFacts {
 extension PathFacts {
   /// Whether a link of the path does not carry, or there is no way to the other end of a tunnel in it.
   package var isBroken: Bool {
-    self.brokenBelow != nil || self.links.contains { $0.link.state != .up }
+    self.brokenBelow != nil
+      || self.links.contains { $0.link.state != .up || $0.modem?.isSuspended == true }
   }
 }
 
@@ -107,6 +108,7 @@ package struct PathClassifier: Hashable, Sendable {
     // The lowest link first: what is above it only passes its trouble on.
     for facts in facts.links.reversed() {
       switch facts.link.state {
+      case .up where facts.modem?.isSuspended == true: return .dormant
       case .up: continue
       case .down: return .linkDown
       case .noCarrier: return .noCarrier

@@ -8,8 +8,9 @@ struct LinkClassifierTests {
   /// A link that works, with what a test wants to say about it.
   static func link(
     _ name: String = "x0", index: UInt32 = 7, kind: String? = nil, type: UInt16 = 1,
-    device: Device = .unknown, lower: UInt32? = nil, activePort: UInt32? = nil,
-    remote: IPAddress? = nil, flags: LinkFlags = [.up, .lowerUp, .running],
+    device: Device = .unknown, modem: ModemLink? = nil, lower: UInt32? = nil,
+    activePort: UInt32? = nil, remote: IPAddress? = nil,
+    flags: LinkFlags = [.up, .lowerUp, .running],
     state: OperationalState = .up, carrier: Bool? = true
   ) -> LinkFacts {
     LinkFacts(
@@ -17,12 +18,22 @@ struct LinkClassifierTests {
         index: index, name: name, kind: kind, hardwareType: type, flags: flags,
         operationalState: state, carrier: carrier, lower: lower, activePort: activePort,
         outer: remote.map { Destination($0) }),
-      device: device)
+      device: device, modem: modem)
   }
 
   static let evidenceTable: [(LinkFacts, Evidence)] = [
     (link(kind: "wwan", type: 65534), Evidence(.kind, "wwan", .cellular)),
     (link(kind: "veth"), Evidence(.kind, "veth", .unknown)),
+    (
+      link("ppp0", kind: "ppp", type: 512, modem: ModemLink()),
+      Evidence(.modemManager, "bearer", .cellular)
+    ),
+    // A modem that looks like a cable.
+    (
+      link("usb0", device: Device(driver: "cdc_ether"), modem: .silent),
+      Evidence(.modemManager, "bearer", .cellular)
+    ),
+    (link("tun0", kind: "tun", modem: ModemLink()), Evidence(.kind, "tun", .tunnel)),
     (link(type: 772), Evidence(.hardwareType, "loopback", .loopback)),
     (link(type: 519), Evidence(.hardwareType, "rawip", .cellular)),
     (link(type: 801), Evidence(.hardwareType, "ieee80211", .wifi)),
@@ -57,6 +68,10 @@ struct LinkClassifierTests {
     #expect(PathClassifier().evidence(for: noType).source == .deviceType)
     let phy = Self.link("wwan0", device: Device(hasPhy80211: true, driver: "qmi_wwan"))
     #expect(PathClassifier().evidence(for: phy).source == .phy80211)
+    let modem = Self.link("wwan0", device: Device(driver: "bnep"), modem: ModemLink())
+    #expect(PathClassifier().evidence(for: modem).source == .modemManager)
+    let role = Self.link("wwan0", device: Device(wirelessRole: .station), modem: ModemLink())
+    #expect(PathClassifier().evidence(for: role).source == .nl80211)
     let driver = Self.link("wwan0", device: Device(driver: "bnep"))
     #expect(PathClassifier().evidence(for: driver).source == .driver)
     let name = Self.link("wwan0")
