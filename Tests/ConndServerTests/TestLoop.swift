@@ -179,5 +179,8 @@ final class ModelModems: ModemSource {
     return self.links
   }
 
-  func lookAgain() { self.searches += 1 }
+  func noteLinks() -> [String: ModemLink]? {
+    self.searches += 1
+    return self.process()
+  }
 }

@@ -63,6 +63,28 @@ struct ModemsScenario {
     try waitUntil("it is cellular") { try lab.status().category == "cellular" }
   }
 
+  @Test("K5 of a serial line the link is that which its pppd has made, however late")
+  func serialLine() throws {
+    let lab = try self.laboratory()
+    let run = try TemporaryDirectory()
+    try Command.run(["mkdir", "\(run.path)/lock"])
+    try run.write("      4711\n", to: "lock/LCK..ttyUSB2")
+    try self.bus.startBus()
+    try self.bus.startService()
+    try self.bus.publishModem(interface: "ttyUSB2")
+    // A directory that connd sees as /run, and nobody else does.
+    let mount = #"mount --make-rprivate / && mount --bind "$0" /run && exec "$@""#
+    let category = try lab.start(
+      prefix: self.bus.prefix + ["unshare", "--mount", "sh", "-c", mount, run.path]
+    ).category
+    #expect(category == "other")
+    try run.write("4711\n", to: "ppp0.pid")
+    try lab.namespace.ip("link set ppp0 mtu 1400")
+    let dialled = try lab.event()
+    #expect(dialled.to == "cellular" && dialled.cause?.interface == "ppp0")
+    #expect(try lab.link("ppp0").modem == Self.home)
+  }
+
   @Test("T3 technology and roaming are shown, and publish nothing")
   func roaming() throws {
     let lab = try self.dialled()

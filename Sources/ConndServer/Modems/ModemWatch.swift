@@ -11,11 +11,13 @@ protocol ModemSource {
 
   /// Deals with what was told, as much of it as is good for one turn.
   ///
-  /// - Returns: the links of modems by name; `nil` where nothing was told of them.
+  /// - Returns: the links of modems by name; `nil` where they are what was said last.
   func process() -> [String: ModemLink]?
 
-  /// Looks for it again, where it is not there.
-  func lookAgain()
+  /// The kernel has told of links: what is not there may be, and a modem may have another one.
+  ///
+  /// - Returns: as `process()`.
+  func noteLinks() -> [String: ModemLink]?
 }
 
 /// ModemManager on the system bus.
@@ -28,6 +30,9 @@ final class ModemWatch: ModemSource {
   private var owner: String?
   private var objects = ModemObjects()
   private var questions: [UInt64: Question] = [:]
+  private let serialLines: SerialLines
+  /// The links as they were said last.
+  private var told: [String: ModemLink] = [:]
 
   private enum Question: Hashable {
     case owner
@@ -53,13 +58,31 @@ final class ModemWatch: ModemSource {
   /// However much is told, the kernel is heard in between.
   private static let mostSteps = 64
 
-  init() { self.connect() }
+  init(_ serialLines: SerialLines = SerialLines()) {
+    self.serialLines = serialLines
+    self.connect()
+  }
 
   var fileDescriptor: CInt { self.bus?.fileDescriptor ?? -1 }
   var events: Int16 { self.bus?.events ?? 0 }
   var timeout: Duration? { self.bus?.timeout }
 
-  func lookAgain() { if self.bus == nil { self.connect() } }
+  func noteLinks() -> [String: ModemLink]? {
+    if self.bus == nil { self.connect() }
+    return self.news()
+  }
+
+  /// What is to be said of links now, with those that serial lines have become; `nil` where that was said already.
+  private func news() -> [String: ModemLink]? {
+    var links = self.objects.links
+    for (line, modem) in links where SerialLines.isLine(line) {
+      links[line] = nil
+      if let link = self.serialLines.link(of: line) { links[link] = modem }
+    }
+    guard links != self.told else { return nil }
+    self.told = links
+    return links
+  }
 
   private func connect() {
     do throws(SystemdError) {
@@ -91,7 +114,6 @@ final class ModemWatch: ModemSource {
   // MARK: - What comes
 
   func process() -> [String: ModemLink]? {
-    let before = self.objects
     do throws(SystemdError) {
       steps: for _ in 0..<Self.mostSteps {
         guard let bus = self.bus else { break }
@@ -105,7 +127,7 @@ final class ModemWatch: ModemSource {
     } catch {
       self.lose()
     }
-    return self.objects == before ? nil : self.objects.links
+    return self.news()
   }
 
   private func take(_ message: BusMessage) throws(SystemdError) {

@@ -94,8 +94,9 @@ struct MonitorLoop {
   }
 
   /// Reads what is said of modems, and what that makes of the paths. It is not waited for, neither here nor in any answer.
-  private mutating func readModems() {
-    guard let links = self.modems?.process() else { return }
+  private mutating func readModems() { self.modems?.process().map { self.take($0) } }
+
+  private mutating func take(_ links: [String: ModemLink]) {
     for change in self.engine.modems.changes(to: links) {
       self.engine.modems.update(change.interface, to: links[change.interface])
       self.step(.modem(change))
@@ -164,7 +165,7 @@ struct MonitorLoop {
     var events: [KernelEvent] = []
     var hasLinkNews = false
     // Whoever plugs in a modem, or starts a service for it, makes a link.
-    defer { if hasLinkNews { self.modems?.lookAgain() } }
+    defer { if hasLinkNews { self.modems?.noteLinks().map { self.take($0) } } }
     do throws(KernelUnavailable) {
       var mayHaveMore = true
       // A step may find out that the kernel is lost.
