@@ -50,6 +50,13 @@ extension Connectivity_V1_Link {
     return link
   }()
 
+  static let usb: Self = {
+    var link = Self.stacked("usb0")
+    link.via = "phone"
+    link.viaGuessed = true
+    return link
+  }()
+
   static func stacked(_ name: String, kind: String? = nil) -> Self {
     var link = Self()
     link.name = name

@@ -58,6 +58,25 @@ struct KnownModemsTests {
     #expect(loop.loop.store.snapshot.status.category == .other)
   }
 
+  @Test(
+    "I2 what a suspended bearer carried is told at once, with the cause; who is new waits, and then goes on"
+  )
+  func flows() throws {
+    var loop = try self.loop()
+    _ = self.say(["eth0": ModemLink()], &loop)
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    loop.modems.links = ["eth0": ModemLink(isSuspended: true)]
+    #expect(loop.turn(hasModemNews: true) == ["1 destroy interfaceLost"])
+    #expect(try loop.guardFlow(2) == ["2 path eth0 requiresConnection"])
+    // A roam, or another technology, ends nothing.
+    loop.modems.links = ["eth0": ModemLink()]
+    #expect(loop.turn(hasModemNews: true) == ["2 path eth0"])
+    loop.modems.links = ["eth0": ModemLink(generation: .second, isRoaming: true)]
+    #expect(loop.turn(hasModemNews: true) == [])
+    loop.modems.links = [:]
+    #expect(loop.turn(hasModemNews: true) == [], "the service has ended")
+  }
+
   @Test("I7 what an earlier run published of a modem goes on to hold")
   func restored() throws {
     var loop = try self.loop()

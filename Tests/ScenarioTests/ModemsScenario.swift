@@ -85,6 +85,25 @@ struct ModemsScenario {
     #expect(try lab.link("ppp0").modem == Self.home)
   }
 
+  @Test(
+    "D7 a bus that says nothing, and a service that does not answer, wake nobody",
+    arguments: [false, true])
+  func idle(isMute: Bool) throws {
+    let lab = try self.laboratory()
+    try self.bus.startBus()
+    try self.bus.startService()
+    try self.bus.tell(#"{"mute": \#(isMute)}"#)
+    try lab.start(prefix: self.bus.prefix)
+    try self.bus.publishModem()
+    try waitUntil("it is heard") {
+      try lab.link("ppp0").medium == (isMute ? "unknown" : "cellular")
+    }
+    let process = try #require(lab.connd).processIdentifier
+    try waitUntil("nothing is due: \(IdleScenario.due(process))", within: .seconds(60)) {
+      IdleScenario.due(process).isEmpty
+    }
+  }
+
   @Test("T3 technology and roaming are shown, and publish nothing")
   func roaming() throws {
     let lab = try self.dialled()

@@ -22,6 +22,8 @@ extension JSON {
       "mtu": .number(link.hasMtu ? link.mtu : nil),
       "wireless": link.hasWireless ? .wireless(link.wireless) : .null,
       "modem": link.hasModem ? .modem(link.modem) : .null,
+      "via": .string(link.hasVia ? link.via : nil),
+      "viaGuessed": .bool(link.viaGuessed),
     ]
   }
 

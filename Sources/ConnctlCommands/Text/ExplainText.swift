@@ -59,6 +59,7 @@ extension Connectivity_V1_Link {
     if let state = self.state.word { words.append(state.separatingWords) }
     if self.hasMaster { words.append("port of \(self.master)") }
     if self.hasModem { words += self.modem.words }
+    if let via = self.viaWords { words.append(via) }
     return words.joined(separator: ", ")
   }
 }

@@ -93,12 +93,14 @@ package struct PathClassifier: Hashable, Sendable {
   }
 
   /// What sending costs: what the configuration says of the topmost link that it speaks of; else only media that
-  /// are paid for by use are expensive (a Bluetooth network is a phone's hotspot), and Wi-Fi whose access point says so.
+  /// are paid for by use are expensive (a Bluetooth network is a phone's hotspot), Wi-Fi whose access point says so, and what is
+  /// certainly a phone. A guess costs nothing: it would keep programs from a network that is free.
   package func cost(of chain: [LinkFacts], medium: Medium) -> (expensive: Bool, constrained: Bool) {
     let rules = chain.compactMap { self.policy.rule(for: $0.link.name) }
     return (
       rules.lazy.compactMap(\.expensive).first
-        ?? (medium == .cellular || medium == .bluetooth || chain.contains { $0.device.isMetered }),
+        ?? (medium == .cellular || medium == .bluetooth
+          || chain.contains { $0.device.isMetered || $0.via?.isGuess == false }),
       rules.lazy.compactMap(\.constrained).first ?? false
     )
   }

@@ -89,6 +89,24 @@ struct LinkClassifierTests {
   }
 
   @Test(
+    "K5 a phone by USB is a cable, with a phone behind it where the driver says so",
+    arguments: [
+      (link("eth1", device: Device(driver: "ipheth")), Via(.phone, isGuess: false)),
+      (link("usb0", device: Device(driver: "rndis_host")), Via(.phone, isGuess: true)),
+      (link("usb0", device: Device(driver: "cdc_ether")), Via(.phone, isGuess: true)),
+      (link("eth0", device: Device(driver: "e1000e")), nil),
+      (link("eth0"), nil),
+      // A modem is one, and says so.
+      (link("wwan0", device: Device(type: "wwan", driver: "cdc_ether")), nil),
+      (link("usb0", device: Device(driver: "cdc_ether"), modem: ModemLink()), nil),
+      (link("usb0.7", kind: "vlan", device: Device(driver: "ipheth")), nil),
+    ] as [(LinkFacts, Via?)])
+  func phones(facts: LinkFacts, via: Via?) {
+    #expect(facts.via == via)
+    if via != nil { #expect(PathClassifier().evidence(for: facts).medium == .wired) }
+  }
+
+  @Test(
     "K5 the configuration beats all other evidence, the first match wins",
     arguments: [
       ("wwan0", Medium.cellular), ("wlp3s0", .wifi), ("wlp3s1", .wired), ("other", .unknown),

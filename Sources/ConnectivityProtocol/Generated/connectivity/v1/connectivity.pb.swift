@@ -2399,6 +2399,22 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
   /// Clears the value of `modem`. Subsequent reads from it will return its default value.
   public mutating func clearModem() {_uniqueStorage()._modem = nil}
 
+  /// What is behind a link that looks like a cable: `phone`, one that is tethered by USB. Not set where nothing says so.
+  public var via: String {
+    get {_storage._via ?? String()}
+    set {_uniqueStorage()._via = newValue}
+  }
+  /// Returns true if `via` has been explicitly set.
+  public var hasVia: Bool {_storage._via != nil}
+  /// Clears the value of `via`. Subsequent reads from it will return its default value.
+  public mutating func clearVia() {_uniqueStorage()._via = nil}
+
+  /// That is a guess: other devices have the same driver. It makes nothing expensive.
+  public var viaGuessed: Bool {
+    get {_storage._viaGuessed}
+    set {_uniqueStorage()._viaGuessed = newValue}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -4803,7 +4819,7 @@ nonisolated extension Connectivity_V1_ListLinksResponse: SwiftProtobuf.Message, 
 
 nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Link"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0\u{1}wireless\0\u{1}modem\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0\u{1}wireless\0\u{1}modem\0\u{1}via\0\u{3}via_guessed\0")
 
   fileprivate class _StorageClass {
     var _index: UInt32 = 0
@@ -4823,6 +4839,8 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
     var _mtu: UInt32? = nil
     var _wireless: Connectivity_V1_Wireless? = nil
     var _modem: Connectivity_V1_Modem? = nil
+    var _via: String? = nil
+    var _viaGuessed: Bool = false
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -4850,6 +4868,8 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
       _mtu = source._mtu
       _wireless = source._wireless
       _modem = source._modem
+      _via = source._via
+      _viaGuessed = source._viaGuessed
     }
   }
 
@@ -4885,6 +4905,8 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
         case 15: try { try decoder.decodeSingularUInt32Field(value: &_storage._mtu) }()
         case 16: try { try decoder.decodeSingularMessageField(value: &_storage._wireless) }()
         case 17: try { try decoder.decodeSingularMessageField(value: &_storage._modem) }()
+        case 18: try { try decoder.decodeSingularStringField(value: &_storage._via) }()
+        case 19: try { try decoder.decodeSingularBoolField(value: &_storage._viaGuessed) }()
         default: break
         }
       }
@@ -4948,6 +4970,12 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
       try { if let v = _storage._modem {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 17)
       } }()
+      try { if let v = _storage._via {
+        try visitor.visitSingularStringField(value: v, fieldNumber: 18)
+      } }()
+      if _storage._viaGuessed != false {
+        try visitor.visitSingularBoolField(value: _storage._viaGuessed, fieldNumber: 19)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -4974,6 +5002,8 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._mtu != rhs_storage._mtu {return false}
         if _storage._wireless != rhs_storage._wireless {return false}
         if _storage._modem != rhs_storage._modem {return false}
+        if _storage._via != rhs_storage._via {return false}
+        if _storage._viaGuessed != rhs_storage._viaGuessed {return false}
         return true
       }
       if !storagesAreEqual {return false}
