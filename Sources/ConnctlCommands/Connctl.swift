@@ -20,7 +20,9 @@ struct Connctl: RunnableCommand {
     subcommands: [
       StatusCommand.self, WatchCommand.self, PathCommand.self, ExplainCommand.self,
       LinksCommand.self, HistoryCommand.self, GuardCommand.self, IsCommand.self, WaitCommand.self,
-      DNSCommand.self, OnCommand.self, RunCommand.self, StatsCommand.self,
+      DNSCommand.self, ConstrainCommand.self, ExpensiveCommand.self, NetworksCommand.self,
+      ForgetCommand.self,
+      OnCommand.self, RunCommand.self, StatsCommand.self,
     ])
 
   @OptionGroup var options: Options

@@ -34,7 +34,8 @@ struct Connd {
 
     let place = self.passed.unixListener.map(Self.words) ?? self.socketPath
     let history = HistoryFile(
-      path: Self.historyPath(besides: self.socketPath), logger: self.logger)
+      path: Self.path(of: "history", in: "RUNTIME_DIRECTORY", besides: self.socketPath),
+      logger: self.logger)
     let past = history.begin()
     let store = Store(past.changes, after: past.generation)
     let statistics = Statistics()
@@ -109,14 +110,16 @@ struct Connd {
     )
     // Systemd's socket is good for once: when the kernel is opened anew, connd opens its own.
     let netlink = PassedDescriptor(self.passed.netlinkRoute?.descriptor)
-    // From here on it is the thread's alone.
+    let place = Self.path(of: "networks", in: "STATE_DIRECTORY", besides: self.socketPath)
+    // From here on they are the thread's alone.
+    nonisolated(unsafe) let choices = ChoiceFile(path: place, logger: logger)
     nonisolated(unsafe) let history = history
     return try Monitor {
       MonitorLoop(
         configuration, store: store,
         publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
         notifier: notifier, clock: SystemClock(), logger: logger, dns: DNSWatch(),
-        modems: ModemWatch()
+        modems: ModemWatch(), choiceFile: choices
       ) { (destinations) throws(KernelUnavailable) in
         try NetlinkKernel(watching: destinations, adopting: netlink.take(), sysfs: sysfs)
       }
@@ -128,14 +131,15 @@ struct Connd {
     return path
   }
 
-  /// In the runtime directory that systemd made, else beside the socket.
-  private static func historyPath(besides socket: String) -> String {
-    if let directory = getenv("RUNTIME_DIRECTORY").map({ String(cString: $0) }), !directory.isEmpty
-    {
-      return "\(directory)/connd.history"
+  /// In a directory that systemd made, else beside the socket.
+  private static func path(
+    of file: String, in variable: String, besides socket: String
+  ) -> String {
+    if let directory = getenv(variable).map({ String(cString: $0) }), !directory.isEmpty {
+      return "\(directory)/connd.\(file)"
     }
     let stem = socket.hasSuffix(".sock") ? String(socket.dropLast(5)) : socket
-    return "\(stem).history"
+    return "\(stem).\(file)"
   }
 }
 

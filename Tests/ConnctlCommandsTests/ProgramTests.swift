@@ -7,7 +7,7 @@ import Testing
 @testable import ConnctlCommands
 
 /// Runs connctl in this process against `stub`.
-private func connctl(
+func connctl(
   _ arguments: String..., stub: StubConnd? = StubConnd(), screen: Screen = Screen()
 ) async throws -> (status: Int32, screen: Screen) {
   try await withDirectory { directory in

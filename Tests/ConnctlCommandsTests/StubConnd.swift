@@ -92,6 +92,38 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     return response
   }
 
+  /// What was said of links and networks.
+  let said = Mutex<[Connectivity_V1_SetCostRequest]>([])
+
+  func setCost(
+    request: Connectivity_V1_SetCostRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_SetCostResponse {
+    if let error { throw error }
+    self.said.withLock { $0.append(request) }
+    var response = Connectivity_V1_SetCostResponse()
+    if request.link == "eth0" { response.overruledBy = "eth*" }
+    return response
+  }
+
+  func listNetworks(
+    request: Connectivity_V1_ListNetworksRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListNetworksResponse {
+    if let error { throw error }
+    var response = Connectivity_V1_ListNetworksResponse()
+    response.networks = [.here, .away, .cable]
+    return response
+  }
+
+  func forgetNetwork(
+    request: Connectivity_V1_ForgetNetworkRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ForgetNetworkResponse {
+    if let error { throw error }
+    guard request.network == "Home" else {
+      throw RPCError(code: .notFound, message: "nothing is said of “\(request.network)”")
+    }
+    return Connectivity_V1_ForgetNetworkResponse()
+  }
+
   func getStatistics(
     request: Connectivity_V1_GetStatisticsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_GetStatisticsResponse {

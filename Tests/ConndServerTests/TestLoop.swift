@@ -18,7 +18,7 @@ struct TestLoop {
   let modems = ModelModems()
   var loop: MonitorLoop
 
-  init() throws {
+  init(choiceFile: ChoiceFile? = nil) throws {
     self.kernel.addLink(2, "eth0")
     try self.kernel.lead(
       "0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.7"), metric: 100)
@@ -27,7 +27,7 @@ struct TestLoop {
       Configuration(), store: store, publisher: StorePublisher(store: store),
       statistics: Statistics(), notifier: .inactive, clock: self.clock,
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, dns: self.dns,
-      modems: self.modems
+      modems: self.modems, choiceFile: choiceFile
     ) { (watched) throws(KernelUnavailable) in
       try kernel.watch(watched)
       return kernel
@@ -116,7 +116,8 @@ struct TestLoop {
 final class TestClock: MonitorClock {
   var instant = Instant(sinceStart: .zero)
   var now: Instant { self.instant }
-  var time: Timestamp { Timestamp(microseconds: 0) }
+  var wall = Timestamp(microseconds: 0)
+  var time: Timestamp { self.wall }
 }
 
 /// Publishes, and keeps nothing for the next run.

@@ -35,8 +35,14 @@ struct Engine {
   /// Whether who asks is told which Wi-Fi networks were joined.
   private(set) var identify: Identification
 
-  init(_ configuration: Configuration, restored: Snapshot?) {
-    self.reader = PathReader(configuration)
+  /// - Parameters:
+  ///   - restored: what an earlier run published last.
+  ///   - costs: what users have said of links and networks.
+  init(
+    _ configuration: Configuration, restored: Snapshot?,
+    costs: ChoiceFile.Contents = ChoiceFile.Contents()
+  ) {
+    self.reader = PathReader(configuration, costs)
     self.identify = configuration.identify
     self.damper = FlapDamper(configuration.flaps)
     self.changes = ChangeMaker(
@@ -47,6 +53,14 @@ struct Engine {
 
   /// What was published last.
   var snapshot: Snapshot { self.changes.snapshot }
+
+  /// What users have said of links and networks; where it is another, a step must follow.
+  var costs: ChoiceFile.Contents {
+    get { .init(key: self.reader.networkKey, choices: self.reader.classifier.choices) }
+    set {
+      (self.reader.networkKey, self.reader.classifier.choices) = (newValue.key, newValue.choices)
+    }
+  }
 
   /// The family that decides at a tie.
   var preferred: AddressFamily { self.changes.preferred }
@@ -252,7 +266,7 @@ struct Engine {
 
   /// Takes another configuration; a step must follow.
   mutating func configure(_ configuration: Configuration) {
-    self.reader = PathReader(configuration)
+    self.reader = PathReader(configuration, self.costs)
     self.identify = configuration.identify
     self.changes.preferred = configuration.prefer
     self.changes.policy = configuration.invalidations
@@ -333,9 +347,10 @@ extension Engine {
 }
 
 extension PathReader {
-  fileprivate init(_ configuration: Configuration) {
+  fileprivate init(_ configuration: Configuration, _ costs: ChoiceFile.Contents) {
     self.init(
       destinations: configuration.destinations,
-      classifier: PathClassifier(policy: configuration.links))
+      classifier: PathClassifier(policy: configuration.links, choices: costs.choices),
+      networkKey: costs.key)
   }
 }

@@ -64,7 +64,7 @@ final class FlowReader {
     let facts = try self.reader.facts(about: question, answer: answer, self.view)
     // An answer that was no longer true is that of this destination only.
     key.answer = facts.answer
-    return try self.add(facts, self.reader.classifier.path(facts), key)
+    return try self.add(facts, self.reader.path(facts, self.view), key)
   }
 
   /// The way of new connections to a destination, of which all is known.

@@ -27,6 +27,8 @@ struct MonitorLoop {
   let dns: (any DNSSource)?
   /// What knows of modems; `nil` where nobody wants to know.
   let modems: (any ModemSource)?
+  /// Where users' choices are kept; `nil` where nobody keeps them.
+  let choiceFile: ChoiceFile?
 
   var engine: Engine
   /// How many flows clients may have.
@@ -59,6 +61,7 @@ struct MonitorLoop {
     _ configuration: Configuration, store: Store, publisher: any Publisher, statistics: Statistics,
     notifier: Notifier, clock: any MonitorClock, logger: Logger, dns: (any DNSSource)? = nil,
     modems: (any ModemSource)? = nil,
+    choiceFile: ChoiceFile? = nil,
     openKernel: @escaping (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
   ) {
     self.store = store
@@ -69,10 +72,13 @@ struct MonitorLoop {
     self.logger = logger
     self.dns = dns
     self.modems = modems
+    self.choiceFile = choiceFile
     self.openKernel = openKernel
     self.limits = configuration.limits
     let snapshot = store.snapshot
-    self.engine = Engine(configuration, restored: snapshot.generation > 0 ? snapshot : nil)
+    self.engine = Engine(
+      configuration, restored: snapshot.generation > 0 ? snapshot : nil,
+      costs: choiceFile?.load() ?? ChoiceFile.Contents())
   }
 
   /// Opens the kernel and reads it for the first time.
@@ -136,7 +142,10 @@ struct MonitorLoop {
     if let timeout = self.modems?.timeout { due.append(self.clock.now.advanced(by: timeout)) }
     // Without the kernel nothing can be looked at.
     if self.kernel != nil {
-      due += [self.engine.deadline?.due, self.engine.flows.deadline, self.overrunPause.end]
+      due += [
+        self.engine.deadline?.due, self.engine.flows.deadline, self.overrunPause.end,
+        self.choicesEnd,
+      ]
       if self.engine.flows.isBusy { due.append(self.sweepDelay.end) }
     }
     return due.compactMap { $0 }.min()
@@ -157,6 +166,7 @@ struct MonitorLoop {
     if self.kernel != nil, let due = self.engine.flows.deadline, due <= now {
       self.engine.flows.lookAtOverdue(at: now)
     }
+    self.endChoices()
     if let due = self.reopening.due, due <= now { self.openKernelOrGiveUp(.kernelBack) }
     if let due = self.watchdogDue, due <= now { self.answerWatchdog() }
   }

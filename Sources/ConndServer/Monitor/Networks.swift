@@ -151,6 +151,13 @@ struct Networks {
     }
   }
 
+  /// It matters which hardware address a gateway has, whose link went since that was known: also that it is the same is to be told.
+  mutating func awaitRouter(_ gateway: Gateway) {
+    guard self.known[gateway]?.heard.hardwareAddress != nil else { return }
+    self.known[gateway]?.heard.hardwareAddress = nil
+    self.isNew = true
+  }
+
   /// The port of a bridge behind which a hardware address is, or was before the bridge forgot it.
   mutating func port(
     of hardwareAddress: [UInt8], on bridge: UInt32, _ view: KernelView

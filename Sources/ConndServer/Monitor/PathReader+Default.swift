@@ -40,7 +40,7 @@ extension PathReader {
     }
     let destination = Destination(self.destinations[family][probe])
     let facts = try self.facts(about: destination, answer: answers[probe], view)
-    let present = self.classifier.path(facts)
+    let present = try self.path(facts, view)
     let (path, shown) = try self.pathBesideHeld(present, facts, to: destination, view)
     var observed = ObservedPath(path)
     if path.status != .unsatisfied {

@@ -6,6 +6,8 @@ import ConnectivityRules
 struct PathReader {
   var destinations: DefaultDestination
   var classifier: PathClassifier
+  /// By which users' choices are remembered for networks.
+  var networkKey = NetworkKey(bytes: [])
   /// The names of the links whose gain is held back (T1).
   var held: Set<String> = []
 
@@ -14,7 +16,37 @@ struct PathReader {
     to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {
     let facts = try self.facts(about: destination, view)
-    return try self.pathBesideHeld(self.classifier.path(facts), facts, to: destination, view)
+    return try self.pathBesideHeld(self.path(facts, view), facts, to: destination, view)
+  }
+
+  /// The path that the facts amount to, with what users say of the network that it leads by.
+  func path(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> Path {
+    let path = self.classifier.path(facts)
+    guard self.classifier.choices.concernNetworks,
+      let network = try self.network(of: path, facts, view)
+    else { return path }
+    return self.classifier.path(facts, by: network.hash)
+  }
+
+  /// The network that a path leads by; `nil` where nothing tells it from others: a modem's, one whose router has not answered yet.
+  func network(
+    of path: Path, _ facts: PathFacts, _ view: KernelView
+  ) throws(KernelUnavailable) -> PresentNetwork? {
+    let identity = try view.interests.networks.identity(of: path, facts, view)
+    let links = facts.links.map(\.link.name)
+    if let wireless = identity.wireless {
+      return PresentNetwork(
+        hash: self.networkKey.hash(of: wireless), name: wireless.name, medium: .wifi, links: links)
+    }
+    guard path.status == .satisfied, let gateway = path.gateway, let link = path.chain.first?.index
+    else { return nil }
+    guard let address = identity.gatewayHardwareAddress else {
+      view.interests.networks.awaitRouter(Gateway(link: link, address: gateway))
+      return nil
+    }
+    return PresentNetwork(
+      hash: self.networkKey.hash(ofGateway: address), name: gateway.description,
+      medium: path.medium, links: links)
   }
 
   /// All that the kernel says about the way to a destination.
@@ -229,7 +261,7 @@ extension PathReader {
       // Where only a source leads to it, its entry is none of everybody's.
       let priority = try view.entry(for: bound)?.route.priority ?? .max
       let other = try self.facts(about: bound, view)
-      let candidate = self.classifier.path(other)
+      let candidate = try self.path(other, view)
       guard candidate.status == .satisfied, !self.isHeld(other) else { continue }
       if best.map({ priority < $0.priority }) ?? true { best = (priority, candidate, other) }
     }

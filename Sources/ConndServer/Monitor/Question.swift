@@ -12,6 +12,7 @@ struct Question: Sendable {
     case listLinks(Reply<KernelAnswer<Connectivity_V1_ListLinksResponse>>)
     /// The path to a destination, from now on.
     case watch(Destination, Reply<MonitorLoop.Watch>)
+    case costs(CostRequest, Reply<Result<CostRequest.Answer, CostRequest.Refusal>>)
   }
 
   typealias ID = UInt64
@@ -32,6 +33,7 @@ struct Question: Sendable {
     case .explain(_, let reply): reply.resume(returning: nil)
     case .listLinks(let reply): reply.resume(returning: nil)
     case .watch(_, let reply): reply.resume(returning: nil)
+    case .costs(_, let reply): reply.resume(returning: nil)
     }
   }
 }
@@ -85,10 +87,11 @@ extension MonitorLoop {
       }
       for case .listLinks(let reply) in others.map(\.subject) { reply.resume(returning: answer) }
     case .watch(let destination, let reply): reply.resume(returning: self.watch(destination))
+    case .costs(let request, let reply): reply.resume(returning: self.answer(request))
     }
   }
 
-  private func ask<Answer>(
+  func ask<Answer>(
     _ question: (Explainer) throws(KernelUnavailable) -> Answer
   ) -> KernelAnswer<Answer> {
     Result { () throws(KernelUnavailable) in

@@ -3,6 +3,7 @@ import ConnectivityProtocol
 import GRPCCore
 import GRPCProtobuf
 import SwiftProtobuf
+import UnixTransport
 
 /// `connectivity.v1.Connectivity`, over the store and the monitor; all but `Watch`, which is ``WatchService``'s.
 struct ConnectivityService: RegistrableRPCService {
@@ -10,6 +11,7 @@ struct ConnectivityService: RegistrableRPCService {
   let monitor: Monitor
   let reporter: StatisticsReporter
   let limiter: ConnectionLimiter
+  var authority = Authority()
 
   private typealias Method = Connectivity_V1_Connectivity.Method
 
@@ -42,6 +44,12 @@ struct ConnectivityService: RegistrableRPCService {
     ) { (request: Connectivity_V1_ListTransitionsRequest, _) in
       self.listTransitions(request)
     }
+    let costs = CostService(authority: self.authority) { request, caller in
+      try await self.answer(for: caller) { .costs(request, $0) }
+    }
+    router.unaryWithPeer(Method.SetCost.descriptor, costs.set)
+    router.unaryWithPeer(Method.ListNetworks.descriptor, costs.list)
+    router.unaryWithPeer(Method.ForgetNetwork.descriptor, costs.forget)
     router.unary(
       Method.GetStatistics.descriptor
     ) { (_: Connectivity_V1_GetStatisticsRequest, _) in

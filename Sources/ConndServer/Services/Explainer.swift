@@ -65,6 +65,21 @@ struct Explainer {
     return explanation
   }
 
+  /// The networks that the default paths lead by, that of the summary first.
+  func presentNetworks() throws(KernelUnavailable) -> [PresentNetwork] {
+    let families = [self.preferred] + AddressFamily.allCases.filter { $0 != self.preferred }
+    var networks: [PresentNetwork] = []
+    for family in families {
+      let path = try self.reader.defaultPath(family, self.view)
+      guard path.present.status == .satisfied,
+        let network = try self.reader.network(of: path.present, path.facts, self.view),
+        !networks.contains(where: { $0.hash == network.hash })
+      else { continue }
+      networks.append(network)
+    }
+    return networks
+  }
+
   /// All links, those that carry the default paths first, then by what they are worth.
   func listLinks() throws(KernelUnavailable) -> Connectivity_V1_ListLinksResponse {
     let observed = try self.reader.observation(self.view)
@@ -94,8 +109,11 @@ extension Explainer {
   private func describe(
     _ facts: LinkFacts, _ addresses: [Address]
   ) throws(KernelUnavailable) -> Connectivity_V1_Link {
-    var link = self.reader.describe(facts, addresses)
-    if link.medium == .wifi, let wireless = try self.kernel.wirelessLink(facts.link.index) {
+    let wireless =
+      facts.isWireless ? try self.kernel.wirelessLink(facts.link.index) : nil
+    let network = wireless?.network.map(self.reader.networkKey.hash)
+    var link = self.reader.describe(facts, addresses, by: network)
+    if link.medium == .wifi, let wireless {
       let signal =
         wireless.network == nil ? nil : try self.kernel.wirelessSignal(facts.link.index)
       link.wireless = Connectivity_V1_Wireless(wireless, signal, isNamed: self.identify == .shown)
@@ -107,10 +125,14 @@ extension Explainer {
 extension PathReader {
   /// A link by itself: what is below it is not looked at.
   ///
-  /// - Parameter addresses: its own, among others' maybe.
-  fileprivate func describe(_ facts: LinkFacts, _ addresses: [Address]) -> Connectivity_V1_Link {
+  /// - Parameters:
+  ///   - addresses: its own, among others' maybe.
+  ///   - network: the one that it has joined, where that is known.
+  fileprivate func describe(
+    _ facts: LinkFacts, _ addresses: [Address], by network: NetworkHash?
+  ) -> Connectivity_V1_Link {
     let evidence = self.classifier.evidence(for: facts)
-    let cost = self.classifier.cost(of: [facts], medium: evidence.medium)
+    let cost = self.classifier.cost(of: [facts], medium: evidence.medium, by: network)
     return .with {
       $0.index = facts.link.index
       $0.name = facts.link.name

@@ -9,6 +9,15 @@ extension RPCRouter {
     _ method: MethodDescriptor,
     _ handler: @escaping @Sendable (_ request: Request, _ caller: UInt32) async throws -> Response
   ) {
+    self.unaryWithPeer(method) { try await handler($0, $1.uid) }
+  }
+
+  /// The same for a handler that has to know more of who calls.
+  mutating func unaryWithPeer<Request: SwiftProtobuf.Message, Response: SwiftProtobuf.Message>(
+    _ method: MethodDescriptor,
+    _ handler:
+      @escaping @Sendable (_ request: Request, _ peer: PeerCredentials) async throws -> Response
+  ) {
     self.registerHandler(
       forMethod: method, deserializer: ProtobufDeserializer<Request>(),
       serializer: ProtobufSerializer<Response>()
@@ -33,7 +42,7 @@ extension RPCRouter {
       serializer: ProtobufSerializer<Response>()
     ) { stream, context in
       StreamingServerResponse { writer in
-        try await handler(stream.messages, try context.caller, writer)
+        try await handler(stream.messages, try context.caller.uid, writer)
         return [:]
       }
     }
@@ -52,7 +61,7 @@ extension RPCRouter {
     ) { stream, context in
       let request = try await ServerRequest(stream: stream)
       return StreamingServerResponse { writer in
-        try await handler(request.message, try context.caller, writer)
+        try await handler(request.message, try context.caller.uid, writer)
         return [:]
       }
     }
@@ -60,13 +69,13 @@ extension RPCRouter {
 }
 
 extension ServerContext {
-  /// The user who calls.
-  fileprivate var caller: UInt32 {
+  /// Who calls.
+  fileprivate var caller: PeerCredentials {
     get throws {
       guard let peer = self.peer else {
         throw RPCError(code: .permissionDenied, message: "connd cannot tell whose call it is")
       }
-      return peer.uid
+      return peer
     }
   }
 }

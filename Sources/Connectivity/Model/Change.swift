@@ -90,6 +90,8 @@ public struct Cause: Hashable, Sendable {
     case registration
     /// A file says that names are asked of others.
     case dns
+    /// A user has said what a link or a network costs, or that is over.
+    case user
     /// ModemManager says something else of a link.
     case modem
   }
@@ -97,7 +99,7 @@ public struct Cause: Hashable, Sendable {
   public var trigger: Trigger
   /// What changed, in one word: `carrierLost`, `routeRemoved`.
   public var change: String
-  /// The kernel's message: `RTM_NEWLINK`.
+  /// The kernel's message: `RTM_NEWLINK`; or who it was: `uid 1000`.
   public var message: String?
   /// The link that the message was about.
   public var interface: String?

@@ -16,6 +16,20 @@ public struct Timestamp: Hashable, Sendable, Comparable {
   }
 
   public static func < (lhs: Self, rhs: Self) -> Bool { lhs.microseconds < rhs.microseconds }
+
+  /// The time so much later; the last that can be said where that is later still.
+  package func advanced(by duration: Duration) -> Timestamp {
+    let (seconds, attoseconds) = duration.components
+    let whole = seconds.multipliedReportingOverflow(by: 1_000_000)
+    let rest = attoseconds / 1_000_000_000_000
+    let sum = self.microseconds.addingReportingOverflow(whole.partialValue + rest)
+    return Timestamp(microseconds: whole.overflow || sum.overflow ? .max : sum.partialValue)
+  }
+
+  /// How much later the other is.
+  package func duration(to other: Timestamp) -> Duration {
+    .microseconds(other.microseconds.subtractingReportingOverflow(self.microseconds).partialValue)
+  }
 }
 
 extension Timestamp: CustomStringConvertible {

@@ -56,7 +56,17 @@ public struct CallSettings: Sendable {
   }
 
   /// Those of the present task.
-  @TaskLocal public static var current = CallSettings()
+  public static var current: CallSettings { Self.box?.settings ?? CallSettings() }
+
+  /// Those of the present task; `nil`, which costs a call nothing, where nobody has set any.
+  @TaskLocal static var box: Box?
+
+  /// Settings that all tasks of a closure share.
+  final class Box: Sendable {
+    let settings: CallSettings
+
+    init(_ settings: CallSettings) { self.settings = settings }
+  }
 }
 
 /// Runs `operation` with the present settings changed by `change`.
@@ -69,7 +79,7 @@ public func withCallSettings<Result>(
 ) async rethrows -> Result {
   var settings = CallSettings.current
   change(&settings)
-  return try await CallSettings.$current.withValue(settings, operation: operation)
+  return try await CallSettings.$box.withValue(.init(settings), operation: operation)
 }
 
 /// How long a call may take, waiting for a connection included; unless its own `CallOptions` name a timeout, which goes

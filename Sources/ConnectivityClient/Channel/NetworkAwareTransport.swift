@@ -94,7 +94,7 @@ public final class NetworkAwareTransport: ClientTransport {
     let config = self.methods[descriptor]
     // What is said of the call goes before what is said of its method, and that before what is said of the channel.
     let general = config?.timeout == nil ? self.config.calls.timeLimit : nil
-    guard let limit = CallSettings.current.timeLimit ?? general else { return config }
+    guard let limit = CallSettings.box?.settings.timeLimit ?? general else { return config }
     var limited = config ?? MethodConfig(names: [])
     limited.timeout = limit.remaining(.now)
     return limited
@@ -124,7 +124,8 @@ public final class NetworkAwareTransport: ClientTransport {
     descriptor: MethodDescriptor, options: CallOptions,
     _ closure: (RPCStream<Inbound, Outbound>, ClientContext) async throws -> T
   ) async throws -> T {
-    let settings = CallSettings.current.filled(from: self.config.calls)
+    let settings =
+      CallSettings.box?.settings.filled(from: self.config.calls) ?? self.config.calls
     var options = options
     // grpc-swift-nio-transport 2.9 holds responses to the bound for requests, and has none for responses.
     options.maxRequestMessageBytes =

@@ -181,6 +181,7 @@ extension Connectivity_V1_CauseTrigger {
     case .sleep: self = .sleep
     case .registration: self = .registration
     case .dns: self = .dns
+    case .user: self = .user
     case .modem: self = .modem
     }
   }
@@ -204,6 +205,7 @@ extension Cause.Trigger {
     case .sleep: self = .sleep
     case .registration: self = .registration
     case .dns: self = .dns
+    case .user: self = .user
     case .modem: self = .modem
     case .unspecified, .UNRECOGNIZED: self = .kernel
     }

@@ -47,19 +47,24 @@ extension PathFacts {
 package struct PathClassifier: Hashable, Sendable {
   /// What the configuration says; it beats all other evidence.
   package var policy: LinkPolicy
+  /// What users say of links and networks; it beats all evidence but the configuration.
+  package var choices: CostChoices
 
-  package init(policy: LinkPolicy = LinkPolicy()) {
+  package init(policy: LinkPolicy = LinkPolicy(), choices: CostChoices = CostChoices()) {
     self.policy = policy
+    self.choices = choices
   }
 
   /// The path that the facts amount to.
-  package func path(_ facts: PathFacts) -> Path {
+  ///
+  /// - Parameter network: the one that it leads by, where that is known.
+  package func path(_ facts: PathFacts, by network: NetworkHash? = nil) -> Path {
     switch facts.answer {
     case .noRoute(let reason):
       return .unsatisfied(reason)
     case .route(let route):
       let evidence = self.evidence(for: facts.links)
-      let cost = self.cost(of: facts.links, medium: evidence.medium)
+      let cost = self.cost(of: facts.links, medium: evidence.medium, by: network)
       let reason = self.whatIsMissing(facts, route)
       return Path(
         status: reason == nil ? .satisfied : .requiresConnection,
@@ -92,16 +97,21 @@ package struct PathClassifier: Hashable, Sendable {
     }
   }
 
-  /// What sending costs: what the configuration says of the topmost link that it speaks of; else only media that
-  /// are paid for by use are expensive (a Bluetooth network is a phone's hotspot), Wi-Fi whose access point says so, and what is
-  /// certainly a phone. A guess costs nothing: it would keep programs from a network that is free.
-  package func cost(of chain: [LinkFacts], medium: Medium) -> (expensive: Bool, constrained: Bool) {
-    let rules = chain.compactMap { self.policy.rule(for: $0.link.name) }
+  /// What sending costs: what the configuration says of the topmost link that it speaks of; else what a user says of a link, or of
+  /// the network; else only media that are paid for by use are expensive (a Bluetooth network is a phone's hotspot), Wi-Fi whose
+  /// access point says so, and what is certainly a phone. A guess costs nothing: it would keep programs from a network that is free.
+  package func cost(
+    of chain: [LinkFacts], medium: Medium, by network: NetworkHash? = nil
+  ) -> (expensive: Bool, constrained: Bool) {
+    let names = chain.map(\.link.name)
+    let rules = names.compactMap(self.policy.rule)
     return (
       rules.lazy.compactMap(\.expensive).first
+        ?? self.choices.said(of: names, on: network, \.isExpensive)
         ?? (medium == .cellular || medium == .bluetooth
           || chain.contains { $0.device.isMetered || $0.via?.isGuess == false }),
-      rules.lazy.compactMap(\.constrained).first ?? false
+      rules.lazy.compactMap(\.constrained).first
+        ?? self.choices.said(of: names, on: network, \.isConstrained) ?? false
     )
   }
 

@@ -58,6 +58,8 @@ package enum Occasion: Hashable, Sendable {
   case resumed(Duration)
   /// ModemManager says something else of a link.
   case modem(ModemChange)
+  /// A user has said what a link or a network costs, or that is over; with the cause of what follows.
+  case choice(Cause)
 }
 
 extension Occasion {
@@ -72,6 +74,7 @@ extension Occasion {
     case .resumed: Cause(.sleep, "resumed")
     case .modem(let modem): Cause(.modem, modem.change, interface: modem.interface)
     case .expiry: Cause(.timer, "routeExpired")
+    case .choice(let cause): cause
     case .events(let events) where events.contains(.overrun): .overrun
     case .events, .timer: nil
     }

@@ -139,6 +139,22 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     try self.requireConnd()
     return self.connd.read { $0.transitions(limit: Int(request.limit)) }
   }
+
+  func setCost(
+    request: Connectivity_V1_SetCostRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_SetCostResponse { throw Self.isPlayed }
+
+  func listNetworks(
+    request: Connectivity_V1_ListNetworksRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListNetworksResponse { throw Self.isPlayed }
+
+  func forgetNetwork(
+    request: Connectivity_V1_ForgetNetworkRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ForgetNetworkResponse { throw Self.isPlayed }
+
+  /// What a network costs, the test says.
+  private static let isPlayed = RPCError(
+    code: .unimplemented, message: "a network that a test plays is what the test says")
 }
 
 extension RPCError {

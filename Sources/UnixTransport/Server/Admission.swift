@@ -5,18 +5,37 @@ package import GRPCCore
 package struct PeerCredentials: ServerContext.TransportSpecific, Hashable {
   package var uid: UInt32
   package var pid: Int32
+  /// The groups that the user was in when it connected.
+  package var groups: [UInt32]
 
-  package init(uid: UInt32, pid: Int32) {
+  package init(uid: UInt32, pid: Int32, groups: [UInt32] = []) {
     self.uid = uid
     self.pid = pid
+    self.groups = groups
   }
 
   init(of socket: CInt) throws(SystemError) {
     var credentials = clinux_credentials()
     guard clinux_peer_credentials(socket, &credentials) == 0 else { throw SystemError() }
-    self.init(uid: credentials.uid, pid: credentials.pid)
+    self.init(
+      uid: credentials.uid, pid: credentials.pid,
+      groups: [credentials.gid] + Self.supplementaryGroups(socket))
+  }
+
+  /// As many as Linux allows (NGROUPS_MAX) are more than anybody is in: of so many nothing is known.
+  private static func supplementaryGroups(_ socket: CInt) -> [UInt32] {
+    withUnsafeTemporaryAllocation(of: gid_t.self, capacity: 256) { buffer in
+      var size = socklen_t(buffer.count * MemoryLayout<gid_t>.stride)
+      guard getsockopt(socket, SOL_SOCKET, peerGroups, buffer.baseAddress, &size) == 0 else {
+        return []
+      }
+      return Array(buffer.prefix(Int(size) / MemoryLayout<gid_t>.stride))
+    }
   }
 }
+
+/// SO_PEERGROUPS (include/uapi/asm-generic/socket.h), since Linux 4.13.
+private let peerGroups: CInt = 59
 
 extension ServerContext {
   /// Who makes the call; `nil` where the transport is not ``UnixServerTransport``.

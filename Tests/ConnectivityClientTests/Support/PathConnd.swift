@@ -116,6 +116,18 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   func listTransitions(
     request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListTransitionsResponse { throw Self.unimplemented }
+
+  func setCost(
+    request: Connectivity_V1_SetCostRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_SetCostResponse { throw Self.unimplemented }
+
+  func listNetworks(
+    request: Connectivity_V1_ListNetworksRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListNetworksResponse { throw Self.unimplemented }
+
+  func forgetNetwork(
+    request: Connectivity_V1_ForgetNetworkRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ForgetNetworkResponse { throw Self.unimplemented }
 }
 
 extension PathConnd {

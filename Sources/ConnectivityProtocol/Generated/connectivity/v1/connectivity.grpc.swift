@@ -141,6 +141,45 @@ public enum Connectivity_V1_Connectivity: Sendable {
                 type: .unary
             )
         }
+        /// Namespace for "SetCost" metadata.
+        public enum SetCost: Sendable {
+            /// Request type for "SetCost".
+            public typealias Input = Connectivity_V1_SetCostRequest
+            /// Response type for "SetCost".
+            public typealias Output = Connectivity_V1_SetCostResponse
+            /// Descriptor for "SetCost".
+            public static let descriptor = GRPCCore.MethodDescriptor(
+                service: GRPCCore.ServiceDescriptor(fullyQualifiedService: "connectivity.v1.Connectivity"),
+                method: "SetCost",
+                type: .unary
+            )
+        }
+        /// Namespace for "ListNetworks" metadata.
+        public enum ListNetworks: Sendable {
+            /// Request type for "ListNetworks".
+            public typealias Input = Connectivity_V1_ListNetworksRequest
+            /// Response type for "ListNetworks".
+            public typealias Output = Connectivity_V1_ListNetworksResponse
+            /// Descriptor for "ListNetworks".
+            public static let descriptor = GRPCCore.MethodDescriptor(
+                service: GRPCCore.ServiceDescriptor(fullyQualifiedService: "connectivity.v1.Connectivity"),
+                method: "ListNetworks",
+                type: .unary
+            )
+        }
+        /// Namespace for "ForgetNetwork" metadata.
+        public enum ForgetNetwork: Sendable {
+            /// Request type for "ForgetNetwork".
+            public typealias Input = Connectivity_V1_ForgetNetworkRequest
+            /// Response type for "ForgetNetwork".
+            public typealias Output = Connectivity_V1_ForgetNetworkResponse
+            /// Descriptor for "ForgetNetwork".
+            public static let descriptor = GRPCCore.MethodDescriptor(
+                service: GRPCCore.ServiceDescriptor(fullyQualifiedService: "connectivity.v1.Connectivity"),
+                method: "ForgetNetwork",
+                type: .unary
+            )
+        }
         /// Namespace for "GetStatistics" metadata.
         public enum GetStatistics: Sendable {
             /// Request type for "GetStatistics".
@@ -164,6 +203,9 @@ public enum Connectivity_V1_Connectivity: Sendable {
             Explain.descriptor,
             ListLinks.descriptor,
             ListTransitions.descriptor,
+            SetCost.descriptor,
+            ListNetworks.descriptor,
+            ForgetNetwork.descriptor,
             GetStatistics.descriptor
         ]
     }
@@ -364,6 +406,63 @@ extension Connectivity_V1_Connectivity {
             request: GRPCCore.StreamingServerRequest<Connectivity_V1_ListTransitionsRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListTransitionsResponse>
+
+        /// Handle the "SetCost" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
+        /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+        /// > 
+        /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request of `Connectivity_V1_SetCostRequest` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A streaming response of `Connectivity_V1_SetCostResponse` messages.
+        func setCost(
+            request: GRPCCore.StreamingServerRequest<Connectivity_V1_SetCostRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_SetCostResponse>
+
+        /// Handle the "ListNetworks" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > The networks that the machine is on, and those of which something is said.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request of `Connectivity_V1_ListNetworksRequest` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A streaming response of `Connectivity_V1_ListNetworksResponse` messages.
+        func listNetworks(
+            request: GRPCCore.StreamingServerRequest<Connectivity_V1_ListNetworksRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListNetworksResponse>
+
+        /// Handle the "ForgetNetwork" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request of `Connectivity_V1_ForgetNetworkRequest` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A streaming response of `Connectivity_V1_ForgetNetworkResponse` messages.
+        func forgetNetwork(
+            request: GRPCCore.StreamingServerRequest<Connectivity_V1_ForgetNetworkRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ForgetNetworkResponse>
 
         /// Handle the "GetStatistics" method.
         ///
@@ -566,6 +665,63 @@ extension Connectivity_V1_Connectivity {
             request: GRPCCore.ServerRequest<Connectivity_V1_ListTransitionsRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListTransitionsResponse>
+
+        /// Handle the "SetCost" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
+        /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+        /// > 
+        /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A response containing a single `Connectivity_V1_SetCostResponse` message.
+        func setCost(
+            request: GRPCCore.ServerRequest<Connectivity_V1_SetCostRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_SetCostResponse>
+
+        /// Handle the "ListNetworks" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > The networks that the machine is on, and those of which something is said.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ListNetworksRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A response containing a single `Connectivity_V1_ListNetworksResponse` message.
+        func listNetworks(
+            request: GRPCCore.ServerRequest<Connectivity_V1_ListNetworksRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListNetworksResponse>
+
+        /// Handle the "ForgetNetwork" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ForgetNetworkRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A response containing a single `Connectivity_V1_ForgetNetworkResponse` message.
+        func forgetNetwork(
+            request: GRPCCore.ServerRequest<Connectivity_V1_ForgetNetworkRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ForgetNetworkResponse>
 
         /// Handle the "GetStatistics" method.
         ///
@@ -770,6 +926,63 @@ extension Connectivity_V1_Connectivity {
             context: GRPCCore.ServerContext
         ) async throws -> Connectivity_V1_ListTransitionsResponse
 
+        /// Handle the "SetCost" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
+        /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+        /// > 
+        /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+        ///
+        /// - Parameters:
+        ///   - request: A `Connectivity_V1_SetCostRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A `Connectivity_V1_SetCostResponse` to respond with.
+        func setCost(
+            request: Connectivity_V1_SetCostRequest,
+            context: GRPCCore.ServerContext
+        ) async throws -> Connectivity_V1_SetCostResponse
+
+        /// Handle the "ListNetworks" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > The networks that the machine is on, and those of which something is said.
+        ///
+        /// - Parameters:
+        ///   - request: A `Connectivity_V1_ListNetworksRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A `Connectivity_V1_ListNetworksResponse` to respond with.
+        func listNetworks(
+            request: Connectivity_V1_ListNetworksRequest,
+            context: GRPCCore.ServerContext
+        ) async throws -> Connectivity_V1_ListNetworksResponse
+
+        /// Handle the "ForgetNetwork" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+        ///
+        /// - Parameters:
+        ///   - request: A `Connectivity_V1_ForgetNetworkRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A `Connectivity_V1_ForgetNetworkResponse` to respond with.
+        func forgetNetwork(
+            request: Connectivity_V1_ForgetNetworkRequest,
+            context: GRPCCore.ServerContext
+        ) async throws -> Connectivity_V1_ForgetNetworkResponse
+
         /// Handle the "GetStatistics" method.
         ///
         /// > Source IDL Documentation:
@@ -884,6 +1097,39 @@ extension Connectivity_V1_Connectivity.StreamingServiceProtocol {
             }
         )
         router.registerHandler(
+            forMethod: Connectivity_V1_Connectivity.Method.SetCost.descriptor,
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_SetCostRequest>(),
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_SetCostResponse>(),
+            handler: { request, context in
+                try await self.setCost(
+                    request: request,
+                    context: context
+                )
+            }
+        )
+        router.registerHandler(
+            forMethod: Connectivity_V1_Connectivity.Method.ListNetworks.descriptor,
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListNetworksRequest>(),
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListNetworksResponse>(),
+            handler: { request, context in
+                try await self.listNetworks(
+                    request: request,
+                    context: context
+                )
+            }
+        )
+        router.registerHandler(
+            forMethod: Connectivity_V1_Connectivity.Method.ForgetNetwork.descriptor,
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ForgetNetworkRequest>(),
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ForgetNetworkResponse>(),
+            handler: { request, context in
+                try await self.forgetNetwork(
+                    request: request,
+                    context: context
+                )
+            }
+        )
+        router.registerHandler(
             forMethod: Connectivity_V1_Connectivity.Method.GetStatistics.descriptor,
             deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetStatisticsRequest>(),
             serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetStatisticsResponse>(),
@@ -971,6 +1217,39 @@ extension Connectivity_V1_Connectivity.ServiceProtocol {
         context: GRPCCore.ServerContext
     ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListTransitionsResponse> {
         let response = try await self.listTransitions(
+            request: GRPCCore.ServerRequest(stream: request),
+            context: context
+        )
+        return GRPCCore.StreamingServerResponse(single: response)
+    }
+
+    public func setCost(
+        request: GRPCCore.StreamingServerRequest<Connectivity_V1_SetCostRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_SetCostResponse> {
+        let response = try await self.setCost(
+            request: GRPCCore.ServerRequest(stream: request),
+            context: context
+        )
+        return GRPCCore.StreamingServerResponse(single: response)
+    }
+
+    public func listNetworks(
+        request: GRPCCore.StreamingServerRequest<Connectivity_V1_ListNetworksRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListNetworksResponse> {
+        let response = try await self.listNetworks(
+            request: GRPCCore.ServerRequest(stream: request),
+            context: context
+        )
+        return GRPCCore.StreamingServerResponse(single: response)
+    }
+
+    public func forgetNetwork(
+        request: GRPCCore.StreamingServerRequest<Connectivity_V1_ForgetNetworkRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ForgetNetworkResponse> {
+        let response = try await self.forgetNetwork(
             request: GRPCCore.ServerRequest(stream: request),
             context: context
         )
@@ -1101,6 +1380,45 @@ extension Connectivity_V1_Connectivity.SimpleServiceProtocol {
     ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListTransitionsResponse> {
         return GRPCCore.ServerResponse<Connectivity_V1_ListTransitionsResponse>(
             message: try await self.listTransitions(
+                request: request.message,
+                context: context
+            ),
+            metadata: [:]
+        )
+    }
+
+    public func setCost(
+        request: GRPCCore.ServerRequest<Connectivity_V1_SetCostRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_SetCostResponse> {
+        return GRPCCore.ServerResponse<Connectivity_V1_SetCostResponse>(
+            message: try await self.setCost(
+                request: request.message,
+                context: context
+            ),
+            metadata: [:]
+        )
+    }
+
+    public func listNetworks(
+        request: GRPCCore.ServerRequest<Connectivity_V1_ListNetworksRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListNetworksResponse> {
+        return GRPCCore.ServerResponse<Connectivity_V1_ListNetworksResponse>(
+            message: try await self.listNetworks(
+                request: request.message,
+                context: context
+            ),
+            metadata: [:]
+        )
+    }
+
+    public func forgetNetwork(
+        request: GRPCCore.ServerRequest<Connectivity_V1_ForgetNetworkRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ForgetNetworkResponse> {
+        return GRPCCore.ServerResponse<Connectivity_V1_ForgetNetworkResponse>(
+            message: try await self.forgetNetwork(
                 request: request.message,
                 context: context
             ),
@@ -1343,6 +1661,78 @@ extension Connectivity_V1_Connectivity {
             deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ListTransitionsResponse>,
             options: GRPCCore.CallOptions,
             onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListTransitionsResponse>) async throws -> Result
+        ) async throws -> Result where Result: Sendable
+
+        /// Call the "SetCost" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
+        /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+        /// > 
+        /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_SetCostRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_SetCostResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        func setCost<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_SetCostRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_SetCostRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_SetCostResponse>,
+            options: GRPCCore.CallOptions,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_SetCostResponse>) async throws -> Result
+        ) async throws -> Result where Result: Sendable
+
+        /// Call the "ListNetworks" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > The networks that the machine is on, and those of which something is said.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ListNetworksRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_ListNetworksRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_ListNetworksResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        func listNetworks<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_ListNetworksRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_ListNetworksRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ListNetworksResponse>,
+            options: GRPCCore.CallOptions,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListNetworksResponse>) async throws -> Result
+        ) async throws -> Result where Result: Sendable
+
+        /// Call the "ForgetNetwork" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ForgetNetworkRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_ForgetNetworkRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_ForgetNetworkResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        func forgetNetwork<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_ForgetNetworkRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_ForgetNetworkRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ForgetNetworkResponse>,
+            options: GRPCCore.CallOptions,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ForgetNetworkResponse>) async throws -> Result
         ) async throws -> Result where Result: Sendable
 
         /// Call the "GetStatistics" method.
@@ -1682,6 +2072,111 @@ extension Connectivity_V1_Connectivity {
             )
         }
 
+        /// Call the "SetCost" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
+        /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+        /// > 
+        /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_SetCostRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_SetCostResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        public func setCost<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_SetCostRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_SetCostRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_SetCostResponse>,
+            options: GRPCCore.CallOptions = .defaults,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_SetCostResponse>) async throws -> Result = { response in
+                try response.message
+            }
+        ) async throws -> Result where Result: Sendable {
+            try await self.client.unary(
+                request: request,
+                descriptor: Connectivity_V1_Connectivity.Method.SetCost.descriptor,
+                serializer: serializer,
+                deserializer: deserializer,
+                options: options,
+                onResponse: handleResponse
+            )
+        }
+
+        /// Call the "ListNetworks" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > The networks that the machine is on, and those of which something is said.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ListNetworksRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_ListNetworksRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_ListNetworksResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        public func listNetworks<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_ListNetworksRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_ListNetworksRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ListNetworksResponse>,
+            options: GRPCCore.CallOptions = .defaults,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListNetworksResponse>) async throws -> Result = { response in
+                try response.message
+            }
+        ) async throws -> Result where Result: Sendable {
+            try await self.client.unary(
+                request: request,
+                descriptor: Connectivity_V1_Connectivity.Method.ListNetworks.descriptor,
+                serializer: serializer,
+                deserializer: deserializer,
+                options: options,
+                onResponse: handleResponse
+            )
+        }
+
+        /// Call the "ForgetNetwork" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ForgetNetworkRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_ForgetNetworkRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_ForgetNetworkResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        public func forgetNetwork<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_ForgetNetworkRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_ForgetNetworkRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ForgetNetworkResponse>,
+            options: GRPCCore.CallOptions = .defaults,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ForgetNetworkResponse>) async throws -> Result = { response in
+                try response.message
+            }
+        ) async throws -> Result where Result: Sendable {
+            try await self.client.unary(
+                request: request,
+                descriptor: Connectivity_V1_Connectivity.Method.ForgetNetwork.descriptor,
+                serializer: serializer,
+                deserializer: deserializer,
+                options: options,
+                onResponse: handleResponse
+            )
+        }
+
         /// Call the "GetStatistics" method.
         ///
         /// > Source IDL Documentation:
@@ -1973,6 +2468,96 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
             request: request,
             serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListTransitionsRequest>(),
             deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListTransitionsResponse>(),
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "SetCost" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
+    /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+    /// > 
+    /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+    ///
+    /// - Parameters:
+    ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
+    ///   - options: Options to apply to this RPC.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func setCost<Result>(
+        request: GRPCCore.ClientRequest<Connectivity_V1_SetCostRequest>,
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_SetCostResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        try await self.setCost(
+            request: request,
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_SetCostRequest>(),
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_SetCostResponse>(),
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "ListNetworks" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > The networks that the machine is on, and those of which something is said.
+    ///
+    /// - Parameters:
+    ///   - request: A request containing a single `Connectivity_V1_ListNetworksRequest` message.
+    ///   - options: Options to apply to this RPC.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func listNetworks<Result>(
+        request: GRPCCore.ClientRequest<Connectivity_V1_ListNetworksRequest>,
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListNetworksResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        try await self.listNetworks(
+            request: request,
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListNetworksRequest>(),
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListNetworksResponse>(),
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "ForgetNetwork" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+    ///
+    /// - Parameters:
+    ///   - request: A request containing a single `Connectivity_V1_ForgetNetworkRequest` message.
+    ///   - options: Options to apply to this RPC.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func forgetNetwork<Result>(
+        request: GRPCCore.ClientRequest<Connectivity_V1_ForgetNetworkRequest>,
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ForgetNetworkResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        try await self.forgetNetwork(
+            request: request,
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ForgetNetworkRequest>(),
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ForgetNetworkResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -2295,6 +2880,108 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
             metadata: metadata
         )
         return try await self.listTransitions(
+            request: request,
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "SetCost" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
+    /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+    /// > 
+    /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+    ///
+    /// - Parameters:
+    ///   - message: request message to send.
+    ///   - metadata: Additional metadata to send, defaults to empty.
+    ///   - options: Options to apply to this RPC, defaults to `.defaults`.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func setCost<Result>(
+        _ message: Connectivity_V1_SetCostRequest,
+        metadata: GRPCCore.Metadata = [:],
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_SetCostResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        let request = GRPCCore.ClientRequest<Connectivity_V1_SetCostRequest>(
+            message: message,
+            metadata: metadata
+        )
+        return try await self.setCost(
+            request: request,
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "ListNetworks" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > The networks that the machine is on, and those of which something is said.
+    ///
+    /// - Parameters:
+    ///   - message: request message to send.
+    ///   - metadata: Additional metadata to send, defaults to empty.
+    ///   - options: Options to apply to this RPC, defaults to `.defaults`.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func listNetworks<Result>(
+        _ message: Connectivity_V1_ListNetworksRequest,
+        metadata: GRPCCore.Metadata = [:],
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListNetworksResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        let request = GRPCCore.ClientRequest<Connectivity_V1_ListNetworksRequest>(
+            message: message,
+            metadata: metadata
+        )
+        return try await self.listNetworks(
+            request: request,
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "ForgetNetwork" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+    ///
+    /// - Parameters:
+    ///   - message: request message to send.
+    ///   - metadata: Additional metadata to send, defaults to empty.
+    ///   - options: Options to apply to this RPC, defaults to `.defaults`.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func forgetNetwork<Result>(
+        _ message: Connectivity_V1_ForgetNetworkRequest,
+        metadata: GRPCCore.Metadata = [:],
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ForgetNetworkResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        let request = GRPCCore.ClientRequest<Connectivity_V1_ForgetNetworkRequest>(
+            message: message,
+            metadata: metadata
+        )
+        return try await self.forgetNetwork(
             request: request,
             options: options,
             onResponse: handleResponse

@@ -683,8 +683,11 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
   /// A file says that names are asked of others.
   case dns // = 14
 
+  /// A user has said what a link or a network costs, or that is over.
+  case user // = 15
+
   /// ModemManager says something else of a link.
-  case modem // = 15
+  case modem // = 16
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -708,7 +711,8 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     case 12: self = .sleep
     case 13: self = .registration
     case 14: self = .dns
-    case 15: self = .modem
+    case 15: self = .user
+    case 16: self = .modem
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -730,7 +734,8 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     case .sleep: return 12
     case .registration: return 13
     case .dns: return 14
-    case .modem: return 15
+    case .user: return 15
+    case .modem: return 16
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -752,6 +757,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     .sleep,
     .registration,
     .dns,
+    .user,
     .modem,
   ]
 
@@ -929,6 +935,51 @@ public nonisolated enum Connectivity_V1_LinkState: SwiftProtobuf.Enum, Swift.Cas
     .noCarrier,
     .dormant,
     .up,
+  ]
+
+}
+
+/// What a user says.
+public nonisolated enum Connectivity_V1_Choice: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+  case on // = 1
+  case off // = 2
+
+  /// What connd finds out by itself holds.
+  case auto // = 3
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .on
+    case 2: self = .off
+    case 3: self = .auto
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .on: return 1
+    case .off: return 2
+    case .auto: return 3
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Connectivity_V1_Choice] = [
+    .unspecified,
+    .on,
+    .off,
+    .auto,
   ]
 
 }
@@ -1640,7 +1691,7 @@ public nonisolated struct Connectivity_V1_Cause: Sendable {
   /// What changed, in one lowerCamelCase word: `carrierLost`, `routeRemoved`, `holdEnded`.
   public var change: String = String()
 
-  /// The kernel's message, where one was the trigger: `RTM_NEWLINK`.
+  /// The kernel's message, where one was the trigger: `RTM_NEWLINK`. Of a user's choice, whose: `uid 1000`.
   public var message: String {
     get {_message ?? String()}
     set {_message = newValue}
@@ -2589,6 +2640,237 @@ public nonisolated struct Connectivity_V1_ListTransitionsResponse: Sendable {
   public init() {}
 }
 
+public nonisolated struct Connectivity_V1_SetCostRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var target: Connectivity_V1_SetCostRequest.OneOf_Target? = nil
+
+  /// A link, by its name. It need not be there.
+  public var link: String {
+    get {
+      if case .link(let v)? = target {return v}
+      return String()
+    }
+    set {target = .link(newValue)}
+  }
+
+  /// A network: its name (an SSID, or the gateway's address where the machine is on it), or its identity.
+  public var network: String {
+    get {
+      if case .network(let v)? = target {return v}
+      return String()
+    }
+    set {target = .network(newValue)}
+  }
+
+  /// Not set: as it is.
+  public var constrained: Connectivity_V1_Choice = .unspecified
+
+  public var expensive: Connectivity_V1_Choice = .unspecified
+
+  /// When it is over; not set: never. All that is said of one target ends together.
+  public var end: Connectivity_V1_SetCostRequest.OneOf_End? = nil
+
+  /// After so many seconds.
+  public var seconds: UInt32 {
+    get {
+      if case .seconds(let v)? = end {return v}
+      return 0
+    }
+    set {end = .seconds(newValue)}
+  }
+
+  /// When the machine starts anew.
+  public var atBoot: Bool {
+    get {
+      if case .atBoot(let v)? = end {return v}
+      return false
+    }
+    set {end = .atBoot(newValue)}
+  }
+
+  /// When the traffic goes by another network; of a network only.
+  public var whenLeft: Bool {
+    get {
+      if case .whenLeft(let v)? = end {return v}
+      return false
+    }
+    set {end = .whenLeft(newValue)}
+  }
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public nonisolated enum OneOf_Target: Equatable, Sendable {
+    /// A link, by its name. It need not be there.
+    case link(String)
+    /// A network: its name (an SSID, or the gateway's address where the machine is on it), or its identity.
+    case network(String)
+
+  }
+
+  /// When it is over; not set: never. All that is said of one target ends together.
+  public nonisolated enum OneOf_End: Equatable, Sendable {
+    /// After so many seconds.
+    case seconds(UInt32)
+    /// When the machine starts anew.
+    case atBoot(Bool)
+    /// When the traffic goes by another network; of a network only.
+    case whenLeft(Bool)
+
+  }
+
+  public init() {}
+}
+
+public nonisolated struct Connectivity_V1_SetCostResponse: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// An entry of the configuration says otherwise, and holds: its `match`.
+  public var overruledBy: String {
+    get {_overruledBy ?? String()}
+    set {_overruledBy = newValue}
+  }
+  /// Returns true if `overruledBy` has been explicitly set.
+  public var hasOverruledBy: Bool {self._overruledBy != nil}
+  /// Clears the value of `overruledBy`. Subsequent reads from it will return its default value.
+  public mutating func clearOverruledBy() {self._overruledBy = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _overruledBy: String? = nil
+}
+
+public nonisolated struct Connectivity_V1_ListNetworksRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+public nonisolated struct Connectivity_V1_ListNetworksResponse: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Those that the machine is on first.
+  public var networks: [Connectivity_V1_Network] = []
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// A network, or a link of which something is said.
+public nonisolated struct Connectivity_V1_Network: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The SSID, written as Wireless.ssid, or the gateway's address; not set where the machine is not on it, for only the identity is
+  /// remembered, and where the configuration says `identify: hidden`.
+  public var name: String {
+    get {_name ?? String()}
+    set {_name = newValue}
+  }
+  /// Returns true if `name` has been explicitly set.
+  public var hasName: Bool {self._name != nil}
+  /// Clears the value of `name`. Subsequent reads from it will return its default value.
+  public mutating func clearName() {self._name = nil}
+
+  /// A hash with a key of this machine's: sixteen hexadecimal digits. Not set for a link.
+  public var identity: String {
+    get {_identity ?? String()}
+    set {_identity = newValue}
+  }
+  /// Returns true if `identity` has been explicitly set.
+  public var hasIdentity: Bool {self._identity != nil}
+  /// Clears the value of `identity`. Subsequent reads from it will return its default value.
+  public mutating func clearIdentity() {self._identity = nil}
+
+  /// The link, where something is said of that.
+  public var link: String {
+    get {_link ?? String()}
+    set {_link = newValue}
+  }
+  /// Returns true if `link` has been explicitly set.
+  public var hasLink: Bool {self._link != nil}
+  /// Clears the value of `link`. Subsequent reads from it will return its default value.
+  public mutating func clearLink() {self._link = nil}
+
+  /// MEDIUM_UNKNOWN where the machine is not on it.
+  public var medium: Connectivity_V1_Medium = .unspecified
+
+  /// What was said; AUTO where that is nothing.
+  public var constrained: Connectivity_V1_Choice = .unspecified
+
+  public var expensive: Connectivity_V1_Choice = .unspecified
+
+  /// The machine is on it.
+  public var current: Bool = false
+
+  /// Who has said it last.
+  public var user: UInt32 {
+    get {_user ?? 0}
+    set {_user = newValue}
+  }
+  /// Returns true if `user` has been explicitly set.
+  public var hasUser: Bool {self._user != nil}
+  /// Clears the value of `user`. Subsequent reads from it will return its default value.
+  public mutating func clearUser() {self._user = nil}
+
+  /// When it is over, where that is at a time.
+  public var until: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_until ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_until = newValue}
+  }
+  /// Returns true if `until` has been explicitly set.
+  public var hasUntil: Bool {self._until != nil}
+  /// Clears the value of `until`. Subsequent reads from it will return its default value.
+  public mutating func clearUntil() {self._until = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _name: String? = nil
+  fileprivate var _identity: String? = nil
+  fileprivate var _link: String? = nil
+  fileprivate var _user: UInt32? = nil
+  fileprivate var _until: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+}
+
+public nonisolated struct Connectivity_V1_ForgetNetworkRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Its name or identity; or a link's name.
+  public var network: String = String()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+public nonisolated struct Connectivity_V1_ForgetNetworkResponse: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
 public nonisolated struct Connectivity_V1_GetStatisticsRequest: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2719,7 +3001,7 @@ nonisolated extension Connectivity_V1_EvidenceSource: SwiftProtobuf._ProtoNamePr
 }
 
 nonisolated extension Connectivity_V1_CauseTrigger: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0\u{1}CAUSE_TRIGGER_DNS\0\u{1}CAUSE_TRIGGER_MODEM\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0\u{1}CAUSE_TRIGGER_DNS\0\u{1}CAUSE_TRIGGER_USER\0\u{1}CAUSE_TRIGGER_MODEM\0")
 }
 
 nonisolated extension Connectivity_V1_WirelessRole: SwiftProtobuf._ProtoNameProviding {
@@ -2732,6 +3014,10 @@ nonisolated extension Connectivity_V1_WirelessSecurity: SwiftProtobuf._ProtoName
 
 nonisolated extension Connectivity_V1_LinkState: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0LINK_STATE_UNSPECIFIED\0\u{1}LINK_STATE_DOWN\0\u{1}LINK_STATE_NO_CARRIER\0\u{1}LINK_STATE_DORMANT\0\u{1}LINK_STATE_UP\0")
+}
+
+nonisolated extension Connectivity_V1_Choice: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CHOICE_UNSPECIFIED\0\u{1}CHOICE_ON\0\u{1}CHOICE_OFF\0\u{1}CHOICE_AUTO\0")
 }
 
 nonisolated extension Connectivity_V1_GetStatusRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
@@ -5205,6 +5491,319 @@ nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Mes
   public static func ==(lhs: Connectivity_V1_ListTransitionsResponse, rhs: Connectivity_V1_ListTransitionsResponse) -> Bool {
     if lhs.transitions != rhs.transitions {return false}
     if lhs.invalidations != rhs.invalidations {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_SetCostRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".SetCostRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}link\0\u{1}network\0\u{1}constrained\0\u{1}expensive\0\u{1}seconds\0\u{3}at_boot\0\u{3}when_left\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try {
+        var v: String?
+        try decoder.decodeSingularStringField(value: &v)
+        if let v = v {
+          if self.target != nil {try decoder.handleConflictingOneOf()}
+          self.target = .link(v)
+        }
+      }()
+      case 2: try {
+        var v: String?
+        try decoder.decodeSingularStringField(value: &v)
+        if let v = v {
+          if self.target != nil {try decoder.handleConflictingOneOf()}
+          self.target = .network(v)
+        }
+      }()
+      case 3: try { try decoder.decodeSingularEnumField(value: &self.constrained) }()
+      case 4: try { try decoder.decodeSingularEnumField(value: &self.expensive) }()
+      case 5: try {
+        var v: UInt32?
+        try decoder.decodeSingularUInt32Field(value: &v)
+        if let v = v {
+          if self.end != nil {try decoder.handleConflictingOneOf()}
+          self.end = .seconds(v)
+        }
+      }()
+      case 6: try {
+        var v: Bool?
+        try decoder.decodeSingularBoolField(value: &v)
+        if let v = v {
+          if self.end != nil {try decoder.handleConflictingOneOf()}
+          self.end = .atBoot(v)
+        }
+      }()
+      case 7: try {
+        var v: Bool?
+        try decoder.decodeSingularBoolField(value: &v)
+        if let v = v {
+          if self.end != nil {try decoder.handleConflictingOneOf()}
+          self.end = .whenLeft(v)
+        }
+      }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    switch self.target {
+    case .link?: try {
+      guard case .link(let v)? = self.target else { preconditionFailure() }
+      try visitor.visitSingularStringField(value: v, fieldNumber: 1)
+    }()
+    case .network?: try {
+      guard case .network(let v)? = self.target else { preconditionFailure() }
+      try visitor.visitSingularStringField(value: v, fieldNumber: 2)
+    }()
+    case nil: break
+    }
+    if self.constrained != .unspecified {
+      try visitor.visitSingularEnumField(value: self.constrained, fieldNumber: 3)
+    }
+    if self.expensive != .unspecified {
+      try visitor.visitSingularEnumField(value: self.expensive, fieldNumber: 4)
+    }
+    switch self.end {
+    case .seconds?: try {
+      guard case .seconds(let v)? = self.end else { preconditionFailure() }
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 5)
+    }()
+    case .atBoot?: try {
+      guard case .atBoot(let v)? = self.end else { preconditionFailure() }
+      try visitor.visitSingularBoolField(value: v, fieldNumber: 6)
+    }()
+    case .whenLeft?: try {
+      guard case .whenLeft(let v)? = self.end else { preconditionFailure() }
+      try visitor.visitSingularBoolField(value: v, fieldNumber: 7)
+    }()
+    case nil: break
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_SetCostRequest, rhs: Connectivity_V1_SetCostRequest) -> Bool {
+    if lhs.target != rhs.target {return false}
+    if lhs.constrained != rhs.constrained {return false}
+    if lhs.expensive != rhs.expensive {return false}
+    if lhs.end != rhs.end {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_SetCostResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".SetCostResponse"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}overruled_by\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self._overruledBy) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._overruledBy {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 1)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_SetCostResponse, rhs: Connectivity_V1_SetCostResponse) -> Bool {
+    if lhs._overruledBy != rhs._overruledBy {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_ListNetworksRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ListNetworksRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_ListNetworksRequest, rhs: Connectivity_V1_ListNetworksRequest) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_ListNetworksResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ListNetworksResponse"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}networks\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.networks) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.networks.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.networks, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_ListNetworksResponse, rhs: Connectivity_V1_ListNetworksResponse) -> Bool {
+    if lhs.networks != rhs.networks {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_Network: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Network"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}identity\0\u{1}link\0\u{1}medium\0\u{1}constrained\0\u{1}expensive\0\u{1}current\0\u{1}user\0\u{1}until\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self._name) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self._identity) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self._link) }()
+      case 4: try { try decoder.decodeSingularEnumField(value: &self.medium) }()
+      case 5: try { try decoder.decodeSingularEnumField(value: &self.constrained) }()
+      case 6: try { try decoder.decodeSingularEnumField(value: &self.expensive) }()
+      case 7: try { try decoder.decodeSingularBoolField(value: &self.current) }()
+      case 8: try { try decoder.decodeSingularUInt32Field(value: &self._user) }()
+      case 9: try { try decoder.decodeSingularMessageField(value: &self._until) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._name {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 1)
+    } }()
+    try { if let v = self._identity {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 2)
+    } }()
+    try { if let v = self._link {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 3)
+    } }()
+    if self.medium != .unspecified {
+      try visitor.visitSingularEnumField(value: self.medium, fieldNumber: 4)
+    }
+    if self.constrained != .unspecified {
+      try visitor.visitSingularEnumField(value: self.constrained, fieldNumber: 5)
+    }
+    if self.expensive != .unspecified {
+      try visitor.visitSingularEnumField(value: self.expensive, fieldNumber: 6)
+    }
+    if self.current != false {
+      try visitor.visitSingularBoolField(value: self.current, fieldNumber: 7)
+    }
+    try { if let v = self._user {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 8)
+    } }()
+    try { if let v = self._until {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_Network, rhs: Connectivity_V1_Network) -> Bool {
+    if lhs._name != rhs._name {return false}
+    if lhs._identity != rhs._identity {return false}
+    if lhs._link != rhs._link {return false}
+    if lhs.medium != rhs.medium {return false}
+    if lhs.constrained != rhs.constrained {return false}
+    if lhs.expensive != rhs.expensive {return false}
+    if lhs.current != rhs.current {return false}
+    if lhs._user != rhs._user {return false}
+    if lhs._until != rhs._until {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_ForgetNetworkRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ForgetNetworkRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}network\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.network) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.network.isEmpty {
+      try visitor.visitSingularStringField(value: self.network, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_ForgetNetworkRequest, rhs: Connectivity_V1_ForgetNetworkRequest) -> Bool {
+    if lhs.network != rhs.network {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_ForgetNetworkResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ForgetNetworkResponse"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_ForgetNetworkResponse, rhs: Connectivity_V1_ForgetNetworkResponse) -> Bool {
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -1,0 +1,115 @@
+import ArgumentParser
+import Connectivity
+import ConnectivityProtocol
+import ConnectivitySession
+import GRPCCore
+
+struct NetworksCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "networks",
+    abstract: "List the networks that the machine is on, and those that something is said of.",
+    discussion: """
+      Of a network that the machine is not on, only its identity is remembered: a hash, which tells nobody where the machine has \
+      been.
+      """)
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  func run(through dialler: any Dialler) async throws {
+    let networks = try await dialler.withConnd(at: self.socket) { connd in
+      try await connd.listNetworks(Connectivity_V1_ListNetworksRequest(), options: .prompt).networks
+    }
+    if self.json {
+      for network in networks { try self.console.print(.network(network)) }
+    } else {
+      try self.console.print(self.console.style.networks(networks))
+    }
+  }
+}
+
+struct ForgetCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "forget", abstract: "Forget what was said of a network or a link.",
+    discussion: "Exit status: 1 where nothing was said of it; 77 for who may not.")
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  @Argument(help: "A network, by its name or identity; or a link.")
+  var name: String
+
+  func run(through dialler: any Dialler) async throws {
+    var request = Connectivity_V1_ForgetNetworkRequest()
+    request.network = self.name
+    let isForgotten = try await dialler.withConnd(at: self.socket) { [request] connd in
+      do {
+        _ = try await connd.forgetNetwork(request, options: .prompt)
+        return true
+      } catch let error as RPCError where error.code == .notFound {
+        self.console.remark(error.message)
+        return false
+      }
+    }
+    if !isForgotten { throw ExitStatus.doesNotHold }
+  }
+}
+
+extension JSON {
+  /// The object of `connctl networks --json`.
+  static func network(_ network: Connectivity_V1_Network) -> JSON {
+    [
+      "name": .string(network.hasName ? network.name : nil),
+      "identity": .string(network.hasIdentity ? network.identity : nil),
+      "link": .string(network.hasLink ? network.link : nil),
+      "medium": .string(Medium(network.medium).rawValue),
+      "constrained": .choice(network.constrained),
+      "expensive": .choice(network.expensive),
+      "current": .bool(network.current),
+      "user": network.hasUser ? .number(network.user) : .null,
+      "until": .string(network.hasUntil ? (try? Timestamp(network.until))?.description : nil),
+    ]
+  }
+
+  private static func choice(_ choice: Connectivity_V1_Choice) -> JSON {
+    switch choice {
+    case .on: .bool(true)
+    case .off: .bool(false)
+    case .auto, .unspecified, .UNRECOGNIZED: .null
+    }
+  }
+}
+
+extension Style {
+  /// `connctl networks` for people.
+  func networks(_ networks: [Connectivity_V1_Network]) -> [String] {
+    var rows = Columns()
+    for network in networks {
+      let name = network.hasLink ? network.link : network.name
+      var words: [String] = []
+      if network.current { words.append("here") }
+      if network.hasLink { words.append("link") }
+      words += Self.words(network.constrained, "constrained", "not constrained")
+      words += Self.words(network.expensive, "expensive", "not expensive")
+      if network.hasUntil, let until = try? Timestamp(network.until) {
+        let local = self.localTime(until)
+        words.append("until " + Text.tied(local.date, local.time))
+      }
+      rows.add(
+        Text(name.isEmpty ? "-" : name), Text(network.identity, .faint),
+        Text(network.current ? Medium(network.medium).rawValue : "-"),
+        Text(words.joined(separator: ", ")))
+    }
+    return rows.lines(self)
+  }
+
+  private static func words(
+    _ choice: Connectivity_V1_Choice, _ on: String, _ off: String
+  ) -> [String] {
+    switch choice {
+    case .on: [on]
+    case .off: [off]
+    case .auto, .unspecified, .UNRECOGNIZED: []
+    }
+  }
+}

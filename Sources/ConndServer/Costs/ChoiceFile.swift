@@ -1,0 +1,213 @@
+import Connectivity
+import ConnectivityRules
+import Glibc
+import Logging
+import UnixTransport
+
+/// Keeps what users have said of links and networks, and the machine's key for networks.
+///
+/// The file is text: a line that names the format, one for the key, one for each choice, and the checksum of all that. It is
+/// replaced in one step. One that cannot be read is put aside, and connd begins anew. Not thread-safe.
+final class ChoiceFile {
+  /// What is kept.
+  struct Contents: Hashable {
+    var key = NetworkKey()
+    var choices = CostChoices()
+  }
+
+  private static let header = "connd networks 1"
+  /// In octets; room for more choices than anybody makes.
+  private static let largest = 1 << 20
+
+  private let path: String
+  private let boot: String
+  private let logger: Logger
+
+  /// - Parameters:
+  ///   - path: where the file is; its directory must be there.
+  ///   - boot: what tells this start of the machine from others.
+  init(path: String, boot: String = ChoiceFile.bootID, logger: Logger) {
+    self.path = path
+    self.boot = boot
+    self.logger = logger
+  }
+
+  /// proc_sys_kernel(5).
+  static var bootID: String {
+    let bytes = (try? contents(of: "/proc/sys/kernel/random/boot_id", most: 64)) ?? []
+    return String(decoding: bytes, as: UTF8.self).filter { !$0.isWhitespace }
+  }
+
+  /// What an earlier run has kept; what has never been there, or cannot be read, is new.
+  func load() -> Contents {
+    let bytes: [UInt8]
+    do throws(SystemError) {
+      bytes = try contents(of: self.path, most: Self.largest, followsLinks: false)
+    } catch {
+      if error.code != ENOENT { self.putAside("cannot be read: \(error)") }
+      return Contents()
+    }
+    do throws(Fault) {
+      return try Self.read(String(decoding: bytes, as: UTF8.self), boot: self.boot)
+    } catch {
+      self.putAside(error.words)
+      return Contents()
+    }
+  }
+
+  private func putAside(_ why: String) {
+    let aside = "\(self.path).damaged"
+    let isAside = rename(self.path, aside) == 0
+    self.logger.warning(
+      "what users said of networks \(why); it \(isAside ? "is" : "cannot be") put aside, and forgotten",
+      metadata: ["path": "\(self.path)", "aside": "\(aside)"])
+  }
+
+  /// - Returns: whether it is kept: on a full disk the file stays as it was.
+  @discardableResult
+  func save(_ contents: Contents) -> Bool {
+    let temporary = "\(self.path).new"
+    let descriptor = open(
+      temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
+    let bytes = Array(Self.text(contents, boot: self.boot).utf8)
+    let isWritten = descriptor >= 0 && write(bytes, to: descriptor) && fsync(descriptor) == 0
+    let error = SystemError()
+    if descriptor >= 0 { close(descriptor) }
+    if isWritten, rename(temporary, self.path) == 0 { return true }
+    self.logger.error(
+      "what users say of networks cannot be kept, and holds until connd ends",
+      metadata: ["path": "\(self.path)", "error": "\(error)"])
+    unlink(temporary)
+    return false
+  }
+
+  // MARK: - The form
+
+  /// Why a text is none of ours.
+  struct Fault: Error, Hashable {
+    var words: String
+  }
+
+  static func text(_ contents: Contents, boot: String) -> String {
+    let choices = contents.choices.all.map { self.line($0, $1, boot) }.sorted()
+    let key = contents.key.bytes.map { NetworkHash(UInt64($0)).description.suffix(2) }.joined()
+    let body = ([self.header, "key \(key)"] + choices).map { $0 + "\n" }.joined()
+    return body + "end \(self.checksum(body))\n"
+  }
+
+  private static func line(
+    _ subject: CostChoices.Subject, _ choice: CostChoice, _ boot: String
+  ) -> String {
+    var words =
+      switch subject {
+      case .link(let name): ["link", name]
+      case .network(let network): ["network", network.description]
+      }
+    words.append("user=\(choice.user)")
+    if let isOn = choice.isConstrained { words.append("constrained=\(isOn)") }
+    if let isOn = choice.isExpensive { words.append("expensive=\(isOn)") }
+    switch choice.end {
+    case .time(let time): words.append("time=\(time.microseconds)")
+    case .boot: words.append("boot=\(boot)")
+    case .left: words.append("left=true")
+    case nil: break
+    }
+    return words.joined(separator: " ")
+  }
+
+  static func read(_ text: String, boot: String) throws(Fault) -> Contents {
+    var lines = text.split(separator: "\n", omittingEmptySubsequences: false)[...]
+    guard lines.first.map({ $0 == Self.header }) ?? false else {
+      throw Fault(words: "is not of this version")
+    }
+    // The last line ends, too.
+    guard lines.popLast() == "", let end = lines.popLast(),
+      end == "end \(Self.checksum(lines.map { $0 + "\n" }.joined()))"
+    else { throw Fault(words: "is not whole") }
+    lines.removeFirst()
+    var contents = Contents()
+    guard let key = lines.popFirst().flatMap(Self.key) else { throw Fault(words: "has no key") }
+    contents.key = key
+    var choices: [CostChoices.Subject: CostChoice] = [:]
+    for line in lines {
+      guard let (subject, choice) = Self.choice(line, boot) else {
+        throw Fault(words: "has a line that makes no sense")
+      }
+      // Of another start of the machine.
+      if let choice { choices[subject] = choice }
+    }
+    contents.choices = CostChoices(choices)
+    return contents
+  }
+
+  /// - Returns: `nil` for what makes no sense; no choice where it is over.
+  private static func choice(
+    _ line: Substring, _ boot: String
+  ) -> (CostChoices.Subject, CostChoice?)? {
+    let words = line.split(separator: " ", omittingEmptySubsequences: false)
+    guard words.count >= 3 else { return nil }
+    let subject: CostChoices.Subject
+    switch words[0] {
+    case "link" where ResolvConf.isLinkName(String(words[1])): subject = .link(String(words[1]))
+    case "network":
+      guard let network = NetworkHash(words[1]) else { return nil }
+      subject = .network(network)
+    default: return nil
+    }
+    var choice = CostChoice(user: 0)
+    var isOver = false
+    for word in words.dropFirst(2) {
+      let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+      guard parts.count == 2 else { return nil }
+      switch parts[0] {
+      case "user":
+        guard let user = UInt32(parts[1]) else { return nil }
+        choice.user = user
+      case "constrained", "expensive":
+        guard let isOn = Bool(String(parts[1])) else { return nil }
+        if parts[0] == "constrained" {
+          choice.isConstrained = isOn
+        } else {
+          choice.isExpensive = isOn
+        }
+      case "time":
+        guard let time = Int64(parts[1]) else { return nil }
+        choice.end = .time(Timestamp(microseconds: time))
+      case "boot":
+        choice.end = .boot
+        isOver = parts[1] != boot
+      case "left": choice.end = .left
+      default: return nil
+      }
+    }
+    return (subject, isOver || choice.isEmpty ? nil : choice)
+  }
+
+  /// `key 00112233445566778899aabbccddeeff`
+  private static func key(_ line: Substring) -> NetworkKey? {
+    let digits = Array(line.dropFirst(4))
+    guard line.hasPrefix("key "), digits.count == 2 * NetworkKey.length else { return nil }
+    let bytes = stride(from: 0, to: digits.count, by: 2).compactMap { place in
+      digits[place].hexDigitValue.flatMap { high in
+        digits[place + 1].hexDigitValue.map { UInt8(high << 4 | $0) }
+      }
+    }
+    return bytes.count == NetworkKey.length ? NetworkKey(bytes: bytes) : nil
+  }
+
+  /// It tells a torn or edited file from a whole one; nobody is kept from anything by it.
+  private static func checksum(_ text: String) -> String {
+    NetworkHash(SipHash(key: []).hash(Array(text.utf8))).description
+  }
+}
+
+private func write(_ bytes: [UInt8], to descriptor: CInt) -> Bool {
+  var rest = bytes[...]
+  while !rest.isEmpty {
+    let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+    if count < 0, errno == EINTR { continue }
+    guard count > 0 else { return false }
+    rest = rest.dropFirst(count)
+  }
+  return true
+}

@@ -1,0 +1,192 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityRules
+import SwiftProtobuf
+
+extension MonitorLoop {
+  /// So many links and networks are spoken of at most.
+  private static let mostChoices = 1024
+
+  mutating func answer(
+    _ request: CostRequest
+  ) -> Result<CostRequest.Answer, CostRequest.Refusal> {
+    Result { () throws(CostRequest.Refusal) in
+      switch request {
+      case .set(let wish): return .set(overruledBy: try self.set(wish))
+      case .list: return .list(try self.listNetworks())
+      case .forget(let name, let user):
+        try self.forget(name, user)
+        return .forgotten
+      }
+    }
+  }
+
+  private func presentNetworks() throws(CostRequest.Refusal) -> [PresentNetwork] {
+    let present = self.ask { explainer throws(KernelUnavailable) in
+      try explainer.presentNetworks()
+    }
+    switch present {
+    case .success(let networks): return networks
+    case .failure(let error): throw .kernel(error)
+    }
+  }
+
+  /// What a user speaks of: a network that the machine is on by its name or identity, any other by its identity or SSID. Of the
+  /// latter it is not known whether it lets everybody in, and both are meant.
+  private func subjects(
+    _ target: CostRequest.Target, _ present: [PresentNetwork]
+  ) -> [CostChoices.Subject] {
+    switch target {
+    case .link(let name): return [.link(name)]
+    case .network(let name):
+      let current = present.filter { $0.name == name }.map(\.hash)
+      if !current.isEmpty { return current.map { .network($0) } }
+      if let identity = NetworkHash(name) { return [.network(identity)] }
+      return self.engine.costs.key.hashes(ofName: name).map { .network($0) }
+    }
+  }
+
+  // MARK: - Changes
+
+  private mutating func set(_ wish: CostRequest.Wish) throws(CostRequest.Refusal) -> String? {
+    let present = try self.presentNetworks()
+    let subjects = self.subjects(wish.target, present)
+    var costs = self.engine.costs
+    for subject in subjects {
+      var choice = costs.choices[subject] ?? CostChoice(user: wish.user)
+      if let constrained = wish.constrained { choice.isConstrained = constrained.isOn }
+      if let expensive = wish.expensive { choice.isExpensive = expensive.isOn }
+      choice.user = wish.user
+      switch wish.end {
+      case .after(let duration): choice.end = .time(self.clock.time.advanced(by: duration))
+      case .boot: choice.end = .boot
+      case .left: choice.end = .left
+      case nil: choice.end = nil
+      }
+      costs.choices[subject] = choice
+    }
+    guard costs.choices.all.count <= Self.mostChoices else {
+      throw .full("something is said of \(Self.mostChoices) links and networks: forget some first")
+    }
+    let (who, link) = ("uid \(wish.user)", wish.target.link)
+    self.take(
+      costs,
+      wish.constrained == nil
+        ? Cause(.user, "expensiveSet", message: who, interface: link)
+        : Cause(.user, "constrainedSet", message: who, interface: link))
+    return self.overruling(wish, subjects, present)
+  }
+
+  private mutating func forget(
+    _ name: String, _ user: UInt32
+  ) throws(CostRequest.Refusal) {
+    let subjects =
+      self.subjects(.network(name), try self.presentNetworks()) + [CostChoices.Subject.link(name)]
+    var costs = self.engine.costs
+    let known = subjects.filter { costs.choices[$0] != nil }
+    guard !known.isEmpty else { throw .notFound("nothing is said of “\(name)”") }
+    for subject in known { costs.choices[subject] = nil }
+    self.take(costs, Cause(.user, "choiceForgotten", message: "uid \(user)"))
+  }
+
+  /// Keeps choices, and publishes what follows from them.
+  private mutating func take(_ costs: ChoiceFile.Contents, _ cause: Cause) {
+    guard costs != self.engine.costs else { return }
+    self.engine.costs = costs
+    self.choiceFile?.save(costs)
+    self.logger.notice(
+      "what links and networks cost was set",
+      metadata: ["cause": "\(cause.change)", "user": "\(cause.message ?? "nobody")"])
+    self.step(.choice(cause))
+  }
+
+  /// The entry of the configuration that says otherwise.
+  private func overruling(
+    _ wish: CostRequest.Wish, _ subjects: [CostChoices.Subject], _ present: [PresentNetwork]
+  ) -> String? {
+    let links = subjects.flatMap { subject in
+      switch subject {
+      case .link(let name): [name]
+      case .network(let network): present.first { $0.hash == network }?.links ?? []
+      }
+    }
+    let rules = links.compactMap(self.engine.reader.classifier.policy.rule)
+    return rules.first { rule in
+      (wish.constrained?.isOn).map { $0 != rule.constrained ?? $0 } ?? false
+        || (wish.expensive?.isOn).map { $0 != rule.expensive ?? $0 } ?? false
+    }?.match
+  }
+
+  // MARK: - Ends
+
+  /// When the next choice is over by the clock.
+  var choicesEnd: Instant? {
+    self.engine.costs.choices.nextEnd.map { end in
+      self.clock.now.advanced(by: max(self.clock.time.duration(to: end), .zero))
+    }
+  }
+
+  /// Forgets what is over.
+  mutating func endChoices() {
+    guard self.engine.costs.choices.hasEnds else { return }
+    var costs = self.engine.costs
+    let present = (try? self.presentNetworks()) ?? []
+    let over = costs.choices.end(at: self.clock.time, on: Set(present.map(\.hash)))
+    guard !over.isEmpty else { return }
+    self.take(costs, Cause(.user, "choiceEnded"))
+  }
+
+  // MARK: - The list
+
+  private func listNetworks() throws(CostRequest.Refusal) -> [Connectivity_V1_Network] {
+    let choices = self.engine.costs.choices
+    let present = try self.presentNetworks()
+    let current = present.map { network in
+      var message = Connectivity_V1_Network(.network(network.hash), choices[.network(network.hash)])
+      if self.engine.identify == .shown { message.name = network.name }
+      message.medium = Connectivity_V1_Medium(network.medium)
+      message.current = true
+      return message
+    }
+    let others = choices.all.filter { subject, _ in
+      !present.contains { .network($0.hash) == subject }
+    }
+    let remembered = others.map { Connectivity_V1_Network($0, $1) }
+    return current
+      + remembered.sorted { ($0.link, $0.identity) < ($1.link, $1.identity) }
+  }
+}
+
+extension CostRequest.Target {
+  fileprivate var link: String? { if case .link(let name) = self { name } else { nil } }
+}
+
+extension Connectivity_V1_Choice {
+  /// `nil`: connd finds out by itself.
+  fileprivate var isOn: Bool? {
+    switch self {
+    case .on: true
+    case .off: false
+    case .auto, .unspecified, .UNRECOGNIZED: nil
+    }
+  }
+
+  fileprivate init(_ isOn: Bool?) {
+    self = isOn.map { $0 ? .on : .off } ?? .auto
+  }
+}
+
+extension Connectivity_V1_Network {
+  fileprivate init(_ subject: CostChoices.Subject, _ choice: CostChoice?) {
+    self.init()
+    switch subject {
+    case .link(let name): self.link = name
+    case .network(let network): self.identity = network.description
+    }
+    self.medium = .unknown
+    self.constrained = .init(choice?.isConstrained)
+    self.expensive = .init(choice?.isExpensive)
+    if let choice { self.user = choice.user }
+    if case .time(let time) = choice?.end { self.until = Google_Protobuf_Timestamp(time) }
+  }
+}

@@ -1,0 +1,99 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import SwiftProtobuf
+import UnixTransport
+
+/// What users say of links and networks: the calls of `connectivity.v1.Connectivity` that change something, and their list.
+struct CostService {
+  let authority: Authority
+  /// Has the monitor's thread deal with a request.
+  let ask:
+    @Sendable (CostRequest, _ caller: UInt32) async throws
+      -> Result<CostRequest.Answer, CostRequest.Refusal>
+
+  func set(
+    _ request: Connectivity_V1_SetCostRequest, _ peer: PeerCredentials
+  ) async throws -> Connectivity_V1_SetCostResponse {
+    try self.authority.check(peer)
+    guard case .set(let match) = try await self.answer(.set(try request.wish(of: peer.uid)), peer)
+    else { return Connectivity_V1_SetCostResponse() }
+    return .with { if let match { $0.overruledBy = match } }
+  }
+
+  func list(
+    _ request: Connectivity_V1_ListNetworksRequest, _ peer: PeerCredentials
+  ) async throws -> Connectivity_V1_ListNetworksResponse {
+    guard case .list(let networks) = try await self.answer(.list, peer) else {
+      return Connectivity_V1_ListNetworksResponse()
+    }
+    return .with { $0.networks = networks }
+  }
+
+  func forget(
+    _ request: Connectivity_V1_ForgetNetworkRequest, _ peer: PeerCredentials
+  ) async throws -> Connectivity_V1_ForgetNetworkResponse {
+    try self.authority.check(peer)
+    guard !request.network.isEmpty else {
+      throw RPCError(code: .invalidArgument, message: "network: is empty")
+    }
+    _ = try await self.answer(.forget(name: request.network, user: peer.uid), peer)
+    return Connectivity_V1_ForgetNetworkResponse()
+  }
+
+  private func answer(
+    _ request: CostRequest, _ peer: PeerCredentials
+  ) async throws -> CostRequest.Answer {
+    switch try await self.ask(request, peer.uid) {
+    case .success(let answer): return answer
+    case .failure(.notFound(let words)): throw RPCError(code: .notFound, message: words)
+    case .failure(.full(let words)): throw RPCError(code: .resourceExhausted, message: words)
+    case .failure(.kernel(let error)):
+      throw RPCError(code: .unavailable, message: "the kernel cannot be asked: \(error)")
+    }
+  }
+}
+
+extension Connectivity_V1_SetCostRequest {
+  /// - Throws: INVALID_ARGUMENT that names the field.
+  fileprivate func wish(of user: UInt32) throws(RPCError) -> CostRequest.Wish {
+    func invalid(_ words: String) -> RPCError { RPCError(code: .invalidArgument, message: words) }
+    let target: CostRequest.Target
+    switch self.target {
+    case .link(let name):
+      guard ResolvConf.isLinkName(name) else { throw invalid("link: “\(name)” is no link's name") }
+      target = .link(name)
+    case .network(let name):
+      guard !name.isEmpty, name.utf8.count <= 256 else { throw invalid("network: is no name") }
+      target = .network(name)
+    case nil: throw invalid("target: neither a link nor a network")
+    }
+    let (constrained, expensive) = (self.constrained.known, self.expensive.known)
+    guard constrained != nil || expensive != nil else {
+      throw invalid("constrained, expensive: neither is said")
+    }
+    var end: CostRequest.End?
+    switch self.end {
+    case .seconds(let seconds):
+      guard seconds > 0 else { throw invalid("seconds: 0 is no time") }
+      end = .after(.seconds(seconds))
+    case .atBoot(true): end = .boot
+    case .whenLeft(true):
+      guard case .network = target else { throw invalid("when_left: is of a network only") }
+      end = .left
+    case .atBoot, .whenLeft, nil: break
+    }
+    return CostRequest.Wish(
+      target: target, constrained: constrained, expensive: expensive, end: end, user: user)
+  }
+}
+
+extension Connectivity_V1_Choice {
+  /// `nil` where nothing is said.
+  fileprivate var known: Self? {
+    switch self {
+    case .on, .off, .auto: self
+    case .unspecified, .UNRECOGNIZED: nil
+    }
+  }
+}

@@ -1,0 +1,124 @@
+package import Connectivity
+
+/// What tells one network from another for whoever has no more than this: a keyed hash, by which nobody without the machine's key
+/// finds out which network it is.
+package struct NetworkHash: Hashable, Sendable, CustomStringConvertible {
+  package var value: UInt64
+
+  package init(_ value: UInt64) { self.value = value }
+
+  /// Sixteen hexadecimal digits.
+  package var description: String {
+    let digits = String(self.value, radix: 16)
+    return String(repeating: "0", count: 16 - digits.count) + digits
+  }
+
+  /// `nil` for anything but sixteen hexadecimal digits.
+  package init?(_ text: some StringProtocol) {
+    guard text.utf8.count == 16, text.first != "+", let value = UInt64(text, radix: 16) else {
+      return nil
+    }
+    self.init(value)
+  }
+}
+
+/// What a user has said of a link or a network. What is `nil` is left to connd.
+package struct CostChoice: Hashable, Sendable {
+  /// When it is over by itself.
+  package enum End: Hashable, Sendable {
+    /// By the wall clock.
+    case time(Timestamp)
+    /// When the machine starts anew.
+    case boot
+    /// When the traffic goes by another network.
+    case left
+  }
+
+  package var isConstrained: Bool?
+  package var isExpensive: Bool?
+  package var end: End?
+  /// Who has said it.
+  package var user: UInt32
+
+  package init(
+    isConstrained: Bool? = nil, isExpensive: Bool? = nil, end: End? = nil, user: UInt32
+  ) {
+    self.isConstrained = isConstrained
+    self.isExpensive = isExpensive
+    self.end = end
+    self.user = user
+  }
+
+  /// It says nothing.
+  package var isEmpty: Bool { self.isConstrained == nil && self.isExpensive == nil }
+}
+
+/// What users have said of links and of networks; of the same one the last holds.
+package struct CostChoices: Hashable, Sendable {
+  /// What is spoken of.
+  package enum Subject: Hashable, Sendable {
+    /// By its name.
+    case link(String)
+    case network(NetworkHash)
+  }
+
+  package private(set) var all: [Subject: CostChoice] = [:]
+
+  package init(_ all: [Subject: CostChoice] = [:]) { self.all = all }
+
+  /// Whether anything is said of a network: else nobody need know which it is.
+  package var concernNetworks: Bool {
+    self.all.keys.contains { if case .network = $0 { true } else { false } }
+  }
+
+  package subscript(subject: Subject) -> CostChoice? {
+    get { self.all[subject] }
+    set { self.all[subject] = newValue.flatMap { $0.isEmpty ? nil : $0 } }
+  }
+
+  /// Whether anything ends by itself.
+  package var hasEnds: Bool {
+    self.all.values.contains { choice in
+      switch choice.end {
+      case .time, .left: true
+      case .boot, nil: false
+      }
+    }
+  }
+
+  /// The earliest time by the wall clock at which something is over.
+  package var nextEnd: Timestamp? {
+    self.all.values.compactMap { choice in
+      if case .time(let time) = choice.end { time } else { nil }
+    }.min()
+  }
+
+  /// Forgets what is over.
+  ///
+  /// - Parameter present: the networks that the traffic goes by; empty where it goes nowhere, which ends nothing.
+  /// - Returns: what was forgotten.
+  package mutating func end(at time: Timestamp, on present: Set<NetworkHash>) -> [Subject] {
+    let over = self.all.filter { subject, choice in
+      switch choice.end {
+      case .time(let end): return end <= time
+      case .left:
+        guard case .network(let network) = subject else { return false }
+        return !present.isEmpty && !present.contains(network)
+      case .boot, nil: return false
+      }
+    }
+    for subject in over.keys { self.all[subject] = nil }
+    return Array(over.keys)
+  }
+
+  /// What is said of a path: of the topmost of its links that somebody speaks of, else of the network behind them.
+  package func said<Value>(
+    of links: [String], on network: NetworkHash?, _ value: (CostChoice) -> Value?
+  ) -> Value? {
+    if self.all.isEmpty { return nil }
+    for subject in links.map({ Subject.link($0) }) + (network.map { [.network($0)] } ?? []) {
+      if let said = self.all[subject].flatMap(value) { return said }
+    }
+    return nil
+  }
+}

@@ -1,0 +1,144 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import Synchronization
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("What links and networks cost")
+struct CostTests {
+  /// What connd is told by a command.
+  private func said(_ arguments: String...) async throws -> Connectivity_V1_SetCostRequest? {
+    let connd = StubConnd()
+    let status = try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      return try await connd.serving(socket) {
+        await runConnctl(["--socket", socket] + arguments, on: Screen().console)
+      }
+    }
+    #expect(status == 0, "\(arguments)")
+    return connd.said.withLock { $0.last }
+  }
+
+  @Test("a link is marked by its name, a network by its own, on unless something else is said")
+  func targets() async throws {
+    var wish = Connectivity_V1_SetCostRequest()
+    wish.link = "wlan0"
+    wish.constrained = .on
+    #expect(try await self.said("constrain", "wlan0") == wish)
+    #expect(try await self.said("constrain", "wlan0", "on") == wish)
+    wish.constrained = .auto
+    #expect(try await self.said("constrain", "wlan0", "auto") == wish)
+    wish.constrained = .unspecified
+    wish.network = "Free Wi-Fi"
+    wish.expensive = .off
+    #expect(try await self.said("expensive", "--network", "Free Wi-Fi", "off") == wish)
+    wish.expensive = .on
+    wish.seconds = 7200
+    #expect(try await self.said("expensive", "--for", "2h", "--network", "Free Wi-Fi") == wish)
+    wish.whenLeft = true
+    #expect(
+      try await self.said("expensive", "--network", "Free Wi-Fi", "--until", "left") == wish)
+    wish.atBoot = true
+    #expect(
+      try await self.said("expensive", "--network", "Free Wi-Fi", "--until", "boot") == wish)
+  }
+
+  @Test(
+    "what makes no sense is not sent: 64",
+    arguments: [
+      ["constrain"], ["constrain", "wlan0", "maybe"], ["constrain", "wlan0", "on", "off"],
+      ["constrain", "--network", "x", "wlan0", "on"], ["expensive", "wlan0", "--until", "left"],
+      ["expensive", "wlan0", "--for", "1h", "--until", "boot"],
+      ["expensive", "wlan0", "--for", "0s"], ["constrain", "wlan0", "--until", "noon"],
+      ["forget"],
+    ])
+  func nonsense(arguments: [String]) async throws {
+    let screen = Screen()
+    #expect(await runConnctl(arguments, on: screen.console) == 64, "\(screen.errors)")
+  }
+
+  @Test("who may not is told so: 77; an entry of the configuration that holds instead is named")
+  func refused() async throws {
+    let connd = StubConnd(error: RPCError(code: .permissionDenied, message: "only root may"))
+    for arguments in [["constrain", "wlan0"], ["forget", "Home"]] {
+      let screen = Screen()
+      let status = try await withDirectory { directory in
+        let socket = "\(directory)/connd.sock"
+        return try await connd.serving(socket) {
+          await runConnctl(["--socket", socket] + arguments, on: screen.console)
+        }
+      }
+      #expect(status == 77)
+      #expect(screen.errors.contains("only root may"))
+    }
+    let overruled = try await connctl("constrain", "eth0")
+    #expect(overruled.status == 0)
+    #expect(overruled.screen.errors.contains("the configuration says otherwise of “eth*”"))
+  }
+
+  @Test("networks: shapes for programs, and for people nothing that a name can do to a terminal")
+  func networks() async throws {
+    let json = try await connctl("networks", "--json")
+    let lines = json.screen.outputLines
+    let here =
+      #"{"name": "Free \u001b[31mWi-Fi", "identity": "00000000000000ff", "link": null, "medium": "wifi", "#
+      + #""constrained": true, "expensive": null, "current": true, "user": 1000, "until": null}"#
+    let away =
+      #"{"name": null, "identity": "0123456789abcdef", "link": null, "medium": "unknown", "#
+      + #""constrained": null, "expensive": false, "current": false, "user": 0, "#
+      + #""until": "2026-11-21T01:25:00.123456Z"}"#
+    let cable =
+      #"{"name": null, "identity": null, "link": "eth0", "medium": "unknown", "constrained": false, "#
+      + #""expensive": true, "current": false, "user": 1000, "until": null}"#
+    #expect(lines == [here, away, cable])
+    let text = try await connctl("networks")
+    #expect(!text.screen.output.contains("\u{1b}"))
+    #expect(text.screen.outputLines.count { !$0.hasPrefix(" ") } == 3)
+    #expect(text.screen.outputLines.first?.hasSuffix("here, constrained") == true)
+  }
+
+  @Test("forget: 1 where there is nothing to forget")
+  func forget() async throws {
+    #expect(try await connctl("forget", "Home").status == 0)
+    let nothing = try await connctl("forget", "Elsewhere")
+    #expect(nothing.status == 1)
+    #expect(nothing.screen.errors.contains("nothing is said of “Elsewhere”"))
+  }
+}
+
+extension Connectivity_V1_Network {
+  static let here = {
+    var network = Self()
+    network.name = "Free \u{1b}[31mWi-Fi"
+    network.identity = "00000000000000ff"
+    network.medium = .wifi
+    network.constrained = .on
+    network.expensive = .auto
+    network.current = true
+    network.user = 1000
+    return network
+  }()
+
+  static let away = {
+    var network = Self()
+    network.identity = "0123456789abcdef"
+    network.medium = .unknown
+    network.constrained = .auto
+    network.expensive = .off
+    network.user = 0
+    network.until = .init(Timestamp.sample)
+    return network
+  }()
+
+  static let cable = {
+    var network = Self()
+    network.link = "eth0"
+    network.medium = .unknown
+    network.constrained = .off
+    network.expensive = .on
+    network.user = 1000
+    return network
+  }()
+}

@@ -1,0 +1,150 @@
+import Connectivity
+import ConnectivityRules
+import Glibc
+import Logging
+import TestKit
+import Testing
+
+@testable import ConndServer
+
+/// What is kept of users' choices.
+@Suite("Choices of users")
+struct ChoiceFileTests {
+  @Test(
+    "the hash is SipHash-2-4, by its authors' own examples",
+    arguments: [
+      (0, 0x726f_db47_dd0e_0e31), (1, 0x74f8_39c5_93dc_67fd), (7, 0xab02_00f5_8b01_d137),
+      (8, 0x93f5_f579_9a93_2462), (15, 0xa129_ca61_49be_45e5), (63, 0x958a_324c_eb06_4572),
+    ] as [(UInt8, UInt64)])
+  func sipHash(length: UInt8, hash: UInt64) {
+    #expect(SipHash(key: Array(0..<16)).hash(Array(0..<length)) == hash)
+  }
+
+  @Test(
+    "I4 a network is known by its name, and one that lets everybody in is not one that does not")
+  func identity() {
+    let (key, other) = (NetworkKey(), NetworkKey())
+    func hash(_ name: String, _ security: WirelessSecurity?, _ key: NetworkKey) -> NetworkHash {
+      key.hash(of: WirelessNetwork(ssid: Array(name.utf8), security: security))
+    }
+    #expect(hash("Home", .personal, key) == hash("Home", [.personal, .enterprise], key))
+    #expect(hash("Home", .personal, key) != hash("Home", .open, key))
+    #expect(hash("Home", .personal, key) != hash("home", .personal, key))
+    // To another machine it is another one.
+    #expect(hash("Home", .personal, key) != hash("Home", .personal, other))
+    #expect(key.hashes(ofName: "Home").contains(hash("Home", .open, key)))
+    #expect(key.hashes(ofName: "Home").contains(hash("Home", nil, key)))
+    let text = hash("Home", .personal, key).description
+    #expect(text.utf8.count == 16 && NetworkHash(text) == hash("Home", .personal, key))
+    #expect(NetworkHash("+123456789abcdef") == nil && NetworkHash("00ff") == nil)
+  }
+
+  private static let contents = ChoiceFile.Contents(
+    key: NetworkKey(bytes: Array(0..<16)),
+    choices: CostChoices([
+      .link("eth0"): CostChoice(isConstrained: true, user: 1000),
+      .link("wlan0"): CostChoice(isExpensive: false, end: .left, user: 0),
+      .network(NetworkHash(7)): CostChoice(
+        isConstrained: false, isExpensive: true, end: .time(Timestamp(microseconds: -5)), user: 7),
+      .network(NetworkHash(.max)): CostChoice(isConstrained: true, end: .boot, user: 1000),
+    ]))
+
+  private func file(_ directory: TemporaryDirectory, boot: String = "a") -> ChoiceFile {
+    ChoiceFile(
+      path: "\(directory.path)/networks", boot: boot,
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+  }
+
+  @Test(
+    "what is kept is what is read; what holds until the machine starts anew does not outlive that")
+  func roundTrip() throws {
+    let directory = try TemporaryDirectory()
+    let first = self.file(directory).load()
+    #expect(first.choices.all.isEmpty && first.key.bytes.count == NetworkKey.length)
+    #expect(first.key != self.file(directory).load().key)
+    #expect(self.file(directory).save(Self.contents))
+    #expect(self.file(directory).load() == Self.contents)
+    var later = Self.contents
+    later.choices[.network(NetworkHash(.max))] = nil
+    #expect(self.file(directory, boot: "b").load() == later)
+    var status = stat()
+    #expect(stat("\(directory.path)/networks", &status) == 0 && status.st_mode & 0o777 == 0o600)
+  }
+
+  @Test("the file says what it holds, and no name of any Wi-Fi network")
+  func form() {
+    #expect(
+      ChoiceFile.text(Self.contents, boot: "a").split(separator: "\n").dropLast() == [
+        "connd networks 1", "key 000102030405060708090a0b0c0d0e0f",
+        "link eth0 user=1000 constrained=true", "link wlan0 user=0 expensive=false left=true",
+        "network 0000000000000007 user=7 constrained=false expensive=true time=-5",
+        "network ffffffffffffffff user=1000 constrained=true boot=a",
+      ])
+  }
+
+  @Test("a file that is torn, edited or of another version is put aside")
+  func damaged() throws {
+    let whole = ChoiceFile.text(Self.contents, boot: "a")
+    let texts = [
+      "", "\n", String(whole.dropLast()), String(whole.dropFirst()),
+      whole.replacing("constrained=true", with: "constrained=false"),
+      whole.replacing("networks 1", with: "networks 2"),
+      whole + "link eth1 user=0 expensive=true\n",
+    ]
+    for text in texts {
+      let directory = try TemporaryDirectory()
+      try directory.write(text, to: "networks")
+      #expect(self.file(directory).load().choices.all.isEmpty, "\(text)")
+      #expect(access("\(directory.path)/networks.damaged", F_OK) == 0)
+      #expect(access("\(directory.path)/networks", F_OK) != 0)
+    }
+  }
+
+  @Test("whatever is in the file, it is read or refused", arguments: 0..<20 as Range<UInt64>)
+  func random(seed: UInt64) throws {
+    var generator = SeededGenerator(seed: seed)
+    let whole = Array(ChoiceFile.text(Self.contents, boot: "a").utf8)
+    for _ in 0..<200 {
+      var bytes = whole
+      for _ in 0..<Int.random(in: 1...4, using: &generator) where !bytes.isEmpty {
+        let place = Int.random(in: 0..<bytes.count, using: &generator)
+        switch Int.random(in: 0..<3, using: &generator) {
+        case 0: bytes[place] = .random(in: 0...255, using: &generator)
+        case 1: bytes.remove(at: place)
+        default: bytes.insert(bytes[Int.random(in: 0..<bytes.count, using: &generator)], at: place)
+        }
+      }
+      let text = String(decoding: bytes, as: UTF8.self)
+      if let read = try? ChoiceFile.read(text, boot: "a") {
+        #expect(Array(text.utf8) == whole && read == Self.contents)
+      }
+      // As if somebody had made the checksum right.
+      let body = text.split(separator: "\n").dropLast().map { $0 + "\n" }.joined()
+      let sum = NetworkHash(SipHash(key: []).hash(Array(body.utf8)))
+      _ = try? ChoiceFile.read(body + "end \(sum)\n", boot: "a")
+    }
+  }
+
+  @Test("a full or read-only disk keeps what is there")
+  func unwritable() throws {
+    let directory = try TemporaryDirectory()
+    #expect(self.file(directory).save(Self.contents))
+    let file = ChoiceFile(
+      path: "\(directory.path)/nowhere/networks",
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+    #expect(!file.save(Self.contents))
+    #expect(self.file(directory).load() == Self.contents)
+  }
+
+  @Test("a thousand networks are read in no time worth naming, and none is lost")
+  func many() throws {
+    var contents = Self.contents
+    for number in 0..<1000 as Range<UInt64> {
+      contents.choices[.network(NetworkHash(number << 32))] = CostChoice(
+        isConstrained: true, user: 1000)
+    }
+    let text = ChoiceFile.text(contents, boot: "a")
+    #expect(text.utf8.count < 128 * 1024)
+    #expect(try ChoiceFile.read(text, boot: "a") == contents)
+  }
+}

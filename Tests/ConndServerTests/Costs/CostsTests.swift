@@ -1,0 +1,184 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityRules
+import Logging
+import Netlink
+import TestKit
+import Testing
+
+@testable import ConndServer
+
+/// What users say of links and networks, over a kernel that a test writes down. Everything goes over eth0, whose router is
+/// 192.0.2.1.
+@Suite("What links and networks cost")
+struct CostsTests {
+  private let directory: TemporaryDirectory
+  private var loop: TestLoop
+
+  init() throws {
+    self.directory = try TemporaryDirectory()
+    self.loop = try Self.loop(self.directory)
+    self.loop.loop.start()
+  }
+
+  private static func loop(_ directory: TemporaryDirectory) throws -> TestLoop {
+    let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+    let loop = try TestLoop(
+      choiceFile: ChoiceFile(path: "\(directory.path)/networks", boot: "a", logger: logger))
+    try Self.setRouter("192.0.2.1", on: 2, to: 1, loop)
+    return loop
+  }
+
+  /// The last octet tells one router from another.
+  private static func setRouter(
+    _ address: String, on link: UInt32, to octet: UInt8, _ loop: TestLoop
+  ) throws {
+    let address = try IPAddress(spelt: address)
+    loop.kernel.neighbours[address] = Neighbour(
+      address, link: link, hardwareAddress: [2, 0, 0, 0, 0, octet])
+  }
+
+  @discardableResult
+  private mutating func set(
+    _ target: CostRequest.Target, constrained: Connectivity_V1_Choice? = nil,
+    expensive: Connectivity_V1_Choice? = nil, end: CostRequest.End? = nil
+  ) throws -> String? {
+    let wish = CostRequest.Wish(
+      target: target, constrained: constrained, expensive: expensive, end: end, user: 1000)
+    guard case .set(let match) = try self.loop.loop.answer(.set(wish)).get() else { return nil }
+    return match
+  }
+
+  private mutating func forget(_ name: String) throws {
+    _ = try self.loop.loop.answer(.forget(name: name, user: 1000)).get()
+  }
+
+  /// `192.0.2.1 here constrained`, `eth0 expensive`
+  private mutating func list() throws -> [String] {
+    guard case .list(let networks) = try self.loop.loop.answer(.list).get() else { return [] }
+    return networks.map { network in
+      func words(_ choice: Connectivity_V1_Choice, _ word: String) -> [String] {
+        switch choice {
+        case .on: [word]
+        case .off: ["not-\(word)"]
+        default: []
+        }
+      }
+      let name = network.hasLink ? network.link : network.hasName ? network.name : "?"
+      return
+        ([name] + (network.current ? ["here"] : [])
+        + words(network.constrained, "constrained") + words(network.expensive, "expensive"))
+        .joined(separator: " ")
+    }
+  }
+
+  /// What was published last: `constrained, expensive: constrainedSet uid 1000`
+  private var last: String {
+    guard case .path(let change) = self.loop.loop.store.past.last?.change else { return "none" }
+    let status = change.snapshot.status
+    let costs = [
+      status.isConstrained ? "constrained" : nil, status.isExpensive ? "expensive" : nil,
+    ].compactMap { $0 }
+    let who = change.cause.message.map { " \($0)" } ?? ""
+    return "\(costs.joined(separator: ", ")): \(change.cause.change)\(who)"
+  }
+
+  @Test(
+    "I8 what a user says of a link holds at once, is told with who said it, and beats what connd finds out"
+  )
+  mutating func link() throws {
+    try self.set(.link("eth0"), constrained: .on)
+    #expect(self.last == "constrained: constrainedSet uid 1000")
+    try self.set(.link("eth0"), expensive: .on)
+    #expect(self.last == "constrained, expensive: expensiveSet uid 1000")
+    #expect(try self.list() == ["192.0.2.1 here", "eth0 constrained expensive"])
+    // What changes nothing is not told.
+    let before = self.loop.loop.store.past.count
+    try self.set(.link("eth0"), expensive: .on)
+    try self.set(.link("wlan7"), expensive: .on)
+    #expect(self.loop.loop.store.past.count == before)
+    try self.set(.link("eth0"), constrained: .auto)
+    #expect(self.last == "expensive: constrainedSet uid 1000")
+    try self.forget("eth0")
+    #expect(self.last == ": choiceForgotten uid 1000")
+    #expect(throws: CostRequest.Refusal.self) { try self.forget("eth0") }
+  }
+
+  @Test("I8 a flow that forbids it is destroyed when its link is said to cost money")
+  mutating func flow() throws {
+    let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
+    self.loop.loop.requests.append(
+      .add(
+        .init(
+          key: .init(guardian: self.loop.mailbox.number, id: 1),
+          flow: Flow(remote, forbidsExpensive: true))))
+    #expect(self.loop.turn() == ["1 path eth0"])
+    try self.set(.link("eth0"), expensive: .on)
+    #expect(self.loop.turn() == ["1 destroy policy"])
+  }
+
+  @Test("I4 a network is known again by its router, wherever it is met, and after connd was away")
+  mutating func network() throws {
+    try self.set(.network("192.0.2.1"), constrained: .on)
+    #expect(self.last == "constrained: constrainedSet uid 1000")
+    #expect(try self.list() == ["192.0.2.1 here constrained"])
+    // The cable is moved to another router of that address.
+    self.loop.kernel.setState(of: 2, .down)
+    _ = self.loop.tell()
+    try Self.setRouter("192.0.2.1", on: 2, to: 2, self.loop)
+    self.loop.kernel.setState(of: 2, .up)
+    _ = self.loop.tell(self.loop.kernel.neighbours.values.map { .neighbour($0) })
+    #expect(self.loop.loop.store.snapshot.status.isConstrained == false)
+    #expect(try self.list() == ["192.0.2.1 here", "? constrained"])
+
+    var later = try Self.loop(self.directory)
+    later.loop.start()
+    #expect(later.loop.store.snapshot.status.isConstrained)
+  }
+
+  @Test("an end by the clock, and one by leaving the network")
+  mutating func ends() throws {
+    try self.set(.link("eth0"), constrained: .on, end: .after(.seconds(60)))
+    try self.set(.network("192.0.2.1"), expensive: .on, end: .left)
+    #expect(self.last == "constrained, expensive: expensiveSet uid 1000")
+    let due = try #require(self.loop.loop.due)
+    #expect(self.loop.clock.now.duration(to: due) == .seconds(60))
+    self.loop.clock.wall = self.loop.clock.wall.advanced(by: .seconds(60))
+    _ = self.loop.turn(after: .seconds(60))
+    #expect(self.last == "expensive: choiceEnded")
+    #expect(self.loop.loop.due == nil)
+    // That there is no network for a while is no leaving.
+    self.loop.kernel.setState(of: 2, .down)
+    _ = self.loop.tell()
+    self.loop.kernel.setState(of: 2, .up)
+    _ = self.loop.tell()
+    #expect(self.loop.loop.store.snapshot.status.isExpensive)
+    self.loop.kernel.addLink(3, "eth1")
+    try self.loop.kernel.lead(
+      "0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "198.51.100.7"), metric: 50)
+    try Self.setRouter("198.51.100.1", on: 3, to: 3, self.loop)
+    _ = self.loop.tell()
+    #expect(try self.list() == ["198.51.100.1 here"])
+  }
+
+  @Test("the configuration holds against a user, who is told which entry it is")
+  mutating func overruled() throws {
+    var configuration = Configuration()
+    configuration.links = LinkPolicy([.init(match: "eth*", constrained: false)])
+    self.loop.loop.configure(configuration)
+    #expect(try self.set(.link("eth0"), constrained: .on) == "eth*")
+    #expect(try self.set(.network("192.0.2.1"), constrained: .on) == "eth*")
+    #expect(try self.set(.link("eth0"), expensive: .on) == nil)
+    #expect(!self.loop.loop.store.snapshot.status.isConstrained)
+    #expect(self.loop.loop.store.snapshot.status.isExpensive)
+  }
+
+  @Test("names are not listed where the configuration hides them")
+  mutating func hidden() throws {
+    var configuration = Configuration()
+    configuration.identify = .hidden
+    self.loop.loop.configure(configuration)
+    try self.set(.network("192.0.2.1"), constrained: .on)
+    #expect(try self.list() == ["? here constrained"])
+  }
+}

@@ -1,0 +1,112 @@
+import Glibc
+import TestKit
+import Testing
+
+/// What users say of links and networks, and what programs hear of it.
+@Suite("Costs", .needsNamespaces, .laboratory)
+struct CostsScenario {
+  /// A line of `connctl networks --json`.
+  private struct NetworkReport: Decodable {
+    var name: String?
+    var identity: String?
+    var link: String?
+    var medium: String
+    var constrained: Bool?
+    var expensive: Bool?
+    var current: Bool
+    var user: UInt32?
+  }
+
+  private func networks(_ lab: Laboratory) throws -> [NetworkReport] {
+    try lab.connctl("networks", "--json").output.split(separator: "\n").map {
+      try decode(String($0))
+    }
+  }
+
+  /// A laboratory whose routers have answered, so that connd knows them.
+  private func laboratory(_ configuration: String = "") throws -> Laboratory {
+    let lab = try Uplinks.laboratory(["wlan0", "wwan0"], configuration: configuration)
+    for router in ["10.0.0.1", "10.1.0.1"] {
+      try lab.namespace.run("ping", "-c", "1", "-W", "5", router)
+    }
+    try lab.start()
+    return lab
+  }
+
+  @Test(
+    "I8 I4 a network that a user marks is known again: on another day, by another connd, and not by another's router"
+  )
+  func network() throws {
+    let lab = try self.laboratory()
+    let flow = try GuardedFlow(lab, Uplinks.server, arguments: ["--forbid-constrained"])
+    #expect(try self.networks(lab).first?.name == "10.0.0.1")
+    #expect(try lab.connctl("constrain", "--network", "10.0.0.1").status == 0)
+    let event = try lab.event()
+    #expect(event.event == "path" && event.status.constrained)
+    #expect(event.cause?.change == "constrainedSet" && event.cause?.message == "uid \(getuid())")
+    #expect(try flow.invalidation().reason == "policy")
+    #expect(try lab.connctl("is", "constrained").status == 0)
+
+    // By the other network it is not, and by this one it is again.
+    try lab.ip("link set wlan0 down")
+    #expect(try !lab.event().status.constrained)
+    try lab.ip("link set wlan0 up")
+    try lab.ip("route add default via 10.0.0.1 dev wlan0 metric 100")
+    try lab.namespace.run("ping", "-c", "1", "-W", "5", "10.0.0.1")
+    _ = try lab.events { $0.status.constrained }
+
+    let network = try #require(try self.networks(lab).first)
+    #expect(network.constrained == true && network.expensive == nil && network.current)
+    let identity = try #require(network.identity)
+    try lab.connd?.terminate()
+    let file = try Command.run(["cat", "\(lab.directory.path)/connd.networks"])
+    #expect(file.contains("network \(identity) ") && !file.contains("10.0.0.1"))
+    try lab.startConnd()
+    #expect(try lab.status().constrained)
+
+    // By its identity, wherever the machine is.
+    #expect(try lab.connctl("forget", identity).status == 0)
+    #expect(try !lab.status().constrained)
+    #expect(try lab.connctl("forget", identity).status == 1)
+  }
+
+  @Test("a link is marked by its name, for a while; the configuration holds against it")
+  func link() throws {
+    let lab = try self.laboratory()
+    #expect(try lab.connctl("expensive", "wlan0", "--for", "1s").status == 0)
+    #expect(try lab.event().status.expensive)
+    let end = try lab.event()
+    #expect(!end.status.expensive && end.cause?.change == "choiceEnded")
+    #expect(try self.networks(lab).allSatisfy { $0.link == nil })
+
+    try lab.ip("link set wlan0 down")
+    #expect(try lab.event().status.medium == "cellular")
+    try lab.configure("links: [{match: wwan0, medium: cellular, expensive: false}]")
+    lab.connd?.signal(SIGHUP)
+    #expect(try !lab.event().status.expensive)
+    let overruled = try lab.connctl("expensive", "wwan0")
+    #expect(overruled.status == 0 && overruled.standardError.contains("“wwan0”"), "\(overruled)")
+    #expect(try !lab.status().expensive)
+  }
+
+  @Test(
+    "who may not is refused, and may look",
+    .enabled(if: Users.areMany, "only one user exists here"))
+  func refused() throws {
+    let lab = try self.laboratory()
+    lab.directory.open()
+    func asNobody(_ arguments: [String]) throws -> Command.Outcome {
+      try Command.outcome(
+        of: Programs.asNobody([Programs.connctl, "--socket", lab.socket] + arguments))
+    }
+    for arguments in [
+      ["constrain", "wlan0"], ["expensive", "wlan0", "off"], ["forget", "wlan0"],
+    ] {
+      let outcome = try asNobody(arguments)
+      #expect(outcome.status == 77)
+      #expect(outcome.standardError.contains("group “connd”"), "\(outcome)")
+    }
+    #expect(try asNobody(["networks"]).status == 0)
+    #expect(try !lab.status().constrained)
+  }
+}
