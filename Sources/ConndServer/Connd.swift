@@ -119,7 +119,7 @@ struct Connd {
         configuration, store: store,
         publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
         notifier: notifier, clock: SystemClock(), logger: logger, dns: DNSWatch(),
-        choiceFile: choices
+        modems: ModemWatch(), choiceFile: choices
       ) { (destinations) throws(KernelUnavailable) in
         try NetlinkKernel(watching: destinations, adopting: netlink.take(), sysfs: sysfs)
       }

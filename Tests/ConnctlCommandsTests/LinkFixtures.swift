@@ -26,6 +26,16 @@ extension Connectivity_V1_Link {
     return link
   }()
 
+  static let ppp: Self = {
+    var link = Self.stacked("ppp0", kind: "ppp")
+    link.medium = .cellular
+    link.modem.connected = true
+    link.modem.suspended = true
+    link.modem.technology = "4G"
+    link.modem.roaming = true
+    return link
+  }()
+
   static let docker: Self = {
     var link = Self()
     link.index = 5
@@ -37,6 +47,13 @@ extension Connectivity_V1_Link {
     link.master = "br0"
     link.lower = "eth0"
     link.hardwareType = 1
+    return link
+  }()
+
+  static let usb: Self = {
+    var link = Self.stacked("usb0")
+    link.via = "phone"
+    link.viaGuessed = true
     return link
   }()
 

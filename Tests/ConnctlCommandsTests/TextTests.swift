@@ -164,14 +164,18 @@ struct TextTests {
   @Test("links")
   func links() {
     expectLines(
-      self.style.links([.wlan, .docker]),
+      self.style.links([.wlan, .docker, .ppp, .usb]),
       """
-      LINK     MEDIUM   STATE       DEFAULT    ADDRESSES
-      wlan0    wifi     up          ipv4 ipv6  192.0.2.7/24
+      LINK     MEDIUM    STATE       DEFAULT    ADDRESSES
+      wlan0    wifi      up          ipv4 ipv6  192.0.2.7/24
                                              2001:db8:1111:2222:3333:4444:5555:6666/64
                                              expensive "Free \\xe9?Wi-Fi" -52 dBm
-      docker0  unknown  no carrier             172.17.0.1/16
+      docker0  unknown   no carrier             172.17.0.1/16
+      ppp0     cellular  up                     4G roaming suspended
+      usb0     wired     up                     maybe via phone
       """)
+    #expect(Connectivity_V1_Link.ppp.words == "ppp0, ppp, up, 4G, roaming, suspended")
+    #expect(Connectivity_V1_Link.usb.words == "usb0, up, maybe via phone")
   }
 
   @Test("explain goes from the rule to the category")

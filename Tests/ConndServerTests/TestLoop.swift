@@ -15,6 +15,7 @@ struct TestLoop {
   let clock = TestClock()
   let mailbox = TestMailbox()
   let dns = ModelDNS()
+  let modems = ModelModems()
   var loop: MonitorLoop
 
   init(choiceFile: ChoiceFile? = nil) throws {
@@ -26,7 +27,7 @@ struct TestLoop {
       Configuration(), store: store, publisher: StorePublisher(store: store),
       statistics: Statistics(), notifier: .inactive, clock: self.clock,
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, dns: self.dns,
-      choiceFile: choiceFile
+      modems: self.modems, choiceFile: choiceFile
     ) { (watched) throws(KernelUnavailable) in
       try kernel.watch(watched)
       return kernel
@@ -82,13 +83,16 @@ struct TestLoop {
   }
 
   /// Deals with all that there is to do.
-  mutating func turn(after pause: Duration = .zero, hasDNSNews: Bool = false) -> [String] {
+  mutating func turn(
+    after pause: Duration = .zero, hasDNSNews: Bool = false, hasModemNews: Bool = false
+  ) -> [String] {
     self.clock.instant = self.clock.instant.advanced(by: pause)
     repeat {
       self.loop.beginTurn()
       self.loop.deal(
         with: .init(
-          hasMessages: !self.kernel.untold.isEmpty, hasDNSNews: hasDNSNews, slept: nil))
+          hasMessages: !self.kernel.untold.isEmpty, hasDNSNews: hasDNSNews,
+          hasModemNews: hasModemNews, slept: nil))
       self.loop.evaluateFlows()
       self.loop.evaluatePaths()
     } while self.loop.isBusy
@@ -161,4 +165,23 @@ final class ModelDNS: DNSSource {
   let fileDescriptor: CInt = -1
   var settings: DNSSettings?
   func read() -> DNSSettings? { self.settings }
+}
+
+/// What knows of modems, as a test has it.
+final class ModelModems: ModemSource {
+  let fileDescriptor: CInt = -1
+  let events: Int16 = 0
+  var timeout: Duration?
+  var links: [String: ModemLink]?
+  private(set) var searches = 0
+
+  func process() -> [String: ModemLink]? {
+    defer { self.links = nil }
+    return self.links
+  }
+
+  func noteLinks() -> [String: ModemLink]? {
+    self.searches += 1
+    return self.process()
+  }
 }

@@ -44,6 +44,29 @@ struct DeviceReaderTests {
         == Device(type: "wlan", hasPhy80211: true, driver: "iwlwifi"))
   }
 
+  /// Of a device by USB the link's `device` is the interface that its driver is bound to.
+  @Test(
+    "K5 a phone by USB has a driver, and no DEVTYPE",
+    arguments: [
+      ("eth1", "3-2:4.2", "ipheth"), ("usb0", "1-4:1.0", "rndis_host"),
+      ("enx021a11f0a1b2", "1-4:1.0", "cdc_ether"),
+    ])
+  func phones(name: String, interface: String, driver: String) throws {
+    let tree = Tree()
+    let bus = "\(tree.root)/devices/pci0000:00/0000:00:14.0/usb1/\(interface)"
+    for directory in [bus, "\(tree.root)/bus/usb/drivers/\(driver)"] {
+      try FileManager.default.createDirectory(
+        atPath: directory, withIntermediateDirectories: true)
+    }
+    try tree.add(name, index: 7, uevent: "INTERFACE=\(name)\nIFINDEX=7\n")
+    try FileManager.default.createSymbolicLink(
+      atPath: "\(bus)/driver", withDestinationPath: "../../../../../bus/usb/drivers/\(driver)")
+    try tree.link("\(name)/device", to: bus)
+    #expect(
+      DeviceReader(root: tree.root).device(of: Link(index: 7, name: name))
+        == Device(driver: driver))
+  }
+
   @Test("K6 the links below, by their indexes")
   func lower() throws {
     let tree = Tree()

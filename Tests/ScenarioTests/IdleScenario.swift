@@ -18,7 +18,7 @@ struct IdleScenario {
   }
 
   /// What will wake the process within a minute although nothing happens.
-  private static func due(_ process: pid_t) -> [String] {
+  static func due(_ process: pid_t) -> [String] {
     let threads = entries(of: "/proc/\(process)/task").compactMap { thread -> String? in
       let call = contents(of: "/proc/\(process)/task/\(thread)/syscall")
       return waitsForever(call) ? nil : "thread \(thread): \(call)"

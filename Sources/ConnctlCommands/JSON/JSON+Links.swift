@@ -21,6 +21,19 @@ extension JSON {
       "hardwareType": .number(link.hardwareType),
       "mtu": .number(link.hasMtu ? link.mtu : nil),
       "wireless": link.hasWireless ? .wireless(link.wireless) : .null,
+      "modem": link.hasModem ? .modem(link.modem) : .null,
+      "via": .string(link.hasVia ? link.via : nil),
+      "viaGuessed": .bool(link.viaGuessed),
+    ]
+  }
+
+  /// What ModemManager says of a link.
+  private static func modem(_ modem: Connectivity_V1_Modem) -> JSON {
+    [
+      "connected": .bool(modem.connected),
+      "suspended": .bool(modem.suspended),
+      "technology": .string(modem.hasTechnology ? modem.technology : nil),
+      "roaming": .bool(modem.roaming),
     ]
   }
 

@@ -58,6 +58,8 @@ extension Connectivity_V1_Link {
     if self.hasKind { words.append(self.kind) }
     if let state = self.state.word { words.append(state.separatingWords) }
     if self.hasMaster { words.append("port of \(self.master)") }
+    if self.hasModem { words += self.modem.words }
+    if let via = self.viaWords { words.append(via) }
     return words.joined(separator: ", ")
   }
 }

@@ -14,6 +14,8 @@ extension Style {
       if link.expensive { notes.append("expensive") }
       if link.constrained { notes.append("constrained") }
       if link.hasWireless, let words = link.wireless.words { notes.append(words) }
+      if link.hasModem { notes += link.modem.words }
+      if let words = link.viaWords { notes.append(words) }
       columns.rows.append([
         Text(link.name), Text(medium.rawValue),
         Text((link.state.word ?? "unknown").separatingWords, link.state.ink),
@@ -32,6 +34,24 @@ extension Connectivity_V1_Wireless {
     if self.hasSsid { words.append("\"\(self.ssid)\"") }
     if self.hasSignal { words.append("\(self.signal) dBm") }
     return words.isEmpty ? nil : words.joined(separator: " ")
+  }
+}
+
+extension Connectivity_V1_Modem {
+  /// `4G`, `roaming`
+  var words: [String] {
+    [
+      self.hasTechnology ? self.technology : nil, self.roaming ? "roaming" : nil,
+      self.suspended ? "suspended" : nil, self.connected ? nil : "not connected",
+    ].compactMap { $0 }
+  }
+}
+
+extension Connectivity_V1_Link {
+  /// `via phone`; `nil` where it is what it looks like.
+  var viaWords: String? {
+    guard self.hasVia else { return nil }
+    return (self.viaGuessed ? "maybe via " : "via ") + self.via
   }
 }
 

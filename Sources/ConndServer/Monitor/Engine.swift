@@ -14,6 +14,8 @@ struct Engine {
   private(set) var watched = WatchedPaths()
   var flows = FlowTable()
   var interests = Interests()
+  /// The links that are a modem's.
+  var modems: KnownModems
   private var damper: FlapDamper
   private var isKernelLost = false
   /// Until when what the kernel said holds (D9).
@@ -45,6 +47,7 @@ struct Engine {
     self.damper = FlapDamper(configuration.flaps)
     self.changes = ChangeMaker(
       restored: restored, preferred: configuration.prefer, policy: configuration.invalidations)
+    self.modems = KnownModems(restored: restored)
     self.interests.unusedLinks.use(self.changes.followed.flatMap { $0.path.chain.map(\.index) })
   }
 
@@ -113,6 +116,7 @@ struct Engine {
   private mutating func note(_ events: [KernelEvent], at now: Instant) {
     self.interests.note(events)
     for event in events {
+      self.modems.note(event)
       switch event {
       case .link(let link): self.damper.observe(link, isPartOfPath: false, at: now)
       case .linkRemoved(let link): self.damper.observeRemoval(of: link, at: now)
@@ -151,7 +155,7 @@ struct Engine {
   private mutating func reading(
     _ view: KernelView, at now: Instant
   ) throws(KernelUnavailable) -> (reading: ChangeMaker.Reading, paths: [FamilyPath]) {
-    defer { self.interests = view.interests }
+    defer { self.takeBack(view) }
     self.reader.held = self.damper.held(at: now)
     var paths = try self.defaultPaths(view)
     let links = paths.flatMap(\.path.facts.links)
@@ -207,7 +211,7 @@ struct Engine {
     let destinations = self.watched.takeSlice()
     guard !destinations.isEmpty else { return [] }
     let view = self.lendInterests(to: kernel)
-    defer { self.interests = view.interests }
+    defer { self.takeBack(view) }
     try view.askAnew(destinations)
     var paths: [(Destination, Path)] = []
     for destination in destinations {
@@ -223,7 +227,7 @@ struct Engine {
     to destination: Destination, _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> (path: Path, isNews: Bool) {
     let view = self.lendInterests(to: kernel)
-    defer { self.interests = view.interests }
+    defer { self.takeBack(view) }
     let path = try self.followedPath(to: destination, in: view)
     self.noteExpiry(kernel, at: now)
     return (path, self.watched.tell(path, of: destination))
@@ -272,12 +276,18 @@ struct Engine {
 
 extension Engine {
   /// The kernel as it is from now on, for one turn. Whoever makes something depend on what he finds takes the interests back.
-  func view(of kernel: any Kernel) -> KernelView { KernelView(kernel, self.interests) }
+  func view(of kernel: any Kernel) -> KernelView { KernelView(kernel, self.interests, self.modems) }
 
   /// The same, with the interests themselves, to be taken back when it is done: what two hold is copied as soon as one changes it.
   private mutating func lendInterests(to kernel: any Kernel) -> KernelView {
     defer { self.interests = Interests() }
     return self.view(of: kernel)
+  }
+
+  /// What was found in a turn is kept.
+  private mutating func takeBack(_ view: KernelView) {
+    self.interests = view.interests
+    self.modems = view.modems
   }
 
   /// The kernel's filter passes all that matters.
@@ -297,7 +307,7 @@ extension Engine {
     _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> [FlowTable.Told] {
     let view = self.lendInterests(to: kernel)
-    defer { self.interests = view.interests }
+    defer { self.takeBack(view) }
     let reader = FlowReader(self.reader, view)
     let told = try self.flows.evaluate(reader, policy: self.changes.policy, at: now)
     self.noteExpiry(kernel, at: now)
@@ -327,7 +337,7 @@ extension Engine {
   ) -> FlowTable.Event {
     do throws(KernelUnavailable) {
       let present = try registrar.get()
-      defer { self.interests = present.reader.view.interests }
+      defer { self.takeBack(present.reader.view) }
       return try self.flows.add(registration, present, policy: self.changes.policy, at: now)
     } catch {
       registrar = .failure(error)

@@ -10,6 +10,8 @@ final class KernelView {
   private let kernel: any Kernel
   /// What mattered before this turn, and what has been found to matter in it.
   var interests: Interests
+  /// The links that are a modem's, with those that were found to be in this turn.
+  private(set) var modems: KnownModems
   // Ordered dictionaries compare the few keys that there are mostly, which costs less than to hash them.
   private var answers = OrderedDictionary<Destination, RouteAnswer>()
   private var entries = OrderedDictionary<Destination, RouteEntry?>()
@@ -27,9 +29,10 @@ final class KernelView {
     var link: UInt32
   }
 
-  init(_ kernel: any Kernel, _ interests: Interests) {
+  init(_ kernel: any Kernel, _ interests: Interests, _ modems: KnownModems = KnownModems()) {
     self.kernel = kernel
     self.interests = interests
+    self.modems = modems
   }
 
   /// Whether the kernel has told something that no reading explains yet.
@@ -119,14 +122,14 @@ final class KernelView {
 
   /// A link as it is by now, whatever it was earlier in this turn.
   func linkAnew(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
-    let link = try self.kernel.link(index)
+    let link = try self.kernel.link(index).map { self.modems.describe($0) }
     self.facts[index] = .some(link)
     return link
   }
 
   func links() throws(KernelUnavailable) -> [LinkFacts] {
     if let all = self.allLinks { return all }
-    let all = try self.kernel.links()
+    let all = try self.kernel.links().map { self.modems.describe($0) }
     self.allLinks = all
     return all
   }

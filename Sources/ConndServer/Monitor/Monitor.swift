@@ -56,7 +56,11 @@ final class Monitor: Service {
       // What was handed over before this point has set the wake-up, so the wait does not sleep over it.
       let kernel = loop.listens ? loop.kernel?.fileDescriptor ?? -1 : -1
       loop.deal(
-        with: waiter.wait(for: kernel, dns: loop.dns?.fileDescriptor ?? -1, until: loop.due))
+        with: waiter.wait(
+          for: kernel, dns: loop.dns?.fileDescriptor ?? -1,
+          modems: pollfd(
+            fd: loop.modems?.fileDescriptor ?? -1, events: loop.modems?.events ?? 0, revents: 0),
+          until: loop.due))
       loop.evaluateFlows()
       loop.evaluatePaths()
     }

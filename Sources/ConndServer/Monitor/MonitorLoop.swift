@@ -25,6 +25,8 @@ struct MonitorLoop {
 
   /// Whom names are asked of; `nil` where nobody wants to know.
   let dns: (any DNSSource)?
+  /// What knows of modems; `nil` where nobody wants to know.
+  let modems: (any ModemSource)?
   /// Where users' choices are kept; `nil` where nobody keeps them.
   let choiceFile: ChoiceFile?
 
@@ -58,6 +60,7 @@ struct MonitorLoop {
   init(
     _ configuration: Configuration, store: Store, publisher: any Publisher, statistics: Statistics,
     notifier: Notifier, clock: any MonitorClock, logger: Logger, dns: (any DNSSource)? = nil,
+    modems: (any ModemSource)? = nil,
     choiceFile: ChoiceFile? = nil,
     openKernel: @escaping (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
   ) {
@@ -68,6 +71,7 @@ struct MonitorLoop {
     self.clock = clock
     self.logger = logger
     self.dns = dns
+    self.modems = modems
     self.choiceFile = choiceFile
     self.openKernel = openKernel
     self.limits = configuration.limits
@@ -93,6 +97,17 @@ struct MonitorLoop {
     guard let settings = self.dns?.read() else { return }
     let changes = self.engine.update(to: settings, time: self.clock.time)
     self.publish(changes)
+  }
+
+  /// Reads what is said of modems, and what that makes of the paths. It is not waited for, neither here nor in any answer.
+  private mutating func readModems() { self.modems?.process().map { self.take($0) } }
+
+  private mutating func take(_ links: [String: ModemLink]) {
+    for change in self.engine.modems.changes(to: links) {
+      self.engine.modems.update(change.interface, to: links[change.interface])
+      self.step(.modem(change))
+    }
+    self.engine.modems.update(to: links)
   }
 
   /// What is to be done before the next wait.
@@ -124,6 +139,7 @@ struct MonitorLoop {
   var due: Instant? {
     if self.isBusy { return self.clock.now }
     var due = [self.reopening.due, self.watchdogDue]
+    if let timeout = self.modems?.timeout { due.append(self.clock.now.advanced(by: timeout)) }
     // Without the kernel nothing can be looked at.
     if self.kernel != nil {
       due += [
@@ -141,6 +157,7 @@ struct MonitorLoop {
     let isRested = self.overrunPause.ends(by: now)
     if self.listens, woken.hasMessages || isRested { self.drain() }
     if woken.hasDNSNews { self.readDNS() }
+    if woken.hasModemNews || self.modems?.timeout == .zero { self.readModems() }
     if let slept = woken.slept { self.step(.resumed(slept)) }
 
     if self.kernel != nil, let deadline = self.engine.deadline, deadline.due <= now {
@@ -156,6 +173,9 @@ struct MonitorLoop {
 
   mutating func drain() {
     var events: [KernelEvent] = []
+    var hasLinkNews = false
+    // Whoever plugs in a modem, or starts a service for it, makes a link.
+    defer { if hasLinkNews { self.modems?.noteLinks().map { self.take($0) } } }
     do throws(KernelUnavailable) {
       var mayHaveMore = true
       // A step may find out that the kernel is lost.
@@ -167,6 +187,7 @@ struct MonitorLoop {
         if mayHaveMore { mayHaveMore = try kernel.drain(into: &events) }
         self.statistics.count(events)
         self.log(events)
+        hasLinkNews = hasLinkNews || events.contains(where: \.isOfLink)
         if self.engine.interests.unusedLinks.mayMatter(events) { self.step(.events(events)) }
         // A kernel that tells faster than this is read keeps nobody from hearing of it.
         if self.news.count > Self.mostNews { self.tellOfNews() }
@@ -341,6 +362,13 @@ private struct SweepDelay {
 
 extension KernelEvent {
   fileprivate var isOverrun: Bool { if case .overrun = self { true } else { false } }
+
+  fileprivate var isOfLink: Bool {
+    switch self {
+    case .link, .linkRemoved: true
+    default: false
+    }
+  }
 }
 
 // MARK: - Without the kernel

@@ -16,6 +16,8 @@ struct Waiter {
     var hasMessages: Bool
     /// Names may be asked of others.
     var hasDNSNews = false
+    /// What knows of modems may have said something.
+    var hasModemNews = false
     /// For how long the machine slept meanwhile.
     var slept: Duration?
   }
@@ -23,13 +25,18 @@ struct Waiter {
   /// - Parameters:
   ///   - kernel: the descriptor that tells of messages; -1 for none.
   ///   - dns: the descriptor that tells that names may be asked of others; -1 for none.
+  ///   - modems: what is to be waited for of what knows of modems.
   ///   - due: when to return although nothing has happened.
-  mutating func wait(for kernel: CInt, dns: CInt = -1, until due: Instant?) -> Woken {
+  mutating func wait(
+    for kernel: CInt, dns: CInt = -1, modems: pollfd = pollfd(fd: -1, events: 0, revents: 0),
+    until due: Instant?
+  ) -> Woken {
     var descriptors = [
       pollfd(fd: self.wakeUp.fileDescriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: kernel, events: Int16(POLLIN), revents: 0),
       pollfd(fd: self.sleep.fileDescriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: dns, events: Int16(POLLIN), revents: 0),
+      modems,
     ]
     let timeout = due.map { Instant.now().duration(to: $0).pollTimeout } ?? -1
     let count = poll(&descriptors, nfds_t(descriptors.count), timeout)
@@ -38,6 +45,7 @@ struct Waiter {
     if count > 0, descriptors[2].revents != 0 { self.sleep.rearm() }
     return Woken(
       hasMessages: count > 0 && descriptors[1].revents != 0,
-      hasDNSNews: count > 0 && descriptors[3].revents != 0, slept: slept)
+      hasDNSNews: count > 0 && descriptors[3].revents != 0,
+      hasModemNews: count > 0 && descriptors[4].revents != 0, slept: slept)
   }
 }

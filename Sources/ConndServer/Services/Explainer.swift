@@ -143,6 +143,8 @@ extension PathReader {
       $0.expensive = cost.expensive
       $0.constrained = cost.constrained
       $0.hardwareType = UInt32(facts.link.hardwareType)
+      if let via = facts.via { ($0.via, $0.viaGuessed) = (via.kind.rawValue, via.isGuess) }
+      if let modem = facts.modem { $0.modem = Connectivity_V1_Modem(modem) }
       if let mtu = facts.link.mtu { $0.mtu = mtu }
       $0.addresses = addresses.filter { $0.link == facts.link.index }.map {
         "\($0.address)/\($0.prefixLength)"

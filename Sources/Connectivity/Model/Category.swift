@@ -100,8 +100,10 @@ public struct Evidence: Hashable, Sendable {
     case deviceType
     /// A `phy80211` in the link's sysfs directory.
     case phy80211
-    /// What nl80211 says; not asked yet.
+    /// What nl80211 says.
     case nl80211
+    /// ModemManager says that the link is a modem's.
+    case modemManager
     /// The name of the driver that the device is bound to.
     case driver
     /// A prefix of the name that one medium is known by.

@@ -92,6 +92,8 @@ public struct Cause: Hashable, Sendable {
     case dns
     /// A user has said what a link or a network costs, or that is over.
     case user
+    /// ModemManager says something else of a link.
+    case modem
   }
 
   public var trigger: Trigger

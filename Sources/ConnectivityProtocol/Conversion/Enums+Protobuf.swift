@@ -137,6 +137,7 @@ extension Connectivity_V1_EvidenceSource {
     case .deviceType: self = .deviceType
     case .phy80211: self = .phy80211
     case .nl80211: self = .nl80211
+    case .modemManager: self = .modemManager
     case .driver: self = .driver
     case .name: self = .name
     case .none: self = .none
@@ -154,6 +155,7 @@ extension Evidence.Source {
     case .deviceType: self = .deviceType
     case .phy80211: self = .phy80211
     case .nl80211: self = .nl80211
+    case .modemManager: self = .modemManager
     case .driver: self = .driver
     case .name: self = .name
     case .none: self = .none
@@ -180,6 +182,7 @@ extension Connectivity_V1_CauseTrigger {
     case .registration: self = .registration
     case .dns: self = .dns
     case .user: self = .user
+    case .modem: self = .modem
     }
   }
 }
@@ -203,6 +206,7 @@ extension Cause.Trigger {
     case .registration: self = .registration
     case .dns: self = .dns
     case .user: self = .user
+    case .modem: self = .modem
     case .unspecified, .UNRECOGNIZED: self = .kernel
     }
   }

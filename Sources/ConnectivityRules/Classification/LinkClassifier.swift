@@ -1,46 +1,56 @@
 package import Connectivity
 
-/// A link and what sysfs says about its device: all that a classification of it rests on. Many hold the same: a copy is a
-/// reference.
+/// A link, what sysfs says about its device and ModemManager about it: all that a classification of it rests on. Many hold the
+/// same: a copy is a reference.
 package struct LinkFacts: Hashable, Sendable {
   private final class Storage: Sendable {
     let link: Link
     let device: Device
+    let modem: ModemLink?
     let verdict: MediumVerdict
 
-    init(_ link: Link, _ device: Device) {
+    init(_ link: Link, _ device: Device, _ modem: ModemLink?) {
       self.link = link
       self.device = device
-      self.verdict = MediumVerdict(link, device)
+      self.modem = modem
+      self.verdict = MediumVerdict(link, device, isModem: modem != nil)
     }
   }
 
   private var storage: Storage
 
-  package init(_ link: Link, device: Device = .unknown) {
-    self.storage = Storage(link, device)
+  package init(_ link: Link, device: Device = .unknown, modem: ModemLink? = nil) {
+    self.storage = Storage(link, device, modem)
   }
 
   package var link: Link {
     get { self.storage.link }
-    set { self.storage = Storage(newValue, self.device) }
+    set { self.storage = Storage(newValue, self.device, self.modem) }
   }
 
   package var device: Device {
     get { self.storage.device }
-    set { self.storage = Storage(self.link, newValue) }
+    set { self.storage = Storage(self.link, newValue, self.modem) }
+  }
+
+  /// What ModemManager says of the link; `nil` where it is none of a modem's, as far as is known.
+  package var modem: ModemLink? {
+    get { self.storage.modem }
+    set { self.storage = Storage(self.link, self.device, newValue) }
   }
 
   /// The evidence of rule K5, without the configuration's.
   var verdict: MediumVerdict { self.storage.verdict }
 
   package static func == (lhs: LinkFacts, rhs: LinkFacts) -> Bool {
-    lhs.storage === rhs.storage || lhs.link == rhs.link && lhs.device == rhs.device
+    lhs.storage === rhs.storage
+      || lhs.link == rhs.link && lhs.device == rhs.device && lhs.modem == rhs.modem
   }
 
   package func hash(into hasher: inout Hasher) {
     hasher.combine(self.link)
     hasher.combine(self.device)
+    hasher.combine(self.modem)
   }
 }
 
@@ -56,9 +66,9 @@ extension MediumVerdict {
   /// By the evidence in the rule's order.
   ///
   /// A kind is the word of the driver that made the link, so it speaks before all that can be set or imitated: a tun
-  /// device takes any ARPHRD type and any name, and stays a tun.
-  fileprivate init(_ link: Link, _ device: Device) {
-    if let verdict = link.kind.flatMap(Self.init(ofKind:)) {
+  /// device takes any ARPHRD type and any name, and stays a tun. A kind that places nothing leaves the word to ModemManager.
+  fileprivate init(_ link: Link, _ device: Device, isModem: Bool) {
+    if let verdict = link.kind.flatMap(Self.init(ofKind:)), !(isModem && verdict.isUnplaced) {
       self = verdict
     } else if let (name, medium) = hardwareTypes[link.hardwareType] {
       let evidence = Evidence(.hardwareType, name, medium)
@@ -69,6 +79,8 @@ extension MediumVerdict {
       self = .medium(Evidence(.phy80211, "phy80211", .wifi))
     } else if let role = device.wirelessRole {
       self = .medium(Evidence(.nl80211, role.rawValue, .wifi))
+    } else if isModem {
+      self = .medium(Evidence(.modemManager, "bearer", .cellular))
     } else if let driver = device.driver, let medium = drivers[driver] {
       self = .medium(Evidence(.driver, driver, medium))
     } else if let prefix = cellularPrefixes.first(where: { link.name.hasPrefix($0) }) {
@@ -80,6 +92,10 @@ extension MediumVerdict {
     } else {
       self = .medium(Evidence(.none, "", .unknown))
     }
+  }
+
+  private var isUnplaced: Bool {
+    if case .medium(let evidence) = self { evidence.medium == .unknown } else { false }
   }
 
   private init?(ofKind kind: String) {
@@ -196,8 +212,8 @@ private let tunnelKinds: Set<String> = [
 
 private let cellularKinds: Set<String> = ["rmnet", "wwan"]
 
-/// Kinds whose other end this system cannot see.
-private let unplacedKinds: Set<String> = ["dummy", "ifb", "netdevsim", "netkit", "veth"]
+/// Kinds whose other end this system cannot see: behind a ppp link it may be a modem, DSL or a tunnel.
+private let unplacedKinds: Set<String> = ["dummy", "ifb", "netdevsim", "netkit", "ppp", "veth"]
 
 private let arphrdEthernet: UInt16 = 1
 
@@ -222,5 +238,5 @@ private let drivers: [String: Medium] = [
   "qmi_wwan": .cellular, "sierra_net": .cellular,
 ]
 
-/// Names that vendors' kernels and pppd give.
-private let cellularPrefixes = ["rmnet", "rev_rmnet", "ccmni", "wwan", "ppp"]
+/// Names that vendors' kernels give. Not `ppp`: it is DSL as often as a modem.
+private let cellularPrefixes = ["rmnet", "rev_rmnet", "ccmni", "wwan"]

@@ -38,7 +38,8 @@ extension PathFacts {
 extension PathFacts {
   /// Whether a link of the path does not carry, or there is no way to the other end of a tunnel in it.
   package var isBroken: Bool {
-    self.brokenBelow != nil || self.links.contains { $0.link.state != .up }
+    self.brokenBelow != nil
+      || self.links.contains { $0.link.state != .up || $0.modem?.isSuspended == true }
   }
 }
 
@@ -97,8 +98,8 @@ package struct PathClassifier: Hashable, Sendable {
   }
 
   /// What sending costs: what the configuration says of the topmost link that it speaks of; else what a user says of a link, or of
-  /// the network; else only media that are paid for by use are expensive (a Bluetooth network is a phone's hotspot), and Wi-Fi
-  /// whose access point says so.
+  /// the network; else only media that are paid for by use are expensive (a Bluetooth network is a phone's hotspot), Wi-Fi whose
+  /// access point says so, and what is certainly a phone. A guess costs nothing: it would keep programs from a network that is free.
   package func cost(
     of chain: [LinkFacts], medium: Medium, by network: NetworkHash? = nil
   ) -> (expensive: Bool, constrained: Bool) {
@@ -107,7 +108,8 @@ package struct PathClassifier: Hashable, Sendable {
     return (
       rules.lazy.compactMap(\.expensive).first
         ?? self.choices.said(of: names, on: network, \.isExpensive)
-        ?? (medium == .cellular || medium == .bluetooth || chain.contains { $0.device.isMetered }),
+        ?? (medium == .cellular || medium == .bluetooth
+          || chain.contains { $0.device.isMetered || $0.via?.isGuess == false }),
       rules.lazy.compactMap(\.constrained).first
         ?? self.choices.said(of: names, on: network, \.isConstrained) ?? false
     )
@@ -118,6 +120,7 @@ package struct PathClassifier: Hashable, Sendable {
     // The lowest link first: what is above it only passes its trouble on.
     for facts in facts.links.reversed() {
       switch facts.link.state {
+      case .up where facts.modem?.isSuspended == true: return .dormant
       case .up: continue
       case .down: return .linkDown
       case .noCarrier: return .noCarrier

@@ -56,6 +56,8 @@ package enum Occasion: Hashable, Sendable {
   case kernelBack
   /// The machine slept for so long, and woke.
   case resumed(Duration)
+  /// ModemManager says something else of a link.
+  case modem(ModemChange)
   /// A user has said what a link or a network costs, or that is over; with the cause of what follows.
   case choice(Cause)
 }
@@ -70,6 +72,7 @@ extension Occasion {
     case .kernelLost: Cause(.kernel, "kernelUnavailable")
     case .kernelBack: Cause(.kernel, "kernelAvailable", learntLate: true)
     case .resumed: Cause(.sleep, "resumed")
+    case .modem(let modem): Cause(.modem, modem.change, interface: modem.interface)
     case .expiry: Cause(.timer, "routeExpired")
     case .choice(let cause): cause
     case .events(let events) where events.contains(.overrun): .overrun
@@ -81,4 +84,15 @@ extension Occasion {
 extension Cause {
   /// Messages were lost: what is found now happened at some time since.
   static let overrun = Cause(.overrun, "resynchronised", learntLate: true)
+}
+
+extension ModemChange {
+  fileprivate var change: String {
+    switch self.kind {
+    case .connected: "modemConnected"
+    case .disconnected: "modemDisconnected"
+    case .suspended: "modemSuspended"
+    case .resumed: "modemResumed"
+    }
+  }
 }

@@ -8,8 +8,9 @@ struct LinkClassifierTests {
   /// A link that works, with what a test wants to say about it.
   static func link(
     _ name: String = "x0", index: UInt32 = 7, kind: String? = nil, type: UInt16 = 1,
-    device: Device = .unknown, lower: UInt32? = nil, activePort: UInt32? = nil,
-    remote: IPAddress? = nil, flags: LinkFlags = [.up, .lowerUp, .running],
+    device: Device = .unknown, modem: ModemLink? = nil, lower: UInt32? = nil,
+    activePort: UInt32? = nil, remote: IPAddress? = nil,
+    flags: LinkFlags = [.up, .lowerUp, .running],
     state: OperationalState = .up, carrier: Bool? = true
   ) -> LinkFacts {
     LinkFacts(
@@ -17,12 +18,22 @@ struct LinkClassifierTests {
         index: index, name: name, kind: kind, hardwareType: type, flags: flags,
         operationalState: state, carrier: carrier, lower: lower, activePort: activePort,
         outer: remote.map { Destination($0) }),
-      device: device)
+      device: device, modem: modem)
   }
 
   static let evidenceTable: [(LinkFacts, Evidence)] = [
     (link(kind: "wwan", type: 65534), Evidence(.kind, "wwan", .cellular)),
     (link(kind: "veth"), Evidence(.kind, "veth", .unknown)),
+    (
+      link("ppp0", kind: "ppp", type: 512, modem: ModemLink()),
+      Evidence(.modemManager, "bearer", .cellular)
+    ),
+    // A modem that looks like a cable.
+    (
+      link("usb0", device: Device(driver: "cdc_ether"), modem: .silent),
+      Evidence(.modemManager, "bearer", .cellular)
+    ),
+    (link("tun0", kind: "tun", modem: ModemLink()), Evidence(.kind, "tun", .tunnel)),
     (link(type: 772), Evidence(.hardwareType, "loopback", .loopback)),
     (link(type: 519), Evidence(.hardwareType, "rawip", .cellular)),
     (link(type: 801), Evidence(.hardwareType, "ieee80211", .wifi)),
@@ -32,7 +43,8 @@ struct LinkClassifierTests {
     (link(device: Device(hasPhy80211: true)), Evidence(.phy80211, "phy80211", .wifi)),
     (link(device: Device(driver: "qmi_wwan")), Evidence(.driver, "qmi_wwan", .cellular)),
     (link("rmnet_data0"), Evidence(.name, "rmnet*", .cellular)),
-    (link("ppp0", type: 512), Evidence(.name, "ppp*", .cellular)),
+    (link("ppp0", kind: "ppp", type: 512), Evidence(.kind, "ppp", .unknown)),
+    (link("ppp0", type: 512), Evidence(.none, "", .unknown)),
     (link("eth0"), Evidence(.hardwareType, "ether", .wired)),
     (link("eth0", device: Device(driver: "virtio_net")), Evidence(.hardwareType, "ether", .wired)),
   ]
@@ -56,6 +68,10 @@ struct LinkClassifierTests {
     #expect(PathClassifier().evidence(for: noType).source == .deviceType)
     let phy = Self.link("wwan0", device: Device(hasPhy80211: true, driver: "qmi_wwan"))
     #expect(PathClassifier().evidence(for: phy).source == .phy80211)
+    let modem = Self.link("wwan0", device: Device(driver: "bnep"), modem: ModemLink())
+    #expect(PathClassifier().evidence(for: modem).source == .modemManager)
+    let role = Self.link("wwan0", device: Device(wirelessRole: .station), modem: ModemLink())
+    #expect(PathClassifier().evidence(for: role).source == .nl80211)
     let driver = Self.link("wwan0", device: Device(driver: "bnep"))
     #expect(PathClassifier().evidence(for: driver).source == .driver)
     let name = Self.link("wwan0")
@@ -70,6 +86,24 @@ struct LinkClassifierTests {
     ])
   func neverWired(facts: LinkFacts) {
     #expect(PathClassifier().evidence(for: facts).medium == .unknown)
+  }
+
+  @Test(
+    "K5 a phone by USB is a cable, with a phone behind it where the driver says so",
+    arguments: [
+      (link("eth1", device: Device(driver: "ipheth")), Via(.phone, isGuess: false)),
+      (link("usb0", device: Device(driver: "rndis_host")), Via(.phone, isGuess: true)),
+      (link("usb0", device: Device(driver: "cdc_ether")), Via(.phone, isGuess: true)),
+      (link("eth0", device: Device(driver: "e1000e")), nil),
+      (link("eth0"), nil),
+      // A modem is one, and says so.
+      (link("wwan0", device: Device(type: "wwan", driver: "cdc_ether")), nil),
+      (link("usb0", device: Device(driver: "cdc_ether"), modem: ModemLink()), nil),
+      (link("usb0.7", kind: "vlan", device: Device(driver: "ipheth")), nil),
+    ] as [(LinkFacts, Via?)])
+  func phones(facts: LinkFacts, via: Via?) {
+    #expect(facts.via == via)
+    if via != nil { #expect(PathClassifier().evidence(for: facts).medium == .wired) }
   }
 
   @Test(

@@ -45,6 +45,8 @@ struct PathClassifierTests {
     arguments: [
       ([LinkClassifierTests.link(flags: [.up], carrier: false)], Path.Reason.noCarrier),
       ([LinkClassifierTests.link(state: .dormant)], .dormant),
+      ([LinkClassifierTests.link("wwan0", modem: ModemLink(isSuspended: true))], .dormant),
+      ([LinkClassifierTests.link(modem: ModemLink(isSuspended: true), flags: [])], .linkDown),
       ([LinkClassifierTests.link(flags: [])], .linkDown),
       ([LinkClassifierTests.link(kind: "vxlan"), LinkClassifierTests.link(flags: [])], .linkDown),
       (
@@ -119,7 +121,7 @@ struct PathClassifierTests {
   }
 
   @Test(
-    "cellular, Bluetooth and Wi-Fi that says so are expensive, unless the configuration says otherwise"
+    "cellular, Bluetooth, Wi-Fi that says so and an iPhone are expensive, unless the configuration says otherwise"
   )
   func cost() {
     func cost(_ chain: [LinkFacts], _ rules: [LinkPolicy.Rule] = []) -> [Bool] {
@@ -138,6 +140,13 @@ struct PathClassifierTests {
     #expect(cost([hotspot]) == [true, false])
     #expect(cost([vlan, hotspot]) == [true, false])
     #expect(cost([hotspot], [.init(match: "wlan0", expensive: false)]) == [false, false])
+    let iPhone = LinkClassifierTests.link("eth1", device: Device(driver: "ipheth"))
+    #expect(cost([iPhone]) == [true, false])
+    #expect(cost([vlan, iPhone]) == [true, false])
+    #expect(cost([iPhone], [.init(match: "eth1", expensive: false)]) == [false, false])
+    #expect(
+      cost([LinkClassifierTests.link("usb0", device: Device(driver: "rndis_host"))])
+        == [false, false])
     #expect(cost([vlan, wwan], [.init(match: "wwan0", constrained: true)]) == [true, true])
     #expect(
       cost(

@@ -580,6 +580,9 @@ public nonisolated enum Connectivity_V1_EvidenceSource: SwiftProtobuf.Enum, Swif
   /// A phy80211 in the device's sysfs directory.
   case phy80211 // = 5
   case nl80211 // = 6
+
+  /// ModemManager says that the link is a modem's.
+  case modemManager // = 10
   case driver // = 7
 
   /// A known prefix of the name.
@@ -605,6 +608,7 @@ public nonisolated enum Connectivity_V1_EvidenceSource: SwiftProtobuf.Enum, Swif
     case 7: self = .driver
     case 8: self = .name
     case 9: self = .none
+    case 10: self = .modemManager
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -621,6 +625,7 @@ public nonisolated enum Connectivity_V1_EvidenceSource: SwiftProtobuf.Enum, Swif
     case .driver: return 7
     case .name: return 8
     case .none: return 9
+    case .modemManager: return 10
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -634,6 +639,7 @@ public nonisolated enum Connectivity_V1_EvidenceSource: SwiftProtobuf.Enum, Swif
     .deviceType,
     .phy80211,
     .nl80211,
+    .modemManager,
     .driver,
     .name,
     .none,
@@ -679,6 +685,9 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
 
   /// A user has said what a link or a network costs, or that is over.
   case user // = 15
+
+  /// ModemManager says something else of a link.
+  case modem // = 16
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -703,6 +712,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     case 13: self = .registration
     case 14: self = .dns
     case 15: self = .user
+    case 16: self = .modem
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -725,6 +735,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     case .registration: return 13
     case .dns: return 14
     case .user: return 15
+    case .modem: return 16
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -747,6 +758,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     .registration,
     .dns,
     .user,
+    .modem,
   ]
 
 }
@@ -2428,11 +2440,68 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
   /// Clears the value of `wireless`. Subsequent reads from it will return its default value.
   public mutating func clearWireless() {_uniqueStorage()._wireless = nil}
 
+  /// Of a modem's link, what ModemManager said of it last; not set for others, and where there is no ModemManager.
+  public var modem: Connectivity_V1_Modem {
+    get {_storage._modem ?? Connectivity_V1_Modem()}
+    set {_uniqueStorage()._modem = newValue}
+  }
+  /// Returns true if `modem` has been explicitly set.
+  public var hasModem: Bool {_storage._modem != nil}
+  /// Clears the value of `modem`. Subsequent reads from it will return its default value.
+  public mutating func clearModem() {_uniqueStorage()._modem = nil}
+
+  /// What is behind a link that looks like a cable: `phone`, one that is tethered by USB. Not set where nothing says so.
+  public var via: String {
+    get {_storage._via ?? String()}
+    set {_uniqueStorage()._via = newValue}
+  }
+  /// Returns true if `via` has been explicitly set.
+  public var hasVia: Bool {_storage._via != nil}
+  /// Clears the value of `via`. Subsequent reads from it will return its default value.
+  public mutating func clearVia() {_uniqueStorage()._via = nil}
+
+  /// That is a guess: other devices have the same driver. It makes nothing expensive.
+  public var viaGuessed: Bool {
+    get {_storage._viaGuessed}
+    set {_uniqueStorage()._viaGuessed = newValue}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
   fileprivate var _storage = _StorageClass.defaultInstance
+}
+
+public nonisolated struct Connectivity_V1_Modem: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The link's bearer is connected. False also where ModemManager does not speak of it any more.
+  public var connected: Bool = false
+
+  /// It is connected, and carries nothing for the moment: of 2G, during a call.
+  public var suspended: Bool = false
+
+  /// The newest technology that the modem uses now: `2G`, `3G`, `4G` or `5G`; not set where it is not known.
+  public var technology: String {
+    get {_technology ?? String()}
+    set {_technology = newValue}
+  }
+  /// Returns true if `technology` has been explicitly set.
+  public var hasTechnology: Bool {self._technology != nil}
+  /// Clears the value of `technology`. Subsequent reads from it will return its default value.
+  public mutating func clearTechnology() {self._technology = nil}
+
+  /// The network is not that of the subscription.
+  public var roaming: Bool = false
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _technology: String? = nil
 }
 
 /// A Wi-Fi link: the network that it has joined, and the access point by which it is there. What the driver does not tell is not
@@ -2928,11 +2997,11 @@ nonisolated extension Connectivity_V1_Medium: SwiftProtobuf._ProtoNameProviding 
 }
 
 nonisolated extension Connectivity_V1_EvidenceSource: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0EVIDENCE_SOURCE_UNSPECIFIED\0\u{1}EVIDENCE_SOURCE_CONFIGURATION\0\u{1}EVIDENCE_SOURCE_KIND\0\u{1}EVIDENCE_SOURCE_HARDWARE_TYPE\0\u{1}EVIDENCE_SOURCE_DEVICE_TYPE\0\u{1}EVIDENCE_SOURCE_PHY80211\0\u{1}EVIDENCE_SOURCE_NL80211\0\u{1}EVIDENCE_SOURCE_DRIVER\0\u{1}EVIDENCE_SOURCE_NAME\0\u{1}EVIDENCE_SOURCE_NONE\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0EVIDENCE_SOURCE_UNSPECIFIED\0\u{1}EVIDENCE_SOURCE_CONFIGURATION\0\u{1}EVIDENCE_SOURCE_KIND\0\u{1}EVIDENCE_SOURCE_HARDWARE_TYPE\0\u{1}EVIDENCE_SOURCE_DEVICE_TYPE\0\u{1}EVIDENCE_SOURCE_PHY80211\0\u{1}EVIDENCE_SOURCE_NL80211\0\u{1}EVIDENCE_SOURCE_DRIVER\0\u{1}EVIDENCE_SOURCE_NAME\0\u{1}EVIDENCE_SOURCE_NONE\0\u{1}EVIDENCE_SOURCE_MODEM_MANAGER\0")
 }
 
 nonisolated extension Connectivity_V1_CauseTrigger: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0\u{1}CAUSE_TRIGGER_DNS\0\u{1}CAUSE_TRIGGER_USER\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0\u{1}CAUSE_TRIGGER_DNS\0\u{1}CAUSE_TRIGGER_USER\0\u{1}CAUSE_TRIGGER_MODEM\0")
 }
 
 nonisolated extension Connectivity_V1_WirelessRole: SwiftProtobuf._ProtoNameProviding {
@@ -5036,7 +5105,7 @@ nonisolated extension Connectivity_V1_ListLinksResponse: SwiftProtobuf.Message, 
 
 nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Link"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0\u{1}wireless\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0\u{1}wireless\0\u{1}modem\0\u{1}via\0\u{3}via_guessed\0")
 
   fileprivate class _StorageClass {
     var _index: UInt32 = 0
@@ -5055,6 +5124,9 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
     var _hardwareType: UInt32 = 0
     var _mtu: UInt32? = nil
     var _wireless: Connectivity_V1_Wireless? = nil
+    var _modem: Connectivity_V1_Modem? = nil
+    var _via: String? = nil
+    var _viaGuessed: Bool = false
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -5081,6 +5153,9 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
       _hardwareType = source._hardwareType
       _mtu = source._mtu
       _wireless = source._wireless
+      _modem = source._modem
+      _via = source._via
+      _viaGuessed = source._viaGuessed
     }
   }
 
@@ -5115,6 +5190,9 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
         case 14: try { try decoder.decodeSingularUInt32Field(value: &_storage._hardwareType) }()
         case 15: try { try decoder.decodeSingularUInt32Field(value: &_storage._mtu) }()
         case 16: try { try decoder.decodeSingularMessageField(value: &_storage._wireless) }()
+        case 17: try { try decoder.decodeSingularMessageField(value: &_storage._modem) }()
+        case 18: try { try decoder.decodeSingularStringField(value: &_storage._via) }()
+        case 19: try { try decoder.decodeSingularBoolField(value: &_storage._viaGuessed) }()
         default: break
         }
       }
@@ -5175,6 +5253,15 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
       try { if let v = _storage._wireless {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 16)
       } }()
+      try { if let v = _storage._modem {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 17)
+      } }()
+      try { if let v = _storage._via {
+        try visitor.visitSingularStringField(value: v, fieldNumber: 18)
+      } }()
+      if _storage._viaGuessed != false {
+        try visitor.visitSingularBoolField(value: _storage._viaGuessed, fieldNumber: 19)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -5200,10 +5287,62 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._hardwareType != rhs_storage._hardwareType {return false}
         if _storage._mtu != rhs_storage._mtu {return false}
         if _storage._wireless != rhs_storage._wireless {return false}
+        if _storage._modem != rhs_storage._modem {return false}
+        if _storage._via != rhs_storage._via {return false}
+        if _storage._viaGuessed != rhs_storage._viaGuessed {return false}
         return true
       }
       if !storagesAreEqual {return false}
     }
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_Modem: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Modem"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}connected\0\u{1}suspended\0\u{1}technology\0\u{1}roaming\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBoolField(value: &self.connected) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.suspended) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self._technology) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.roaming) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.connected != false {
+      try visitor.visitSingularBoolField(value: self.connected, fieldNumber: 1)
+    }
+    if self.suspended != false {
+      try visitor.visitSingularBoolField(value: self.suspended, fieldNumber: 2)
+    }
+    try { if let v = self._technology {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 3)
+    } }()
+    if self.roaming != false {
+      try visitor.visitSingularBoolField(value: self.roaming, fieldNumber: 4)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_Modem, rhs: Connectivity_V1_Modem) -> Bool {
+    if lhs.connected != rhs.connected {return false}
+    if lhs.suspended != rhs.suspended {return false}
+    if lhs._technology != rhs._technology {return false}
+    if lhs.roaming != rhs.roaming {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

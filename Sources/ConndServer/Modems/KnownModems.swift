@@ -1,0 +1,62 @@
+import Connectivity
+import ConnectivityRules
+
+/// The links that are a modem's, by what ModemManager says.
+///
+/// What it has said of a link once stays true as long as the link exists: behind it is a modem, also when the service ends or is
+/// updated. A value.
+struct KnownModems {
+  /// As it is said now, by name.
+  private var links: [String: ModemLink] = [:]
+  /// The links of which it was ever said.
+  private var indexes: Set<UInt32> = []
+
+  /// A machine has a handful.
+  private static let most = 64
+
+  /// - Parameter restored: What an earlier run published last: its evidence goes on to hold.
+  init(restored: Snapshot? = nil) {
+    for path in [restored?.status.ipv4, restored?.status.ipv6].compactMap({ $0 })
+    where path.evidence?.source == .modemManager {
+      if let link = path.chain.last { self.indexes.insert(link.index) }
+    }
+  }
+
+  /// What becomes of a reading when ModemManager says this: one change after the other, for each has a cause of its own.
+  func changes(to links: [String: ModemLink]) -> [ModemChange] {
+    Set(links.keys).union(self.links.keys).sorted().compactMap { name in
+      let (old, new) = (self.links[name] ?? .silent, links[name] ?? .silent)
+      if old.isConnected != new.isConnected || self.links[name] == nil {
+        return ModemChange(new.isConnected ? .connected : .disconnected, name)
+      }
+      guard old.isSuspended != new.isSuspended else { return nil }
+      return ModemChange(new.isSuspended ? .suspended : .resumed, name)
+    }
+  }
+
+  /// Takes in what ModemManager says.
+  mutating func update(to links: [String: ModemLink]) { self.links = links }
+
+  /// Takes in what it says of one link.
+  mutating func update(_ interface: String, to link: ModemLink?) { self.links[interface] = link }
+
+  /// A link, with what is known of its modem.
+  mutating func describe(_ facts: LinkFacts) -> LinkFacts {
+    guard !self.links.isEmpty || !self.indexes.isEmpty else { return facts }
+    let index = facts.link.index
+    var facts = facts
+    if let modem = self.links[facts.link.name] {
+      if self.indexes.count >= Self.most { self.indexes = [] }
+      self.indexes.insert(index)
+      facts.modem = modem
+    } else if self.indexes.contains(index) {
+      facts.modem = .silent
+    }
+    return facts
+  }
+
+  /// Takes note of what the kernel has told.
+  mutating func note(_ event: KernelEvent) {
+    if case .linkRemoved(let link) = event { self.indexes.remove(link.index) }
+  }
+}

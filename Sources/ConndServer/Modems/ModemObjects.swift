@@ -1,0 +1,138 @@
+import Connectivity
+import Systemd
+
+/// What ModemManager has said of its modems and of their bearers, and what that says of links. A value without a bus.
+///
+/// It may say anything: what is of another type than it should be is not known, and of more than a machine can have nothing is.
+struct ModemObjects: Hashable {
+  private struct Modem: Hashable {
+    var technologies: UInt32 = 0
+    var registration: Int64?
+    /// Their paths.
+    var bearers: [String] = []
+  }
+
+  private struct Bearer: Hashable {
+    var interface: String?
+    var isConnected = false
+    var isSuspended = false
+  }
+
+  /// By their paths, as all that is here.
+  private var modems: [String: Modem] = [:]
+  private var bearers: [String: Bearer] = [:]
+
+  static let modem = "org.freedesktop.ModemManager1.Modem"
+  static let network = "org.freedesktop.ModemManager1.Modem.Modem3gpp"
+  static let bearer = "org.freedesktop.ModemManager1.Bearer"
+
+  /// What is read of each interface.
+  static let properties: [String: Set<String>] = [
+    Self.modem: ["AccessTechnologies", "Bearers"], Self.network: ["RegistrationState"],
+    Self.bearer: ["Interface", "Connected", "Suspended"],
+  ]
+
+  private static let mostModems = 16
+  private static let mostBearers = 64
+
+  /// Takes in some properties of an object.
+  mutating func update(_ path: String, _ properties: BusProperties) {
+    let values = properties.values
+    switch properties.interface {
+    case Self.modem:
+      guard var modem = self.modem(path) else { return }
+      if let value = values["AccessTechnologies"] {
+        modem.technologies = UInt32(clamping: value.number ?? 0)
+      }
+      if let value = values["Bearers"] { modem.bearers = value.texts ?? [] }
+      self.modems[path] = modem
+      self.forgetBearers()
+    case Self.network:
+      guard var modem = self.modem(path) else { return }
+      if let value = values["RegistrationState"] { modem.registration = value.number }
+      self.modems[path] = modem
+    case Self.bearer where self.listed.contains(path):
+      var bearer = self.bearers[path] ?? Bearer()
+      if let value = values["Interface"] { bearer.interface = value.linkName }
+      if let value = values["Connected"] { bearer.isConnected = value.flag ?? false }
+      if let value = values["Suspended"] { bearer.isSuspended = value.flag ?? false }
+      self.bearers[path] = bearer
+    default: return
+    }
+  }
+
+  /// Takes in that an object has these interfaces no more.
+  mutating func remove(_ path: String, _ interfaces: [String]) {
+    if interfaces.contains(Self.modem) { self.modems[path] = nil }
+    if interfaces.contains(Self.network) { self.modems[path]?.registration = nil }
+    self.forgetBearers()
+  }
+
+  private func modem(_ path: String) -> Modem? {
+    self.modems[path] ?? (self.modems.count < Self.mostModems ? Modem() : nil)
+  }
+
+  private mutating func forgetBearers() {
+    let listed = Set(self.listed)
+    self.bearers = self.bearers.filter { listed.contains($0.key) }
+  }
+
+  /// The bearers that modems say they have.
+  private var listed: ArraySlice<String> {
+    self.modems.sorted { $0.key < $1.key }.flatMap(\.value.bearers).prefix(Self.mostBearers)
+  }
+
+  /// The bearers of which nothing is known yet: ModemManager's list of objects has only modems.
+  var unreadBearers: [String] { self.listed.filter { self.bearers[$0] == nil } }
+
+  /// The links that bearers are said to have, by their names.
+  var links: [String: ModemLink] {
+    var links: [String: ModemLink] = [:]
+    for (_, modem) in self.modems.sorted(by: { $0.key < $1.key }) {
+      for bearer in modem.bearers.compactMap({ self.bearers[$0] }) {
+        guard let interface = bearer.interface else { continue }
+        let link = ModemLink(
+          isConnected: bearer.isConnected, isSuspended: bearer.isConnected && bearer.isSuspended,
+          generation: MobileGeneration(accessTechnologies: modem.technologies),
+          isRoaming: modem.registration.map(Self.roaming.contains) ?? false)
+        // Several may share one link: what any of them carries, it carries.
+        if links[interface].map(link.carriesMore) ?? true { links[interface] = link }
+      }
+    }
+    return links
+  }
+
+  /// Of `MMModem3gppRegistrationState`: roaming, the same for short messages only, and with calls by an older network.
+  private static let roaming: Set<Int64> = [5, 7, 10]
+}
+
+extension ModemLink {
+  fileprivate func carriesMore(than other: ModemLink) -> Bool {
+    (self.isConnected && !self.isSuspended) && (!other.isConnected || other.isSuspended)
+      || self.isConnected && !other.isConnected
+  }
+}
+
+extension MobileGeneration {
+  /// The newest of a mask of `MMModemAccessTechnology`; 1xRTT is counted with what it is as fast as.
+  init?(accessTechnologies mask: UInt32) {
+    let bits: [(MobileGeneration, ClosedRange<UInt32>)] = [
+      (.fifth, 15...15), (.fourth, 14...14), (.fourth, 16...17), (.third, 5...9), (.third, 11...13),
+      (.second, 1...4), (.second, 10...10),
+    ]
+    guard let (newest, _) = bits.first(where: { $1.contains { mask & 1 << $0 != 0 } }) else {
+      return nil
+    }
+    self = newest
+  }
+}
+
+extension BusValue {
+  fileprivate var flag: Bool? { if case .flag(let value) = self { value } else { nil } }
+  fileprivate var number: Int64? { if case .number(let value) = self { value } else { nil } }
+  fileprivate var texts: [String]? { if case .texts(let values) = self { values } else { nil } }
+  /// The name of a link; `nil` where it can be none. Of a bearer that is not connected it is empty.
+  fileprivate var linkName: String? {
+    if case .text(let text) = self, ResolvConf.isLinkName(text) { text } else { nil }
+  }
+}

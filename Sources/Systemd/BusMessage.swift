@@ -1,0 +1,213 @@
+import CSystemd
+
+/// A message of the bus. What it holds is read once, from its beginning to its end; whoever sent it may have written anything.
+///
+/// Thread-safety: one thread only.
+public final class BusMessage {
+  private let message: OpaquePointer
+
+  init(adopting message: OpaquePointer) { self.message = message }
+
+  deinit { sd_bus_message_unref(self.message) }
+
+  /// The unique name of who sent it, which the bus has written there; `nil` where it says none.
+  public var sender: String? { sd_bus_message_get_sender(self.message).map { String(cString: $0) } }
+  public var path: String? { sd_bus_message_get_path(self.message).map { String(cString: $0) } }
+  public var interface: String? {
+    sd_bus_message_get_interface(self.message).map { String(cString: $0) }
+  }
+  public var member: String? { sd_bus_message_get_member(self.message).map { String(cString: $0) } }
+
+  /// The number of the call that this answers; `nil` where it is no answer.
+  public var answeredCall: UInt64? {
+    var number: UInt64 = 0
+    return sd_bus_message_get_reply_cookie(self.message, &number) >= 0 ? number : nil
+  }
+
+  /// Whether it says that a call has failed.
+  public var isError: Bool { sd_bus_message_is_method_error(self.message, nil) > 0 }
+
+  /// Whether it is a signal of this interface and name.
+  public func isSignal(_ interface: String, _ member: String) -> Bool {
+    sd_bus_message_is_signal(self.message, interface, member) > 0
+  }
+
+  /// How much of what somebody published is read: the rest is as if it were not there.
+  private enum Most {
+    static let objects = 64
+    static let interfaces = 64
+    static let properties = 128
+    static let texts = 64
+  }
+}
+
+// MARK: - What it holds
+
+extension BusMessage {
+  /// That what comes next is something else than expected.
+  private struct OtherType: Error {}
+
+  /// A string or an object's path; `nil` where something else comes next.
+  public func readText() -> String? { try? self.text() }
+
+  /// Several of them, as many as anybody needs.
+  public func readTexts() -> [String]? { try? self.texts() }
+
+  /// `a{sv}`: the properties of these names; `nil` where something else comes next.
+  public func readProperties(_ wanted: Set<String>) -> [String: BusValue]? {
+    try? self.properties(wanted)
+  }
+
+  /// `a{sa{sv}}`: an object's interfaces, of each the properties of these names.
+  public func readInterfaces(_ wanted: [String: Set<String>]) -> [BusProperties]? {
+    try? self.interfaces(wanted)
+  }
+
+  /// `a{oa{sa{sv}}}`: objects by their paths.
+  public func readObjects(
+    _ wanted: [String: Set<String>]
+  ) -> [(path: String, interfaces: [BusProperties])]? {
+    var objects: [(String, [BusProperties])] = []
+    do {
+      try self.eachEntry("{oa{sa{sv}}}", most: Most.objects) {
+        objects.append((try self.text(), try self.interfaces(wanted)))
+      }
+    } catch is Enough {
+      // Those that were read.
+    } catch {
+      return nil
+    }
+    return objects
+  }
+
+  private func interfaces(_ wanted: [String: Set<String>]) throws -> [BusProperties] {
+    var interfaces: [BusProperties] = []
+    try self.eachEntry("{sa{sv}}", most: Most.interfaces) {
+      let interface = try self.text()
+      guard let names = wanted[interface] else { return try self.skip("a{sv}") }
+      interfaces.append(BusProperties(interface, try self.properties(names)))
+    }
+    return interfaces
+  }
+
+  private func properties(_ wanted: Set<String>) throws -> [String: BusValue] {
+    var values: [String: BusValue] = [:]
+    try self.eachEntry("{sv}", most: Most.properties) {
+      let name = try self.text()
+      guard wanted.contains(name) else { return try self.skip("v") }
+      values[name] = try self.variant()
+    }
+    return values
+  }
+
+  private func variant() throws -> BusValue {
+    let (type, contents) = try self.peek()
+    guard type == "v", let contents else { throw OtherType() }
+    guard ["b", "y", "n", "q", "i", "u", "x", "t", "s", "o", "as", "ao"].contains(contents) else {
+      try self.skip("v")
+      return .other
+    }
+    try self.enter("v", contents)
+    defer { sd_bus_message_exit_container(self.message) }
+    switch contents {
+    case "b":
+      var value: CInt = 0
+      try self.read("b", &value)
+      return .flag(value != 0)
+    case "y": return try self.number("y", UInt8.self)
+    case "n": return try self.number("n", Int16.self)
+    case "q": return try self.number("q", UInt16.self)
+    case "i": return try self.number("i", Int32.self)
+    case "u": return try self.number("u", UInt32.self)
+    case "x": return try self.number("x", Int64.self)
+    case "t": return try self.number("t", UInt64.self)
+    case "s", "o": return .text(try self.text())
+    default: return .texts(try self.texts())
+    }
+  }
+
+  private func number<Number: FixedWidthInteger>(
+    _ type: Unicode.Scalar, _: Number.Type
+  ) throws -> BusValue {
+    var value: Number = 0
+    try self.read(type, &value)
+    return .number(Int64(clamping: value))
+  }
+
+  private func text() throws -> String {
+    let (type, _) = try self.peek()
+    guard type == "s" || type == "o" else { throw OtherType() }
+    var value: UnsafePointer<CChar>?
+    try self.read(type, &value)
+    guard let value else { throw OtherType() }
+    return String(cString: value)
+  }
+
+  private func texts() throws -> [String] {
+    let (type, contents) = try self.peek()
+    guard type == "a", let contents, contents == "s" || contents == "o" else { throw OtherType() }
+    try self.enter("a", contents)
+    var texts: [String] = []
+    while try !self.isAtEnd {
+      guard texts.count < Most.texts else { throw Enough() }
+      texts.append(try self.text())
+    }
+    try self.exit()
+    return texts
+  }
+
+  // MARK: - The library
+
+  /// There is more than anybody reads, so that what comes behind it cannot be read.
+  private struct Enough: Error {}
+
+  /// Reads each entry of a dictionary.
+  private func eachEntry(_ entry: String, most: Int, _ read: () throws -> Void) throws {
+    let (type, contents) = try self.peek()
+    guard type == "a", contents == entry else { throw OtherType() }
+    try self.enter("a", entry)
+    var count = 0
+    while try !self.isAtEnd {
+      guard count < most else { throw Enough() }
+      count += 1
+      try self.enter("e", String(entry.dropFirst().dropLast()))
+      try read()
+      try self.exit()
+    }
+    try self.exit()
+  }
+
+  private var isAtEnd: Bool {
+    get throws {
+      let result = sd_bus_message_at_end(self.message, 0)
+      guard result >= 0 else { throw OtherType() }
+      return result > 0
+    }
+  }
+
+  private func peek() throws -> (type: Unicode.Scalar, contents: String?) {
+    var (type, contents): (CChar, UnsafePointer<CChar>?) = (0, nil)
+    guard sd_bus_message_peek_type(self.message, &type, &contents) > 0 else { throw OtherType() }
+    return (Unicode.Scalar(UInt8(bitPattern: type)), contents.map { String(cString: $0) })
+  }
+
+  private func read(_ type: Unicode.Scalar, _ value: UnsafeMutableRawPointer) throws {
+    guard sd_bus_message_read_basic(self.message, busType(type), value) > 0 else {
+      throw OtherType()
+    }
+  }
+
+  private func skip(_ types: String) throws {
+    guard sd_bus_message_skip(self.message, types) >= 0 else { throw OtherType() }
+  }
+
+  private func enter(_ type: Unicode.Scalar, _ contents: String) throws {
+    guard sd_bus_message_enter_container(self.message, busType(type), contents) > 0 else {
+      throw OtherType()
+    }
+  }
+
+  private func exit() throws {
+    guard sd_bus_message_exit_container(self.message) >= 0 else { throw OtherType() }
+  }
+}

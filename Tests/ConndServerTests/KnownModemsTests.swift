@@ -1,0 +1,101 @@
+import Connectivity
+import ConnectivityRules
+import Testing
+
+@testable import ConndServer
+
+@Suite("Links of modems")
+struct KnownModemsTests {
+  /// Everything goes over a ppp link, which by itself is unknown.
+  private func loop() throws -> TestLoop {
+    try TestLoop.started { $0.linkTable[2]?.link.kind = "ppp" }
+  }
+
+  /// ModemManager says something else.
+  ///
+  /// - Returns: what was published since the first reading, in words.
+  private func say(_ links: [String: ModemLink], _ loop: inout TestLoop) -> [String] {
+    loop.modems.links = links
+    _ = loop.turn(hasModemNews: true)
+    return self.told(loop)
+  }
+
+  private func told(_ loop: TestLoop) -> [String] {
+    loop.loop.store.past.compactMap { published in
+      guard case .transition(let transition) = published.change else { return nil }
+      return "\(transition.to.rawValue) \(transition.cause.change)"
+    }
+  }
+
+  @Test("K5 what ModemManager says is published at once, with its cause")
+  func published() throws {
+    var loop = try self.loop()
+    #expect(self.told(loop) == ["other started"])
+    #expect(
+      self.say(["eth0": ModemLink(generation: .fourth)], &loop)
+        == ["other started", "cellular modemConnected"])
+    // T3
+    _ = self.say(["eth0": ModemLink(generation: .second, isRoaming: true)], &loop)
+    _ = self.say(["eth0": ModemLink(isSuspended: true), "wwan7": ModemLink()], &loop)
+    #expect(
+      self.say(["eth0": ModemLink()], &loop)
+        == [
+          "other started", "cellular modemConnected", "none modemSuspended",
+          "cellular modemResumed",
+        ])
+  }
+
+  @Test("K5 a link stays a modem's as long as it exists, whatever becomes of the service")
+  func silent() throws {
+    var loop = try self.loop()
+    _ = self.say(["eth0": ModemLink(isSuspended: true)], &loop)
+    #expect(self.say([:], &loop).last == "cellular modemDisconnected")
+    _ = loop.tell([.linkRemoved(Link(index: 9, name: "eth0"))])
+    #expect(self.told(loop).last == "cellular modemDisconnected")
+    // The next link of that name may be anybody's.
+    let link = Link(index: 2, name: "eth0")
+    _ = loop.tell([.linkRemoved(link), .link(link)])
+    #expect(loop.loop.store.snapshot.status.category == .other)
+  }
+
+  @Test(
+    "I2 what a suspended bearer carried is told at once, with the cause; who is new waits, and then goes on"
+  )
+  func flows() throws {
+    var loop = try self.loop()
+    _ = self.say(["eth0": ModemLink()], &loop)
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    loop.modems.links = ["eth0": ModemLink(isSuspended: true)]
+    #expect(loop.turn(hasModemNews: true) == ["1 destroy interfaceLost"])
+    #expect(try loop.guardFlow(2) == ["2 path eth0 requiresConnection"])
+    // A roam, or another technology, ends nothing.
+    loop.modems.links = ["eth0": ModemLink()]
+    #expect(loop.turn(hasModemNews: true) == ["2 path eth0"])
+    loop.modems.links = ["eth0": ModemLink(generation: .second, isRoaming: true)]
+    #expect(loop.turn(hasModemNews: true) == [])
+    loop.modems.links = [:]
+    #expect(loop.turn(hasModemNews: true) == [], "the service has ended")
+  }
+
+  @Test("I7 what an earlier run published of a modem goes on to hold")
+  func restored() throws {
+    var loop = try self.loop()
+    _ = self.say(["eth0": ModemLink()], &loop)
+    var modems = KnownModems(restored: loop.loop.store.snapshot)
+    let ppp = try #require(loop.kernel.linkTable[2])
+    #expect(modems.describe(ppp).modem == .silent)
+    var none = KnownModems()
+    #expect(none.describe(ppp).modem == nil)
+  }
+
+  @Test("D7 a bus that is not there is looked for when a link changes, and not otherwise")
+  func search() throws {
+    var loop = try self.loop()
+    _ = loop.tell()
+    #expect(loop.modems.searches == 0 && loop.loop.due == nil)
+    _ = loop.tell([.link(Link(index: 9, name: "wwan0"))])
+    #expect(loop.modems.searches == 1 && loop.loop.due == nil)
+    loop.modems.timeout = .seconds(7)
+    #expect(loop.loop.due == loop.clock.now.advanced(by: .seconds(7)))
+  }
+}

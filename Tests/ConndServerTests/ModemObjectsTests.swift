@@ -1,0 +1,138 @@
+import Connectivity
+import Systemd
+import Testing
+
+@testable import ConndServer
+
+@Suite("What ModemManager's objects say of links")
+struct ModemObjectsTests {
+  private static let modem = "/org/freedesktop/ModemManager1/Modem/0"
+  private static let bearer = "/org/freedesktop/ModemManager1/Bearer/0"
+
+  /// A modem with one bearer, and what it says of each.
+  private func objects(
+    _ modem: [String: BusValue] = [:], network: [String: BusValue] = [:],
+    bearer: [String: BusValue] = ["Interface": .text("wwan0"), "Connected": .flag(true)]
+  ) -> ModemObjects {
+    var objects = ModemObjects()
+    let bearers: [String: BusValue] = ["Bearers": .texts([Self.bearer])]
+    objects.update(
+      Self.modem, BusProperties(ModemObjects.modem, bearers.merging(modem) { $1 }))
+    objects.update(Self.modem, BusProperties(ModemObjects.network, network))
+    objects.update(Self.bearer, BusProperties(ModemObjects.bearer, bearer))
+    return objects
+  }
+
+  @Test(
+    "the newest technology is what is shown",
+    arguments: [
+      (UInt32(0), nil), (1 << 0, nil), (1 << 1, .second), (1 << 4, .second), (1 << 5, .third),
+      (1 << 9, .third), (1 << 10, .second), (1 << 13, .third), (1 << 14, .fourth),
+      (1 << 15, .fifth), (1 << 14 | 1 << 15, .fifth), (1 << 17, .fourth), (1 << 18, nil),
+      (1 << 5 | 1 << 3, .third), (.max, .fifth),
+    ] as [(UInt32, MobileGeneration?)])
+  func technology(mask: UInt32, generation: MobileGeneration?) {
+    #expect(MobileGeneration(accessTechnologies: mask) == generation)
+    let objects = self.objects(["AccessTechnologies": .number(Int64(mask))])
+    #expect(objects.links["wwan0"]?.generation == generation)
+  }
+
+  @Test(
+    "roaming is what the registration says, in all its variants",
+    arguments: [(0, false), (1, false), (5, true), (6, false), (7, true), (9, false), (10, true)])
+  func roaming(state: Int64, isRoaming: Bool) {
+    let objects = self.objects(network: ["RegistrationState": .number(state)])
+    #expect(objects.links["wwan0"]?.isRoaming == isRoaming)
+  }
+
+  @Test(
+    "a bearer says which link it has, and whether that carries anything",
+    arguments: [
+      ([:], [:]),
+      (["Interface": .text("ppp0")], ["ppp0": ModemLink(isConnected: false)]),
+      (["Interface": .text(""), "Connected": .flag(true)], [:]),
+      (["Interface": .text("ppp0"), "Connected": .flag(true)], ["ppp0": ModemLink()]),
+      (
+        ["Interface": .text("ppp0"), "Connected": .flag(true), "Suspended": .flag(true)],
+        ["ppp0": ModemLink(isSuspended: true)]
+      ),
+      (
+        ["Interface": .text("ppp0"), "Suspended": .flag(true)],
+        ["ppp0": ModemLink(isConnected: false)]
+      ),
+    ] as [([String: BusValue], [String: ModemLink])])
+  func bearers(properties: [String: BusValue], links: [String: ModemLink]) {
+    #expect(self.objects(bearer: properties).links == links)
+  }
+
+  @Test("D8 what is of another type is not known, and takes nothing else with it")
+  func otherTypes() {
+    let objects = self.objects(
+      ["AccessTechnologies": .text("lte")], network: ["RegistrationState": .flag(true)],
+      bearer: [
+        "Interface": .text("wwan0"), "Connected": .number(1), "Suspended": .other,
+      ])
+    #expect(objects.links == ["wwan0": ModemLink(isConnected: false)])
+    for interface: BusValue in [
+      .number(7), .other, .texts(["wwan0"]), .text("../wwan0"), .text("a name that is too long"),
+    ] {
+      #expect(self.objects(bearer: ["Interface": interface]).links == [:])
+    }
+    #expect(self.objects(["AccessTechnologies": .number(-1)]).links["wwan0"]?.generation == nil)
+    #expect(self.objects(["Bearers": .text(Self.bearer)]).links == [:])
+    var strange = self.objects()
+    strange.update("/elsewhere", BusProperties("org.example", ["Bearers": .texts(["/x"])]))
+    #expect(strange == self.objects())
+  }
+
+  @Test("what changes replaces what was said, and what is not mentioned stays")
+  func changes() {
+    var objects = self.objects(["AccessTechnologies": .number(1 << 14)])
+    objects.update(Self.bearer, BusProperties(ModemObjects.bearer, ["Suspended": .flag(true)]))
+    #expect(objects.links == ["wwan0": ModemLink(isSuspended: true, generation: .fourth)])
+    objects.update(Self.modem, BusProperties(ModemObjects.modem, ["Bearers": .texts(["/b/1"])]))
+    #expect(objects.links == [:] && objects.unreadBearers == ["/b/1"])
+    objects.update("/b/1", BusProperties(ModemObjects.bearer, ["Interface": .text("wwan1")]))
+    #expect(objects.links.keys.sorted() == ["wwan1"] && objects.unreadBearers == [])
+    objects.remove(Self.modem, ["org.example"])
+    #expect(objects.links.keys.sorted() == ["wwan1"])
+    objects.remove(Self.modem, [ModemObjects.modem])
+    #expect(objects == ModemObjects())
+  }
+
+  @Test("of bearers that share a link, the one that carries speaks for it")
+  func shared() {
+    for order in [["/a", "/b", "/c"], ["/c", "/b", "/a"]] {
+      var objects = self.objects(["Bearers": .texts(order)])
+      objects.update("/a", BusProperties(ModemObjects.bearer, ["Interface": .text("wwan0")]))
+      for (path, isSuspended) in [("/b", true), ("/c", false)] {
+        objects.update(
+          path,
+          BusProperties(
+            ModemObjects.bearer,
+            [
+              "Interface": .text("wwan0"), "Connected": .flag(true),
+              "Suspended": .flag(isSuspended),
+            ]))
+      }
+      #expect(objects.links == ["wwan0": ModemLink()])
+    }
+  }
+
+  @Test("D8 who has more modems and bearers than a machine can is not remembered beyond that")
+  func bounded() {
+    var objects = ModemObjects()
+    for modem in 0..<100 {
+      let paths = (0..<100).map { "/\(modem)/\($0)" }
+      objects.update(
+        "/\(modem)", BusProperties(ModemObjects.modem, ["Bearers": .texts(paths)]))
+      for path in paths.prefix(10) {
+        objects.update(
+          path,
+          BusProperties(ModemObjects.bearer, ["Interface": .text("wwan\(modem)\(path.count)")]))
+      }
+    }
+    #expect(objects.links.count <= 64)
+    #expect(objects.unreadBearers.count <= 64)
+  }
+}

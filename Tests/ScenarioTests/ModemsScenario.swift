@@ -1,0 +1,272 @@
+import Glibc
+import TestKit
+import Testing
+
+/// What ModemManager says, by a real bus. Its links stand for a modem's: what they carry is not the modem's matter.
+@Suite("Modems", .needsNamespaces, .laboratory)
+struct ModemsScenario {
+  private let bus: ModemBus
+
+  init() throws { self.bus = try ModemBus() }
+
+  /// A laboratory whose default route leaves by a link that nobody can place.
+  private func laboratory() throws -> Laboratory {
+    let lab = try Laboratory()
+    try lab.addLink("ppp0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1 metric 100")
+    return lab
+  }
+
+  /// The same with connd, and a modem whose link it is.
+  private func dialled() throws -> Laboratory {
+    let lab = try self.laboratory()
+    try self.bus.startBus()
+    try self.bus.startService()
+    #expect(try lab.start(prefix: self.bus.prefix).category == "other")
+    try self.bus.publishModem()
+    #expect(try lab.event().to == "cellular")
+    return lab
+  }
+
+  private static let home = ModemLinkReport.Modem(
+    connected: true, suspended: false, technology: "4G", roaming: false)
+
+  @Test("K5 a link that ModemManager has a bearer for is cellular, and expensive")
+  func bearer() throws {
+    let lab = try self.laboratory()
+    try self.bus.startBus()
+    try self.bus.startService()
+    #expect(try lab.start(prefix: self.bus.prefix).category == "other")
+    #expect(try lab.link("ppp0").modem == nil)
+
+    try self.bus.publishModem()
+    let dialled = try lab.event()
+    #expect(dialled.from == "other" && dialled.to == "cellular")
+    #expect(dialled.cause?.trigger == "modem")
+    #expect(dialled.cause?.change == "modemConnected")
+    #expect(dialled.cause?.interface == "ppp0")
+    #expect(dialled.status.expensive)
+    let link = try lab.link("ppp0")
+    #expect(link.modem == Self.home)
+    #expect(link.evidence?.source == "modemManager")
+    #expect(try lab.connctl("links").output.contains("expensive 4G"))
+    #expect(try lab.connctl("explain").output.contains("ppp0, veth, up, 4G"))
+  }
+
+  @Test("K5 a modem that was there before connd is found")
+  func before() throws {
+    let lab = try self.laboratory()
+    try self.bus.startBus()
+    try self.bus.startService()
+    try self.bus.publishModem()
+    try lab.start(prefix: self.bus.prefix)
+    try waitUntil("it is cellular") { try lab.status().category == "cellular" }
+  }
+
+  @Test("K5 of a serial line the link is that which its pppd has made, however late")
+  func serialLine() throws {
+    let lab = try self.laboratory()
+    let run = try TemporaryDirectory()
+    try Command.run(["mkdir", "\(run.path)/lock"])
+    try run.write("      4711\n", to: "lock/LCK..ttyUSB2")
+    try self.bus.startBus()
+    try self.bus.startService()
+    try self.bus.publishModem(interface: "ttyUSB2")
+    // A directory that connd sees as /run, and nobody else does.
+    let mount = #"mount --make-rprivate / && mount --bind "$0" /run && exec "$@""#
+    let category = try lab.start(
+      prefix: self.bus.prefix + ["unshare", "--mount", "sh", "-c", mount, run.path]
+    ).category
+    #expect(category == "other")
+    try run.write("4711\n", to: "ppp0.pid")
+    try lab.namespace.ip("link set ppp0 mtu 1400")
+    let dialled = try lab.event()
+    #expect(dialled.to == "cellular" && dialled.cause?.interface == "ppp0")
+    #expect(try lab.link("ppp0").modem == Self.home)
+  }
+
+  @Test(
+    "D7 a bus that says nothing, and a service that does not answer, wake nobody",
+    arguments: [false, true])
+  func idle(isMute: Bool) throws {
+    let lab = try self.laboratory()
+    try self.bus.startBus()
+    try self.bus.startService()
+    try self.bus.tell(#"{"mute": \#(isMute)}"#)
+    try lab.start(prefix: self.bus.prefix)
+    try self.bus.publishModem()
+    try waitUntil("it is heard") {
+      try lab.link("ppp0").medium == (isMute ? "unknown" : "cellular")
+    }
+    let process = try #require(lab.connd).processIdentifier
+    try waitUntil("nothing is due: \(IdleScenario.due(process))", within: .seconds(60)) {
+      IdleScenario.due(process).isEmpty
+    }
+  }
+
+  @Test("T3 technology and roaming are shown, and publish nothing")
+  func roaming() throws {
+    let lab = try self.dialled()
+    try self.bus.tell(
+      #"{"set": ["Modem/0", "Modem.Modem3gpp", {"RegistrationState": ["u", 5]}]}"#)
+    try self.bus.tell(#"{"set": ["Modem/0", "Modem", {"AccessTechnologies": ["u", 2]}]}"#)
+    try waitUntil("it roams in 2G") {
+      try lab.link("ppp0").modem
+        == .init(connected: true, suspended: false, technology: "2G", roaming: true)
+    }
+    try lab.namespace.ip("link set ppp0 down")
+    #expect(try lab.event().to == "none", "the first since")
+  }
+
+  @Test("K3 a bearer that is suspended carries nothing, and its link is dormant")
+  func suspended() throws {
+    let lab = try self.dialled()
+    try self.bus.tell(#"{"set": ["Bearer/0", "Bearer", {"Suspended": ["b", true]}]}"#)
+    let loss = try lab.event()
+    #expect(loss.to == "none" && loss.cause?.change == "modemSuspended")
+    #expect(loss.status.ipv4.status == "requiresConnection")
+    #expect(loss.status.ipv4.reason == "dormant")
+    try self.bus.tell(#"{"set": ["Bearer/0", "Bearer", {"Suspended": ["b", false]}]}"#)
+    let gain = try lab.event()
+    #expect(gain.to == "cellular" && gain.cause?.change == "modemResumed")
+  }
+
+  @Test(
+    "I4 a modem that dials again has another bearer, address and link, which are cellular again")
+  func dialsAgain() throws {
+    let lab = try self.dialled()
+    try lab.ip("link del ppp0")
+    #expect(try lab.event().to == "none")
+    try self.bus.tell(
+      """
+      {"publish": {"Bearer/1": {"Bearer": {"Interface": ["s", "ppp0"], "Connected": ["b", true]}}},
+       "set": ["Modem/0", "Modem", {"Bearers": ["ao", ["Bearer/1"]]}], "withdraw": ["Bearer/0"]}
+      """)
+    try lab.addLink("ppp0", "198.51.100.2")
+    try lab.ip("route add default via 198.51.100.1 metric 100")
+    try waitUntil("it is cellular") { try lab.status().category == "cellular" }
+    #expect(try lab.link("ppp0").modem == Self.home)
+    #expect(try lab.status().ipv4.source == "198.51.100.2")
+  }
+
+  @Test(
+    "K5 a link stays a modem's where ModemManager ends, and it is known again where that is back")
+  func serviceKilled() throws {
+    let lab = try self.dialled()
+    try self.bus.killService()
+    try waitUntil("it is not connected any more") {
+      try lab.link("ppp0").modem?.connected == false
+    }
+    #expect(try lab.status().category == "cellular")
+    try self.bus.startService()
+    try self.bus.publishModem()
+    try waitUntil("it is connected") { try lab.link("ppp0").modem == Self.home }
+    try lab.namespace.ip("link set ppp0 down")
+    #expect(try lab.event().to == "none", "the first since")
+  }
+
+  @Test("K5 a bus that goes, and one that comes later, are found by the next link")
+  func busKilled() throws {
+    let lab = try self.laboratory()
+    #expect(try lab.start(prefix: self.bus.prefix).category == "other")
+    try self.bus.startBus()
+    try self.bus.startService()
+    try self.bus.publishModem()
+    try lab.namespace.ip("link set ppp0 mtu 1400")
+    #expect(try lab.event().to == "cellular")
+
+    try self.bus.killBus()
+    try self.bus.killService()
+    try waitUntil("it is not connected any more") {
+      try lab.link("ppp0").modem?.connected == false
+    }
+    try self.bus.startBus()
+    try self.bus.startService()
+    try self.bus.publishModem()
+    try lab.namespace.ip("link set ppp0 mtu 1300")
+    try waitUntil("it is connected") { try lab.link("ppp0").modem == Self.home }
+    try lab.namespace.ip("link set ppp0 down")
+    #expect(try lab.event().to == "none", "the first since")
+  }
+
+  @Test("I7 connd that starts anew takes the link for what it was until ModemManager has answered")
+  func restart() throws {
+    let lab = try self.dialled()
+    let before = try lab.status()
+    #expect(try #require(lab.connd).terminate() == 0)
+    try self.bus.tell(#"{"mute": true}"#)
+    try lab.startConnd(prefix: self.bus.prefix)
+    let after = try lab.status()
+    #expect(after.category == "cellular" && after.generation == before.generation)
+  }
+
+  @Test("D1 nobody waits for a ModemManager that never answers, nor for a bus that does not")
+  func silence() throws {
+    let lab = try self.laboratory()
+    try self.bus.startBus()
+    try self.bus.startService()
+    try self.bus.tell(#"{"mute": true}"#)
+    #expect(try lab.start(prefix: self.bus.prefix).category == "other")
+    // What it tells of its own accord is heard; what it is asked for then it does not say.
+    try self.bus.publishModem()
+    try lab.ip("link set ppp0 down")
+    #expect(try lab.event().to == "none")
+    #expect(try lab.link("ppp0").modem == nil)
+    #expect(try #require(lab.connd).terminate() == 0)
+    try self.bus.killBus()
+
+    let silent = try RunningCommand([
+      "/usr/bin/python3", "-c",
+      """
+      import socket, sys, time
+      listener = socket.socket(socket.AF_UNIX)
+      listener.bind(sys.argv[1])
+      listener.listen()
+      print("listens", flush=True)
+      accepted = [listener.accept() for _ in range(2)]
+      """, self.bus.socket,
+    ])
+    #expect(try silent.nextLine() == "listens")
+    try lab.startConnd(prefix: self.bus.prefix)
+    try lab.ip("link set ppp0 up")
+    #expect(try lab.connctl("explain").status == 0)
+  }
+
+  @Test("D8 a ModemManager that says nonsense, or too much, is believed as far as it can be")
+  func nonsense() throws {
+    let lab = try self.laboratory()
+    try self.bus.startBus()
+    try self.bus.startService()
+    try lab.start(prefix: self.bus.prefix)
+    try self.bus.tell(#"{"bearers": ["Modem/7", 10000]}"#)
+    try self.bus.tell(
+      """
+      {"publish": {
+        "Bearer/20000": {"Bearer": {"Interface": ["ay", [1, 2]], "Connected": ["s", "yes"], "Suspended": ["d", 1.5]}},
+        "Modem/0": {"Modem": {"AccessTechnologies": ["ao", []], "Bearers": ["ao", ["Bearer/20000", "Bearer/20001"]]},
+          "Modem.Modem3gpp": {"RegistrationState": ["b", true]}}}}
+      """)
+    try self.bus.tell(#"{"withdraw": ["Modem/7"]}"#)
+    try self.bus.tell(
+      #"{"set": ["Bearer/20000", "Bearer", {"Interface": ["s", "../../x"], "Connected": ["u", 1]}]}"#
+    )
+    try self.bus.tell(
+      #"{"set": ["Bearer/20000", "Bearer", {"Interface": ["s", "ppp0"], "Connected": ["b", true]}]}"#
+    )
+    let told = try lab.event()
+    #expect(told.to == "cellular" && told.cause?.change == "modemConnected")
+    #expect(
+      try lab.link("ppp0").modem
+        == .init(connected: true, suspended: false, technology: nil, roaming: false))
+  }
+
+  @Test("D8 what a stranger on the bus says is not ModemManager's word")
+  func forged() throws {
+    let lab = try self.dialled()
+    try self.bus.tell(#"{"forge": ["Bearer/0", "Bearer", {"Suspended": ["b", true]}]}"#)
+    try self.bus.tell(#"{"set": ["Modem/0", "Modem", {"AccessTechnologies": ["u", 32768]}]}"#)
+    try waitUntil("it has heard both") { try lab.link("ppp0").modem?.technology == "5G" }
+    #expect(try lab.status().category == "cellular")
+    #expect(try lab.link("ppp0").modem?.suspended == false)
+  }
+}

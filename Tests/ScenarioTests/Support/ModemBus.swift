@@ -1,0 +1,104 @@
+import Glibc
+import TestKit
+
+/// A message bus of a test's own that connd takes for the system's, and a ModemManager on it that says what the test has it say.
+final class ModemBus {
+  private let directory: TemporaryDirectory
+  private var bus: RunningCommand?
+  private var service: RunningCommand?
+
+  init() throws {
+    self.directory = try TemporaryDirectory()
+    guard mkfifo(self.commands, 0o600) == 0 else { throw CommandError("mkfifo: errno \(errno)") }
+  }
+
+  /// Where the bus listens.
+  var socket: String { "\(self.directory.path)/bus" }
+  private var address: String { "unix:path=\(self.socket)" }
+  private var commands: String { "\(self.directory.path)/commands" }
+
+  /// What starts connd beside it.
+  var prefix: [String] { ["env", "DBUS_SYSTEM_BUS_ADDRESS=\(self.address)"] }
+
+  func startBus() throws {
+    let bus = try RunningCommand([
+      "dbus-daemon", "--session", "--nofork", "--nopidfile", "--address=\(self.address)",
+      "--print-address",
+    ])
+    self.bus = bus
+    guard try bus.nextLine() != nil else { throw CommandError(bus.standardError) }
+  }
+
+  func killBus() throws {
+    self.bus?.signal(SIGKILL)
+    try self.bus?.wait()
+    unlink(self.socket)
+  }
+
+  /// Starts ModemManager; the packages that it is made of are those of the system's Python.
+  func startService() throws {
+    let service = try RunningCommand([
+      "/usr/bin/python3", "-B", Programs.testFile("python/modem_manager.py"), self.address,
+      self.commands,
+    ])
+    self.service = service
+    guard try service.nextLine() == "ready" else { throw CommandError(service.standardError) }
+  }
+
+  func killService() throws {
+    self.service?.signal(SIGKILL)
+    try self.service?.wait()
+  }
+
+  /// Has the service do something; see its text.
+  func tell(_ command: String) throws {
+    let file = open(self.commands, O_WRONLY | O_CLOEXEC)
+    defer { close(file) }
+    let line = Array(command.split(whereSeparator: \.isNewline).joined().utf8) + [10]
+    guard write(file, line, line.count) == line.count else { throw CommandError("errno \(errno)") }
+    guard try self.service?.nextLine() == "done" else {
+      throw CommandError(self.service?.standardError ?? "no service")
+    }
+  }
+
+  /// A modem of 4G at home, with one bearer, of this link.
+  func publishModem(bearer: Int = 0, interface: String = "ppp0") throws {
+    try self.tell(
+      """
+      {"publish": {
+        "Bearer/\(bearer)": {"Bearer": {"Interface": ["s", "\(interface)"], "Connected": ["b", true],
+          "Suspended": ["b", false], "Ip4Config": ["a{sv}", {"method": "static"}]}},
+        "Modem/0": {
+          "Modem": {"AccessTechnologies": ["u", 16384], "Bearers": ["ao", ["Bearer/\(bearer)"]],
+            "State": ["i", 11]},
+          "Modem.Modem3gpp": {"RegistrationState": ["u", 1], "OperatorName": ["s", "Example"]}}}}
+      """)
+  }
+}
+
+/// A line of `connctl links --json`, as far as the scenarios of modems read it.
+struct ModemLinkReport: Decodable {
+  struct Modem: Decodable, Hashable {
+    var connected: Bool
+    var suspended: Bool
+    var technology: String?
+    var roaming: Bool
+  }
+
+  var name: String
+  var medium: String
+  var evidence: ExplanationReport.Evidence?
+  var expensive: Bool
+  var modem: Modem?
+}
+
+extension Laboratory {
+  func link(_ name: String) throws -> ModemLinkReport {
+    let lines = try self.connctl("links", "--json").output.split(whereSeparator: \.isNewline)
+    let links = try lines.map { try decode(String($0), as: ModemLinkReport.self) }
+    guard let link = links.first(where: { $0.name == name }) else {
+      throw CommandError("no link \(name): \(links)")
+    }
+    return link
+  }
+}
