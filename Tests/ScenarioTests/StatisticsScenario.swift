@@ -16,7 +16,7 @@ struct StatisticsScenario {
     #expect(start.resynchronisations == 1, "the first reading")
     #expect(start.subscriptions == 1)
     #expect(start.subscribers == 1)
-    #expect(start.published == ["transition": 1, "path": 0, "invalidation": 0])
+    #expect(start.published == ["transition": 1, "path": 0, "invalidation": 0, "dns": 0])
 
     let flow = try GuardedFlow(lab, "198.51.100.80")
     #expect(try lab.statistics().guardedFlows == 1)

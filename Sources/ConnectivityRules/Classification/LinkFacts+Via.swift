@@ -1,4 +1,4 @@
-package import Connectivity
+import Connectivity
 
 /// What is behind a link that looks like a cable, and shares a network of its own.
 package struct Via: Hashable, Sendable {
