@@ -144,6 +144,13 @@ struct MonitorLoop {
     if let due = self.watchdogDue, due <= now { self.answerWatchdog() }
   }
 
+  /// Deals with what ended the wait, and then looks at what clients follow.
+  mutating func go(on woken: Waiter.Woken) {
+    self.deal(with: woken)
+    self.evaluateFlows()
+    self.evaluatePaths()
+  }
+
   mutating func drain() {
     var events: [KernelEvent] = []
     do throws(KernelUnavailable) {
