@@ -12,9 +12,21 @@ struct ReplayTests {
   private static let folder =
     "/" + #filePath.split(separator: "/").dropLast(2).joined(separator: "/") + "/recordings"
 
-  private static let names = [
-    "containers", "default-route", "failover", "questions", "tunnel", "uplink-lost",
-  ]
+  /// Of all recordings that there are.
+  private static let names: [String] = {
+    let question = FileQuestion(.names, Self.folder)
+    let names = (try? DeviceFiles().answer(question).get()) ?? []
+    let files = names.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
+    return files.filter { $0.hasSuffix(".recording") }.map { String($0.dropLast(10)) }.sorted()
+  }()
+
+  @Test("what happens most is recorded")
+  func recordings() {
+    #expect(
+      Set(Self.names).isSuperset(of: [
+        "containers", "default-route", "failover", "questions", "tunnel", "uplink-lost",
+      ]))
+  }
 
   private static func bytes(_ name: String) throws -> [UInt8] {
     try contents(of: "\(Self.folder)/\(name)", most: 1 << 20)
