@@ -33,12 +33,14 @@ struct Replay {
     self.tape = ReplayTape(recording, complain: complain)
   }
 
-  /// Prints what `connctl watch --json` would have printed, from connd's start on.
+  /// Prints what `connctl watch --json` would have printed: one that was there as soon as connd could be reached, or where an
+  /// earlier run had published something, one that has followed connd since then.
   func run() {
     let restored = self.recording.header.restored
     let store = restored.generation > 0 ? Store(at: restored) : Store()
     let publisher = ReplayPublisher(store: store, print: self.print)
     var loop = self.makeLoop(store, publisher)
+    if restored.generation > 0 { publisher.begin() }
     loop.start()
     // No client is served before that.
     publisher.begin()
@@ -93,6 +95,7 @@ private final class ReplayPublisher: Publisher {
 
   /// Tells the present, and from now on what changes.
   func begin() {
+    if self.hasBegun { return }
     self.hasBegun = true
     let message = Connectivity_V1_WatchResponse.snapshot(self.store.snapshot)
     guard case .snapshot(let snapshot)? = try? WatchEvent(message) else { return }
