@@ -24,7 +24,7 @@ struct ReplayTests {
   func recordings() {
     #expect(
       Set(Self.names).isSuperset(of: [
-        "containers", "default-route", "failover", "questions", "tunnel", "uplink-lost",
+        "containers", "default-route", "failover", "flapping", "questions", "tunnel", "uplink-lost",
       ]))
   }
 
