@@ -153,6 +153,11 @@ test-sanitized: deps ## run tests under the thread and the address sanitizer (ea
 simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; or one SEED=)
 	@SEEDS="$(SEEDS)" FIRST="$(FIRST)" STEPS="$(STEPS)" SEED="$(SEED)" Tests/SimulationTests/run
 
+.PHONY: replay
+replay: deps ## replay the recordings of Tests/recordings, and hold them against what connd said then (CONND=)
+	@[ -n "$(CONND)" ] || swift build --product connd
+	Tests/recordings/replay "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
+
 .PHONY: test-vm test-systemd
 test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, bonds and a team, without IPv6
 test-vm: scenarios := systemd package wifi bonds ipv4only

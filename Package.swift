@@ -74,6 +74,9 @@ let middle: [Target] = [
   .target(name: "Connectivity", swiftSettings: swiftSettings),
   .target(
     name: "ConnectivityRules", dependencies: ["Connectivity"], swiftSettings: swiftSettings),
+  // The shapes that scripts rely on: connctl prints them, and connd where it replays a recording.
+  .target(
+    name: "ConnectivityJSON", dependencies: ["Connectivity"], swiftSettings: swiftSettings),
 ]
 
 // The wire.
@@ -94,7 +97,7 @@ let daemon: [Target] = [
     name: "ConndServer",
     dependencies: all(
       [
-        "CLinux", "CYaml", "Netlink", "Connectivity", "ConnectivityRules",
+        "CLinux", "CYaml", "Netlink", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
         "ConnectivityProtocol", "StandardServices", "Systemd", "UnixTransport", lifecycle, logging,
         arguments,
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
@@ -136,8 +139,9 @@ let clients: [Target] = [
     name: "ConnctlCommands",
     dependencies: all(
       [
-        "CLinux", "Connectivity", "ConnectivityProtocol", "ConnectivitySession", "UnixTransport",
-        arguments, .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+        "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",
+        "ConnectivitySession", "UnixTransport", arguments,
+        .product(name: "SwiftProtobuf", package: "swift-protobuf"),
       ], core),
     swiftSettings: swiftSettings),
   .executableTarget(
@@ -203,8 +207,8 @@ let tests: [Target] = [
     name: "ConnctlCommandsTests",
     dependencies: all(
       [
-        "ConnctlCommands", "ConnectivitySession", "Connectivity", "ConnectivityProtocol",
-        "UnixTransport", "TestKit", arguments,
+        "ConnctlCommands", "ConnectivityJSON", "ConnectivitySession", "Connectivity",
+        "ConnectivityProtocol", "UnixTransport", "TestKit", arguments,
       ], nio("NIOPosix"), grpc),
     swiftSettings: swiftSettings),
   .executableTarget(

@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityJSON
 import Glibc
 import UnixTransport
 

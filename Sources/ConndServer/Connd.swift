@@ -19,6 +19,8 @@ struct Connd {
   var notifier: Notifier
   var logger: Logger
   var sysfs = "/sys"
+  /// Where to record what connd is told and asked; `nil`: nowhere.
+  var recording: String?
 
   /// Runs until SIGTERM or SIGINT, everything but the monitor on the calling thread: there is little to do, and each thread
   /// costs memory.
@@ -108,21 +110,44 @@ struct Connd {
     let (configuration, notifier, logger, sysfs) = (
       self.configuration, self.notifier, self.logger, self.sysfs
     )
+    let choiceFile = ChoiceFile(
+      path: Self.path(of: "networks", in: "STATE_DIRECTORY", besides: self.socketPath),
+      logger: logger)
+    let costs = choiceFile.load()
+    let recorder = try self.recording.map { path throws(RecordingError) in
+      try self.makeRecorder(path, store, costs)
+    }
     // Systemd's socket is good for once: when the kernel is opened anew, connd opens its own.
     let netlink = PassedDescriptor(self.passed.netlinkRoute?.descriptor)
-    let place = Self.path(of: "networks", in: "STATE_DIRECTORY", besides: self.socketPath)
     // From here on they are the thread's alone.
-    nonisolated(unsafe) let choices = ChoiceFile(path: place, logger: logger)
+    nonisolated(unsafe) let choices = choiceFile
     nonisolated(unsafe) let history = history
-    return try Monitor {
+    nonisolated(unsafe) let edges = MonitorEdges(sysfs: sysfs, recorder)
+    return try Monitor(recorder: recorder) {
       MonitorLoop(
         configuration, store: store,
         publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
-        notifier: notifier, clock: SystemClock(), logger: logger, dns: DNSWatch(),
-        modems: ModemWatch(), choiceFile: choices
+        notifier: notifier, clock: edges.clock, logger: logger, dns: DNSWatch(edges.dnsFiles),
+        modems: edges.modems(), costs: costs, choiceFile: choices
       ) { (destinations) throws(KernelUnavailable) in
-        try NetlinkKernel(watching: destinations, adopting: netlink.take(), sysfs: sysfs)
+        try NetlinkKernel(
+          watching: destinations, on: edges.sockets(adopting: netlink.take()),
+          devices: edges.devices)
       }
+    }
+  }
+
+  private func makeRecorder(
+    _ path: String, _ store: Store, _ costs: ChoiceFile.Contents
+  ) throws(RecordingError) -> Recorder {
+    let header = RecordingHeader(
+      configuration: self.configuration.source.text,
+      watchdogTimeout: self.notifier.watchdogTimeout, restored: store.snapshot,
+      costs: costs)
+    do throws(SystemError) {
+      return try Recorder(path: path, header, logger: self.logger)
+    } catch {
+      throw RecordingError(description: "\(path) cannot be recorded to: \(error)")
     }
   }
 

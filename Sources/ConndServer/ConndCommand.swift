@@ -10,7 +10,7 @@ public struct ConndCommand: ParsableCommand {
   public static let configuration = CommandConfiguration(
     commandName: "connd",
     abstract: "Knows by which network this machine's traffic leaves, and tells it by gRPC.",
-    usage: "connd [<options>] [--check-config [<file>]]",
+    usage: "connd [<options>] [--check-config [<file>]] [--replay <file>]",
     discussion: """
       connd listens on a Unix socket: what --socket names, else CONND_SOCKET, else the configuration, \
       else /run/connd/connd.sock (for another user than root and without that directory: \
@@ -43,6 +43,18 @@ public struct ConndCommand: ParsableCommand {
     })
   var logLevel = Logger.Level.info
 
+  @Option(
+    help: ArgumentHelp(
+      "Record what connd is told and asked into this file, up to 64 MiB, for --replay.",
+      valueName: "file"))
+  var record: String?
+
+  @Option(
+    help: ArgumentHelp(
+      "Print what connctl watch --json printed while this recording was made, and end.",
+      valueName: "file"))
+  var replay: String?
+
   @Flag(help: "Check the configuration and end.")
   var checkConfig = false
 
@@ -53,12 +65,23 @@ public struct ConndCommand: ParsableCommand {
 
   public func validate() throws {
     guard self.socket != "" else { throw ValidationError("--socket needs a path") }
+    guard self.record != "", self.replay != "" else {
+      throw ValidationError("--record and --replay need a file")
+    }
+    guard
+      self.replay == nil
+        || (self.record == nil && self.config == nil && self.socket == nil && !self.checkConfig)
+    else { throw ValidationError("--replay stands alone: a recording has all that it needs") }
     guard self.file == nil || (self.checkConfig && self.config == nil) else {
       throw ValidationError("a file is named with --config, or after --check-config")
     }
   }
 
   public mutating func run() throws {
+    if let replay {
+      guard ReplayCommand(file: replay).run() else { throw ExitCode.failure }
+      return
+    }
     let named = self.config ?? self.file
     let file = named ?? Configuration.defaultFile
     let isOptional = named == nil
@@ -89,7 +112,7 @@ public struct ConndCommand: ParsableCommand {
         socketPath: self.socketPath(configuration),
         passed: try PassedSockets.take(),
         notifier: .fromEnvironment { logger.debug("systemd was not told: \($0)") },
-        logger: logger)
+        logger: logger, recording: self.record)
     } catch {
       complain("what systemd passed is of no use: \(error)")
       throw ExitCode.failure
@@ -147,7 +170,7 @@ extension ConndCommand {
 }
 
 /// For those who start connd by hand and for systemd alike.
-private func complain(_ message: String) {
+func complain(_ message: String) {
   let line = Array("connd: \(message)\n".utf8)
   write(STDERR_FILENO, line, line.count)
 }

@@ -1,16 +1,19 @@
 package import Connectivity
-import Glibc
 
 /// Reads from sysfs what rtnetlink does not tell of a device.
 ///
 /// Every file may be missing: a sandbox hides sysfs, and it may belong to another network namespace, where a link
 /// of the same name is another link. Then nothing is known (`Device.unknown`).
-package struct DeviceReader: Sendable {
+package struct DeviceReader {
   private let root: String
+  private let files: any FileReader
 
-  /// - Parameter root: Where sysfs is mounted.
-  package init(root: String = "/sys") {
+  /// - Parameters:
+  ///   - root: Where sysfs is mounted.
+  ///   - files: What reads there.
+  package init(root: String = "/sys", from files: any FileReader = DeviceFiles()) {
     self.root = root
+    self.files = files
   }
 
   /// What is known of the device behind `link`.
@@ -20,8 +23,8 @@ package struct DeviceReader: Sendable {
     guard self.index(in: directory) == link.index else { return .unknown }
     let device = Device(
       type: self.type(in: directory),
-      hasPhy80211: exists("\(directory)/phy80211"),
-      driver: lastComponent(ofLink: "\(directory)/device/driver"),
+      hasPhy80211: self.ask(.existence, "\(directory)/phy80211") != nil,
+      driver: self.lastComponent(ofLink: "\(directory)/device/driver"),
       lowerLinks: self.lowerLinks(in: directory))
     guard self.index(in: directory) == link.index else { return .unknown }
     return device
@@ -33,57 +36,40 @@ package struct DeviceReader: Sendable {
   }
 
   private func index(in directory: String) -> UInt32? {
-    contents("\(directory)/ifindex").flatMap { UInt32($0.prefix { $0 != "\n" }) }
+    self.text("\(directory)/ifindex").flatMap { UInt32($0.prefix { $0 != "\n" }) }
   }
 
   /// `DEVTYPE` of the device's `uevent`.
   private func type(in directory: String) -> String? {
     let key = "DEVTYPE="
-    return contents("\(directory)/uevent")?.split(separator: "\n").first {
+    return self.text("\(directory)/uevent")?.split(separator: "\n").first {
       $0.hasPrefix(key) && $0.count > key.count
     }
     .map { String($0.dropFirst(key.count)) }
   }
 
   private func lowerLinks(in directory: String) -> [UInt32] {
-    names(in: directory).filter { $0.hasPrefix("lower_") }.sorted()
+    self.names(in: directory).filter { $0.hasPrefix("lower_") }.sorted()
       .compactMap { self.index(in: "\(directory)/\($0)") }
   }
-}
 
-private func exists(_ path: String) -> Bool { access(path, F_OK) == 0 }
-
-/// A file's text, as far as its first 4096 bytes: sysfs files are no longer than a page.
-private func contents(_ path: String) -> String? {
-  let file = open(path, O_RDONLY | O_CLOEXEC)
-  guard file >= 0 else { return nil }
-  defer { close(file) }
-  var bytes = [UInt8](repeating: 0, count: 4096)
-  let count = read(file, &bytes, bytes.count)
-  guard count >= 0 else { return nil }
-  return String(decoding: bytes.prefix(count), as: UTF8.self)
-}
-
-/// The last component of what a symbolic link points to.
-private func lastComponent(ofLink path: String) -> String? {
-  var target = [CChar](repeating: 0, count: Int(PATH_MAX))
-  let count = readlink(path, &target, target.count)
-  guard count > 0 else { return nil }
-  let text = String(decoding: target.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
-  return text.split(separator: "/").last.map(String.init)
-}
-
-private func names(in directory: String) -> [String] {
-  guard let stream = opendir(directory) else { return [] }
-  defer { closedir(stream) }
-  var names: [String] = []
-  while let entry = readdir(stream) {
-    names.append(
-      withUnsafePointer(to: &entry.pointee.d_name) { name in
-        name.withMemoryRebound(to: CChar.self, capacity: Int(NAME_MAX) + 1) {
-          String(cString: $0)
-        }
-      })
+  private func ask(_ kind: FileQuestion.Kind, _ path: String) -> [UInt8]? {
+    try? self.files.answer(FileQuestion(kind, path)).get()
   }
-  return names
+
+  private func text(_ path: String) -> String? {
+    self.ask(.page, path).map { String(decoding: $0, as: UTF8.self) }
+  }
+
+  /// The last component of what a symbolic link points to.
+  private func lastComponent(ofLink path: String) -> String? {
+    self.ask(.linkTarget, path).flatMap {
+      String(decoding: $0, as: UTF8.self).split(separator: "/").last.map(String.init)
+    }
+  }
+
+  private func names(in directory: String) -> [String] {
+    (self.ask(.names, directory) ?? []).split(separator: 0)
+      .map { String(decoding: $0, as: UTF8.self) }
+  }
 }

@@ -7,7 +7,7 @@ import Glibc
 /// What it hears are hints: messages may be lost (`KernelEvent.overrun`), and some changes are never told.
 /// Not thread-safe: one thread owns it and polls `fileDescriptor` for reading. The descriptor is closed on exec.
 package final class Listener {
-  private let socket: NetlinkSocket
+  private let socket: any DatagramSocket
 
   /// Opens a socket that hears of IPv4 and IPv6 addresses and rules, of nexthop objects, and of the links, routes,
   /// neighbours and settings that matter.
@@ -32,8 +32,15 @@ package final class Listener {
     try self.init(NetlinkSocket(adopting: fileDescriptor), watching: watched, nil)
   }
 
+  /// Hears by a socket that was opened for it.
+  package convenience init(
+    on socket: any DatagramSocket, watching watched: Watched
+  ) throws(NetlinkError) {
+    try self.init(socket, watching: watched, nil)
+  }
+
   private init(
-    _ socket: NetlinkSocket, watching watched: Watched, _ receiveBuffer: Int?
+    _ socket: any DatagramSocket, watching watched: Watched, _ receiveBuffer: Int?
   ) throws(NetlinkError) {
     self.socket = socket
     // The filter first: between joining and filtering a storm of routes, or of ARP, could fill the buffer.
@@ -75,10 +82,7 @@ package final class Listener {
   package var fileDescriptor: CInt { self.socket.fileDescriptor }
 
   /// Whether something waits to be read.
-  package var hasMessages: Bool {
-    var descriptor = pollfd(fd: self.fileDescriptor, events: Int16(POLLIN), revents: 0)
-    return poll(&descriptor, 1, 0) > 0
-  }
+  package var hasMessages: Bool { KernelSockets().isReadable(self.fileDescriptor) }
 
   /// Makes routes matter that may hold one of the destinations or a default path, and of neighbours those gateways
   /// of which another hardware address is told than the one given, or that they fail, or do not fail any more, and no

@@ -8,14 +8,14 @@ import Glibc
 /// groups `mlme` and `config`, not `scan`, and a filter drops all but what makes a link a member of a network, or no longer.
 /// Not thread-safe: one thread owns it and polls `fileDescriptor` for reading. The descriptor is closed on exec.
 package final class NL80211 {
-  private let socket: NetlinkSocket
+  private let socket: any DatagramSocket
   private let requester: WirelessRequester
   private var family: GenericFamily?
 
   /// - Throws: where there is no generic netlink.
-  package init() throws(NetlinkError) {
-    self.requester = try WirelessRequester()
-    self.socket = try NetlinkSocket(NETLINK_GENERIC, nonBlocking: true)
+  package init(from sockets: any SocketSource = KernelSockets()) throws(NetlinkError) {
+    self.requester = try WirelessRequester(on: sockets.open(.wirelessRequester))
+    self.socket = try sockets.open(.wirelessListener)
     guard Self.filter(self.socket) else { throw .last("attach a filter for nl80211") }
     try self.socket.bind()
     // The controller's own group bears its number (genl_ctrl): families come and go.
@@ -98,7 +98,7 @@ package final class NL80211 {
     self.socket.set(NETLINK_ADD_MEMBERSHIP, CInt(bitPattern: group))
   }
 
-  private static func filter(_ socket: NetlinkSocket) -> Bool {
+  private static func filter(_ socket: any DatagramSocket) -> Bool {
     var program = Self.program.instructions
     return program.withUnsafeMutableBufferPointer { program in
       socket.setSocket(

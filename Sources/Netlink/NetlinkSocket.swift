@@ -8,7 +8,7 @@ import Glibc
 /// (anyone may send to a netlink port) and turns a truncated message into an error that has lost it.
 ///
 /// Not thread-safe: one thread owns it.
-final class NetlinkSocket {
+final class NetlinkSocket: DatagramSocket {
   private let handle: OpaquePointer
   private var buffer: UnsafeMutableRawBufferPointer
   let fileDescriptor: CInt
@@ -78,7 +78,7 @@ final class NetlinkSocket {
   }
 
   /// Sets an option of level SOL_NETLINK; `false`, with errno, where the kernel refuses.
-  func set(_ option: CInt, _ value: CInt = 1) -> Bool {
+  func set(_ option: CInt, _ value: CInt) -> Bool {
     var value = value
     let size = socklen_t(MemoryLayout<CInt>.size)
     return mnl_socket_setsockopt(self.handle, option, &value, size) == 0
@@ -92,28 +92,14 @@ final class NetlinkSocket {
   }
 
   /// Sends one datagram.
-  func send(_ messages: UnsafeRawPointer?, count: Int, operation: String) throws(NetlinkError) {
-    while mnl_socket_sendto(self.handle, messages, count) < 0 {
+  func send(_ messages: UnsafeRawBufferPointer, operation: String) throws(NetlinkError) {
+    while mnl_socket_sendto(self.handle, messages.baseAddress, messages.count) < 0 {
       guard errno == EINTR else { throw .last(operation) }
     }
   }
 
-  enum Reception {
-    /// A datagram of the kernel's. The bytes are valid until the next call.
-    case datagram(UnsafeRawBufferPointer)
-    /// A datagram did not fit. It is lost; the buffer has grown so that its like will fit.
-    case truncated(size: Int)
-    /// Another process sent it.
-    case foreign
-    /// Nothing waits, or did not come in time (EAGAIN).
-    case nothing
-    /// The kernel dropped messages for want of space (ENOBUFS).
-    case overrun
-    case failed(errno: CInt)
-  }
-
   /// Reads one datagram.
-  func receive(flags: CInt = 0) -> Reception {
+  func receive(flags: CInt) -> Reception {
     var sender = sockaddr_nl()
     var slice = iovec(iov_base: self.buffer.baseAddress, iov_len: self.buffer.count)
     var header = msghdr()
@@ -152,10 +138,6 @@ final class NetlinkSocket {
   static let mostSmallDatagrams = 32
   private static let smallDatagram = initialCapacity / mostSmallDatagrams
 
-  /// Waits for datagrams of the kernel's that are small, as answers about single routes are, and reads those that are there.
-  ///
-  /// - Parameter take: returns whether it can make sense of the bytes.
-  /// - Returns: whether all is well: nothing came too late, was too large, was lost, or makes no sense.
   func receiveSmall(_ take: (UnsafeRawBufferPointer) -> Bool) -> Bool {
     withUnsafeTemporaryAllocation(of: clinux_datagram.self, capacity: Self.mostSmallDatagrams) {
       datagrams in

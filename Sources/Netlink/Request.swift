@@ -18,6 +18,8 @@ struct Request: ~Copyable {
   ) {
     self.operation = operation
     self.buffer = .allocate(byteCount: Self.capacity, alignment: 8)
+    // libmnl leaves what pads an attribute as it is: a request is to be the same bytes each time.
+    self.buffer.initializeMemory(as: UInt8.self, repeating: 0)
     self.header = mnl_nlmsg_put_header(self.buffer.baseAddress)
     self.header.pointee.nlmsg_type = UInt16(type)
     self.header.pointee.nlmsg_flags = UInt16(isDump ? NLM_F_REQUEST | NLM_F_DUMP : NLM_F_REQUEST)

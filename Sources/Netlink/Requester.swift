@@ -9,7 +9,7 @@ import Glibc
 ///
 /// Not thread-safe: one thread owns it. The descriptor is closed on exec.
 package final class Requester {
-  let socket: NetlinkSocket
+  let socket: any DatagramSocket
   private var sequence: UInt32
   private let timeout: Duration
   /// When the first of the answers expires that were given.
@@ -29,8 +29,14 @@ package final class Requester {
   }
 
   /// - Parameter protocol: `NETLINK_ROUTE` or `NETLINK_GENERIC`.
-  init(_ protocol: CInt, timeout: Duration = .seconds(2)) throws(NetlinkError) {
-    let socket = try NetlinkSocket(`protocol`, nonBlocking: false)
+  convenience init(_ protocol: CInt, timeout: Duration = .seconds(2)) throws(NetlinkError) {
+    try self.init(on: NetlinkSocket(`protocol`, nonBlocking: false), timeout: timeout)
+  }
+
+  /// Asks by a socket that was opened for it.
+  package init(
+    on socket: any DatagramSocket, timeout: Duration = .seconds(2)
+  ) throws(NetlinkError) {
     // Without these (before 4.20) the kernel ignores filters and explains no error; both are made up for here.
     for option in [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK] {
       _ = socket.set(option)
@@ -107,7 +113,7 @@ package final class Requester {
       self.sequence &+= 1
       bytes += request.bytes(sequence: self.sequence)
     }
-    try self.socket.send(bytes, count: bytes.count, operation: operation)
+    try self.send(bytes, operation)
     var batch = Batch<Object>(operation, first: first, count: subjects.count)
     let deadline = ContinuousClock.now + self.timeout
     var isWell = true
@@ -126,6 +132,13 @@ package final class Requester {
     }
   }
 
+  private func send(_ bytes: [UInt8], _ operation: String) throws(NetlinkError) {
+    let result = bytes.withUnsafeBytes { bytes in
+      Result { () throws(NetlinkError) in try self.socket.send(bytes, operation: operation) }
+    }
+    try result.get()
+  }
+
   /// Sends a request and hands on the objects of its answer, from the beginning after each `restart`.
   private func perform(
     _ request: consuming Request, take: (Message) -> Void, restart: () -> Void
@@ -135,7 +148,7 @@ package final class Requester {
     for _ in 0..<Self.attempts {
       self.sequence &+= 1
       let bytes = request.bytes(sequence: self.sequence)
-      try self.socket.send(bytes.baseAddress, count: bytes.count, operation: request.operation)
+      try self.socket.send(bytes, operation: request.operation)
       switch self.answer(Exchange(isDump: request.isDump), take) {
       case .complete:
         return

@@ -8,8 +8,8 @@ import Glibc
 final class WirelessRequester {
   private let requester: Requester
 
-  init() throws(NetlinkError) {
-    self.requester = try Requester(NETLINK_GENERIC)
+  init(on socket: any DatagramSocket) throws(NetlinkError) {
+    self.requester = try Requester(on: socket)
   }
 
   /// The family as it is now; `nil` where no driver of Wi-Fi is loaded.

@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityJSON
 import ConnectivityProtocol
 import ConnectivitySession
 import Testing

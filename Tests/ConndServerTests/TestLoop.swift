@@ -27,7 +27,7 @@ struct TestLoop {
       Configuration(), store: store, publisher: StorePublisher(store: store),
       statistics: Statistics(), notifier: .inactive, clock: self.clock,
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, dns: self.dns,
-      modems: self.modems, choiceFile: choiceFile
+      modems: self.modems, costs: choiceFile?.load() ?? .init(), choiceFile: choiceFile
     ) { (watched) throws(KernelUnavailable) in
       try kernel.watch(watched)
       return kernel

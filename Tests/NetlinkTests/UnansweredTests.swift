@@ -93,7 +93,7 @@ struct UnansweredTests {
     header.ifa_family = UInt8(AF_INET)
     var request = Request(Int(RTM_GETADDR), "RTM_GETADDR", isDump: true, header: header)
     let bytes = request.bytes(sequence: 1)
-    try socket.send(bytes.baseAddress, count: bytes.count, operation: "RTM_GETADDR")
+    try socket.send(bytes, operation: "RTM_GETADDR")
     var exchange = Exchange(isDump: true)
     while case .datagram(let datagram) = socket.receive() {
       var messages = MessageReader(datagram)

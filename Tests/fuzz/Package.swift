@@ -52,6 +52,7 @@ let package = Package(
     .systemLibrary(name: "CYaml", path: "connd/CYaml", pkgConfig: "yaml-0.1"),
     ours("Connectivity"),
     ours("ConnectivityRules", "Connectivity"),
+    ours("ConnectivityJSON", "Connectivity"),
     ours(
       "ConnectivityProtocol", exclude: ["Protos"], "Connectivity", grpc, grpcProtobuf, protobuf),
     ours(
@@ -62,10 +63,10 @@ let package = Package(
     ours("Systemd", "CLinux", "CSystemd", logging),
     ours("UnixTransport", "CLinux", "CNghttp2", deque, grpc),
     ours(
-      "ConndServer", "CLinux", "Netlink", "Connectivity", "ConnectivityRules",
-      "ConnectivityProtocol", "StandardServices", "Systemd", "UnixTransport", "CYaml", arguments,
-      deque, grpc, grpcProtobuf,
-      logging, ordered, protobuf, .product(name: "CoreMetrics", package: "swift-metrics"),
+      "ConndServer", "CLinux", "Netlink", "Connectivity", "ConnectivityJSON",
+      "ConnectivityRules", "ConnectivityProtocol", "StandardServices", "Systemd",
+      "UnixTransport", "CYaml", arguments, deque, grpc, grpcProtobuf, logging, ordered, protobuf,
+      .product(name: "CoreMetrics", package: "swift-metrics"),
       .product(name: "ServiceLifecycle", package: lifecycle),
       .product(name: "UnixSignals", package: lifecycle)),
     ours(

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Connectivity
+import ConnectivityJSON
 import ConnectivityProtocol
 import ConnectivitySession
 import GRPCCore

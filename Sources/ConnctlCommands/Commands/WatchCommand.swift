@@ -1,5 +1,6 @@
 import ArgumentParser
 import Connectivity
+import ConnectivityJSON
 import ConnectivitySession
 import Synchronization
 

@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityJSON
 
 /// What the reader's screen can show, and where the reader lives.
 struct Style: Sendable {

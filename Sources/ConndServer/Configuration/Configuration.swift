@@ -19,8 +19,18 @@ package struct Configuration: Hashable, Sendable {
   package var identify: Identification = .shown
   /// How much clients may take.
   package var limits = Limits()
+  /// What it was read from.
+  package var source = Source()
 
   package init() {}
+
+  /// The text that a configuration was read from, for recordings. Two configurations that say the same are the same.
+  package struct Source: Hashable, Sendable {
+    package var text = ""
+
+    package static func == (lhs: Self, rhs: Self) -> Bool { true }
+    package func hash(into hasher: inout Hasher) {}
+  }
 
   /// The keys that a running connd cannot follow: what they say now holds from its next start.
   func keysForNextStart(of running: Configuration) -> [String] {

@@ -34,7 +34,9 @@ extension Configuration {
     }
     // A file of comments alone is an empty configuration.
     guard let document else { return Configuration() }
-    return try Configuration(ConfigurationNode(yaml: document, file: file))
+    var configuration = try Configuration(ConfigurationNode(yaml: document, file: file))
+    configuration.source.text = text
+    return configuration
   }
 
   private init(_ root: ConfigurationNode) throws(ConfigurationError) {

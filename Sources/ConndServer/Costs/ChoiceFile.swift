@@ -70,7 +70,7 @@ final class ChoiceFile {
     let descriptor = open(
       temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
     let bytes = Array(Self.text(contents, boot: self.boot).utf8)
-    let isWritten = descriptor >= 0 && write(bytes, to: descriptor) && fsync(descriptor) == 0
+    let isWritten = descriptor >= 0 && RecordFrame.write(bytes, to: descriptor) && fsync(descriptor) == 0
     let error = SystemError()
     if descriptor >= 0 { close(descriptor) }
     if isWritten, rename(temporary, self.path) == 0 { return true }
@@ -199,15 +199,4 @@ final class ChoiceFile {
   private static func checksum(_ text: String) -> String {
     NetworkHash(SipHash(key: []).hash(Array(text.utf8))).description
   }
-}
-
-private func write(_ bytes: [UInt8], to descriptor: CInt) -> Bool {
-  var rest = bytes[...]
-  while !rest.isEmpty {
-    let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-    if count < 0, errno == EINTR { continue }
-    guard count > 0 else { return false }
-    rest = rest.dropFirst(count)
-  }
-  return true
 }

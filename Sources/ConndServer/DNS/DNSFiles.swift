@@ -1,12 +1,20 @@
 import Connectivity
 import Glibc
+import Netlink
 import UnixTransport
 
 /// Reads whom this machine asks for names: the C library's file, what stands behind a stub that it names, and what links have
 /// brought. Asks nobody: a resolver that hangs keeps nobody from the kernel.
 struct DNSFiles {
   /// What all paths begin with; empty outside of tests.
-  var root = ""
+  let root: String
+  private let files: any FileReader
+
+  /// - Parameter files: what reads them.
+  init(root: String = "", from files: any FileReader = ResolverFiles()) {
+    self.root = root
+    self.files = files
+  }
 
   static let main = "/etc/resolv.conf"
   /// Of systemd-resolved, with the servers behind its stub (systemd-resolved.service(8)).
@@ -29,8 +37,8 @@ struct DNSFiles {
   /// What the files say now; `nil` where the first of them cannot be read.
   func read() -> DNSSettings? {
     let main: ResolvConf
-    do throws(SystemError) {
-      main = ResolvConf(try Self.text(of: self.root + Self.main))
+    do throws(FileError) {
+      main = ResolvConf(try self.text(of: self.root + Self.main))
     } catch {
       // Without it the C library asks this machine itself.
       guard error.code == ENOENT else { return nil }
@@ -49,7 +57,7 @@ struct DNSFiles {
     let file =
       isResolved
       ? "\(Self.resolved)/resolv.conf" : "\(Self.networkManager)/no-stub-resolv.conf"
-    return self.text(of: file).map { ResolvConf($0).servers }
+    return self.knownText(of: file).map { ResolvConf($0).servers }
   }
 
   // MARK: - Links
@@ -66,13 +74,13 @@ struct DNSFiles {
     for directory in Self.resolvconf {
       for (name, text) in self.files(in: directory) {
         let conf = ResolvConf(text)
-        note(Self.link(ofFile: name), conf.servers, conf.search)
+        note(self.link(ofFile: name), conf.servers, conf.search)
       }
     }
     // Neither promises to keep its form: what is not understood says nothing (systemd's resolved-link.c, networkd-state-file.c).
     for directory in ["\(Self.resolved)/netif", Self.networkd] {
       for (name, text) in self.files(in: directory) {
-        guard let index = UInt32(name), let interface = Self.name(ofLink: index) else { continue }
+        guard let index = UInt32(name), let interface = self.name(ofLink: index) else { continue }
         let values = Self.assignments(text)
         let servers = ResolvConf.servers(values["SERVERS"] ?? values["DNS"] ?? [])
         note(interface, servers, ResolvConf.domains(values["DOMAINS"] ?? []))
@@ -82,15 +90,14 @@ struct DNSFiles {
   }
 
   /// `wlan0` of `wlan0.dhcpcd` and of `wlan0`; a link may have a dot in its name.
-  private static func link(ofFile name: String) -> String {
-    if if_nametoindex(name) != 0 { return name }
+  private func link(ofFile name: String) -> String {
+    if (try? self.files.answer(FileQuestion(.linkIndex, name)).get()) != nil { return name }
     return name.lastIndex(of: ".").map { String(name[..<$0]) } ?? name
   }
 
-  private static func name(ofLink index: UInt32) -> String? {
-    var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
-    guard if_indextoname(index, &name) != nil else { return nil }
-    return String(decoding: name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+  private func name(ofLink index: UInt32) -> String? {
+    (try? self.files.answer(FileQuestion(.linkName, "\(index)")).get())
+      .map { String(decoding: $0, as: UTF8.self) }
   }
 
   /// The words of each `KEY=value`.
@@ -105,31 +112,60 @@ struct DNSFiles {
 
   /// Those of a directory, in the order of their names.
   private func files(in directory: String) -> [(name: String, text: String)] {
-    guard let stream = opendir(self.root + directory) else { return [] }
-    defer { closedir(stream) }
-    var names: [String] = []
-    while let entry = readdir(stream), names.count < Self.mostFiles {
-      let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
-        String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-      }
-      if !name.hasPrefix(".") { names.append(name) }
-    }
-    return names.sorted().compactMap { name in
-      self.text(of: "\(directory)/\(name)").map { (name, $0) }
-    }
+    let question = FileQuestion(.names, self.root + directory)
+    let names = (try? self.files.answer(question).get())?.split(separator: 0) ?? []
+    return names.map { String(decoding: $0, as: UTF8.self) }.filter { !$0.hasPrefix(".") }.sorted()
+      .compactMap { name in self.knownText(of: "\(directory)/\(name)").map { (name, $0) } }
   }
 
+  /// `nil` where it cannot be read.
+  private func knownText(of path: String) -> String? { try? self.text(of: self.root + path) }
+
+  private func text(of path: String) throws(FileError) -> String {
+    String(decoding: try self.files.answer(FileQuestion(.file, path)).get(), as: UTF8.self)
+  }
+}
+
+/// The machine's files, as far as resolvers leave them.
+struct ResolverFiles: FileReader {
   /// A machine has no more links with resolvers of their own.
   private static let mostFiles = 256
   /// In octets.
   private static let longestFile = 64 * 1024
 
-  /// `nil` where it cannot be read.
-  private func text(of path: String) -> String? {
-    try? Self.text(of: self.root + path)
+  func answer(_ question: FileQuestion) -> FileAnswer {
+    switch question.kind {
+    case .file:
+      do throws(SystemError) {
+        return .success(try contents(of: question.subject, most: Self.longestFile))
+      } catch {
+        return .failure(FileError(code: error.code))
+      }
+    case .names:
+      return self.names(in: question.subject)
+    case .linkIndex:
+      let index = if_nametoindex(question.subject)
+      return index == 0 ? .failure(FileError(code: errno)) : .success(Array("\(index)".utf8))
+    case .linkName:
+      var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
+      guard let index = UInt32(question.subject), if_indextoname(index, &name) != nil else {
+        return .failure(FileError(code: ENXIO))
+      }
+      return .success(name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)))
+    case .existence, .page, .linkTarget:
+      return .failure(FileError(code: EINVAL))
+    }
   }
 
-  private static func text(of path: String) throws(SystemError) -> String {
-    String(decoding: try contents(of: path, most: Self.longestFile), as: UTF8.self)
+  private func names(in directory: String) -> FileAnswer {
+    guard let stream = opendir(directory) else { return .failure(FileError(code: errno)) }
+    defer { closedir(stream) }
+    var (names, count): ([UInt8], Int) = ([], 0)
+    while let entry = readdir(stream), count < Self.mostFiles {
+      withUnsafeBytes(of: entry.pointee.d_name) { names += $0.prefix { $0 != 0 } }
+      names.append(0)
+      count += 1
+    }
+    return .success(names)
   }
 }

@@ -19,7 +19,18 @@ enum Input: Sendable {
 }
 
 /// Takes the answer to an input, once; `nil` where connd stops before there is one. Safe to use from any thread.
-typealias Reply<Answer> = CheckedContinuation<Answer?, Never>
+struct Reply<Answer: Sendable>: Sendable {
+  private let continuation: CheckedContinuation<Answer?, Never>?
+
+  init(_ continuation: CheckedContinuation<Answer?, Never>?) {
+    self.continuation = continuation
+  }
+
+  /// Nobody waits for the answer.
+  static var unheard: Reply { Reply(nil) }
+
+  func resume(returning answer: Answer?) { self.continuation?.resume(returning: answer) }
+}
 
 /// What came of asking the kernel.
 typealias KernelAnswer<Answer> = Result<Answer, KernelUnavailable>

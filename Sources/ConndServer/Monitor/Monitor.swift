@@ -16,6 +16,8 @@ final class Monitor: Service {
   private let state = Mutex(State.running)
   private let lastGuardian = Atomic<UInt64>(0)
   private let makeLoop: @Sendable () -> MonitorLoop
+  /// The thread's alone; `nil` where nothing is recorded.
+  nonisolated(unsafe) private let recorder: Recorder?
 
   private enum State {
     case running
@@ -24,9 +26,14 @@ final class Monitor: Service {
     case stopped
   }
 
-  /// - Parameter makeLoop: called on the thread.
-  init(makeLoop: @escaping @Sendable () -> MonitorLoop) throws(SystemError) {
+  /// - Parameters:
+  ///   - recorder: notes what the thread is told and asked; used on the thread.
+  ///   - makeLoop: called on the thread.
+  init(
+    recorder: Recorder? = nil, makeLoop: @escaping @Sendable () -> MonitorLoop
+  ) throws(SystemError) {
     self.wakeUp = try WakeUp()
+    self.recorder = recorder
     self.makeLoop = makeLoop
   }
 
@@ -55,15 +62,17 @@ final class Monitor: Service {
       loop.beginTurn()
       // What was handed over before this point has set the wake-up, so the wait does not sleep over it.
       let kernel = loop.listens ? loop.kernel?.fileDescriptor ?? -1 : -1
-      loop.deal(
-        with: waiter.wait(
-          for: kernel, dns: loop.dns?.fileDescriptor ?? -1,
-          modems: pollfd(
-            fd: loop.modems?.fileDescriptor ?? -1, events: loop.modems?.events ?? 0, revents: 0),
-          until: loop.due))
-      loop.evaluateFlows()
-      loop.evaluatePaths()
+      let due = loop.due
+      self.recorder?.flush()
+      let woken = waiter.wait(
+        for: kernel, dns: loop.dns?.fileDescriptor ?? -1,
+        modems: pollfd(
+          fd: loop.modems?.fileDescriptor ?? -1, events: loop.modems?.events ?? 0, revents: 0),
+        until: due)
+      self.recorder?.begin(woken)
+      loop.go(on: woken)
     }
+    self.recorder?.flush()
     loop.endStreams()
     self.state.withLock { $0 = .stopped }
     while self.takeInputs(&loop) {}
@@ -81,7 +90,10 @@ final class Monitor: Service {
       inputs.removeFirst(first.count)
       return (first, !inputs.isEmpty)
     }
-    for input in inputs { loop.take(input) }
+    for input in inputs {
+      self.recorder?.note(input)
+      loop.take(input)
+    }
     if hasMore { self.wakeUp.signal() }
     return hasMore
   }
@@ -104,7 +116,8 @@ final class Monitor: Service {
   func ask<Answer: Sendable>(
     _ question: @Sendable (Reply<Answer>) -> Input
   ) async -> Answer? {
-    await withCheckedContinuation { reply in
+    await withCheckedContinuation { continuation in
+      let reply = Reply(continuation)
       if !self.submit(question(reply)) { reply.resume(returning: nil) }
     }
   }

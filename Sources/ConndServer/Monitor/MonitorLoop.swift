@@ -61,7 +61,7 @@ struct MonitorLoop {
     _ configuration: Configuration, store: Store, publisher: any Publisher, statistics: Statistics,
     notifier: Notifier, clock: any MonitorClock, logger: Logger, dns: (any DNSSource)? = nil,
     modems: (any ModemSource)? = nil,
-    choiceFile: ChoiceFile? = nil,
+    costs: ChoiceFile.Contents = ChoiceFile.Contents(), choiceFile: ChoiceFile? = nil,
     openKernel: @escaping (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
   ) {
     self.store = store
@@ -78,7 +78,7 @@ struct MonitorLoop {
     let snapshot = store.snapshot
     self.engine = Engine(
       configuration, restored: snapshot.generation > 0 ? snapshot : nil,
-      costs: choiceFile?.load() ?? ChoiceFile.Contents())
+      costs: costs)
   }
 
   /// Opens the kernel and reads it for the first time.
@@ -169,6 +169,13 @@ struct MonitorLoop {
     self.endChoices()
     if let due = self.reopening.due, due <= now { self.openKernelOrGiveUp(.kernelBack) }
     if let due = self.watchdogDue, due <= now { self.answerWatchdog() }
+  }
+
+  /// Deals with what ended the wait, and then looks at what clients follow.
+  mutating func go(on woken: Waiter.Woken) {
+    self.deal(with: woken)
+    self.evaluateFlows()
+    self.evaluatePaths()
   }
 
   mutating func drain() {

@@ -10,6 +10,7 @@ final class NetlinkKernel: Kernel {
   /// `nil` where there is no generic netlink.
   private let wireless: NL80211?
   private let waiting: WaitSet?
+  private let sockets: any SocketSource
   private let devices: DeviceReader
   /// What sysfs said about devices: it never changes as long as the link exists under its name. (What is below a stack
   /// does, so stacks are not remembered.) What nl80211 said changes with the network that was joined, of which it tells.
@@ -19,34 +20,32 @@ final class NetlinkKernel: Kernel {
   /// How many events are read before they are acted upon, however many more wait.
   private static let batch = 4096
 
-  /// - Parameter adopting: a netlink socket that systemd passed.
+  /// - Parameters:
+  ///   - sockets: where its sockets come from.
+  ///   - devices: what reads sysfs.
   init(
-    watching watched: Watched, adopting descriptor: CInt? = nil, sysfs: String = "/sys"
+    watching watched: Watched, on sockets: any SocketSource, devices: DeviceReader
   ) throws(KernelUnavailable) {
     let listener: Listener
     do throws(NetlinkError) {
-      listener =
-        if let descriptor {
-          try Listener(adopting: descriptor, watching: watched)
-        } else {
-          try Listener(watching: watched)
-        }
-      self.requester = try Requester()
+      listener = try Listener(on: sockets.open(.listener), watching: watched)
+      self.requester = try Requester(on: sockets.open(.requester))
     } catch {
       throw KernelUnavailable(error)
     }
     self.listener = listener
     // Without it Wi-Fi is known by sysfs alone, and one network from another by its gateway.
-    let wireless = try? NL80211()
+    let wireless = try? NL80211(from: sockets)
     self.wireless = wireless
     self.waiting = wireless.flatMap { WaitSet([listener.fileDescriptor, $0.fileDescriptor]) }
-    self.devices = DeviceReader(root: sysfs)
+    self.sockets = sockets
+    self.devices = devices
     self.unheard = watched.unheard
   }
 
   var fileDescriptor: CInt { self.waiting?.fileDescriptor ?? self.listener.fileDescriptor }
 
-  var hasMessages: Bool { self.waiting?.isReady ?? self.listener.hasMessages }
+  var hasMessages: Bool { self.sockets.isReadable(self.fileDescriptor) }
 
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
     let first = events.count

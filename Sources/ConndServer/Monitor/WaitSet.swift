@@ -20,10 +20,4 @@ final class WaitSet {
   }
 
   deinit { close(self.fileDescriptor) }
-
-  /// Whether one of them is readable.
-  var isReady: Bool {
-    var descriptor = pollfd(fd: self.fileDescriptor, events: Int16(POLLIN), revents: 0)
-    return poll(&descriptor, 1, 0) > 0
-  }
 }

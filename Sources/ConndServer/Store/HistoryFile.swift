@@ -6,8 +6,7 @@ import UnixTransport
 
 /// Keeps what was published across restarts: generations never repeat, and clients resume.
 ///
-/// The file is a log of records, each the length of a message, that length inverted, the message's checksum, and the message
-/// itself, behind a line that names the format. A record is appended before it is published. What a crash leaves half written is
+/// The file is a log of records (`RecordFrame`), each a message, behind a line that names the format. A record is appended before it is published. What a crash leaves half written is
 /// cut off at the next start, and the file is rewritten in one step whenever it has become too long. Where it may not hold all
 /// that was published, nothing of it is used, for what is missing may be what counts. It stays open: where descriptors run out,
 /// nothing is lost. Not thread-safe.
@@ -77,7 +76,7 @@ final class HistoryFile {
     }
     bytes.removeFirst(Self.header.count)
     var past: [Published] = []
-    while let record = Self.record(&bytes) {
+    while let record = RecordFrame.take(&bytes) {
       guard let message = record, let published = try? Published(decoding: message) else {
         return self.putAside("has a record that cannot be read")
       }
@@ -104,7 +103,8 @@ final class HistoryFile {
       temporary, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
     var bytes = header
     for published in past { bytes += Self.record(of: published) }
-    guard descriptor >= 0, Self.write(bytes, to: descriptor), rename(temporary, self.path) == 0
+    guard descriptor >= 0, RecordFrame.write(bytes, to: descriptor),
+      rename(temporary, self.path) == 0
     else {
       self.complain(SystemError())
       if descriptor >= 0 { close(descriptor) }
@@ -126,7 +126,8 @@ final class HistoryFile {
     let isFull = self.records >= Store.capacity + Self.slack
     if self.descriptor < 0 || isFull, self.rewrite(past() + changes) { return }
     // One that is too long, and cannot be rewritten, still holds everything.
-    guard self.descriptor >= 0, Self.write(changes.flatMap(Self.record), to: self.descriptor) else {
+    guard self.descriptor >= 0, RecordFrame.write(changes.flatMap(Self.record), to: self.descriptor)
+    else {
       // A full disk: what is half written must not be followed by anything.
       self.complain(SystemError())
       self.abandon()
@@ -142,7 +143,7 @@ final class HistoryFile {
     self.closeFile()
     let descriptor = open(self.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
     guard descriptor >= 0 else { return }
-    _ = Self.write(Self.abandoned, to: descriptor)
+    _ = RecordFrame.write(Self.abandoned, to: descriptor)
     close(descriptor)
   }
 
@@ -178,48 +179,8 @@ final class HistoryFile {
   }
 }
 
-// MARK: - Records
-
 extension HistoryFile {
   private static func record(of published: Published) -> [UInt8] {
-    let message = published.message.bytes
-    let length = UInt32(message.count)
-    return bytes(length) + bytes(~length) + bytes(checksum(message)) + message
-  }
-
-  /// Takes a record off the front; `nil` if there is no whole one, and `.some(nil)` for one that is damaged.
-  private static func record(_ reader: inout ArraySlice<UInt8>) -> [UInt8]?? {
-    guard reader.count >= 12 else { return nil }
-    let numbers = (0..<3).map { number(reader.dropFirst(4 * $0).prefix(4)) }
-    let (length, expected) = (Int(numbers[0]), numbers[2])
-    guard numbers[1] == ~numbers[0] else { return .some(nil) }
-    guard length <= reader.count - 12 else { return nil }
-    let message = Array(reader.dropFirst(12).prefix(length))
-    reader = reader.dropFirst(12 + length)
-    return .some(checksum(message) == expected ? message : nil)
-  }
-
-  private static func bytes(_ number: UInt32) -> [UInt8] {
-    withUnsafeBytes(of: number.littleEndian) { Array($0) }
-  }
-
-  private static func number(_ bytes: ArraySlice<UInt8>) -> UInt32 {
-    bytes.reversed().reduce(0) { $0 << 8 | UInt32($1) }
-  }
-
-  /// FNV-1a: it tells a torn record from a whole one, which is all that is asked of it.
-  private static func checksum(_ bytes: [UInt8]) -> UInt32 {
-    bytes.reduce(2_166_136_261) { ($0 ^ UInt32($1)) &* 16_777_619 }
-  }
-
-  private static func write(_ bytes: [UInt8], to descriptor: CInt) -> Bool {
-    var rest = bytes[...]
-    while !rest.isEmpty {
-      let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-      if count < 0, errno == EINTR { continue }
-      guard count > 0 else { return false }
-      rest = rest.dropFirst(count)
-    }
-    return true
+    RecordFrame.framed(published.message.bytes)
   }
 }

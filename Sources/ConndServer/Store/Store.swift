@@ -40,6 +40,11 @@ final class Store: Sendable {
       State(snapshot: snapshot, history: Deque(past.suffix(Self.capacity))))
   }
 
+  /// Goes on after what an earlier run published last, of which nothing else is known.
+  init(at snapshot: Snapshot) {
+    self.state = Mutex(State(snapshot: snapshot, history: []))
+  }
+
   /// What was published last.
   var snapshot: Snapshot { self.state.withLock { $0.snapshot } }
 

@@ -14,6 +14,8 @@ final class Laboratory {
   private(set) var connd: RunningCommand?
   private(set) var watcher: Watcher?
   private var links = 0
+  /// Of connd, beside those that all have.
+  var options: [String] = []
 
   var socket: String { "\(self.directory.path)/connd.sock" }
   private var configuration: String { "\(self.directory.path)/connd.yaml" }
@@ -58,7 +60,7 @@ final class Laboratory {
       prefix + [
         Programs.connd, "--config", self.configuration, "--socket", self.socket, "--log-level",
         "debug",
-      ],
+      ] + self.options,
       environment: ["NOTIFY_SOCKET": self.notifications.path])
   }
 

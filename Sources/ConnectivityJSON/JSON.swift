@@ -1,5 +1,5 @@
 /// A JSON value (RFC 8259) whose objects keep the order of their keys.
-enum JSON: Hashable, Sendable {
+package enum JSON: Hashable, Sendable {
   case null
   case bool(Bool)
   case number(UInt64)
@@ -8,21 +8,28 @@ enum JSON: Hashable, Sendable {
   case array([JSON])
   case object([Pair])
 
-  struct Pair: Hashable, Sendable {
-    var key: String
-    var value: JSON
+  package struct Pair: Hashable, Sendable {
+    package var key: String
+    package var value: JSON
+
+    package init(key: String, value: JSON) {
+      self.key = key
+      self.value = value
+    }
   }
 }
 
 extension JSON {
-  static func string(_ text: String?) -> JSON { text.map { .string($0) } ?? .null }
-  static func number(_ number: (some UnsignedInteger)?) -> JSON {
+  package static func string(_ text: String?) -> JSON { text.map { .string($0) } ?? .null }
+  package static func number(_ number: (some UnsignedInteger)?) -> JSON {
     number.map { .number(UInt64($0)) } ?? .null
   }
-  static func number(_ number: Int32?) -> JSON { number.map { .signed(Int64($0)) } ?? .null }
+  package static func number(_ number: Int32?) -> JSON {
+    number.map { .signed(Int64($0)) } ?? .null
+  }
 
   /// The object with more pairs after its own; other values as they are.
-  func appending(_ more: JSON) -> JSON {
+  package func appending(_ more: JSON) -> JSON {
     guard case .object(let pairs) = self, case .object(let others) = more else { return self }
     return .object(pairs + others)
   }
@@ -31,22 +38,22 @@ extension JSON {
 extension JSON: ExpressibleByDictionaryLiteral, ExpressibleByArrayLiteral,
   ExpressibleByStringLiteral, ExpressibleByNilLiteral, ExpressibleByBooleanLiteral
 {
-  init(dictionaryLiteral elements: (String, JSON)...) {
+  package init(dictionaryLiteral elements: (String, JSON)...) {
     self = .object(elements.map { Pair(key: $0, value: $1) })
   }
 
-  init(arrayLiteral elements: JSON...) { self = .array(elements) }
-  init(stringLiteral value: String) { self = .string(value) }
-  init(nilLiteral: ()) { self = .null }
-  init(booleanLiteral value: Bool) { self = .bool(value) }
+  package init(arrayLiteral elements: JSON...) { self = .array(elements) }
+  package init(stringLiteral value: String) { self = .string(value) }
+  package init(nilLiteral: ()) { self = .null }
+  package init(booleanLiteral value: Bool) { self = .bool(value) }
 }
 
 extension JSON: CustomStringConvertible {
   /// One line, without a newline at its end.
-  var description: String { self.line(terminator: "") }
+  package var description: String { self.line(terminator: "") }
 
   /// One line. Written into memory of the size that it can have at most: `connctl watch` does little else for an event.
-  func line(terminator: StaticString) -> String {
+  package func line(terminator: StaticString) -> String {
     let most = self.most + terminator.utf8CodeUnitCount
     return String(unsafeUninitializedCapacity: most) { buffer in
       var output = Output(buffer)

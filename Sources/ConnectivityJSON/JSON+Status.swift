@@ -1,9 +1,9 @@
-import Connectivity
+package import Connectivity
 
 // The shapes that scripts rely on: names, order and presence of keys change only with a major version.
 extension JSON {
   /// The object of `connctl status --json`.
-  static func status(_ snapshot: Snapshot) -> JSON {
+  package static func status(_ snapshot: Snapshot) -> JSON {
     let status = snapshot.status
     return [
       "generation": .number(snapshot.generation),
@@ -21,7 +21,7 @@ extension JSON {
   }
 
   /// The object of `connctl dns --json`.
-  static func dns(_ settings: DNSSettings) -> JSON {
+  package static func dns(_ settings: DNSSettings) -> JSON {
     func servers(_ servers: [DNSSettings.Server]) -> JSON {
       .array(servers.map { .string($0.description) })
     }
@@ -39,7 +39,7 @@ extension JSON {
     ]
   }
 
-  static func flags(_ flags: ReachabilityFlags) -> JSON {
+  package static func flags(_ flags: ReachabilityFlags) -> JSON {
     [
       "reachable": .bool(flags.reachable),
       "connectionRequired": .bool(flags.connectionRequired),
@@ -47,7 +47,7 @@ extension JSON {
     ]
   }
 
-  static func path(_ path: Path) -> JSON {
+  package static func path(_ path: Path) -> JSON {
     [
       "status": .string(path.status.rawValue),
       "reason": .string(path.reason?.rawValue),
@@ -63,12 +63,12 @@ extension JSON {
   }
 
   /// The object of `connctl path --json`.
-  static func path(_ path: Path, to destination: String) -> JSON {
+  package static func path(_ path: Path, to destination: String) -> JSON {
     let object: JSON = ["destination": .string(destination)]
     return object.appending(.path(path))
   }
 
-  static func evidence(_ evidence: Evidence?) -> JSON {
+  package static func evidence(_ evidence: Evidence?) -> JSON {
     guard let evidence else { return .null }
     return [
       "source": .string(evidence.source.rawValue),

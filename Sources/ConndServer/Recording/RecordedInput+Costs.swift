@@ -1,0 +1,77 @@
+import ConnectivityProtocol
+
+extension Question {
+  /// What is asked of users' choices, where it is that.
+  var costs: CostRequest? {
+    if case .costs(let request, _) = self.subject { request } else { nil }
+  }
+}
+
+extension FieldWriter {
+  mutating func put(_ request: CostRequest) {
+    switch request {
+    case .list: self.put(0 as UInt8)
+    case .forget(let name, let user):
+      self.put(1 as UInt8)
+      self.put(name)
+      self.put(user)
+    case .set(let wish):
+      self.put(2 as UInt8)
+      switch wish.target {
+      case .link(let name):
+        self.put(true)
+        self.put(name)
+      case .network(let name):
+        self.put(false)
+        self.put(name)
+      }
+      self.put(wish.constrained) { $0.put(UInt8(clamping: $1.rawValue)) }
+      self.put(wish.expensive) { $0.put(UInt8(clamping: $1.rawValue)) }
+      self.put(wish.end) { fields, end in
+        switch end {
+        case .boot: fields.put(0 as Int64)
+        case .left: fields.put(-1 as Int64)
+        case .after(let duration): fields.put(max(1, duration.nanoseconds))
+        }
+      }
+      self.put(wish.user)
+    }
+  }
+}
+
+extension FieldReader {
+  mutating func costRequest() throws(Fault) -> CostRequest {
+    switch try self.number(UInt8.self) {
+    case 0: return .list
+    case 1: return .forget(name: try self.text(), user: try self.number())
+    case 2:
+      let isLink = try self.flag()
+      let name = try self.text()
+      return .set(
+        CostRequest.Wish(
+          target: isLink ? .link(name) : .network(name),
+          constrained: try self.optional { (fields) throws(Fault) in try fields.wish() },
+          expensive: try self.optional { (fields) throws(Fault) in try fields.wish() },
+          end: try self.optional { (fields) throws(Fault) in try fields.end() },
+          user: try self.number()))
+    default: throw Fault()
+    }
+  }
+
+  private mutating func wish() throws(Fault) -> Connectivity_V1_Choice {
+    switch Connectivity_V1_Choice(rawValue: Int(try self.number(UInt8.self))) {
+    case let choice? where choice == .on || choice == .off || choice == .auto: return choice
+    default: throw Fault()
+    }
+  }
+
+  private mutating func end() throws(Fault) -> CostRequest.End {
+    let nanoseconds = try self.number(Int64.self)
+    switch nanoseconds {
+    case 0: return .boot
+    case -1: return .left
+    case 1...(.max / 4): return .after(.nanoseconds(nanoseconds))
+    default: throw Fault()
+    }
+  }
+}

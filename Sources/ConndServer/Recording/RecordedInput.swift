@@ -1,0 +1,207 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityRules
+import Netlink
+import SwiftProtobuf
+
+/// What clients and the user ask of the monitor's thread, as a recording keeps it: it widens filters, fills caches and takes
+/// time, so that without it the kernel would be asked at other moments. Who asked hears nothing in a replay.
+enum RecordedInput {
+  private enum Kind: UInt8 {
+    case configure = 1
+    case path, explain, listLinks, watch, drop, unwatch, admit, dismiss, add, remove, costs
+  }
+
+  /// `nil` for what leaves no trace.
+  static func encoded(_ input: Input) -> [UInt8]? {
+    var fields = FieldWriter()
+    func begin(_ kind: Kind) { fields.put(kind.rawValue) }
+    switch input {
+    case .awaitFirstReading, .count: return nil
+    case .configure(let configuration, _):
+      begin(.configure)
+      fields.put(configuration.source.text)
+    case .question(let question) where question.costs != nil:
+      begin(.costs)
+      fields.put(question.id)
+      fields.put(question.user)
+      fields.put(question.costs) { $0.put($1) }
+    case .question(let question):
+      let (kind, destination): (Kind, Destination?) =
+        switch question.subject {
+        case .path(let destination, _): (.path, destination)
+        case .explain(let destination, _): (.explain, destination)
+        case .listLinks: (.listLinks, nil)
+        case .watch(let destination, _): (.watch, destination)
+        case .costs: (.costs, nil)
+        }
+      begin(kind)
+      fields.put(question.id)
+      fields.put(question.user)
+      fields.put(destination) { $0.put($1) }
+    case .drop(let id):
+      begin(.drop)
+      fields.put(id)
+    case .unwatch(let destination, let watcher):
+      begin(.unwatch)
+      fields.put(destination)
+      fields.put(watcher)
+    case .admit(let mailbox, _):
+      begin(.admit)
+      fields.put(mailbox.number)
+    case .dismiss(let number):
+      begin(.dismiss)
+      fields.put(number)
+    case .flow(.add(let registration)), .flow(.addAgain(let registration)):
+      begin(.add)
+      fields.put(registration)
+    case .flow(.remove(let key)):
+      begin(.remove)
+      fields.put(key)
+    }
+    return fields.bytes
+  }
+
+  static func decoded(_ bytes: [UInt8]) throws(FieldReader.Fault) -> Input {
+    var fields = FieldReader(bytes)
+    let input: Input
+    switch try fields.choice(Kind.self) {
+    case .configure:
+      guard let configuration = try? Configuration.parse(try fields.text(), file: "") else {
+        throw FieldReader.Fault()
+      }
+      input = .configure(configuration, .unheard)
+    case .path:
+      input = try self.question(&fields) { (destination) throws(FieldReader.Fault) in
+        .path(try self.required(destination), .unheard)
+      }
+    case .explain: input = try self.question(&fields) { .explain($0, .unheard) }
+    case .listLinks: input = try self.question(&fields) { _ in .listLinks(.unheard) }
+    case .watch:
+      input = try self.question(&fields) { (destination) throws(FieldReader.Fault) in
+        .watch(try self.required(destination), .unheard)
+      }
+    case .costs:
+      let (id, user): (Question.ID, UInt32) = (try fields.number(), try fields.number())
+      guard let request = try fields.optional({ (fields) throws(FieldReader.Fault) in
+        try fields.costRequest()
+      }) else { throw FieldReader.Fault() }
+      input = .question(Question(id: id, user: user, subject: .costs(request, .unheard)))
+    case .drop: input = .drop(try fields.number())
+    case .unwatch: input = .unwatch(try fields.destination(), watcher: try fields.number())
+    case .admit: input = .admit(UnheardMailbox(number: try fields.number()), .unheard)
+    case .dismiss: input = .dismiss(try fields.number())
+    case .add: input = .flow(.add(try fields.registration()))
+    case .remove: input = .flow(.remove(try fields.key()))
+    }
+    guard fields.isAtEnd else { throw FieldReader.Fault() }
+    return input
+  }
+
+  private static func question(
+    _ fields: inout FieldReader,
+    _ subject: (Destination?) throws(FieldReader.Fault) -> Question.Subject
+  ) throws(FieldReader.Fault) -> Input {
+    let (id, user): (Question.ID, UInt32) = (try fields.number(), try fields.number())
+    let destination = try fields.optional { (fields) throws(FieldReader.Fault) in
+      try fields.destination()
+    }
+    return .question(Question(id: id, user: user, subject: try subject(destination)))
+  }
+
+  private static func required(
+    _ destination: Destination?
+  ) throws(FieldReader.Fault) -> Destination {
+    guard let destination else { throw FieldReader.Fault() }
+    return destination
+  }
+}
+
+/// The mailbox of a client that was.
+private struct UnheardMailbox: FlowMailbox {
+  let number: UInt64
+
+  func post(_ messages: [Guardian.Message]) {}
+  func answered() {}
+  func finish() {}
+}
+
+extension FieldWriter {
+  fileprivate mutating func put(_ destination: Destination) {
+    self.put(destination.address.bytes)
+    self.put(destination.uid)
+    self.put(destination.mark)
+    self.put(destination.source) { $0.put($1.bytes) }
+    self.put(destination.outLink) { $0.put($1) }
+    self.put(destination.transport) {
+      $0.put($1.number)
+      $0.put($1.localPort)
+      $0.put($1.remotePort)
+    }
+  }
+
+  fileprivate mutating func put(_ key: FlowTable.Key) {
+    self.put(key.guardian)
+    self.put(key.id)
+  }
+
+  fileprivate mutating func put(_ registration: FlowTable.Registration) {
+    self.put(registration.key)
+    self.put(registration.flow.destination)
+    self.put(registration.flow.local) { $0.put($1.bytes) }
+    self.put(registration.flow.forbidsExpensive)
+    self.put(registration.flow.forbidsConstrained)
+    self.put(registration.knownPath) { fields, path in
+      let message: [UInt8]? = try? Connectivity_V1_Path(path).serializedBytes()
+      fields.put(message ?? [])
+    }
+    self.put(registration.sinceGeneration) { $0.put($1) }
+  }
+}
+
+extension FieldReader {
+  fileprivate mutating func address() throws(Fault) -> IPAddress {
+    guard let address = IPAddress(bytes: try self.bytes()) else { throw Fault() }
+    return address
+  }
+
+  fileprivate mutating func destination() throws(Fault) -> Destination {
+    var destination = Destination(
+      try self.address(), uid: try self.number(), mark: try self.number())
+    destination.source = try self.optional { (fields) throws(Fault) in try fields.address() }
+    destination.outLink = try self.optional { (fields) throws(Fault) in try fields.number() }
+    destination.transport = try self.optional { (fields) throws(Fault) in
+      Transport(
+        try fields.number(), localPort: try fields.number(), remotePort: try fields.number())
+    }
+    if let source = destination.source, source.family != destination.address.family {
+      throw Fault()
+    }
+    return destination
+  }
+
+  fileprivate mutating func key() throws(Fault) -> FlowTable.Key {
+    FlowTable.Key(guardian: try self.number(), id: try self.number())
+  }
+
+  /// Held to what `Guard` holds its clients to.
+  fileprivate mutating func registration() throws(Fault) -> FlowTable.Registration {
+    let (key, destination) = (try self.key(), try self.destination())
+    let local = try self.optional { (fields) throws(Fault) in try fields.address() }
+    if let local, local.family != destination.address.family { throw Fault() }
+    let flow = Flow(
+      destination, local: local, forbidsExpensive: try self.flag(),
+      forbidsConstrained: try self.flag())
+    let path = try self.optional { (fields) throws(Fault) -> Path in
+      let bytes = try fields.bytes()
+      guard
+        let message = try? Connectivity_V1_Path(serializedBytes: bytes),
+        message.chain.count <= PathReader.deepest, let path = try? Path(message)
+      else { throw Fault() }
+      return path
+    }
+    let generation = try self.optional { (fields) throws(Fault) in try fields.number(UInt64.self) }
+    return FlowTable.Registration(
+      key: key, flow: flow, knownPath: path, sinceGeneration: generation)
+  }
+}

@@ -1,0 +1,201 @@
+import Connectivity
+import Glibc
+import Netlink
+
+/// What a recording holds of the world: what came in at an edge of the monitor's thread, in its order. Bytes and moments, and
+/// no values of the model, which may change: what reads them is exercised by the replay.
+enum RecordedItem: Hashable {
+  /// A wait has ended, and with it the turn before.
+  case turn(RecordedWake)
+  /// The monotonic clock, in nanoseconds since the machine was started.
+  case now(Int64)
+  /// The wall clock, in microseconds since 1970.
+  case time(Int64)
+  /// A socket was opened; the error is 0 where that was possible.
+  case opened(SocketRole, error: CInt, operation: String)
+  case bound(SocketRole, error: CInt, port: UInt32)
+  case option(SocketRole, isSocketLevel: Bool, option: CInt, error: CInt)
+  /// Requests were sent as one datagram.
+  case sent(SocketRole, error: CInt, [UInt8])
+  case received(SocketRole, RecordedReception)
+  /// Whether the listeners have something to read.
+  case readable(Bool)
+  case file(FileQuestion, error: CInt, [UInt8])
+  /// What was said of modems, where that was news (`ModemLink.encoded`): because the kernel told of links, or by itself.
+  case modems(afterLinks: Bool, [UInt8])
+  /// What a client or the user asked of the thread (`RecordedInput`).
+  case input([UInt8])
+  /// The recording has become as long as it may, and connd went on without it.
+  case full
+}
+
+/// What ended a wait.
+struct RecordedWake: Hashable {
+  var hasMessages: Bool
+  var hasDNSNews: Bool
+  /// For how long the machine slept, in nanoseconds.
+  var slept: Int64?
+}
+
+/// What came of reading a socket.
+enum RecordedReception: Hashable {
+  case datagram([UInt8])
+  case truncated(size: UInt32)
+  case foreign
+  case nothing
+  case overrun
+  case failed(error: CInt)
+
+  init(_ reception: Reception) {
+    self =
+      switch reception {
+      case .datagram(let bytes): .datagram(Array(bytes))
+      case .truncated(let size): .truncated(size: UInt32(clamping: size))
+      case .foreign: .foreign
+      case .nothing: .nothing
+      case .overrun: .overrun
+      case .failed(let code): .failed(error: code)
+      }
+  }
+}
+
+// MARK: - As bytes
+
+extension RecordedItem {
+  private enum Kind: UInt8 {
+    case turn = 1
+    case now, time, opened, bound, option, sent, received, readable, file, input, full, modems
+  }
+
+  var encoded: [UInt8] {
+    var fields = FieldWriter()
+    func begin(_ kind: Kind) { fields.put(kind.rawValue) }
+    switch self {
+    case .turn(let wake):
+      begin(.turn)
+      fields.put(wake.hasMessages)
+      fields.put(wake.hasDNSNews)
+      fields.put(wake.slept) { $0.put($1) }
+    case .now(let nanoseconds):
+      begin(.now)
+      fields.put(nanoseconds)
+    case .time(let microseconds):
+      begin(.time)
+      fields.put(microseconds)
+    case .opened(let role, let error, let operation):
+      begin(.opened)
+      fields.put(role.rawValue)
+      fields.put(error)
+      fields.put(operation)
+    case .bound(let role, let error, let port):
+      begin(.bound)
+      fields.put(role.rawValue)
+      fields.put(error)
+      fields.put(port)
+    case .option(let role, let isSocketLevel, let option, let error):
+      begin(.option)
+      fields.put(role.rawValue)
+      fields.put(isSocketLevel)
+      fields.put(option)
+      fields.put(error)
+    case .sent(let role, let error, let bytes):
+      begin(.sent)
+      fields.put(role.rawValue)
+      fields.put(error)
+      fields.put(bytes)
+    case .received(let role, let reception):
+      begin(.received)
+      fields.put(role.rawValue)
+      reception.put(into: &fields)
+    case .readable(let isReadable):
+      begin(.readable)
+      fields.put(isReadable)
+    case .file(let question, let error, let bytes):
+      begin(.file)
+      fields.put(question.kind.rawValue)
+      fields.put(question.subject)
+      fields.put(error)
+      fields.put(bytes)
+    case .modems(let afterLinks, let bytes):
+      begin(.modems)
+      fields.put(afterLinks)
+      fields.put(bytes)
+    case .input(let bytes):
+      begin(.input)
+      fields.put(bytes)
+    case .full: begin(.full)
+    }
+    return fields.bytes
+  }
+
+  init(decoding bytes: [UInt8]) throws(FieldReader.Fault) {
+    var fields = FieldReader(bytes)
+    switch try fields.choice(Kind.self) {
+    case .turn:
+      self = .turn(
+        RecordedWake(
+          hasMessages: try fields.flag(), hasDNSNews: try fields.flag(),
+          slept: try fields.optional { (fields) throws(FieldReader.Fault) in
+            try fields.number()
+          }))
+    case .now: self = .now(try fields.number())
+    case .time: self = .time(try fields.number())
+    case .opened:
+      self = .opened(
+        try fields.choice(), error: try fields.number(), operation: try fields.text())
+    case .bound:
+      self = .bound(try fields.choice(), error: try fields.number(), port: try fields.number())
+    case .option:
+      self = .option(
+        try fields.choice(), isSocketLevel: try fields.flag(), option: try fields.number(),
+        error: try fields.number())
+    case .sent:
+      self = .sent(try fields.choice(), error: try fields.number(), try fields.bytes())
+    case .received: self = .received(try fields.choice(), try RecordedReception(from: &fields))
+    case .readable: self = .readable(try fields.flag())
+    case .file:
+      self = .file(
+        FileQuestion(try fields.choice(), try fields.text()), error: try fields.number(),
+        try fields.bytes())
+    case .modems: self = .modems(afterLinks: try fields.flag(), try fields.bytes())
+    case .input: self = .input(try fields.bytes())
+    case .full: self = .full
+    }
+    guard fields.isAtEnd else { throw FieldReader.Fault() }
+  }
+}
+
+extension RecordedReception {
+  private enum Kind: UInt8 {
+    case datagram = 1
+    case truncated, foreign, nothing, overrun, failed
+  }
+
+  fileprivate func put(into fields: inout FieldWriter) {
+    switch self {
+    case .datagram(let bytes):
+      fields.put(Kind.datagram.rawValue)
+      fields.put(bytes)
+    case .truncated(let size):
+      fields.put(Kind.truncated.rawValue)
+      fields.put(size)
+    case .foreign: fields.put(Kind.foreign.rawValue)
+    case .nothing: fields.put(Kind.nothing.rawValue)
+    case .overrun: fields.put(Kind.overrun.rawValue)
+    case .failed(let error):
+      fields.put(Kind.failed.rawValue)
+      fields.put(error)
+    }
+  }
+
+  fileprivate init(from fields: inout FieldReader) throws(FieldReader.Fault) {
+    switch try fields.choice(Kind.self) {
+    case .datagram: self = .datagram(try fields.bytes())
+    case .truncated: self = .truncated(size: try fields.number())
+    case .foreign: self = .foreign
+    case .nothing: self = .nothing
+    case .overrun: self = .overrun
+    case .failed: self = .failed(error: try fields.number())
+    }
+  }
+}

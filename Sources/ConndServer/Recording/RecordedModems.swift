@@ -1,0 +1,71 @@
+import Connectivity
+
+/// What knows of modems, where a recording is made: what it says is noted, and not the messages that it was told by, which are
+/// about more than modems' links.
+struct RecordedModems: ModemSource {
+  let modems: any ModemSource
+  let recorder: Recorder
+
+  var fileDescriptor: CInt { self.modems.fileDescriptor }
+  var events: Int16 { self.modems.events }
+  var timeout: Duration? { self.modems.timeout }
+
+  func process() -> [String: ModemLink]? { self.noting(self.modems.process(), afterLinks: false) }
+
+  func noteLinks() -> [String: ModemLink]? {
+    self.noting(self.modems.noteLinks(), afterLinks: true)
+  }
+
+  private func noting(_ links: [String: ModemLink]?, afterLinks: Bool) -> [String: ModemLink]? {
+    if let links {
+      self.recorder.note(.modems(afterLinks: afterLinks, ModemLink.encoded(links)))
+    }
+    return links
+  }
+}
+
+/// What was said of modems in a recording.
+struct ReplayedModems: ModemSource {
+  let tape: ReplayTape
+
+  let fileDescriptor: CInt = -1
+  let events: Int16 = 0
+  /// That it was dealt with is told by what it led to.
+  var timeout: Duration? { self.tape.hasModems ? .zero : nil }
+
+  func process() -> [String: ModemLink]? { self.tape.takeModems(afterLinks: false) }
+  func noteLinks() -> [String: ModemLink]? { self.tape.takeModems(afterLinks: true) }
+}
+
+extension ModemLink {
+  static func encoded(_ links: [String: ModemLink]) -> [UInt8] {
+    var fields = FieldWriter()
+    fields.put(UInt32(clamping: links.count))
+    for (name, link) in links.sorted(by: { $0.key < $1.key }) {
+      fields.put(name)
+      fields.put(link.isConnected)
+      fields.put(link.isSuspended)
+      fields.put(link.generation) { $0.put($1.rawValue) }
+      fields.put(link.isRoaming)
+    }
+    return fields.bytes
+  }
+
+  static func decoded(_ bytes: [UInt8]) throws(FieldReader.Fault) -> [String: ModemLink] {
+    var fields = FieldReader(bytes)
+    var links: [String: ModemLink] = [:]
+    for _ in 0..<(try fields.number(UInt32.self)) {
+      let name = try fields.text()
+      links[name] = ModemLink(
+        isConnected: try fields.flag(), isSuspended: try fields.flag(),
+        generation: try fields.optional { (fields) throws(FieldReader.Fault) -> MobileGeneration in
+          guard let generation = MobileGeneration(rawValue: try fields.text()) else {
+            throw FieldReader.Fault()
+          }
+          return generation
+        }, isRoaming: try fields.flag())
+    }
+    guard fields.isAtEnd else { throw FieldReader.Fault() }
+    return links
+  }
+}

@@ -1,0 +1,164 @@
+import Netlink
+
+/// A recording that was read from a file, arranged as a replay asks for it.
+struct Recording {
+  var header: RecordingHeader
+  /// The first is the start; each of the others is a wait and what it led to.
+  var turns: [Turn] = [Turn()]
+  var answers = Answers()
+  /// Where the file ends before its time, or makes no sense, and why.
+  var end: End?
+
+  /// What came in a turn and is taken in its order.
+  struct Turn {
+    var wake: RecordedWake?
+    var instants: [Int64] = []
+    var times: [Int64] = []
+    var heard: [SocketRole: [RecordedReception]] = [:]
+    var polls: [Bool] = []
+    var inputs: [[UInt8]] = []
+    var modems: [(afterLinks: Bool, bytes: [UInt8])] = []
+  }
+
+  /// What was answered, by the question.
+  struct Answers {
+    var requests = AnswerTable<NetlinkQuestion, [NetlinkAnswer]>()
+    var files = AnswerTable<FileQuestion, FileAnswer>()
+    var openings = AnswerTable<SocketRole, NetlinkError?>()
+    /// The port, or an errno.
+    var bindings = AnswerTable<SocketRole, Result<UInt32, FileError>>()
+    var options = AnswerTable<SocketOption, CInt>()
+  }
+
+  struct SocketOption: Hashable {
+    var role: SocketRole
+    var isSocketLevel: Bool
+    var option: CInt
+  }
+
+  enum End: Hashable {
+    /// The file ends with half a record, which is cut off: connd was killed, or still writes.
+    case torn(offset: Int)
+    case damaged(offset: Int)
+    /// It had become as long as it may.
+    case full
+  }
+}
+
+/// What kept a recording from being replayed at all.
+struct RecordingError: Error, CustomStringConvertible {
+  var description: String
+}
+
+/// Answers by their questions. A question is asked in a turn, and answered by what the same question was answered there, in
+/// order; where a replay asks more often than was asked then, or in another turn, by the last answer before, or else by the
+/// first after.
+struct AnswerTable<Question: Hashable, Answer> {
+  private var recorded: [Question: [(turn: Int, answer: Answer)]] = [:]
+  private var places: [Question: Int] = [:]
+
+  /// - Parameter turn: no earlier than that of the last.
+  mutating func append(_ answer: Answer, to question: Question, in turn: Int) {
+    self.recorded[question, default: []].append((turn, answer))
+  }
+
+  /// `nil` where nobody has asked that.
+  mutating func answer(_ question: Question, in turn: Int) -> Answer? {
+    guard let recorded = self.recorded[question] else { return nil }
+    var place = self.places[question] ?? 0
+    while place < recorded.count, recorded[place].turn < turn { place += 1 }
+    let isThere = place < recorded.count && recorded[place].turn == turn
+    self.places[question] = isThere ? place + 1 : place
+    if isThere || place == 0 { return recorded[place].answer }
+    return recorded[place - 1].answer
+  }
+}
+
+// MARK: - Reading
+
+extension Recording {
+  /// Reads the bytes of a file.
+  ///
+  /// - Throws: where it is no recording, or of another version.
+  init(_ bytes: [UInt8]) throws(RecordingError) {
+    var rest = bytes[...]
+    guard rest.starts(with: RecordingHeader.line) else {
+      let isOurs = rest.starts(with: Array("connd recording ".utf8))
+      throw RecordingError(
+        description: isOurs ? "is a recording of another version's format" : "is no recording")
+    }
+    rest = rest.dropFirst(RecordingHeader.line.count)
+    guard case .some(.some(let first)) = RecordFrame.take(&rest),
+      let header = try? RecordingHeader(decoding: first)
+    else {
+      throw RecordingError(
+        description: "has a damaged header at offset \(RecordingHeader.line.count)")
+    }
+    self.header = header
+    var exchanges = Exchanges()
+    while self.end == nil, !rest.isEmpty {
+      let offset = bytes.count - rest.count
+      guard let record = RecordFrame.take(&rest) else {
+        self.end = .torn(offset: offset)
+        break
+      }
+      guard let record, let item = try? RecordedItem(decoding: record), item.isPossible else {
+        self.end = .damaged(offset: offset)
+        break
+      }
+      self.take(item, &exchanges)
+    }
+    exchanges.finish(&self.answers)
+  }
+
+  private var turn: Int { self.turns.count - 1 }
+
+  private mutating func take(_ item: RecordedItem, _ exchanges: inout Exchanges) {
+    switch item {
+    case .turn(let wake): self.turns.append(Turn(wake: wake))
+    case .now(let nanoseconds): self.turns[self.turn].instants.append(nanoseconds)
+    case .time(let microseconds): self.turns[self.turn].times.append(microseconds)
+    case .opened(let role, let error, let operation):
+      let failure = error == 0 ? nil : NetlinkError(operation: operation, code: error)
+      self.answers.openings.append(failure, to: role, in: self.turn)
+    case .bound(let role, let error, let port):
+      exchanges.ports[role] = port
+      self.answers.bindings.append(
+        error == 0 ? .success(port) : .failure(FileError(code: error)), to: role, in: self.turn)
+    case .option(let role, let isSocketLevel, let option, let error):
+      self.answers.options.append(
+        error, to: SocketOption(role: role, isSocketLevel: isSocketLevel, option: option),
+        in: self.turn)
+    case .sent(let role, let error, let bytes):
+      exchanges.begin(role, bytes, error, in: self.turn, &self.answers)
+    case .received(let role, let reception):
+      switch role {
+      case .listener, .wirelessListener:
+        self.turns[self.turn].heard[role, default: []].append(reception)
+      case .requester, .wirelessRequester: exchanges.receive(role, reception)
+      }
+    case .readable(let isReadable): self.turns[self.turn].polls.append(isReadable)
+    case .file(let question, let error, let bytes):
+      self.answers.files.append(
+        error == 0 ? .success(bytes) : .failure(FileError(code: error)), to: question,
+        in: self.turn)
+    case .modems(let afterLinks, let bytes):
+      self.turns[self.turn].modems.append((afterLinks, bytes))
+    case .input(let bytes): self.turns[self.turn].inputs.append(bytes)
+    case .full: self.end = .full
+    }
+  }
+}
+
+extension RecordedItem {
+  /// Whether a number in it is one that a clock may show: whatever is reckoned with those has room.
+  fileprivate var isPossible: Bool {
+    switch self {
+    // 146 years, and the year 9999.
+    case .now(let nanoseconds): (0...(.max / 2)).contains(nanoseconds)
+    case .time(let microseconds): (0...253_402_300_799_999_999).contains(microseconds)
+    case .turn(let wake): (0...(.max / 2)).contains(wake.slept ?? 0)
+    default: true
+    }
+  }
+}

@@ -1,0 +1,116 @@
+import Connectivity
+import ConnectivityJSON
+import ConnectivityProtocol
+import Logging
+import Netlink
+import SwiftProtobuf
+import Systemd
+
+/// Runs the monitor's loop on a recording: the same loop as always, over edges that answer as the machine did then. It opens no
+/// socket, and needs no privilege.
+struct Replay {
+  private let tape: ReplayTape
+  private let recording: Recording
+  private let configuration: Configuration
+  private let print: (String) -> Void
+
+  /// - Parameters:
+  ///   - print: is given each line, with its newline.
+  ///   - complain: is told what the recording does not hold.
+  /// - Throws: where the recording's configuration cannot be read by this connd.
+  init(
+    _ recording: Recording, print: @escaping (String) -> Void,
+    complain: @escaping (String) -> Void
+  ) throws(RecordingError) {
+    do throws(ConfigurationError) {
+      self.configuration = try .parse(recording.header.configuration, file: "its configuration")
+    } catch {
+      let mistakes = error.mistakes.map { "\($0)" }.joined(separator: "; ")
+      throw RecordingError(description: "cannot be replayed by this version: \(mistakes)")
+    }
+    self.recording = recording
+    self.print = print
+    self.tape = ReplayTape(recording, complain: complain)
+  }
+
+  /// Prints what `connctl watch --json` would have printed: one that was there as soon as connd could be reached, or where an
+  /// earlier run had published something, one that has followed connd since then.
+  func run() {
+    let restored = self.recording.header.restored
+    let store = restored.generation > 0 ? Store(at: restored) : Store()
+    let publisher = ReplayPublisher(store: store, print: self.print)
+    var loop = self.makeLoop(store, publisher)
+    if restored.generation > 0 { publisher.begin() }
+    loop.start()
+    // No client is served before that.
+    publisher.begin()
+    self.endTurn(&loop)
+    while let wake = self.tape.advance() {
+      loop.go(
+        on: Waiter.Woken(
+          hasMessages: wake.hasMessages, hasDNSNews: wake.hasDNSNews,
+          slept: wake.slept.map { .nanoseconds($0) }))
+      self.endTurn(&loop)
+    }
+    loop.endStreams()
+  }
+
+  private func endTurn(_ loop: inout MonitorLoop) {
+    // What makes no sense any more is as if nobody had asked.
+    for bytes in self.tape.inputs {
+      if let input = try? RecordedInput.decoded(bytes) { loop.take(input) }
+    }
+    loop.beginTurn()
+    // It reads the clock.
+    _ = loop.due
+  }
+
+  private func makeLoop(_ store: Store, _ publisher: some Publisher) -> MonitorLoop {
+    let tape = self.tape
+    let files = ReplayedFiles(tape: tape)
+    return MonitorLoop(
+      self.configuration, store: store, publisher: publisher, statistics: Statistics(),
+      notifier: .silent(
+        watchdogTimeout: self.recording.header.watchdogTimeout.map { .nanoseconds($0) }),
+      clock: ReplayedClock(tape: tape),
+      logger: Logger(label: "connd.replay") { _ in SwiftLogNoOpLogHandler() },
+      dns: ReplayedDNS(files: DNSFiles(from: files)), modems: ReplayedModems(tape: tape),
+      costs: self.recording.header.costs
+    ) { (watched) throws(KernelUnavailable) in
+      try NetlinkKernel(
+        watching: watched, on: ReplayedSockets(tape: tape), devices: DeviceReader(from: files))
+    }
+  }
+}
+
+/// Publishes as a subscriber sees it: each change goes through the message that it would have come in.
+private final class ReplayPublisher: Publisher {
+  private let store: Store
+  private let print: (String) -> Void
+  private var hasBegun = false
+
+  init(store: Store, print: @escaping (String) -> Void) {
+    self.store = store
+    self.print = print
+  }
+
+  /// Tells the present, and from now on what changes.
+  func begin() {
+    if self.hasBegun { return }
+    self.hasBegun = true
+    let message = Connectivity_V1_WatchResponse.snapshot(self.store.snapshot)
+    guard case .snapshot(let snapshot)? = try? WatchEvent(message) else { return }
+    self.print(JSON.event(snapshot: snapshot).line(terminator: "\n"))
+  }
+
+  func publish(_ changes: [Change]) {
+    for change in changes {
+      guard
+        let published = try? Published(change),
+        let told = try? Published(decoding: published.message.bytes)
+      else { continue }
+      self.store.publish([published])
+      if self.hasBegun { self.print(JSON.event(told.change).line(terminator: "\n")) }
+    }
+  }
+}

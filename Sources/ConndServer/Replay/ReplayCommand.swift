@@ -1,0 +1,63 @@
+import Glibc
+import UnixTransport
+
+/// `connd --replay FILE`.
+struct ReplayCommand {
+  let file: String
+
+  /// More than connd records, in octets.
+  private static let largest = 1 << 30
+
+  /// - Returns: whether the recording was replayed to its end; what is wrong with it was said.
+  func run() -> Bool {
+    do {
+      let bytes = try contents(of: self.file, most: Self.largest)
+      let recording = try Recording(bytes)
+      let output = ReplayOutput()
+      try Replay(recording, print: output.print) { complain("replay: \($0)") }.run()
+      guard output.flush() else {
+        complain("the replay cannot be written: \(SystemError())")
+        return false
+      }
+      return self.tell(recording.end)
+    } catch {
+      complain("\(self.file) \(error is SystemError ? "cannot be read: " : "")\(error)")
+      return false
+    }
+  }
+
+  private func tell(_ end: Recording.End?) -> Bool {
+    switch end {
+    case nil: return true
+    case .torn(let offset)?:
+      complain("\(self.file) ends with half a record at offset \(offset), which is cut off")
+      return true
+    case .full?:
+      complain("\(self.file) had become as long as it may: what came later is not in it")
+      return true
+    case .damaged(let offset)?:
+      complain("\(self.file) is damaged at offset \(offset): the replay ends there")
+      return false
+    }
+  }
+}
+
+/// Standard output, written in large pieces.
+private final class ReplayOutput {
+  private var bytes: [UInt8] = []
+  private var isWell = true
+
+  private static let piece = 1 << 16
+
+  func print(_ line: String) {
+    self.bytes += line.utf8
+    if self.bytes.count >= Self.piece { _ = self.flush() }
+  }
+
+  /// - Returns: whether all was written so far.
+  func flush() -> Bool {
+    self.isWell = self.isWell && RecordFrame.write(self.bytes, to: STDOUT_FILENO)
+    self.bytes.removeAll(keepingCapacity: true)
+    return self.isWell
+  }
+}

@@ -1,0 +1,128 @@
+import Connectivity
+import Glibc
+import Netlink
+
+// The edges of the monitor's thread where a recording is replayed: nothing is opened, and nothing is waited for.
+
+/// A netlink socket of a recording.
+final class ReplayedSocket: DatagramSocket {
+  private let tape: ReplayTape
+  private let role: SocketRole
+  /// What answers the requests that were sent last.
+  private var answers: ArraySlice<NetlinkAnswer> = []
+  /// The datagram that was read last.
+  private var datagram = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+  private(set) var port: UInt32 = 0
+
+  let fileDescriptor: CInt = -1
+
+  init(_ tape: ReplayTape, _ role: SocketRole) {
+    self.tape = tape
+    self.role = role
+  }
+
+  deinit { self.datagram.deallocate() }
+
+  func bind() throws(NetlinkError) { self.port = try self.tape.bind(self.role) }
+
+  func set(_ option: CInt, _ value: CInt) -> Bool { self.set(option, isSocketLevel: false) }
+
+  func setSocket<Value: BitwiseCopyable>(_ option: CInt, _ value: Value) -> Bool {
+    self.set(option, isSocketLevel: true)
+  }
+
+  private func set(_ option: CInt, isSocketLevel: Bool) -> Bool {
+    let code = self.tape.set(.init(role: self.role, isSocketLevel: isSocketLevel, option: option))
+    if code != 0 { errno = code }
+    return code == 0
+  }
+
+  func send(_ messages: UnsafeRawBufferPointer, operation: String) throws(NetlinkError) {
+    var answers: [NetlinkAnswer] = []
+    for request in NetlinkMessage.messages(of: messages) {
+      for answer in self.tape.answer(request, self.role, operation: operation) {
+        switch answer {
+        case .message(let bytes):
+          var message = NetlinkMessage(bytes: bytes)
+          (message.sequence, message.port) = (request.sequence, self.port)
+          answers.append(.message(message.bytes))
+        case .failed: answers.append(answer)
+        case .unsent(let error): throw NetlinkError(operation: operation, code: error)
+        }
+      }
+    }
+    self.answers = answers[...]
+  }
+
+  func receive(flags: CInt) -> Reception {
+    let reception: RecordedReception
+    switch self.role {
+    case .listener, .wirelessListener: reception = self.tape.hear(self.role)
+    case .requester, .wirelessRequester:
+      switch self.answers.popFirst() {
+      case .message(let bytes)?: reception = .datagram(bytes)
+      case .failed(let failure)?: reception = failure
+      case .unsent?, nil: reception = .nothing
+      }
+    }
+    switch reception {
+    case .datagram(let bytes): return .datagram(self.keep(bytes))
+    case .truncated(let size): return .truncated(size: Int(size))
+    case .foreign: return .foreign
+    case .nothing: return .nothing
+    case .overrun: return .overrun
+    case .failed(let code): return .failed(errno: code)
+    }
+  }
+
+  func receiveSmall(_ take: (UnsafeRawBufferPointer) -> Bool) -> Bool {
+    guard !self.answers.isEmpty else { return false }
+    var isWell = true
+    while case .message(let bytes)? = self.answers.popFirst() {
+      isWell = take(self.keep(bytes)) && isWell
+    }
+    return isWell
+  }
+
+  private func keep(_ bytes: [UInt8]) -> UnsafeRawBufferPointer {
+    self.datagram.deallocate()
+    self.datagram = .allocate(byteCount: bytes.count, alignment: 8)
+    self.datagram.copyBytes(from: bytes)
+    return UnsafeRawBufferPointer(self.datagram)
+  }
+}
+
+/// The netlink sockets of a recording.
+struct ReplayedSockets: SocketSource {
+  let tape: ReplayTape
+
+  func open(_ role: SocketRole) throws(NetlinkError) -> any DatagramSocket {
+    try self.tape.open(role)
+    return ReplayedSocket(self.tape, role)
+  }
+
+  func isReadable(_ fileDescriptor: CInt) -> Bool { self.tape.isReadable }
+}
+
+/// The files of a recording.
+struct ReplayedFiles: FileReader {
+  let tape: ReplayTape
+
+  func answer(_ question: FileQuestion) -> FileAnswer { self.tape.answer(question) }
+}
+
+/// The clocks of a recording.
+struct ReplayedClock: MonitorClock {
+  let tape: ReplayTape
+
+  var now: Instant { self.tape.now }
+  var time: Timestamp { self.tape.time }
+}
+
+/// The resolvers' files of a recording.
+struct ReplayedDNS: DNSSource {
+  let files: DNSFiles
+  let fileDescriptor: CInt = -1
+
+  func read() -> DNSSettings? { self.files.read() }
+}

@@ -1,0 +1,143 @@
+import Connectivity
+import Glibc
+import Netlink
+
+/// A recording while it is replayed: at which turn it is, and what of that has been taken.
+///
+/// What depends on a question is answered by the question, wherever in the turn it is asked; what does not, in order. So a connd
+/// that asks more, or less, or in another order than the one that recorded is served as far as that is possible, and the next
+/// turn finds both at the same place again. Not thread-safe.
+final class ReplayTape {
+  private let turns: [Recording.Turn]
+  private var answers: Recording.Answers
+  private let complain: (String) -> Void
+
+  /// The number of the turn: 0 is the start.
+  private(set) var turn = 0
+  private var present: Recording.Turn
+  private var instants = 0
+  private var times = 0
+  private var polls = 0
+  /// How much was heard of what came in this turn.
+  private var heard: [SocketRole: Int] = [:]
+  private var lastInstant = Instant(sinceStart: .zero)
+  private var lastTime = Timestamp(microseconds: 0)
+
+  /// - Parameter complain: is told what was asked that has no answer.
+  init(_ recording: Recording, complain: @escaping (String) -> Void) {
+    self.turns = recording.turns
+    self.answers = recording.answers
+    self.complain = complain
+    self.present = recording.turns.first ?? Recording.Turn()
+  }
+
+  /// What ended the wait before the next turn, which begins; `nil` where there is none.
+  func advance() -> RecordedWake? {
+    guard self.turn + 1 < self.turns.count, let wake = self.turns[self.turn + 1].wake else {
+      return nil
+    }
+    var next = self.turns[self.turn + 1]
+    for (role, receptions) in self.present.heard {
+      // What nobody has heard is still there. That nothing more was there ended a reading then, and no other.
+      let unheard = receptions.dropFirst(self.heard[role] ?? 0).filter { $0 != .nothing }
+      if !unheard.isEmpty { next.heard[role] = unheard + (next.heard[role] ?? []) }
+    }
+    self.turn += 1
+    self.present = next
+    (self.instants, self.times, self.polls, self.heard) = (0, 0, 0, [:])
+    return wake
+  }
+
+  /// What was asked of the thread in this turn.
+  var inputs: [[UInt8]] { self.present.inputs }
+
+  // MARK: - Modems
+
+  /// Whether something was said of modems by itself that nobody has heard yet.
+  var hasModems: Bool { self.present.modems.contains { !$0.afterLinks } }
+
+  /// What was said next; `nil` where there was no news, or it makes no sense.
+  func takeModems(afterLinks: Bool) -> [String: ModemLink]? {
+    guard let place = self.present.modems.firstIndex(where: { $0.afterLinks == afterLinks }) else {
+      return nil
+    }
+    return try? ModemLink.decoded(self.present.modems.remove(at: place).bytes)
+  }
+
+  // MARK: - In order
+
+  var now: Instant {
+    if self.instants < self.present.instants.count {
+      let now = Duration.nanoseconds(self.present.instants[self.instants])
+      self.instants += 1
+      // A clock that was damaged goes back no more than another.
+      self.lastInstant = max(self.lastInstant, Instant(sinceStart: now))
+    }
+    return self.lastInstant
+  }
+
+  var time: Timestamp {
+    if self.times < self.present.times.count {
+      self.lastTime = Timestamp(microseconds: self.present.times[self.times])
+      self.times += 1
+    }
+    return self.lastTime
+  }
+
+  var isReadable: Bool {
+    defer { self.polls += 1 }
+    return self.polls < self.present.polls.count && self.present.polls[self.polls]
+  }
+
+  func hear(_ role: SocketRole) -> RecordedReception {
+    let place = self.heard[role] ?? 0
+    guard let receptions = self.present.heard[role], place < receptions.count else {
+      return .nothing
+    }
+    self.heard[role] = place + 1
+    return receptions[place]
+  }
+
+  // MARK: - By the question
+
+  func answer(_ request: NetlinkMessage, _ role: SocketRole, operation: String) -> [NetlinkAnswer] {
+    if let answer = self.answers.requests.answer(request.question(role), in: self.turn) {
+      return answer
+    }
+    self.complain(
+      "turn \(self.turn): \(operation) was never asked like this: \(hexadecimal(request.bytes))")
+    return [.message(request.notThere.bytes)]
+  }
+
+  func answer(_ question: FileQuestion) -> FileAnswer {
+    if let answer = self.answers.files.answer(question, in: self.turn) { return answer }
+    self.complain("turn \(self.turn): \(question.subject) was never read (\(question.kind))")
+    return .failure(FileError(code: ENOENT))
+  }
+
+  func open(_ role: SocketRole) throws(NetlinkError) {
+    if let failure = self.answers.openings.answer(role, in: self.turn) ?? nil { throw failure }
+  }
+
+  func bind(_ role: SocketRole) throws(NetlinkError) -> UInt32 {
+    switch self.answers.bindings.answer(role, in: self.turn) {
+    case .success(let port)?: return port
+    case .failure(let error)?:
+      throw NetlinkError(operation: "bind a netlink socket", code: error.code)
+    case nil: return 1
+    }
+  }
+
+  /// The errno of setting an option, or 0.
+  func set(_ option: Recording.SocketOption) -> CInt {
+    self.answers.options.answer(option, in: self.turn) ?? 0
+  }
+}
+
+/// A request is short.
+private func hexadecimal(_ bytes: [UInt8]) -> String {
+  bytes.map { (byte: UInt8) -> String in
+    let digits = String(byte, radix: 16)
+    return byte < 16 ? "0\(digits)" : digits
+  }.joined()
+}

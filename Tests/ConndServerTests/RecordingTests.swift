@@ -1,0 +1,187 @@
+import Connectivity
+import ConnectivityRules
+import Glibc
+import Logging
+import Netlink
+import TestKit
+import Testing
+import UnixTransport
+
+@testable import ConndServer
+
+@Suite("Recordings")
+struct RecordingTests {
+  private let directory: TemporaryDirectory
+  private var path: String { "\(self.directory.path)/it.recording" }
+
+  init() throws {
+    self.directory = try TemporaryDirectory()
+  }
+
+  private static let header = RecordingHeader(
+    configuration: "prefer: ipv6\n", watchdogTimeout: .seconds(3), restored: Store().snapshot)
+
+  private func recorder(largest: Int = 1 << 20) throws -> Recorder {
+    let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+    return try Recorder(path: self.path, Self.header, largest: largest, logger: logger)
+  }
+
+  private func read() throws -> Recording {
+    try Recording(contents(of: self.path, most: 1 << 20))
+  }
+
+  @Test(
+    "each item is the same after it was written and read",
+    arguments: [
+      .turn(RecordedWake(hasMessages: true, hasDNSNews: false, slept: 5)),
+      .turn(RecordedWake(hasMessages: false, hasDNSNews: true)), .now(.max / 2), .time(1),
+      .opened(.listener, error: EMFILE, operation: "open a netlink socket"),
+      .bound(.requester, error: 0, port: 4711),
+      .option(.wirelessListener, isSocketLevel: true, option: SO_RCVBUF, error: ENOMEM),
+      .sent(.requester, error: 0, [1, 2, 3]), .received(.listener, .datagram([])),
+      .received(.listener, .truncated(size: 70_000)), .received(.listener, .foreign),
+      .received(.listener, .nothing), .received(.listener, .overrun),
+      .received(.wirelessRequester, .failed(error: EBADF)), .readable(true),
+      .file(FileQuestion(.page, "/sys/class/net/lo/ifindex"), error: 0, Array("1\n".utf8)),
+      .input([1, 2]), .full,
+    ] as [RecordedItem])
+  func items(_ item: RecordedItem) throws {
+    #expect(try RecordedItem(decoding: item.encoded) == item)
+    #expect(throws: FieldReader.Fault.self) { try RecordedItem(decoding: item.encoded + [0]) }
+    #expect(throws: FieldReader.Fault.self) {
+      try RecordedItem(decoding: item.encoded.dropLast())
+    }
+  }
+
+  @Test("what clients ask is the same after it was written and read")
+  func inputs() throws {
+    let remote = try #require(IPAddress("203.0.113.9"))
+    var destination = Destination(remote, uid: 1000, mark: 7, source: IPAddress("192.0.2.7"))
+    destination.outLink = 3
+    destination.transport = Transport(6, localPort: 4711, remotePort: 443)
+    var path = Path.unknown
+    path.chain = [PathLink(index: 2, name: "eth0")]
+    let key = FlowTable.Key(guardian: 1, id: 2)
+    var registration = FlowTable.Registration(
+      key: key, flow: Flow(destination, local: IPAddress("192.0.2.7"), forbidsExpensive: true))
+    (registration.knownPath, registration.sinceGeneration) = (path, 17)
+    let question = Question(id: 5, user: 1000, subject: .explain(destination, .unheard))
+    for input in [
+      .configure(Configuration(), .unheard), .question(question), .drop(5),
+      .unwatch(destination, watcher: 3), .dismiss(1), .flow(.add(registration)),
+      .flow(.remove(key)),
+    ] as [Input] {
+      let bytes = try #require(RecordedInput.encoded(input))
+      #expect(RecordedInput.encoded(try RecordedInput.decoded(bytes)) == bytes)
+      for length in bytes.indices {
+        #expect(throws: FieldReader.Fault.self) {
+          try RecordedInput.decoded(Array(bytes.prefix(length)))
+        }
+      }
+    }
+    #expect(RecordedInput.encoded(.awaitFirstReading(.unheard)) == nil)
+  }
+
+  @Test("a file is read as it was written, its header and its turns")
+  func roundTrip() throws {
+    do {
+      let recorder = try self.recorder()
+      recorder.note(.now(1))
+      recorder.begin(.init(hasMessages: true, slept: .seconds(1)))
+      recorder.note(.now(2))
+      recorder.note(.received(.listener, .overrun))
+      recorder.flush()
+    }
+    let recording = try self.read()
+    #expect(recording.header == Self.header)
+    #expect(recording.end == nil)
+    #expect(recording.turns.map(\.instants) == [[1], [2]])
+    #expect(recording.turns[1].wake?.slept == 1_000_000_000)
+    #expect(recording.turns[1].heard == [.listener: [.overrun]])
+  }
+
+  @Test("a recording ends where it is as long as it may become, at the end of a turn")
+  func bound() throws {
+    do {
+      let recorder = try self.recorder(largest: 2000)
+      for turn in 1...100 {
+        recorder.begin(.init(hasMessages: true, slept: nil))
+        for _ in 0..<10 { recorder.note(.now(Int64(turn))) }
+        recorder.flush()
+      }
+    }
+    let recording = try self.read()
+    #expect(recording.end == .full)
+    #expect(recording.turns.dropFirst().allSatisfy { $0.instants.count == 10 })
+    #expect(recording.turns.count > 3)
+    #expect(try contents(of: self.path, most: 2000).count > 1500)
+  }
+
+  @Test("what is no regular file is not recorded into")
+  func pipe() throws {
+    #expect(mkfifo(self.path, 0o600) == 0)
+    #expect(throws: SystemError.self) { try self.recorder() }
+  }
+
+  @Test(
+    "a torn end is cut off, a damaged record is named by its offset, and what is no recording is refused"
+  )
+  func damage() throws {
+    do {
+      let recorder = try self.recorder()
+      for turn in 1...3 {
+        recorder.begin(.init(hasMessages: true, slept: nil))
+        recorder.note(.now(Int64(turn)))
+      }
+    }
+    let whole = try contents(of: self.path, most: 1 << 20)
+    let record = RecordFrame.framed(RecordedItem.now(3).encoded).count
+    let torn = try Recording(whole.dropLast())
+    #expect(torn.end == .torn(offset: whole.count - record))
+    #expect(torn.turns.map(\.instants) == [[], [1], [2], []])
+    var flipped = whole
+    flipped[whole.count - 1] ^= 1
+    #expect(try Recording(flipped).end == .damaged(offset: whole.count - record))
+    let later = try #require(RecordingHeader.line.firstIndex(of: UInt8(ascii: "1")))
+    flipped = whole
+    flipped[later] = UInt8(ascii: "2")
+    #expect(throws: RecordingError.self) { try Recording(flipped) }
+    for length in 0..<(RecordingHeader.line.count + 12) {
+      #expect(throws: RecordingError.self) { try Recording(Array(whole.prefix(length))) }
+    }
+  }
+
+  @Test("a question is answered by its turn, by the last answer before, by the first after")
+  func answers() {
+    var table = AnswerTable<String, Int>()
+    for (answer, turn) in [(1, 3), (2, 3), (3, 7)] { table.append(answer, to: "a", in: turn) }
+    #expect(table.answer("b", in: 3) == nil)
+    #expect([0, 3, 3, 3, 5, 7, 9].map { table.answer("a", in: $0) } == [1, 1, 2, 2, 2, 3, 3])
+  }
+
+  @Test("answers belong to requests by their sequence numbers, whatever these are")
+  func exchanges() throws {
+    func message(_ sequence: UInt32, port: UInt32 = 9, _ last: UInt8) -> [UInt8] {
+      var message = NetlinkMessage(
+        bytes: [20, 0, 0, 0, 26, 0, 1, 0] + .init(repeating: 0, count: 12))
+      (message.sequence, message.port) = (sequence, port)
+      return message.bytes.dropLast() + [last]
+    }
+    var answers = Recording.Answers()
+    var exchanges = Exchanges()
+    exchanges.ports[.requester] = 9
+    exchanges.begin(.requester, message(5, port: 0, 1) + message(6, port: 0, 2), 0, in: 0, &answers)
+    exchanges.receive(.requester, .datagram(message(4, 70)))
+    exchanges.receive(.requester, .datagram(message(6, 72)))
+    exchanges.receive(.requester, .datagram(message(5, port: 8, 73)))
+    exchanges.receive(.requester, .datagram(message(5, 71)))
+    exchanges.receive(.requester, .overrun)
+    exchanges.finish(&answers)
+    for (asked, answer) in [(1, 71), (2, 72)] as [(UInt8, UInt8)] {
+      let request = NetlinkMessage(bytes: message(99, port: 3, asked))
+      let found = answers.requests.answer(request.question(.requester), in: 0)
+      #expect(found == [.message(message(asked == 1 ? 5 : 6, answer))])
+      #expect(answers.requests.answer(request.question(.wirelessRequester), in: 0) == nil)
+    }
+  }
+}

@@ -1,0 +1,123 @@
+import Connectivity
+import Glibc
+import Netlink
+import TestKit
+import Testing
+import UnixTransport
+
+@testable import ConndServer
+
+@Suite("Replay")
+struct ReplayTests {
+  private static let folder =
+    "/" + #filePath.split(separator: "/").dropLast(2).joined(separator: "/") + "/recordings"
+
+  /// Of all recordings that there are.
+  private static let names: [String] = {
+    let question = FileQuestion(.names, Self.folder)
+    let names = (try? DeviceFiles().answer(question).get()) ?? []
+    let files = names.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
+    return files.filter { $0.hasSuffix(".recording") }.map { String($0.dropLast(10)) }.sorted()
+  }()
+
+  @Test("what happens most is recorded")
+  func recordings() {
+    #expect(
+      Set(Self.names).isSuperset(of: [
+        "containers", "default-route", "failover", "flapping", "questions", "tunnel", "uplink-lost",
+      ]))
+  }
+
+  private static func bytes(_ name: String) throws -> [UInt8] {
+    try contents(of: "\(Self.folder)/\(name)", most: 1 << 20)
+  }
+
+  private func replay(_ recording: Recording) throws -> (output: String, complaints: [String]) {
+    var (output, complaints): (String, [String]) = ("", [])
+    try Replay(recording, print: { output += $0 }, complain: { complaints.append($0) }).run()
+    return (output, complaints)
+  }
+
+  @Test("a recording says again what was said while it was made", arguments: names)
+  func again(_ name: String) throws {
+    let told = try self.replay(Recording(Self.bytes("\(name).recording")))
+    #expect(told.output == String(decoding: try Self.bytes("\(name).json"), as: UTF8.self))
+    #expect(told.complaints.isEmpty)
+  }
+
+  @Test("what has no answer is said with its turn, and is not there")
+  func missing() throws {
+    var recording = try Recording(Self.bytes("uplink-lost.recording"))
+    recording.answers = Recording.Answers()
+    let told = try self.replay(recording)
+    #expect(told.complaints.contains { $0.hasPrefix("turn 0: RTM_GETROUTE was never asked") })
+    #expect(told.output.hasPrefix("{\"event\": \"snapshot\""))
+    #expect(told.output.contains("\"category\": \"none\""))
+  }
+
+  @Test("a connd that asks less, or in another order, is told the same of what it asks")
+  func otherQuestions() throws {
+    var recording = try Recording(Self.bytes("questions.recording"))
+    // Without what clients asked the kernel is asked less, and at other moments.
+    for turn in recording.turns.indices { recording.turns[turn].inputs = [] }
+    let told = try self.replay(recording)
+    let lines = told.output.split(separator: "\n")
+    #expect(lines.contains { $0.contains("\"to\": \"wifi\"") })
+    #expect(lines.contains { $0.contains("\"event\": \"dns\"") })
+    #expect(told.complaints.isEmpty)
+  }
+
+  @Test("whatever a recording holds, its replay comes to an end", arguments: names)
+  func hostile(_ name: String) throws {
+    let whole = try Self.bytes("\(name).recording")
+    var generator = SeededGenerator(seed: UInt64(name.utf8.reduce(0) { $0 &* 31 &+ Int($1) }))
+    let records = Self.records(whole)
+    for round in 0..<60 {
+      let bytes =
+        switch round % 4 {
+        case 0: Array(whole.prefix(generator.number(0...whole.count)))
+        case 1: Self.flipped(whole, generator.number(1...8), &generator)
+        default: Self.rewritten(records, &generator)
+        }
+      guard let recording = try? Recording(bytes) else { continue }
+      _ = try? self.replay(recording)
+    }
+  }
+
+  private static func flipped(
+    _ bytes: [UInt8], _ count: Int, _ generator: inout SeededGenerator
+  ) -> [UInt8] {
+    guard !bytes.isEmpty else { return bytes }
+    var bytes = bytes
+    for _ in 0..<count {
+      bytes[generator.number(0...bytes.count - 1)] ^= 1 << UInt8(generator.number(0...7))
+    }
+    return bytes
+  }
+
+  private static func records(_ bytes: [UInt8]) -> [[UInt8]] {
+    var rest = bytes.dropFirst(RecordingHeader.line.count)
+    var records: [[UInt8]] = []
+    while let record = RecordFrame.take(&rest), let record { records.append(record) }
+    return records
+  }
+
+  /// What no checksum finds: records that are other than they were, are missing, or are there twice.
+  private static func rewritten(
+    _ records: [[UInt8]], _ generator: inout SeededGenerator
+  ) -> [UInt8] {
+    var bytes = RecordingHeader.line
+    for (place, record) in records.enumerated() {
+      var copies = [record]
+      if generator.oneIn(30) {
+        switch generator.number(0...3) {
+        case 0 where place > 0: copies = []
+        case 1: copies.append(generator.pick(records))
+        default: copies = [self.flipped(record, generator.number(1...3), &generator)]
+        }
+      }
+      bytes += copies.flatMap(RecordFrame.framed)
+    }
+    return bytes
+  }
+}

@@ -1,0 +1,119 @@
+import Glibc
+import TestKit
+import Testing
+
+/// What connd records, and what a replay of it says.
+@Suite("Recording and replay", .needsNamespaces, .laboratory)
+struct RecordingScenario {
+  /// Two uplinks, eth0 preferred, and a connd that records.
+  private func laboratory() throws -> (lab: Laboratory, lines: RunningCommand, file: String) {
+    let lab = try Laboratory()
+    let file = "\(lab.directory.path)/it.recording"
+    lab.options = ["--record", file]
+    try lab.addLink("eth0", "192.0.2.7")
+    try lab.addLink("eth1", "198.51.100.7")
+    try lab.namespace.ip("route add default via 192.0.2.1 dev eth0 metric 100")
+    try lab.namespace.ip("route add default via 198.51.100.1 dev eth1 metric 600")
+    try lab.start()
+    let lines = try RunningCommand([
+      Programs.connctl, "--socket", lab.socket, "watch", "--json",
+    ])
+    try lines.line { $0.contains("\"snapshot\"") }
+    return (lab, lines, file)
+  }
+
+  /// Stops connd, and holds each line that was printed against the replay.
+  private func check(
+    _ lab: Laboratory, _ lines: RunningCommand, _ file: String,
+    as user: ([String]) -> [String] = { $0 }
+  ) throws {
+    #expect(try lab.connd?.terminate() == 0)
+    let replay = try Command.outcome(of: user([Programs.connd, "--replay", file]))
+    #expect(replay.status == 0)
+    #expect(replay.standardError == "")
+    let expected = replay.output.split(separator: "\n")
+    #expect(expected.first?.hasPrefix("{\"event\": \"snapshot\"") == true)
+    for line in expected.dropFirst() { #expect(try lines.nextLine() == String(line)) }
+    #expect(expected.count > 2)
+  }
+
+  @Test("a replay says byte for byte what was told, whatever clients ask in between")
+  func replay() throws {
+    let (lab, lines, file) = try self.laboratory()
+    let flow = try GuardedFlow(lab, to: "192.0.2.1")
+    _ = try lab.connctl("explain", "203.0.113.9")
+    _ = try lab.connctl("links")
+    try lab.outside.ip("link set eth0 down")
+    #expect(try lab.event().status.ipv4.reason == "noCarrier")
+    try flow.expectDestroyed("interfaceLost")
+    try lab.outside.ip("link set eth0 up")
+    #expect(try lab.event().status.ipv4.status == "satisfied")
+    let another = try GuardedFlow(lab, to: "198.51.100.1")
+    try lab.namespace.ip("address add 192.0.2.8/24 dev eth0")
+    try lab.namespace.ip("route del default dev eth0")
+    #expect(try lab.event().status.interface == "eth1")
+    _ = try lab.connctl("path", "203.0.113.9")
+    try lab.configure("links: [{match: eth1, medium: cellular}]")
+    lab.connd?.signal(SIGHUP)
+    #expect(try lab.event().status.medium == "cellular")
+    try lab.namespace.ip("route add default via 192.0.2.1 dev eth0 metric 100")
+    #expect(try lab.event().status.interface == "eth0")
+    try another.expectAlive(in: lab, on: "eth1")
+    try self.check(lab, lines, file)
+  }
+
+  @Test("I7 a replay says what was found after messages were lost")
+  func overrun() throws {
+    let (lab, lines, file) = try self.laboratory()
+    let connd = try #require(lab.connd)
+    try lab.whileStopped {
+      try lab.namespace.ipBatch(
+        (0..<3000).map { "address add 10.\(64 + $0 / 250).\($0 % 250).1/32 dev eth1" })
+      try lab.namespace.ip("route del default dev eth0")
+    }
+    #expect(try lab.event().status.interface == "eth1")
+    #expect(connd.overruns > 0)
+    try self.check(lab, lines, file)
+  }
+
+  @Test("a later run's replay says what those were told who had followed the run before")
+  func restored() throws {
+    let (lab, lines, file) = try self.laboratory()
+    lab.connd?.signal(SIGKILL)
+    _ = try lab.connd?.wait()
+    try lab.namespace.ip("route del default dev eth0")
+    try lab.startConnd()
+    #expect(try lab.event().status.interface == "eth1")
+    try lab.namespace.ip("route add default via 192.0.2.1 dev eth0 metric 100")
+    #expect(try lab.event().status.interface == "eth0")
+    try self.check(lab, lines, file)
+  }
+
+  @Test(
+    "who has no rights replays what another user has recorded",
+    .enabled(if: Users.areMany, "only one user exists here"))
+  func unprivileged() throws {
+    let (lab, lines, file) = try self.laboratory()
+    try lab.namespace.ip("route del default dev eth0")
+    #expect(try lab.event().status.interface == "eth1")
+    lab.directory.open()
+    try Command.run(["chmod", "644", file])
+    try self.check(lab, lines, file, as: Programs.asNobody)
+  }
+
+  @Test(
+    "what cannot be recorded into keeps connd from starting, and what cannot be replayed is said")
+  func refusals() throws {
+    let lab = try Laboratory()
+    lab.options = ["--record", "\(lab.directory.path)/no/such/directory"]
+    let connd = try lab.spawnConnd()
+    #expect(try connd.wait() == 1)
+    #expect(connd.standardError.contains("cannot be recorded to: No such file or directory"))
+    let file = try lab.directory.write("connd recording 1\nsomething else", to: "broken")
+    let replay = try Command.outcome(of: [Programs.connd, "--replay", file])
+    #expect(replay.status == 1)
+    #expect(replay.standardError.contains("has a damaged header at offset 18"))
+    #expect(
+      try Command.outcome(of: [Programs.connd, "--replay", file, "--record", "x"]).status == 64)
+  }
+}
