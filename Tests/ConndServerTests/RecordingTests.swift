@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityProtocol
 import ConnectivityRules
 import Glibc
 import Logging
@@ -53,6 +54,24 @@ struct RecordingTests {
     }
   }
 
+  private func costs(_ request: CostRequest) -> Input {
+    .question(Question(id: 5, user: 1000, subject: .costs(request, .unheard)))
+  }
+
+  @Test("what is said of modems is the same after it was written and read")
+  func modems() throws {
+    let links = [
+      "wwan0": ModemLink(isSuspended: true, generation: .fifth, isRoaming: true), "ppp0": .silent,
+    ]
+    let bytes = ModemLink.encoded(links)
+    #expect(try ModemLink.decoded(bytes) == links)
+    for length in bytes.indices {
+      #expect(throws: FieldReader.Fault.self) {
+        try ModemLink.decoded(Array(bytes.prefix(length)))
+      }
+    }
+  }
+
   @Test("what clients ask is the same after it was written and read")
   func inputs() throws {
     let remote = try #require(IPAddress("203.0.113.9"))
@@ -69,7 +88,13 @@ struct RecordingTests {
     for input in [
       .configure(Configuration(), .unheard), .question(question), .drop(5),
       .unwatch(destination, watcher: 3), .dismiss(1), .flow(.add(registration)),
-      .flow(.remove(key)),
+      .flow(.remove(key)), self.costs(.list), self.costs(.forget(name: "Home", user: 7)),
+      self.costs(.set(.init(target: .link("eth0"), expensive: .off, end: .boot, user: 0))),
+      self.costs(
+        .set(
+          .init(
+            target: .network("Home"), constrained: .on, expensive: .auto,
+            end: .after(.seconds(5)), user: 7))),
     ] as [Input] {
       let bytes = try #require(RecordedInput.encoded(input))
       #expect(RecordedInput.encoded(try RecordedInput.decoded(bytes)) == bytes)

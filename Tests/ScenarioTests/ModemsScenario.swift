@@ -31,6 +31,28 @@ struct ModemsScenario {
   private static let home = ModemLinkReport.Modem(
     connected: true, suspended: false, technology: "4G", roaming: false)
 
+  @Test("a replay knows what ModemManager said")
+  func replayed() throws {
+    let lab = try self.laboratory()
+    let file = "\(lab.directory.path)/it.recording"
+    lab.options = ["--record", file]
+    try self.bus.startBus()
+    try self.bus.startService()
+    #expect(try lab.start(prefix: self.bus.prefix).category == "other")
+    let lines = try RunningCommand([
+      Programs.connctl, "--socket", lab.socket, "watch", "--json",
+    ])
+    try lines.line { $0.contains("\"snapshot\"") }
+    try self.bus.publishModem()
+    #expect(try lab.event().to == "cellular")
+    #expect(try lab.connd?.terminate() == 0)
+    let replay = try Command.outcome(of: [Programs.connd, "--replay", file])
+    #expect(replay.standardError == "")
+    let told = replay.output.split(separator: "\n").dropFirst()
+    #expect(told.contains { $0.contains("modemConnected") })
+    for line in told { #expect(try lines.nextLine() == String(line)) }
+  }
+
   @Test("K5 a link that ModemManager has a bearer for is cellular, and expensive")
   func bearer() throws {
     let lab = try self.laboratory()

@@ -62,6 +62,38 @@ struct RecordingScenario {
     try self.check(lab, lines, file)
   }
 
+  @Test("a replay knows what users say of costs, from before and while it was recorded")
+  func costs() throws {
+    let (lab, lines, file) = try self.laboratory()
+    #expect(try lab.connctl("constrain", "eth0").status == 0)
+    #expect(try lab.event().status.constrained)
+    #expect(try lab.connctl("networks").status == 0)
+    #expect(try lab.connctl("expensive", "eth1", "--until", "boot").status == 0)
+    try lab.namespace.ip("route del default dev eth0")
+    #expect(try lab.event().status.expensive)
+    #expect(try lab.connctl("forget", "eth1").status == 0)
+    #expect(try !lab.event().status.expensive)
+    try self.check(lab, lines, file)
+
+    // The next one begins with what was said.
+    try lab.start()
+    let more = try RunningCommand([
+      Programs.connctl, "--socket", lab.socket, "watch", "--json",
+    ])
+    try more.line { $0.contains("\"snapshot\"") }
+    try lab.namespace.ip("route add default via 192.0.2.1 dev eth0 metric 100")
+    #expect(try lab.event().status.constrained)
+    #expect(try lab.connctl("constrain", "eth0", "off").status == 0)
+    #expect(try !lab.event().status.constrained)
+    #expect(try lab.connd?.terminate() == 0)
+    let replay = try Command.outcome(of: [Programs.connd, "--replay", file])
+    #expect(replay.standardError == "")
+    // The start has nothing to tell: all is as the first one left it.
+    let told = replay.output.split(separator: "\n").dropFirst()
+    #expect(told.last?.contains("constrainedSet") == true)
+    for line in told { #expect(try more.nextLine() == String(line)) }
+  }
+
   @Test("I7 a replay says what was found after messages were lost")
   func overrun() throws {
     let (lab, lines, file) = try self.laboratory()

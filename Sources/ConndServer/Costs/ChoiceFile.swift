@@ -70,7 +70,8 @@ final class ChoiceFile {
     let descriptor = open(
       temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
     let bytes = Array(Self.text(contents, boot: self.boot).utf8)
-    let isWritten = descriptor >= 0 && RecordFrame.write(bytes, to: descriptor) && fsync(descriptor) == 0
+    let isWritten =
+      descriptor >= 0 && RecordFrame.write(bytes, to: descriptor) && fsync(descriptor) == 0
     let error = SystemError()
     if descriptor >= 0 { close(descriptor) }
     if isWritten, rename(temporary, self.path) == 0 { return true }

@@ -83,9 +83,11 @@ enum RecordedInput {
       }
     case .costs:
       let (id, user): (Question.ID, UInt32) = (try fields.number(), try fields.number())
-      guard let request = try fields.optional({ (fields) throws(FieldReader.Fault) in
-        try fields.costRequest()
-      }) else { throw FieldReader.Fault() }
+      guard
+        let request = try fields.optional({ (fields) throws(FieldReader.Fault) in
+          try fields.costRequest()
+        })
+      else { throw FieldReader.Fault() }
       input = .question(Question(id: id, user: user, subject: .costs(request, .unheard)))
     case .drop: input = .drop(try fields.number())
     case .unwatch: input = .unwatch(try fields.destination(), watcher: try fields.number())
