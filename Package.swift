@@ -8,9 +8,10 @@ let swiftSettings: [SwiftSetting] = [
   .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
-/// For a target that sees FoundationEssentials (SwiftProtobuf has its bytes from there): clang then ascribes the C library's
-/// structs to modules that no source imports when a release is built, and MemberImportVisibility refuses their members.
-let settingsBesideFoundation = Array(swiftSettings.dropLast())
+/// For a target that sees FoundationEssentials (SwiftProtobuf has its bytes from there), or libsystemd, whose headers include the C
+/// library's: clang may then ascribe that one's structs to modules that no source imports, and MemberImportVisibility refuses their
+/// members.
+let settingsBesideC = Array(swiftSettings.dropLast())
 
 /// The trait with which the two programs can be built.
 let programs = "Programs"
@@ -57,7 +58,7 @@ let edge: [Target] = [
     swiftSettings: swiftSettings),
   .target(
     name: "Systemd", dependencies: ["CLinux", "CSystemd", logging],
-    swiftSettings: swiftSettings),
+    swiftSettings: settingsBesideC),
 ]
 
 // gRPC's server on a Unix socket.
@@ -105,7 +106,7 @@ let daemon: [Target] = [
         .product(name: "OrderedCollections", package: "swift-collections"),
         metrics,
       ], core, grpcProtobuf),
-    swiftSettings: settingsBesideFoundation),
+    swiftSettings: settingsBesideC),
   .executableTarget(
     name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings),
 ]
@@ -127,7 +128,7 @@ let clients: [Target] = [
         "Connectivity", "ConnectivityProtocol", "ConnectivitySession", lifecycle, logging,
         .product(name: "DequeModule", package: "swift-collections"),
       ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
-    swiftSettings: settingsBesideFoundation),
+    swiftSettings: settingsBesideC),
   .target(
     name: "ConnectivityTestKit",
     dependencies: all(
@@ -168,7 +169,7 @@ let tests: [Target] = [
     swiftSettings: swiftSettings),
   .testTarget(
     name: "SystemdTests", dependencies: ["Systemd", "TestKit", logging],
-    swiftSettings: swiftSettings),
+    swiftSettings: settingsBesideC),
   .executableTarget(
     name: "passedsockets", dependencies: ["Systemd"], path: "Tests/PassedSockets",
     swiftSettings: swiftSettings),

@@ -59,18 +59,31 @@ struct KnownModemsTests {
   }
 
   @Test(
-    "I2 what a suspended bearer carried is told at once, with the cause; who is new waits, and then goes on"
+    "I0 I10 what a suspended bearer carries is in doubt for as long as a call lasts, and goes on; who is new waits"
   )
   func flows() throws {
     var loop = try self.loop()
     _ = self.say(["eth0": ModemLink()], &loop)
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     loop.modems.links = ["eth0": ModemLink(isSuspended: true)]
-    #expect(loop.turn(hasModemNews: true) == ["1 destroy interfaceLost"])
+    #expect(loop.turn(hasModemNews: true) == ["1 advise interfaceLost"])
     #expect(try loop.guardFlow(2) == ["2 path eth0 requiresConnection"])
+    #expect(loop.turn(after: .seconds(600)) == [])
     // A roam, or another technology, ends nothing.
     loop.modems.links = ["eth0": ModemLink()]
-    #expect(loop.turn(hasModemNews: true) == ["2 path eth0"])
+    #expect(loop.turn(hasModemNews: true).sorted() == ["1 path eth0", "2 path eth0"])
+    loop.modems.links = ["eth0": ModemLink(isSuspended: true)]
+    #expect(
+      loop.turn(hasModemNews: true).sorted() == [
+        "1 advise interfaceLost", "2 advise interfaceLost",
+      ])
+    #expect(
+      loop.turn(after: .seconds(901)).sorted() == [
+        "1 destroy interfaceLost", "2 destroy interfaceLost",
+      ])
+    loop.modems.links = ["eth0": ModemLink()]
+    _ = loop.turn(hasModemNews: true)
+    #expect(try loop.guardFlow(3) == ["3 path eth0"])
     loop.modems.links = ["eth0": ModemLink(generation: .second, isRoaming: true)]
     #expect(loop.turn(hasModemNews: true) == [])
     loop.modems.links = [:]

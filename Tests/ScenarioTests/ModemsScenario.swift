@@ -140,14 +140,14 @@ struct ModemsScenario {
     #expect(try lab.event().to == "none", "the first since")
   }
 
-  @Test("K3 a bearer that is suspended carries nothing, and its link is dormant")
+  @Test("K3 a bearer that is suspended carries nothing for the moment")
   func suspended() throws {
     let lab = try self.dialled()
     try self.bus.tell(#"{"set": ["Bearer/0", "Bearer", {"Suspended": ["b", true]}]}"#)
     let loss = try lab.event()
     #expect(loss.to == "none" && loss.cause?.change == "modemSuspended")
     #expect(loss.status.ipv4.status == "requiresConnection")
-    #expect(loss.status.ipv4.reason == "dormant")
+    #expect(loss.status.ipv4.reason == "suspended")
     try self.bus.tell(#"{"set": ["Bearer/0", "Bearer", {"Suspended": ["b", false]}]}"#)
     let gain = try lab.event()
     #expect(gain.to == "cellular" && gain.cause?.change == "modemResumed")

@@ -41,6 +41,7 @@ extension Path.Reason {
     case .throw: "the route says throw"
     case .noCarrier: "no carrier"
     case .dormant: "the link is dormant"
+    case .suspended: "the modem carries nothing for now"
     case .linkDown: "the link is down"
     case .noSourceAddress: "no usable source address"
     case .flapping: "the link flaps"
@@ -57,6 +58,7 @@ extension Path.Reason {
     return switch self {
     case .noCarrier: "\(interface) has no carrier"
     case .dormant: "\(interface) is dormant"
+    case .suspended: "\(interface) is suspended"
     case .linkDown: "\(interface) is down"
     case .flapping: "\(interface) flaps"
     case .noSourceAddress: "\(interface) has no usable source address"

@@ -28,6 +28,8 @@ public struct Path: Hashable, Sendable {
     case noCarrier
     /// A link of the chain waits for something: 802.1X, the Wi-Fi handshake, a modem that has not dialled.
     case dormant
+    /// The modem of a link of the chain is on the network, and carries nothing for the moment: of 2G, during a call.
+    case suspended
     /// A link of the chain is administratively down.
     case linkDown
     /// No usable source address: none, tentative, DAD failed, or one that does not reach the destination.

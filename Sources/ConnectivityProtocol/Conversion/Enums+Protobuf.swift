@@ -222,6 +222,7 @@ extension Connectivity_V1_PathReason {
     case .throw: self = .throw
     case .noCarrier: self = .noCarrier
     case .dormant: self = .dormant
+    case .suspended: self = .suspended
     case .linkDown: self = .linkDown
     case .noSourceAddress: self = .noSourceAddress
     case .flapping: self = .flapping
@@ -242,6 +243,7 @@ extension Path.Reason {
     case .throw: self = .throw
     case .noCarrier: self = .noCarrier
     case .dormant: self = .dormant
+    case .suspended: self = .suspended
     case .linkDown: self = .linkDown
     case .noSourceAddress: self = .noSourceAddress
     case .flapping: self = .flapping

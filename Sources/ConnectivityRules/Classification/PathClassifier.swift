@@ -120,7 +120,7 @@ package struct PathClassifier: Hashable, Sendable {
     // The lowest link first: what is above it only passes its trouble on.
     for facts in facts.links.reversed() {
       switch facts.link.state {
-      case .up where facts.modem?.isSuspended == true: return .dormant
+      case .up where facts.modem?.isSuspended == true: return .suspended
       case .up: continue
       case .down: return .linkDown
       case .noCarrier: return .noCarrier

@@ -5,6 +5,10 @@ extension InvalidationPolicy {
   /// is silent for five minutes.
   package static let longSleep = Duration.seconds(300)
 
+  /// How long a modem may carry nothing until connections over it are given up: they outlive a call (I0), and TCP itself gives up
+  /// after about so long (tcp_retries2).
+  package static let suspension = Duration.seconds(900)
+
   /// What a sleep does to channels.
   func severity(ofSleep duration: Duration) -> Invalidation.Severity {
     duration >= Self.longSleep ? .destroy : .advise
@@ -14,6 +18,7 @@ extension InvalidationPolicy {
   ///
   /// - Parameter lost: what was there before.
   func grace(for path: Path, after lost: Path) -> Duration {
+    if path.reason == .suspended { return Self.suspension }
     // A connection that was made although the link seemed to carry nothing is evidence itself (I0).
     guard path.hasFailedLink(of: lost), lost.status == .satisfied else { return self.routeGrace }
     return path.reason != .linkDown && lost.medium == .wifi ? self.wifiGrace : .zero

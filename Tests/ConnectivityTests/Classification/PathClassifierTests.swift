@@ -45,7 +45,7 @@ struct PathClassifierTests {
     arguments: [
       ([LinkClassifierTests.link(flags: [.up], carrier: false)], Path.Reason.noCarrier),
       ([LinkClassifierTests.link(state: .dormant)], .dormant),
-      ([LinkClassifierTests.link("wwan0", modem: ModemLink(isSuspended: true))], .dormant),
+      ([LinkClassifierTests.link("wwan0", modem: ModemLink(isSuspended: true))], .suspended),
       ([LinkClassifierTests.link(modem: ModemLink(isSuspended: true), flags: [])], .linkDown),
       ([LinkClassifierTests.link(flags: [])], .linkDown),
       ([LinkClassifierTests.link(kind: "vxlan"), LinkClassifierTests.link(flags: [])], .linkDown),

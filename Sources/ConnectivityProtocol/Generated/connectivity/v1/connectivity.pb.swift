@@ -438,6 +438,9 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
 
   /// The kernel does not have the family (ipv6.disable=1).
   case unsupported // = 12
+
+  /// The modem of a link of the chain is on the network, and carries nothing for the moment: of 2G, during a call.
+  case suspended // = 13
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -459,6 +462,7 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
     case 10: self = .flapping
     case 11: self = .kernelUnavailable
     case 12: self = .unsupported
+    case 13: self = .suspended
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -478,6 +482,7 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
     case .flapping: return 10
     case .kernelUnavailable: return 11
     case .unsupported: return 12
+    case .suspended: return 13
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -497,6 +502,7 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
     .flapping,
     .kernelUnavailable,
     .unsupported,
+    .suspended,
   ]
 
 }
@@ -2989,7 +2995,7 @@ nonisolated extension Connectivity_V1_PathStatus: SwiftProtobuf._ProtoNameProvid
 }
 
 nonisolated extension Connectivity_V1_PathReason: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PATH_REASON_UNSPECIFIED\0\u{1}PATH_REASON_NO_ROUTE\0\u{1}PATH_REASON_UNREACHABLE\0\u{1}PATH_REASON_PROHIBITED\0\u{1}PATH_REASON_BLACKHOLE\0\u{1}PATH_REASON_THROW\0\u{1}PATH_REASON_NO_CARRIER\0\u{1}PATH_REASON_DORMANT\0\u{1}PATH_REASON_LINK_DOWN\0\u{1}PATH_REASON_NO_SOURCE_ADDRESS\0\u{1}PATH_REASON_FLAPPING\0\u{1}PATH_REASON_KERNEL_UNAVAILABLE\0\u{1}PATH_REASON_UNSUPPORTED\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PATH_REASON_UNSPECIFIED\0\u{1}PATH_REASON_NO_ROUTE\0\u{1}PATH_REASON_UNREACHABLE\0\u{1}PATH_REASON_PROHIBITED\0\u{1}PATH_REASON_BLACKHOLE\0\u{1}PATH_REASON_THROW\0\u{1}PATH_REASON_NO_CARRIER\0\u{1}PATH_REASON_DORMANT\0\u{1}PATH_REASON_LINK_DOWN\0\u{1}PATH_REASON_NO_SOURCE_ADDRESS\0\u{1}PATH_REASON_FLAPPING\0\u{1}PATH_REASON_KERNEL_UNAVAILABLE\0\u{1}PATH_REASON_UNSUPPORTED\0\u{1}PATH_REASON_SUSPENDED\0")
 }
 
 nonisolated extension Connectivity_V1_Medium: SwiftProtobuf._ProtoNameProviding {
