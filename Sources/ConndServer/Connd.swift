@@ -112,6 +112,7 @@ struct Connd {
     )
     let choiceFile = ChoiceFile(
       path: Self.path(of: "networks", in: "STATE_DIRECTORY", besides: self.socketPath),
+      boot: ChoiceFile.bootID(runtimeDirectory: Self.directory("RUNTIME_DIRECTORY")),
       logger: logger)
     let costs = choiceFile.load()
     let recorder = try self.recording.map { path throws(RecordingError) in
@@ -156,13 +157,16 @@ struct Connd {
     return path
   }
 
+  /// A directory that systemd made; `nil` where it did not.
+  private static func directory(_ variable: String) -> String? {
+    getenv(variable).map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : $0 }
+  }
+
   /// In a directory that systemd made, else beside the socket.
   private static func path(
     of file: String, in variable: String, besides socket: String
   ) -> String {
-    if let directory = getenv(variable).map({ String(cString: $0) }), !directory.isEmpty {
-      return "\(directory)/connd.\(file)"
-    }
+    if let directory = Self.directory(variable) { return "\(directory)/connd.\(file)" }
     let stem = socket.hasSuffix(".sock") ? String(socket.dropLast(5)) : socket
     return "\(stem).\(file)"
   }

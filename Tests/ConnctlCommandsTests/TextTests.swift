@@ -161,6 +161,31 @@ struct TextTests {
       ])
   }
 
+  @Test(
+    "links as a tree: what is below stands under what it carries, and no stack is followed for ever"
+  )
+  func tree() {
+    func link(_ name: String, master: String? = nil, lower: String? = nil) -> Connectivity_V1_Link {
+      var link = Connectivity_V1_Link.stacked(name)
+      if let master { link.master = master }
+      if let lower { link.lower = lower }
+      return link
+    }
+    func names(_ links: Connectivity_V1_Link...) -> [String] {
+      LinkTree(links).rows.map { $0.branch + $0.link.name }
+    }
+    #expect(
+      names(
+        link("vlan10", lower: "bond0"), link("eth0", master: "bond0"), link("lo"),
+        link("bond0", lower: "eth0"), link("eth1", master: "bond0"), link("vlan20", lower: "bond0"))
+        == [
+          "vlan10", "└─bond0", "  ├─eth0", "  └─eth1", "lo", "vlan20", "└─bond0", "  ├─eth0",
+          "  └─eth1",
+        ])
+    #expect(names(link("a", lower: "b"), link("b", lower: "a")) == ["a", "└─b", "b", "└─a"])
+    #expect(names(link("a", lower: "gone"), link("b", master: "gone")) == ["a", "b"])
+  }
+
   @Test("links")
   func links() {
     expectLines(

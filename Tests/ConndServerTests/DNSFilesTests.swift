@@ -173,6 +173,18 @@ struct DNSFilesTests {
     #expect(news() == "192.0.2.57 / ")
   }
 
+  @Test("D7 a link that leads nowhere yet is followed when it leads somewhere")
+  func dangling() throws {
+    let root = try Root()
+    #expect(symlink("../run/connman/resolv.conf", root.directory.path + "/etc/resolv.conf") == 0)
+    let watch = DNSWatch(root.files)
+    #expect(root.said(watch.read()) == " / ")
+    var last = ""
+    try root.write("nameserver 192.0.2.53\n", to: "run/connman/resolv.conf")
+    while last != "192.0.2.53 / ", self.tells(watch) { last = root.said(watch.read()) }
+    #expect(last == "192.0.2.53 / ")
+  }
+
   @Test("D7 a resolver that comes later, and its directories with it, is heard")
   func later() throws {
     let root = try Root()

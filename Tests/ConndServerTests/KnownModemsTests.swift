@@ -90,6 +90,16 @@ struct KnownModemsTests {
     #expect(loop.turn(hasModemNews: true) == [], "the service has ended")
   }
 
+  @Test("I0 I5 that a link is known to be a modem's ends nothing that is on it")
+  func named() throws {
+    var loop = try self.loop()
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    let before = loop.invalidations.count
+    _ = self.say(["eth0": ModemLink()], &loop)
+    #expect(loop.loop.store.snapshot.status.category == .cellular)
+    #expect(loop.invalidations.dropFirst(before) == ["advise categoryChanged"])
+  }
+
   @Test("I7 what an earlier run published of a modem goes on to hold")
   func restored() throws {
     var loop = try self.loop()

@@ -9,6 +9,15 @@ struct LinksCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
+  @Flag(help: "Show under each link what is below it: a VLAN's link, a bond's ports.")
+  var tree = false
+
+  func validate() throws {
+    if self.tree, self.json {
+      throw ValidationError("--tree is for people: with --json there are “lower” and “master”")
+    }
+  }
+
   func run(through dialler: any Dialler) async throws {
     let links = try await dialler.withConnd(at: self.socket) { connd in
       try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt).links
@@ -16,7 +25,7 @@ struct LinksCommand: ConnctlCommand {
     if self.json {
       for link in links { try self.console.print(.link(link)) }
     } else {
-      try self.console.print(self.console.style.links(links))
+      try self.console.print(self.console.style.links(links, asTree: self.tree))
     }
   }
 }

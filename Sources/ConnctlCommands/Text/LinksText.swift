@@ -3,11 +3,15 @@ import ConnectivityProtocol
 
 extension Style {
   /// `connctl links` for people.
-  func links(_ links: [Connectivity_V1_Link]) -> [String] {
+  ///
+  /// - Parameter asTree: what is below a link stands under it.
+  func links(_ links: [Connectivity_V1_Link], asTree: Bool = false) -> [String] {
+    let rows = asTree ? LinkTree(links).rows : links.map { .init(link: $0, branch: "") }
     var columns = Columns()
     let titles = ["LINK", "MEDIUM", "STATE", "DEFAULT", "ADDRESSES"]
     columns.rows.append(titles.map { Text($0, .faint) })
-    for link in links {
+    for row in rows {
+      let link = row.link
       let medium = Medium(link.medium)
       let defaults = [link.defaultIpv4 ? "ipv4" : nil, link.defaultIpv6 ? "ipv6" : nil]
       var notes = link.addresses
@@ -17,7 +21,7 @@ extension Style {
       if link.hasModem { notes += link.modem.words }
       if let words = link.viaWords { notes.append(words) }
       columns.rows.append([
-        Text(link.name), Text(medium.rawValue),
+        Text(row.branch + link.name), Text(medium.rawValue),
         Text((link.state.word ?? "unknown").separatingWords, link.state.ink),
         Text(defaults.compactMap { $0 }.joined(separator: " ")),
         Text(notes.joined(separator: " ")),

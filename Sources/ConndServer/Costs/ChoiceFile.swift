@@ -26,16 +26,32 @@ final class ChoiceFile {
   /// - Parameters:
   ///   - path: where the file is; its directory must be there.
   ///   - boot: what tells this start of the machine from others.
-  init(path: String, boot: String = ChoiceFile.bootID, logger: Logger) {
+  init(path: String, boot: String, logger: Logger) {
     self.path = path
     self.boot = boot
     self.logger = logger
   }
 
-  /// proc_sys_kernel(5).
-  static var bootID: String {
-    let bytes = (try? contents(of: "/proc/sys/kernel/random/boot_id", most: 64)) ?? []
-    return String(decoding: bytes, as: UTF8.self).filter { !$0.isWhitespace }
+  /// What tells this start of the machine from others: the kernel's own word (proc_sys_kernel(5)), or, where a sandbox hides that,
+  /// a mark in a directory that does not outlive the machine's run. Empty where there is neither.
+  ///
+  /// - Parameter runtimeDirectory: where the mark is; `nil` where there is none.
+  static func bootID(
+    runtimeDirectory: String?, kernel: String = "/proc/sys/kernel/random/boot_id"
+  ) -> String {
+    func word(of file: String) -> String? {
+      guard let bytes = try? contents(of: file, most: 64) else { return nil }
+      let word = String(decoding: bytes, as: UTF8.self).filter { $0.isHexDigit || $0 == "-" }
+      return word.isEmpty ? nil : word
+    }
+    if let word = word(of: kernel) { return word }
+    guard let mark = runtimeDirectory.map({ "\($0)/connd.boot" }) else { return "" }
+    if let word = word(of: mark) { return word }
+    let new = NetworkHash(.random(in: .min ... .max)).description
+    let descriptor = open(mark, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
+    guard descriptor >= 0 else { return "" }
+    defer { close(descriptor) }
+    return RecordFrame.write(Array(new.utf8), to: descriptor) ? new : ""
   }
 
   /// What an earlier run has kept; what has never been there, or cannot be read, is new.
@@ -176,7 +192,8 @@ final class ChoiceFile {
         choice.end = .time(Timestamp(microseconds: time))
       case "boot":
         choice.end = .boot
-        isOver = parts[1] != boot
+        // Where one start cannot be told from another, it was another.
+        isOver = boot.isEmpty || parts[1] != boot
       case "left": choice.end = .left
       default: return nil
       }

@@ -41,6 +41,8 @@ enum CostRequest: Sendable {
   enum Refusal: Error, Sendable {
     /// There is no such network, link or choice.
     case notFound(String)
+    /// It makes no sense now.
+    case invalid(String)
     /// Of more than this nothing is kept.
     case full(String)
     case kernel(KernelUnavailable)

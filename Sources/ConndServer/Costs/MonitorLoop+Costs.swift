@@ -51,6 +51,11 @@ extension MonitorLoop {
   private mutating func set(_ wish: CostRequest.Wish) throws(CostRequest.Refusal) -> String? {
     let present = try self.presentNetworks()
     let subjects = self.subjects(wish.target, present)
+    if case .left = wish.end {
+      guard
+        subjects.contains(where: { subject in present.contains { .network($0.hash) == subject } })
+      else { throw .invalid("when_left: the machine is not on this network") }
+    }
     var costs = self.engine.costs
     for subject in subjects {
       var choice = costs.choices[subject] ?? CostChoice(user: wish.user)
@@ -130,7 +135,7 @@ extension MonitorLoop {
   mutating func endChoices() {
     guard self.engine.costs.choices.hasEnds else { return }
     var costs = self.engine.costs
-    let present = (try? self.presentNetworks()) ?? []
+    let present = costs.choices.endWithNetworks ? (try? self.presentNetworks()) ?? [] : []
     let over = costs.choices.end(at: self.clock.time, on: Set(present.map(\.hash)))
     guard !over.isEmpty else { return }
     self.take(costs, Cause(.user, "choiceEnded"))

@@ -46,13 +46,25 @@ final class DNSWatch: DNSSource {
     // A link leads into a directory of somebody else's; a file that a container was lent is written where nobody sees the
     // directory change.
     let main = self.files.root + DNSFiles.main
-    guard let target = realpath(main, nil) else { return }
-    defer { free(target) }
-    let path = String(cString: target)
+    guard let path = Self.target(of: main) else { return }
     self.watch(path, Self.changes)
     if let end = path.lastIndex(of: "/") {
       self.watch(String(path[..<end]), Self.changes | UInt32(IN_ONLYDIR))
     }
+  }
+
+  /// Where a link leads to in the end, also if nothing is there yet: a resolver may start later.
+  private static func target(of path: String) -> String? {
+    if let target = realpath(path, nil) {
+      defer { free(target) }
+      return String(cString: target)
+    }
+    var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+    let count = readlink(path, &buffer, buffer.count)
+    guard count > 0, let end = path.lastIndex(of: "/") else { return nil }
+    let target = String(
+      decoding: buffer.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
+    return target.hasPrefix("/") ? target : path[...end] + target
   }
 
   /// Watches a path; where it is not there, the nearest directory above it, in which it may come.

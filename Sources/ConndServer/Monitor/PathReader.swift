@@ -38,12 +38,15 @@ struct PathReader {
       return PresentNetwork(
         hash: self.networkKey.hash(of: wireless), name: wireless.name, medium: .wifi, links: links)
     }
-    guard path.status == .satisfied, let gateway = path.gateway, let link = path.chain.first?.index
+    guard path.status == .satisfied, let gateway = path.gateway,
+      let link = path.chain.first?.index, !facts.links.contains(where: \.isWireless)
     else { return nil }
-    guard let address = identity.gatewayHardwareAddress else {
+    if identity.gatewayHardwareAddress == nil {
       view.interests.networks.awaitRouter(Gateway(link: link, address: gateway))
-      return nil
     }
+    // What a network costs is what it cost, until it is known that it is another.
+    let last = view.interests.networks.lastHardwareAddress(of: gateway, on: link)
+    guard let address = identity.gatewayHardwareAddress ?? last else { return nil }
     return PresentNetwork(
       hash: self.networkKey.hash(ofGateway: address), name: gateway.description,
       medium: path.medium, links: links)

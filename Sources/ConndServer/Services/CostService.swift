@@ -47,6 +47,7 @@ struct CostService {
     switch try await self.ask(request, peer.uid) {
     case .success(let answer): return answer
     case .failure(.notFound(let words)): throw RPCError(code: .notFound, message: words)
+    case .failure(.invalid(let words)): throw RPCError(code: .invalidArgument, message: words)
     case .failure(.full(let words)): throw RPCError(code: .resourceExhausted, message: words)
     case .failure(.kernel(let error)):
       throw RPCError(code: .unavailable, message: "the kernel cannot be asked: \(error)")

@@ -46,8 +46,12 @@ final class ConnectionGuard: Sendable {
     var stage = Stage.attempt
     /// It goes on although there is a better path, and is to be told when that is gone.
     var awaitsReturn = false
+    /// How often it was told so since connd last said that its way is there: two that contradict each other have an end.
+    var returns = 0
     /// What new connections get meanwhile.
     var way: ConnectionGuard?
+
+    private static let mostReturns = 3
 
     /// What the next event is to who guards the flow.
     var novelty: Novelty {
@@ -56,7 +60,8 @@ final class ConnectionGuard: Sendable {
       case .attempt: self.isAnswered ? .verdict : .answer
       case .connection: .verdict
       case .survivor: .again
-      case .returned, .way: .change
+      case .returned: self.returns <= Self.mostReturns ? .change : .again
+      case .way: .change
       }
     }
   }
@@ -172,24 +177,25 @@ final class ConnectionGuard: Sendable {
   ///
   /// - Parameter awaitsReturn: What it was given up for is a better path: tells when that is gone.
   func goOn(on interface: String, awaitsReturn: Bool = false) {
-    let (flow, local) = self.state.withLock { state in
+    let (flow, local, own) = self.state.withLock { state in
       (state.stage, state.awaitsReturn) = (.survivor, awaitsReturn)
       state.flow.allowsAll()
       defer { state.flow.interface = interface }
-      return (state.flow, state.flow.local ?? state.source)
+      return (state.flow, state.flow.local ?? state.source, state.path)
     }
+    self.replaceWay(by: nil)
     self.watch(local: local)
-    if awaitsReturn { self.followWay(of: flow, until: interface) }
+    if awaitsReturn { self.followWay(of: flow, until: interface, own) }
   }
 
-  /// Follows what new connections get, until that is the link that this one is on.
-  private func followWay(of flow: FlowGuard.Flow, until interface: String) {
+  /// Follows what new connections get, until that is the link and the subnet that this one is on.
+  private func followWay(of flow: FlowGuard.Flow, until interface: String, _ own: Path?) {
     var new = flow
     new.local = nil
     new.transport?.localPort = 0
     let way = ConnectionGuard(new, hub: self.hub) { [weak self] event, _, _ in
       guard case .flow(let event) = event, let path = event.path, path.status == .satisfied,
-        path.interface == interface
+        path.interface == interface, own.map(path.isOfSameSubnet) ?? true
       else { return }
       self?.returned(to: path, boundTo: flow.interface)
     }
@@ -202,6 +208,7 @@ final class ConnectionGuard: Sendable {
     let flow = self.state.withLock { state -> FlowGuard.Flow? in
       guard state.awaitsReturn, !state.isOver, !state.isGone else { return nil }
       (state.awaitsReturn, state.stage) = (false, .returned)
+      state.returns += 1
       state.flow.interface = interface
       return state.flow
     }
@@ -259,6 +266,7 @@ final class ConnectionGuard: Sendable {
         if let path = event.ownPath, path.status == .satisfied {
           state.source = state.source ?? path.source
           state.path = path
+          if state.stage == .returned { state.returns = 0 }
         }
       }
       // Who is told at once that a way is dead would be told so for ever.

@@ -86,6 +86,9 @@ package struct CostChoices: Hashable, Sendable {
     }
   }
 
+  /// Whether anything ends when a network is left.
+  package var endWithNetworks: Bool { self.all.values.contains { $0.end == .left } }
+
   /// The earliest time by the wall clock at which something is over.
   package var nextEnd: Timestamp? {
     self.all.values.compactMap { choice in

@@ -27,10 +27,11 @@ struct CategoryWatch: Hashable, Sendable {
     self.base = Base(category: status.category, path: path?.id)
   }
 
+  /// - Parameter isOnlyNamed: the path is what it was, and is taken for something else from now on: nothing ends by that (I0).
   /// - Returns: what is to be told of everything; `nil` for nothing.
   mutating func severity(
     of change: Change?, _ status: ConnectivityStatus, _ present: [AddressFamily: PresentPath],
-    _ followed: [FollowedPath], _ policy: InvalidationPolicy
+    _ followed: [FollowedPath], _ policy: InvalidationPolicy, isOnlyNamed: Bool = false
   ) -> Invalidation.Severity? {
     guard status.category != .unknown else { return nil }
     let isChanged = self.isChanged(by: change)
@@ -39,6 +40,10 @@ struct CategoryWatch: Hashable, Sendable {
     // It is there, and that it is back is not told yet (T1).
     let family = followed.first { $0.id == self.base?.path }?.family
     let isHeld = fate == .alive && family.map { present[$0]?.path != status[$0] } ?? false
+    if isChanged, isOnlyNamed, fate == .alive {
+      self.settle(on: status, followed)
+      return .advise
+    }
     if isChanged {
       let isBack = fate == .alive && self.base?.category == status.category
       guard fate == .inDoubt || isBack || isHeld else {

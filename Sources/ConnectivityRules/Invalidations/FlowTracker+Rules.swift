@@ -84,11 +84,9 @@ extension FlowTracker.Sight {
     var doubt =
       self.doubt
       ?? FlowTracker.Doubt(isRouteOnly: !hasFailed, severity: .advise, until: end)
-    // A link that fails while its route was missing has no longer grace than its own.
-    if hasFailed {
-      doubt.isRouteOnly = false
-      doubt.until = min(doubt.until, end)
-    }
+    if hasFailed { doubt.isRouteOnly = false }
+    // What fails while something else was missing has no longer grace than its own.
+    if self.reading.path.reason != .suspended { doubt.until = min(doubt.until, end) }
     // New connections have a way, and take that.
     if isTakenOver { doubt.severity = .drain }
     return doubt

@@ -47,11 +47,11 @@ package struct InvalidationMaker: Hashable, Sendable {
   ///   - change: the change that was made of the same reading.
   ///   - before: the status before that change.
   ///   - slept: how long the machine slept before the reading.
+  ///   - isOnlyNamed: the kernel has told nothing: a path that leads the same way is only taken for something else.
   /// - Returns: what is to be published beside or after the change, the narrow scopes before the wide.
   mutating func update(
     to reading: ChangeMaker.Reading, change: Change?, from before: ConnectivityStatus,
-    slept: Duration? = nil,
-    at now: Instant
+    slept: Duration? = nil, isOnlyNamed: Bool = false, at now: Instant
   ) -> [Draft] {
     var drafts = self.loseFormerSources(reading.lostSources)
     let told = self.lookAtFollowed(reading, slept, at: now)
@@ -66,7 +66,8 @@ package struct InvalidationMaker: Hashable, Sendable {
 
     let after = change?.snapshot?.status ?? before
     let category = self.category.severity(
-      of: change, after, reading.present, self.followed, self.policy)
+      of: change, after, reading.present, self.followed, self.policy,
+      isOnlyNamed: isOnlyNamed && before.path.leadsTheWay(of: after.path))
     let sleep = slept.map { self.policy.severity(ofSleep: $0) }
     // All are told to begin anew, and that under the category that there is now.
     if sleep == .destroy { self.category.settle(on: after, self.followed) }
@@ -201,5 +202,13 @@ extension Invalidation.Scope {
   fileprivate var width: Int {
     if self.localAddresses != nil { return 0 }
     return self.family != nil ? 1 : 2
+  }
+}
+
+extension Path {
+  /// Whether traffic flows by the same links, router and address, whatever these are taken for.
+  fileprivate func leadsTheWay(of other: Path) -> Bool {
+    self.status == .satisfied && other.status == .satisfied && self.chain == other.chain
+      && self.source == other.source && self.gateway == other.gateway && self.table == other.table
   }
 }

@@ -81,6 +81,11 @@ extension Occasion {
   }
 }
 
+extension Occasion {
+  /// ModemManager has said something: the kernel has not.
+  var isOfModem: Bool { if case .modem = self { true } else { false } }
+}
+
 extension Cause {
   /// Messages were lost: what is found now happened at some time since.
   static let overrun = Cause(.overrun, "resynchronised", learntLate: true)

@@ -71,6 +71,23 @@ struct ChoiceFileTests {
     #expect(stat("\(directory.path)/networks", &status) == 0 && status.st_mode & 0o777 == 0o600)
   }
 
+  @Test(
+    "one start of the machine is told from another also where a sandbox hides the kernel's word")
+  func boot() throws {
+    let (directory, other) = (try TemporaryDirectory(), try TemporaryDirectory())
+    let kernel = try directory.write("1f-2e\n", to: "boot_id")
+    #expect(ChoiceFile.bootID(runtimeDirectory: nil, kernel: kernel) == "1f-2e")
+    func hidden(_ directory: TemporaryDirectory?) -> String {
+      ChoiceFile.bootID(runtimeDirectory: directory?.path, kernel: "/nonexistent")
+    }
+    let mark = hidden(directory)
+    #expect(mark.utf8.count == 16 && hidden(directory) == mark && hidden(other) != mark)
+    #expect(hidden(nil) == "")
+    // Then it was another one.
+    #expect(self.file(directory, boot: "").save(Self.contents))
+    #expect(self.file(directory, boot: "").load().choices[.network(NetworkHash(.max))] == nil)
+  }
+
   @Test("the file says what it holds, and no name of any Wi-Fi network")
   func form() {
     #expect(
@@ -130,7 +147,7 @@ struct ChoiceFileTests {
     let directory = try TemporaryDirectory()
     #expect(self.file(directory).save(Self.contents))
     let file = ChoiceFile(
-      path: "\(directory.path)/nowhere/networks",
+      path: "\(directory.path)/nowhere/networks", boot: "a",
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
     #expect(!file.save(Self.contents))
     #expect(self.file(directory).load() == Self.contents)

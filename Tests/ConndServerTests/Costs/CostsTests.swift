@@ -161,6 +161,23 @@ struct CostsTests {
     #expect(try self.list() == ["198.51.100.1 here"])
   }
 
+  @Test("who is not on a network cannot leave it")
+  mutating func notThere() throws {
+    #expect(throws: CostRequest.Refusal.self) {
+      try self.set(.network("Elsewhere"), expensive: .on, end: .left)
+    }
+    #expect(try self.list() == ["192.0.2.1 here"])
+  }
+
+  @Test("I8 what a network costs is what it cost while its router is not known for a moment")
+  mutating func unknownRouter() throws {
+    try self.set(.network("192.0.2.1"), expensive: .on)
+    let address = Address(try IPAddress(spelt: "192.0.2.8"), prefixLength: 24, link: 2)
+    self.loop.kernel.neighbours = [:]
+    _ = self.loop.tell([.addressRemoved(address)])
+    #expect(self.loop.loop.store.snapshot.status.isExpensive)
+  }
+
   @Test("the configuration holds against a user, who is told which entry it is")
   mutating func overruled() throws {
     var configuration = Configuration()

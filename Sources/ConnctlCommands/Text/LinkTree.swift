@@ -1,0 +1,52 @@
+import ConnectivityProtocol
+
+/// Links as they are stacked: under each stands what is below it, a VLAN's link or a bond's ports.
+struct LinkTree {
+  struct Row {
+    var link: Connectivity_V1_Link
+    /// What is drawn before its name.
+    var branch: String
+  }
+
+  private let links: [Connectivity_V1_Link]
+  private let ports: [String: [Connectivity_V1_Link]]
+  private let named: [String: Connectivity_V1_Link]
+
+  /// Stacks are shallow; one that contains itself is not followed for ever.
+  private static let deepest = 16
+
+  init(_ links: [Connectivity_V1_Link]) {
+    self.links = links
+    self.ports = Dictionary(grouping: links.filter(\.hasMaster), by: \.master)
+    self.named = Dictionary(links.map { ($0.name, $0) }) { first, _ in first }
+  }
+
+  /// All links, each under what it carries, in the order that they came in.
+  var rows: [Row] {
+    let carrying = Set(self.links.flatMap { self.below($0).map(\.name) })
+    var roots = self.links.filter { !carrying.contains($0.name) }
+    // Of a stack that contains itself nothing is on top.
+    if roots.isEmpty { roots = self.links }
+    return roots.flatMap { self.rows(from: $0, branch: "", rest: "", above: []) }
+  }
+
+  private func rows(
+    from link: Connectivity_V1_Link, branch: String, rest: String, above: [String]
+  ) -> [Row] {
+    let path = above + [link.name]
+    let below = self.below(link).filter { !path.contains($0.name) }
+    guard path.count < Self.deepest else { return [Row(link: link, branch: branch)] }
+    return [Row(link: link, branch: branch)]
+      + below.enumerated().flatMap { place, lower in
+        let isLast = place == below.count - 1
+        return self.rows(
+          from: lower, branch: rest + (isLast ? "└─" : "├─"), rest: rest + (isLast ? "  " : "│ "),
+          above: path)
+      }
+  }
+
+  private func below(_ link: Connectivity_V1_Link) -> [Connectivity_V1_Link] {
+    if let ports = self.ports[link.name] { return ports }
+    return link.hasLower ? [self.named[link.lower]].compactMap { $0 } : []
+  }
+}
