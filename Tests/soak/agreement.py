@@ -80,7 +80,7 @@ def check_summary(status):
             is_wwan=path.medium == pb.MEDIUM_CELLULAR),
         interface=path.interface if path.HasField("interface") else None, medium=path.medium,
         expensive=path.expensive, constrained=path.constrained, ipv4=status.ipv4, ipv6=status.ipv6,
-        family=family)
+        family=family, dns=status.dns if status.HasField("dns") else None)
     check(status == expected, "the summary does not follow from the paths:", status, expected)
 
 

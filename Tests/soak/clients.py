@@ -127,9 +127,11 @@ class Mirror(Client):
             check(inner.status.since == old.since, "a path with another since:", old, message)
 
         new = pb.Status()
-        new.CopyFrom(old if event == "invalidation" else inner.status)
-        if event == "invalidation":
+        new.CopyFrom(old if event in ("invalidation", "dns") else inner.status)
+        if event in ("invalidation", "dns"):
             new.generation = message.generation
+        if event == "dns":
+            new.dns.CopyFrom(pb.Dns(servers=inner.servers, search=inner.search, links=inner.links))
         check(new.generation == message.generation, "a status of another generation:", message)
         self.status = new
         self.states.append(new)
