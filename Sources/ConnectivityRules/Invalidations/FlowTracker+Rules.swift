@@ -84,9 +84,11 @@ extension FlowTracker.Sight {
     var doubt =
       self.doubt
       ?? FlowTracker.Doubt(isRouteOnly: !hasFailed, severity: .advise, until: end)
+    let isSuspended = self.reading.path.reason == .suspended
+    // A link that fails while its route was missing has no longer grace than its own; nor has what is missing after a call.
+    if hasFailed || doubt.isSuspension && !isSuspended { doubt.until = min(doubt.until, end) }
     if hasFailed { doubt.isRouteOnly = false }
-    // What fails while something else was missing has no longer grace than its own.
-    if self.reading.path.reason != .suspended { doubt.until = min(doubt.until, end) }
+    doubt.isSuspension = isSuspended
     // New connections have a way, and take that.
     if isTakenOver { doubt.severity = .drain }
     return doubt

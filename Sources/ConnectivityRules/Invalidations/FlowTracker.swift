@@ -35,6 +35,8 @@ package struct FlowTracker: Hashable, Sendable {
     /// `drain` from when another path took over on.
     var severity: Invalidation.Severity
     var until: Instant
+    /// It has the time that a modem may carry nothing.
+    var isSuspension = false
   }
 
   /// Why a flow is not viable, and what is to be done.
