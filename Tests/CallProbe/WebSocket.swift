@@ -16,15 +16,20 @@ struct WebSocket: AsyncParsableCommand {
   @Option(help: "ADDRESS:PORT") var target: String
   @Option(help: "connd's socket.") var socket: String
   @Flag(help: "It may not cost money.") var forbidExpensive = false
+  @Flag(help: "It goes on where there is a better path, and says so on the connection.")
+  var drain = false
 
   func run() async throws {
     guard let host = Host(self.target) else { throw ValidationError("\(self.target) is no target") }
     var configuration = ConnectivityGuardHandler.Configuration()
     configuration.socket = self.socket
     if self.forbidExpensive { configuration.access.allowsExpensiveAccess = false }
+    if self.drain { configuration.onInvalidation = .drain }
+    let (events, event) = AsyncStream.makeStream(of: String.self)
     let frames: Frames
     do {
-      frames = try await Self.connect(to: host, configuration)
+      frames = try await Self.connect(
+        to: host, configuration, self.drain ? event : nil)
     } catch {
       let reason = NetworkUnavailable.Reason(of: error)?.rawValue
       return report("refused", ["reason": reason, "message": "\(error)"])
@@ -33,6 +38,15 @@ struct WebSocket: AsyncParsableCommand {
       try await outbound.write(
         WebSocketFrame(
           fin: true, opcode: .text, maskKey: .random(), data: ByteBuffer(string: "hello")))
+      let saying = Task {
+        for await event in events {
+          report(event)
+          try await outbound.write(
+            WebSocketFrame(
+              fin: true, opcode: .text, maskKey: .random(), data: ByteBuffer(string: event)))
+        }
+      }
+      defer { saying.cancel() }
       do {
         for try await frame in inbound {
           report("message", ["message": String(buffer: frame.unmaskedData)])
@@ -46,13 +60,17 @@ struct WebSocket: AsyncParsableCommand {
 
   /// As swift-nio's own example has it, and one line more.
   private static func connect(
-    to host: Host, _ configuration: ConnectivityGuardHandler.Configuration
+    to host: Host, _ configuration: ConnectivityGuardHandler.Configuration,
+    _ event: AsyncStream<String>.Continuation?
   ) async throws -> Frames {
     try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .connect(host: host.address, port: host.port) { channel in
         channel.eventLoop.makeCompletedFuture {
           // The line.
           try channel.pipeline.syncOperations.addHandler(ConnectivityGuardHandler(configuration))
+          if let event {
+            try channel.pipeline.syncOperations.addHandler(BetterPaths(event))
+          }
           let upgrader = NIOTypedWebSocketClientUpgrader<Frames?>(
             upgradePipelineHandler: { channel, _ in
               channel.eventLoop.makeCompletedFuture {
@@ -70,6 +88,24 @@ struct WebSocket: AsyncParsableCommand {
         }
       }
       .get() ?? { throw ChannelError.unknownLocalAddress }()
+  }
+}
+
+/// Passes on what the guard tells of better paths.
+private final class BetterPaths: ChannelInboundHandler, Sendable {
+  typealias InboundIn = NIOAny
+
+  private let told: AsyncStream<String>.Continuation
+
+  init(_ told: AsyncStream<String>.Continuation) { self.told = told }
+
+  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    switch event {
+    case is ConnectivityEvents.BetterPathAvailable: self.told.yield("betterPath")
+    case is ConnectivityEvents.BetterPathUnavailable: self.told.yield("noBetterPath")
+    default: break
+    }
+    context.fireUserInboundEventTriggered(event)
   }
 }
 

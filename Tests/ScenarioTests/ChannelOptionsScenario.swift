@@ -102,6 +102,91 @@ struct ChannelOptionsScenario {
     try server.wait()
   }
 
+  /// The next of these words that a WebSocket reports, what it hears among them.
+  private func expect(
+    _ words: String..., of command: RunningCommand,
+    sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    for word in words {
+      let report = try self.next(command)
+      #expect(report?.message ?? report?.event == word, sourceLocation: sourceLocation)
+    }
+  }
+
+  @Test(
+    "C10 I3 what a rule keeps on its way carries bytes before, with and after a better path, and is told of both"
+  )
+  func keptOnItsWay() throws {
+    let bench = try CallBench(["eth0", "wwan0"], routes: ["wwan0"])
+    let server = try bench.lab.outside.spawn(
+      [Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
+    try server.line { $0.contains("\"ready\"") }
+    // As NetworkManager's and dhcpcd's rules keep connections on their link.
+    let machine = bench.lab.namespace
+    try machine.ip("route add default via 10.1.0.1 dev wwan0 table 100")
+    try machine.ip("rule add from 10.1.0.2 lookup 100")
+    let open = try self.webSocket(bench.lab, ["--drain"])
+    try self.expect("hello", of: open)
+    for _ in 0..<2 {
+      try machine.ip("route add default via 10.0.0.1 dev eth0 metric 50")
+      // Told, and said on the connection, which answers.
+      try self.expect("betterPath", "betterPath", of: open)
+      try machine.ip("route del default via 10.0.0.1 dev eth0 metric 50")
+      try self.expect("noBetterPath", "noBetterPath", of: open)
+    }
+    open.signal(SIGKILL)
+    try open.wait()
+    server.signal(SIGKILL)
+    try server.wait()
+  }
+
+  @Test(
+    "C10 I3 what drains without a rule stands still while there is a better path, and goes on when that is gone"
+  )
+  func standsStill() throws {
+    let bench = try CallBench(["eth0", "wwan0"], routes: ["wwan0"])
+    let server = try bench.lab.outside.spawn(
+      [Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
+    try server.line { $0.contains("\"ready\"") }
+    let open = try self.webSocket(bench.lab, ["--drain"])
+    try self.expect("hello", of: open)
+    try bench.lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 50")
+    // The host outside drops what comes from another link's address (RFC 3704): nothing is heard of what was said.
+    try self.expect("betterPath", of: open)
+    try bench.lab.namespace.ip("route del default via 10.0.0.1 dev eth0 metric 50")
+    try self.expect("noBetterPath", "betterPath", "noBetterPath", of: open)
+    open.signal(SIGKILL)
+    try open.wait()
+    server.signal(SIGKILL)
+    try server.wait()
+  }
+
+  @Test(
+    "C10 a rule that moves a connection alone makes no loop of a client and connd that contradict each other"
+  )
+  func contradiction() throws {
+    let bench = try CallBench(["eth0", "wwan0"], routes: ["eth0", "wwan0"])
+    let server = try bench.lab.outside.spawn(
+      [Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
+    try server.line { $0.contains("\"ready\"") }
+    let open = try self.webSocket(bench.lab, ["--drain"])
+    try self.expect("hello", of: open)
+    // For its own address another way is preferred, for all others this one still.
+    let machine = bench.lab.namespace
+    try machine.ip("route add default via 10.1.0.1 dev wwan0 table 100")
+    try machine.ip("rule add from 10.0.0.2 lookup 100")
+    try self.expect("betterPath", of: open)
+    try machine.ip("link set eth0 down")
+    var told = 1
+    while let report = try self.next(open), report.event != "ended" {
+      if report.event == "betterPath" { told += 1 }
+    }
+    #expect(told <= 8, "\(told) times")
+    try open.wait()
+    server.signal(SIGKILL)
+    try server.wait()
+  }
+
   // MARK: The way of a channel's own
 
   /// What a channel does whose way is wlan0, while the default route is eth0's.

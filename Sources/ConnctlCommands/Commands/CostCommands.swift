@@ -4,11 +4,8 @@ import ConnectivityProtocol
 import ConnectivitySession
 
 struct ConstrainCommand: CostCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "constrain",
-    abstract: "Say whether data is to be saved on a link or a network (Low Data Mode).",
-    usage: "connctl constrain [<options>] (<link> | --network <name>) [on|off|auto]",
-    discussion: CostOptions.discussion)
+  static let configuration = CostOptions.configuration(
+    "constrain", "Say whether data is to be saved on a link or a network (Low Data Mode).")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -22,10 +19,8 @@ struct ConstrainCommand: CostCommand {
 }
 
 struct ExpensiveCommand: CostCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "expensive", abstract: "Say whether a link or a network costs money by use.",
-    usage: "connctl expensive [<options>] (<link> | --network <name>) [on|off|auto]",
-    discussion: CostOptions.discussion)
+  static let configuration = CostOptions.configuration(
+    "expensive", "Say whether a link or a network costs money by use.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -40,7 +35,14 @@ struct ExpensiveCommand: CostCommand {
 
 /// Of what is spoken, what is said, and until when.
 struct CostOptions: ParsableArguments {
-  static let discussion = """
+  static func configuration(_ name: String, _ abstract: String) -> CommandConfiguration {
+    CommandConfiguration(
+      commandName: name, abstract: abstract,
+      usage: "connctl \(name) [<options>] (<link> | --network <name>) [on|off|auto]",
+      discussion: self.discussion)
+  }
+
+  private static let discussion = """
     All programs hear of it at once. It beats what connd finds out by itself, and the configuration beats it. auto takes it back; \
     left out, it is on.
 

@@ -92,24 +92,6 @@ struct MonitorLoop {
     self.answerWatchdog()
   }
 
-  /// Reads whom names are asked of, and publishes that it is another.
-  private mutating func readDNS() {
-    guard let settings = self.dns?.read() else { return }
-    let changes = self.engine.update(to: settings, time: self.clock.time)
-    self.publish(changes)
-  }
-
-  /// Reads what is said of modems, and what that makes of the paths. It is not waited for, neither here nor in any answer.
-  private mutating func readModems() { self.modems?.process().map { self.take($0) } }
-
-  private mutating func take(_ links: [String: ModemLink]) {
-    for change in self.engine.modems.changes(to: links) {
-      self.engine.modems.update(change.interface, to: links[change.interface])
-      self.step(.modem(change))
-    }
-    self.engine.modems.update(to: links)
-  }
-
   /// What is to be done before the next wait.
   mutating func beginTurn() {
     self.takeRequests()
@@ -261,7 +243,7 @@ struct MonitorLoop {
     }
   }
 
-  private mutating func publish(_ changes: [Change]) {
+  mutating func publish(_ changes: [Change]) {
     guard !changes.isEmpty else { return }
     self.publisher.publish(changes)
     if self.engine.flows.lookTakesLong { self.sweepDelay.begin(at: self.clock.now) }
@@ -321,52 +303,6 @@ struct MonitorLoop {
   }
 }
 
-/// Bounds how often everything is read anew because messages were lost. The first time it is done at once; where they go on
-/// being lost, the next ones wait a little: they would only be lost as well, and connd would do nothing else.
-private struct OverrunPause {
-  /// When messages were lost last.
-  private var last: Instant?
-  /// Until when the kernel's messages wait.
-  private(set) var end: Instant?
-
-  private static let length = Duration.milliseconds(20)
-
-  /// Everything was read anew.
-  ///
-  /// - Returns: whether to let what comes next wait.
-  mutating func begins(at now: Instant) -> Bool {
-    defer { self.last = now }
-    guard let last, last.duration(to: now) < Self.length else { return false }
-    self.end = now.advanced(by: Self.length)
-    return true
-  }
-
-  /// - Returns: whether it is over just now.
-  mutating func ends(by now: Instant) -> Bool {
-    guard let end, end <= now else { return false }
-    self.end = nil
-    return true
-  }
-}
-
-/// Gives those who are told of a change the processors for a moment, before a look at very many flows takes one of them. Where
-/// there are two, the other is the event loop's, and a subscriber would wait until that has told everybody.
-private struct SweepDelay {
-  /// When the moment is over.
-  private(set) var end: Instant?
-
-  private static let length = Duration.milliseconds(1)
-  /// So that changes without end do not keep flows from being looked at.
-  private static let interval = Duration.milliseconds(20)
-
-  mutating func begin(at now: Instant) {
-    if let end, end.duration(to: now) < Self.interval { return }
-    self.end = now.advanced(by: Self.length)
-  }
-
-  func isOver(at now: Instant) -> Bool { self.end.map { $0 <= now } ?? true }
-}
-
 extension KernelEvent {
   fileprivate var isOverrun: Bool { if case .overrun = self { true } else { false } }
 
@@ -381,21 +317,6 @@ extension KernelEvent {
 // MARK: - Without the kernel
 
 extension MonitorLoop {
-  /// When to try again to open the kernel: after a second, and then ever more rarely.
-  fileprivate struct Reopening {
-    var due: Instant?
-    private var pause = Duration.seconds(1)
-
-    mutating func failed(at now: Instant) {
-      self.due = now.advanced(by: self.pause)
-      self.pause = min(self.pause * 2, .seconds(60))
-    }
-
-    mutating func succeeded() {
-      self = Reopening()
-    }
-  }
-
   private mutating func openKernelOrGiveUp(_ occasion: Occasion) {
     do throws(KernelUnavailable) {
       self.engine.interests.unusedLinks.hearAll()

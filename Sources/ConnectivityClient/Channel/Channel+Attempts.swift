@@ -7,29 +7,6 @@ private import NIOCore
 private import Synchronization
 
 extension Channel {
-  /// How an attempt to connect to one address ended.
-  private enum Outcome: Sendable {
-    /// It was connected, and is no longer.
-    case over
-    case failed(RPCError)
-    /// NIO gave up on `connect(2)`, which it does after ten seconds.
-    case timedOut(RPCError)
-    /// The server's welcome was followed by its farewell.
-    case left(RPCError)
-    /// Nothing was sent: the path is not allowed.
-    case forbidden(NetworkUnavailable)
-    /// Nothing was sent: none of the calls that wait may use the path.
-    case unwanted
-  }
-
-  /// An attempt to connect to one address.
-  private struct Try: Sendable {
-    var outcome: Outcome
-    var flow: ConnectionGuard?
-    /// The way to the address, where connd has named it.
-    var path: Path?
-  }
-
   /// Resolves the name, tries its addresses in their order, and returns when the connection that comes of it is over.
   ///
   /// - Parameter duration: For the name, and for each address (C4).
@@ -133,7 +110,7 @@ extension Channel {
   /// RFC 8305's Connection Attempt Delay, as recommended there.
   private static let attemptDelay = Duration.milliseconds(250)
 
-  private func isWanted(_ id: UInt64) -> Bool {
+  func isWanted(_ id: UInt64) -> Bool {
     self.state.withLock { $0.machine.isConnecting(id) }
   }
 
@@ -169,11 +146,6 @@ extension Channel {
     }
   }
 
-  /// Whether a call waits that may use the path; where none waits any more, whether the last one might.
-  private func isWanted(on path: Path) -> Bool {
-    self.state.withLock { $0.wanted.contains { $0.refusal(of: path) == nil } }
-  }
-
   /// The same, with the ways that connd was slow to name, where a call waits that may not use every one.
   private func askOnceMore(_ tries: [Try]) async -> [Try] {
     guard self.state.withLock({ $0.waiters.values.contains { !$0.access.isUnrestricted } }) else {
@@ -192,151 +164,6 @@ extension Channel {
 
   private static let restrictedPatience = ConnectionGuard.patience(isRestricted: true)
 
-  /// Whether the channel, or every call that waits, may not use every network.
-  private var isRestricted: Bool {
-    !self.settings.config.access.isUnrestricted
-      || self.state.withLock { $0.wanted.allSatisfy { !$0.isUnrestricted } }
-  }
-
-  /// Tries an address until its time is over, or until NIO gives up where there is another one to try.
-  private func connect(
-    _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, atMost duration: Duration,
-    isLast: Bool, _ hub: GuardHub
-  ) async -> Try {
-    let deadline = ContinuousClock.now + duration
-    var wasLeft = false
-    while true {
-      let one = await self.connectOnce(id, to: address, until: deadline, hub)
-      switch one.outcome {
-      case .timedOut where isLast: break
-      // Once, as from a server that is being replaced by another one.
-      case .left where !wasLeft: wasLeft = true
-      case .over, .failed, .timedOut, .left, .forbidden, .unwanted: return one
-      }
-      guard .now < deadline, self.isWanted(id) else { return one }
-      one.flow?.end()
-    }
-  }
-
-  private func connectOnce(
-    _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress,
-    until deadline: ContinuousClock.Instant, _ hub: GuardHub
-  ) async -> Try {
-    let serial = self.state.withLock { state in
-      state.lastSerial += 1
-      return state.lastSerial
-    }
-    let connection: Connection
-    do {
-      let target = FixedAddress(address: address, authority: self.resolver.authority)
-      connection = try Connection(id: id, serial: serial, to: target, self.settings) {
-        [weak self] event in self?.handle(event, of: id, serial)
-      }
-    } catch {
-      return Try(
-        outcome: .failed(RPCError(code: .unavailable, message: "\(error)", cause: error)))
-    }
-    guard self.begin(connection) else {
-      return Try(outcome: .failed(ChannelMachine.shutdownError))
-    }
-    defer { self.state.withLock { $0.attempts[serial] = nil } }
-    let isGuarded = self.state.withLock { $0.breaker.allowsGuarding(now: .now) }
-    let flow = isGuarded ? self.guarding(connection, hub) : nil
-    connection.flow = flow
-    // What the path costs is asked before anything is sent on it (C8), whoever guards it.
-    let isRestricted = self.isRestricted
-    let asked = isGuarded ? flow : isRestricted ? self.asking(connection, hub) : nil
-    defer { if !isGuarded { asked?.end() } }
-    func over(_ outcome: Outcome) -> Try {
-      Try(outcome: outcome, flow: flow, path: connection.path)
-    }
-    func objection(to path: Path) -> Outcome? {
-      if let refusal = self.settings.config.access.refusal(of: path) { return .forbidden(refusal) }
-      return self.isWanted(on: path) ? nil : .unwanted
-    }
-    switch await asked?.answer(within: ConnectionGuard.patience(isRestricted: isRestricted)) {
-    case .path(let path):
-      connection.path = path
-      if let objection = objection(to: path) { return over(objection) }
-    case .invalidation(let invalidation):
-      if let path = invalidation.path {
-        connection.path = path
-        if let objection = objection(to: path) { return over(objection) }
-      }
-      if isGuarded { return over(.failed(RPCError(invalidation))) }
-    case .silence where isGuarded:
-      self.logger?.warning(
-        "connd does not answer, the connection is not guarded until it does",
-        metadata: connection.metadata)
-    case .silence, .unguarded, nil: break
-    }
-    return await withDiscardingTaskGroup { group in
-      group.addTask { await connection.run() }
-      do throws(RPCError) {
-        try await connection.ready(until: deadline)
-      } catch {
-        let wasLeft = connection.wasReady && connection.invalidation == nil
-        // Whoever cut it tells the machine, too, but may come later: without that this would be a failure, with a backoff.
-        if connection.invalidation != nil {
-          self.update { $0.invalidated(connection) }
-        }
-        connection.destroy()
-        await connection.ended()
-        group.cancelAll()
-        if error.isConnectTimeout { return over(.timedOut(error)) }
-        return over(wasLeft ? .left(error) : .failed(error))
-      }
-      let others = self.update { state -> ([ChannelMachine.Action], [Connection]?) in
-        state.attempts[serial] = nil
-        guard state.machine.isConnecting(id) else { return ([], nil) }
-        state.connections[id] = connection
-        let others = state.takeAttempts { $0.id == id }
-        return (state.machine.connected(id), others)
-      }
-      // A change came between, and another attempt may be under way; or another address was faster.
-      if others == nil { connection.destroy() }
-      for other in others ?? [] { other.giveUp() }
-      if let time = self.settings.config.connection.maxIdleTime {
-        group.addTask { await self.drain(connection, whenIdleFor: time) }
-      }
-      await connection.closed()
-      // It may have been closed before it was known to be ready.
-      self.update { state in
-        guard state.connections[id] === connection else { return [] }
-        defer { state.connections[id] = nil }
-        return state.closed(connection)
-      }
-      flow?.end()
-      await connection.ended()
-      group.cancelAll()
-      return Try(outcome: .over)
-    }
-  }
-
-  /// Closes a connection that no call has had for the time, unless it is closed before.
-  private func drain(_ connection: Connection, whenIdleFor time: Duration) async {
-    while true {
-      // While a call has it, that is asked once in a time.
-      let rest = max(time - connection.idleTime, .milliseconds(1))
-      do { try await self.settings.eventLoop.sleep(for: rest) } catch { return }
-      let isOver = self.update { state in
-        // In the channel's lock, in which calls are given it.
-        let isOver = connection.idleTime >= time
-        return (isOver ? state.closed(connection) : [], isOver)
-      }
-      if isOver { return connection.drain() }
-    }
-  }
-
-  /// `false` where the channel makes no connections any more.
-  private func begin(_ connection: Connection) -> Bool {
-    self.state.withLock { state in
-      if state.machine.connectivity == .shutdown { return false }
-      state.attempts[connection.serial] = connection
-      return true
-    }
-  }
-
   /// Follows the flows of an attempt that failed, until the next: a path that becomes satisfied cuts the backoff short
   /// (C4).
   func follow(_ flows: [ConnectionGuard]) {
@@ -347,56 +174,6 @@ extension Channel {
     withExtendedLifetime(resolver) {}
     for flow in previous { flow.end() }
     for flow in flows { flow.follow() }
-  }
-
-  private func handle(_ event: Connection.Event, of id: UInt64, _ serial: UInt64) {
-    self.update { state in
-      guard let connection = state.connections[id], connection.serial == serial else { return [] }
-      switch event {
-      case .goingAway, .closed(broken: false): return state.closed(connection)
-      case .closed(broken: true): return state.machine.lost(id, now: .now)
-      }
-    }
-  }
-}
-
-extension Connection {
-  /// It is not wanted any more before it was ready. What becomes of its way is nothing to whoever is wanted.
-  fileprivate func giveUp() {
-    self.flow?.end()
-    self.destroy()
-  }
-}
-
-extension Channel.State {
-  /// What the calls may use that wait, or might that waited.
-  fileprivate var wanted: [NetworkAccess] {
-    self.waiters.isEmpty ? [self.lastAccess] : self.waiters.values.map(\.access)
-  }
-
-  /// Those of the connections that are being made; they are none of the channel's any more.
-  fileprivate mutating func takeAttempts(where isMeant: (Connection) -> Bool) -> [Connection] {
-    let taken = self.attempts.values.filter(isMeant)
-    for connection in taken { self.attempts[connection.serial] = nil }
-    return taken
-  }
-
-  /// The connection takes no more calls, in good order.
-  mutating func closed(_ connection: Connection) -> [ChannelMachine.Action] {
-    guard self.connections[connection.id] === connection else { return [] }
-    // What this end gave up leaves no pause, whether the channel hears of that first or of the end.
-    if connection.invalidation != nil { return self.machine.invalidated(connection.id, now: .now) }
-    return self.machine.closed(connection.id, wasUsed: connection.wasUsed, now: .now)
-  }
-}
-
-extension RPCError {
-  /// NIO's time for `connect(2)` was over.
-  fileprivate var isConnectTimeout: Bool {
-    var error: (any Error)? = self
-    while let rpc = error as? RPCError { error = rpc.cause }
-    if case .connectTimeout? = error as? ChannelError { return true }
-    return false
   }
 }
 

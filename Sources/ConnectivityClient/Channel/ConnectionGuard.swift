@@ -51,7 +51,7 @@ final class ConnectionGuard: Sendable {
     /// What new connections get meanwhile.
     var way: ConnectionGuard?
 
-    private static let mostReturns = 3
+    static let mostReturns = 3
 
     /// What the next event is to who guards the flow.
     var novelty: Novelty {
@@ -60,8 +60,7 @@ final class ConnectionGuard: Sendable {
       case .attempt: self.isAnswered ? .verdict : .answer
       case .connection: .verdict
       case .survivor: .again
-      case .returned: self.returns <= Self.mostReturns ? .change : .again
-      case .way: .change
+      case .returned, .way: .change
       }
     }
   }
@@ -178,14 +177,15 @@ final class ConnectionGuard: Sendable {
   /// - Parameter awaitsReturn: What it was given up for is a better path: tells when that is gone.
   func goOn(on interface: String, awaitsReturn: Bool = false) {
     let (flow, local, own) = self.state.withLock { state in
-      (state.stage, state.awaitsReturn) = (.survivor, awaitsReturn)
+      (state.stage, state.awaitsReturn) =
+        (.survivor, awaitsReturn && state.returns < State.mostReturns)
       state.flow.allowsAll()
       defer { state.flow.interface = interface }
       return (state.flow, state.flow.local ?? state.source, state.path)
     }
     self.replaceWay(by: nil)
     self.watch(local: local)
-    if awaitsReturn { self.followWay(of: flow, until: interface, own) }
+    if self.state.withLock({ $0.awaitsReturn }) { self.followWay(of: flow, until: interface, own) }
   }
 
   /// Follows what new connections get, until that is the link and the subnet that this one is on.

@@ -1,0 +1,63 @@
+import Connectivity
+import ConnectivityRules
+import Testing
+
+@testable import ConndServer
+
+/// What the loop makes of the files that say whom names are asked of.
+@Suite("Changes of the resolver")
+struct DNSChangeTests {
+  @Test(
+    "T4 what was published is what the resolver is compared with, and every change names its cause")
+  func dns() throws {
+    func settings(_ servers: String..., search: [String] = []) -> DNSSettings {
+      DNSSettings(servers: servers.compactMap { DNSSettings.Server($0) }, search: search)
+    }
+    func told(_ loop: TestLoop) -> [String] {
+      loop.loop.store.past.compactMap { published in
+        guard case .dns(let change) = published.change else { return nil }
+        let late = change.cause.learntLate ? " late" : ""
+        return "\(change.generation) \(change.cause.change)\(late)"
+      }
+    }
+    var loop = try TestLoop()
+    loop.dns.settings = settings("192.0.2.53")
+    loop.loop.start()
+    // What is known first is no change, and part of the first snapshot.
+    #expect(told(loop) == [])
+    #expect(loop.loop.store.snapshot.dns == settings("192.0.2.53"))
+
+    _ = loop.turn(hasDNSNews: true)
+    #expect(told(loop) == [])
+    loop.dns.settings = settings("192.0.2.53", search: ["lan"])
+    _ = loop.turn(hasDNSNews: true)
+    loop.dns.settings = settings("192.0.2.54", search: ["example.org"])
+    _ = loop.turn(hasDNSNews: true)
+    // Of a file that cannot be read nothing is concluded.
+    loop.dns.settings = nil
+    _ = loop.turn(hasDNSNews: true)
+    let first = loop.loop.store.past.first?.change.generation ?? 0
+    #expect(told(loop) == ["\(first + 1) searchChanged", "\(first + 2) serversChanged"])
+    #expect(loop.loop.store.snapshot.dns == settings("192.0.2.54", search: ["example.org"]))
+    #expect(loop.count("published", "dns") == 2)
+
+    // A transition's status goes on to name it.
+    loop.kernel.setState(of: 2, .down)
+    _ = loop.tell()
+    let last = loop.loop.store.past.compactMap(\.change.snapshot).last
+    #expect(last?.dns == settings("192.0.2.54", search: ["example.org"]))
+    #expect(last?.status.category == Category.none)
+
+    // connd starts anew, and finds another.
+    let store = Store(loop.loop.store.past)
+    #expect(store.snapshot.dns == settings("192.0.2.54", search: ["example.org"]))
+    var next = Engine(Configuration(), restored: store.snapshot)
+    #expect(
+      next.update(
+        to: settings("192.0.2.54", search: ["example.org"]), learntLate: true,
+        time: Timestamp(microseconds: 0)) == [])
+    let late = next.update(
+      to: settings("192.0.2.55"), learntLate: true, time: Timestamp(microseconds: 0))
+    #expect(late.map(\.generation) == [store.snapshot.generation + 1])
+  }
+}
