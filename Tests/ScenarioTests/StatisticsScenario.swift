@@ -54,14 +54,14 @@ struct StatisticsScenario {
 }
 
 /// What `connctl stats --json` prints.
-private struct StatisticsReport: Decodable {
+struct StatisticsReport: Decodable {
   var batches, events, readings, resynchronisations, suppressed, overruns: Int
   var subscriptions, subscribers, guardedFlows, history: Int
   var published, invalidations, flowInvalidations: [String: Int]
 }
 
 extension Laboratory {
-  fileprivate func statistics() throws -> StatisticsReport {
+  func statistics() throws -> StatisticsReport {
     try decode(try self.connctl("stats", "--json").output)
   }
 }

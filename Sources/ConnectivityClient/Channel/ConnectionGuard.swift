@@ -46,12 +46,8 @@ final class ConnectionGuard: Sendable {
     var stage = Stage.attempt
     /// It goes on although there is a better path, and is to be told when that is gone.
     var awaitsReturn = false
-    /// How often it was told so since connd last said that its way is there: two that contradict each other have an end.
-    var returns = 0
     /// What new connections get meanwhile.
     var way: ConnectionGuard?
-
-    static let mostReturns = 3
 
     /// What the next event is to who guards the flow.
     var novelty: Novelty {
@@ -66,7 +62,7 @@ final class ConnectionGuard: Sendable {
   }
 
   /// What the flow stands for, as it is registered now.
-  private enum Stage {
+  private enum Stage: Equatable {
     /// A connection that is being made.
     case attempt
     /// One that has been made, with its own address.
@@ -74,7 +70,7 @@ final class ConnectionGuard: Sendable {
     /// One that goes on although connd has given it up.
     case survivor
     /// One that went on until its way was the best again: what it is told now has happened since.
-    case returned
+    case returned(to: String?)
     /// No connection, but the way to the address; a flow that connd gives up is begun anew.
     case way
   }
@@ -177,15 +173,14 @@ final class ConnectionGuard: Sendable {
   /// - Parameter awaitsReturn: What it was given up for is a better path: tells when that is gone.
   func goOn(on interface: String, awaitsReturn: Bool = false) {
     let (flow, local, own) = self.state.withLock { state in
-      (state.stage, state.awaitsReturn) =
-        (.survivor, awaitsReturn && state.returns < State.mostReturns)
+      (state.stage, state.awaitsReturn) = (.survivor, awaitsReturn)
       state.flow.allowsAll()
       defer { state.flow.interface = interface }
       return (state.flow, state.flow.local ?? state.source, state.path)
     }
     self.replaceWay(by: nil)
     self.watch(local: local)
-    if self.state.withLock({ $0.awaitsReturn }) { self.followWay(of: flow, until: interface, own) }
+    if awaitsReturn { self.followWay(of: flow, until: interface, own) }
   }
 
   /// Follows what new connections get, until that is the link and the subnet that this one is on.
@@ -203,12 +198,13 @@ final class ConnectionGuard: Sendable {
     self.replaceWay(by: way)
   }
 
-  /// The connection's way is what the system would choose again: a better path is news once more.
+  /// New connections get the link again that this one is on: it is registered as it was before. Whether the kernel sends it that way,
+  /// too, a rule may decide.
   private func returned(to path: Path, boundTo interface: String?) {
     let flow = self.state.withLock { state -> FlowGuard.Flow? in
       guard state.awaitsReturn, !state.isOver, !state.isGone else { return nil }
-      (state.awaitsReturn, state.stage) = (false, .returned)
-      state.returns += 1
+      state.awaitsReturn = false
+      state.stage = .returned(to: path.interface)
       state.flow.interface = interface
       return state.flow
     }
@@ -216,7 +212,15 @@ final class ConnectionGuard: Sendable {
     guard let flow else { return }
     // What it may be compared with: that may be over again by now.
     self.watch(local: flow.local, madeOn: path.source == flow.local ? path : nil)
-    self.onEvent(.flow(.betterPathGone(path)), .change, flow)
+  }
+
+  /// What the first word of a flow means that has returned.
+  private func settle(_ event: FlowEvent, on interface: String?) -> GuardHub.Event? {
+    guard let path = event.ownPath else { return .flow(event) }
+    if path.interface == interface { return .flow(.betterPathGone(path)) }
+    // Its own address leads it elsewhere: there is a better path still, and it stays where it is.
+    interface.map { self.goOn(on: $0) }
+    return nil
   }
 
   private func replaceWay(by way: ConnectionGuard?) {
@@ -257,22 +261,28 @@ final class ConnectionGuard: Sendable {
   }
 
   private func told(_ event: GuardHub.Event, of flow: FlowGuard.Flow) {
-    let (novelty, mustWatch) = self.state.withLock { state -> (Novelty?, Bool) in
-      guard !state.isOver, state.flow == flow else { return (nil, false) }
+    let (novelty, mustWatch, settled) = self.state.withLock { state -> (Novelty?, Bool, String??) in
+      guard !state.isOver, state.flow == flow else { return (nil, false, nil) }
       let (novelty, wasFresh) = (state.novelty, state.isFresh)
+      var settled: String??
+      if wasFresh, case .returned(let interface) = state.stage { settled = .some(interface) }
       if case .flow(let event) = event {
         state.isFresh = false
         state.isGone = event.destroys
         if let path = event.ownPath, path.status == .satisfied {
           state.source = state.source ?? path.source
           state.path = path
-          if state.stage == .returned { state.returns = 0 }
         }
       }
       // Who is told at once that a way is dead would be told so for ever.
-      return (novelty, state.isGone && state.stage == .way && !wasFresh)
+      return (novelty, state.isGone && state.stage == .way && !wasFresh, settled)
     }
     guard let novelty else { return }
+    var event = event
+    if let settled, case .flow(let first) = event {
+      guard let meaning = self.settle(first, on: settled) else { return }
+      event = meaning
+    }
     self.onEvent(event, novelty, flow)
     if mustWatch { self.watch(local: nil) }
     switch event {
