@@ -172,6 +172,25 @@ struct ModemsScenario {
   }
 
   @Test(
+    "I0 a connection lives on where its link turns out to be a modem's, and through a suspension")
+  func connectionLives() throws {
+    let lab = try self.laboratory()
+    try lab.outside.ip("address add \(Uplinks.server)/32 dev lo")
+    try self.bus.startBus()
+    try self.bus.startService()
+    try lab.start(prefix: self.bus.prefix)
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    try self.bus.publishModem()
+    #expect(try lab.event().to == "cellular")
+    for (suspended, category) in [(true, "none"), (false, "cellular")] {
+      try self.bus.tell(
+        #"{"set": ["Bearer/0", "Bearer", {"Suspended": ["b", \#(suspended)]}]}"#)
+      #expect(try lab.event().to == category)
+    }
+    try flow.expectAlive(in: lab, on: "ppp0", advised: ["interfaceLost"])
+  }
+
+  @Test(
     "K5 a link stays a modem's where ModemManager ends, and it is known again where that is back")
   func serviceKilled() throws {
     let lab = try self.dialled()
