@@ -35,38 +35,15 @@ struct WaitCommand: ConnctlCommand {
     let wait = Wait(
       requirement: requirement, events: StatusFollower(socket: self.socket, through: dialler),
       isPatient: self.timeout != nil, say: self.console.hint)
-    var snapshot = try await wait.run(timeout: self.timeout?.duration)
-    // Without a word from connd when a short time is over, the answer is that of `is`, not that of a race.
-    if snapshot == nil, let timeout, timeout.duration < Self.shortest {
-      snapshot = try await self.ask(within: Self.shortest - timeout.duration, through: dialler)
+    guard let snapshot = try await wait.run(timeout: self.timeout?.duration) else {
+      throw ConndError.failed("\(self.socket) is silent")
     }
-    guard let snapshot else { throw ConndError.failed("\(self.socket) is silent") }
     if !requirement.holds(for: snapshot.status), let timeout {
       self.console.remark(
         "“\(requirement)” does not hold after \(timeout.words): \(requirement.missing(in: snapshot.status))"
       )
     }
     try self.console.tell(requirement, of: snapshot, json: self.json)
-  }
-}
-
-extension WaitCommand {
-  /// So long connd has for its first word, however short the time.
-  private static let shortest = Duration.seconds(1)
-
-  private func ask(
-    within time: Duration, through dialler: any Dialler
-  ) async throws -> Snapshot? {
-    let socket = self.socket
-    return try await withThrowingTaskGroup(of: Snapshot?.self) { group in
-      group.addTask { try await StatusCommand.status(socket, through: dialler) }
-      group.addTask {
-        try await Task.sleep(for: time)
-        return nil
-      }
-      defer { group.cancelAll() }
-      return try await group.next() ?? nil
-    }
   }
 }
 
@@ -79,6 +56,9 @@ struct Wait: Sendable {
   /// Tells somebody who looks on what it waits for.
   let say: @Sendable (String) -> Void
 
+  /// So long connd has for its first word, however short the time: that of a machine under load is no answer of connd's.
+  private static let shortest = Duration.seconds(5)
+
   /// The status in which the condition holds, or the last one known when the time was over; `nil` if none was.
   ///
   /// - Throws: ``ConndError`` where connd was not there, or refuses this user.
@@ -86,10 +66,21 @@ struct Wait: Sendable {
     let last = Last()
     return try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await self.follow(last) }
-      if let timeout { group.addTask { try await Task.sleep(for: timeout) } }
+      if let timeout { group.addTask { try await self.sleep(for: timeout, last) } }
       defer { group.cancelAll() }
       try await group.next()
       return try last.result.withLock { try $0?.get() }
+    }
+  }
+
+  private func sleep(for timeout: Duration, _ last: Last) async throws {
+    try await Task.sleep(for: timeout)
+    guard timeout < Self.shortest else { return }
+    await withTaskGroup { group in
+      group.addTask { for await _ in last.firstWord {} }
+      group.addTask { try? await Task.sleep(for: Self.shortest - timeout) }
+      defer { group.cancelAll() }
+      await group.next()
     }
   }
 
@@ -110,11 +101,8 @@ struct Wait: Sendable {
       // An invalidation leaves the status as it is.
       if let snapshot = change.snapshot { try self.check(snapshot, last) }
     case .disconnected(let error):
-      let isKnown = last.result.withLock { result in
-        if case .success = result { return true }
-        result = .failure(error)
-        return false
-      }
+      let isKnown = last.isKnown
+      if !isKnown { last.set(.failure(error)) }
       // Only what may come by itself is waited for.
       guard case .notThere = error, isKnown || self.isPatient else { throw error }
       self.say(isKnown ? "connd went away; waiting for it" : "\(error): waiting for it")
@@ -124,19 +112,33 @@ struct Wait: Sendable {
   }
 
   private func check(_ snapshot: Snapshot, _ last: Last) throws {
-    let isFirst = last.result.withLock { result in
-      defer { result = .success(snapshot) }
-      if case .success = result { return false }
-      return true
-    }
-    if self.requirement.holds(for: snapshot.status) { throw Holds() }
-    if isFirst {
+    let holds = self.requirement.holds(for: snapshot.status)
+    if !holds, !last.isKnown {
       self.say(
         "waiting for “\(self.requirement)”: \(self.requirement.missing(in: snapshot.status))")
     }
+    last.set(.success(snapshot))
+    if holds { throw Holds() }
   }
 
+  /// What connd said last. Only the task that follows sets it.
   private final class Last: Sendable {
     let result = Mutex<Result<Snapshot, ConndError>?>(nil)
+    /// Ends with the first word.
+    let firstWord: AsyncStream<Never>
+    private let spoken: AsyncStream<Never>.Continuation
+
+    init() { (self.firstWord, self.spoken) = AsyncStream.makeStream() }
+
+    var isKnown: Bool {
+      self.result.withLock { result in
+        if case .success = result { true } else { false }
+      }
+    }
+
+    func set(_ word: Result<Snapshot, ConndError>) {
+      self.result.withLock { $0 = word }
+      self.spoken.finish()
+    }
   }
 }
