@@ -39,7 +39,7 @@ struct CallLogTests {
     "C9 a call is followed from its start to its end, and its connection is known once it has one")
   func steps() throws {
     let lines = LogLines()
-    var log = try self.makeLog(lines)
+    let log = try self.makeLog(lines)
     log.started()
     log.waiting()
     log.assigned(to: ["grpc_connection_id": "c1", "network_interface": "wlan0"])
@@ -118,7 +118,7 @@ struct CallLogTests {
 
   @Test("C9 a header without a logger logs nothing, wherever the call goes")
   func headerAlone() throws {
-    var log = try #require(
+    let log = try #require(
       CallLog(CallSettings(requestIDHeader: "x-request-id"), method: Self.method))
     log.assigned(to: ["grpc_connection_id": "c1"])
     log.ended(Status(code: .ok, message: ""))

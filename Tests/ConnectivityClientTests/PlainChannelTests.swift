@@ -1,5 +1,6 @@
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
+import NIOCore
 import Synchronization
 import TestKit
 import Testing
@@ -177,12 +178,19 @@ struct PlainChannelTests {
         await record.reach(1)
         // Another one becomes idle, twice, meanwhile.
         let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
+        let (ends, end) = AsyncStream.makeStream(of: Void.self)
         var other = config
         other.onConnectivityStateChange = { state.yield($0) }
+        other.channelDebuggingCallbacks.onCreateTCPConnection = { channel in
+          channel.closeFuture.whenComplete { _ in end.yield() }
+          return channel.eventLoop.makeSucceededVoidFuture()
+        }
         try await withChannel(to: target, config: other) { client, _ in
           for _ in 0..<2 {
             _ = try await client.echo()
             for await state in states where state == .idle { break }
+            // Not the state alone: its socket is closed, while the channel lives.
+            for await _ in ends { break }
           }
         }
         #expect(busy.connectivityState == .ready)

@@ -55,6 +55,11 @@ public struct CallSettings: Sendable {
       onRequestID: self.onRequestID ?? channel.onRequestID)
   }
 
+  /// Neither a server nor a log nor a caller is told of the calls.
+  var tellsNobody: Bool {
+    self.logger == nil && self.requestIDHeader == nil && self.onRequestID == nil
+  }
+
   /// Those of the present task.
   public static var current: CallSettings { Self.box?.settings ?? CallSettings() }
 
@@ -64,8 +69,15 @@ public struct CallSettings: Sendable {
   /// Settings that all tasks of a closure share.
   final class Box: Sendable {
     let settings: CallSettings
+    let tellsNobody: Bool
 
-    init(_ settings: CallSettings) { self.settings = settings }
+    init(_ settings: CallSettings) {
+      self.settings = settings
+      self.tellsNobody = settings.tellsNobody
+    }
+
+    /// As ``CallSettings/filled(from:)``.
+    func filled(from channel: Box) -> Box { Box(self.settings.filled(from: channel.settings)) }
   }
 }
 

@@ -2,28 +2,24 @@ internal import Connectivity
 internal import ConnectivitySession
 public import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
-private import Synchronization
 
 /// What one call adds to gRPC's stream: an error that says why the network ended it, a header, limits, a log.
 final class CallStream: Sendable {
   private let connection: Connection
   private let sizes: ResponseSizes?
-  /// `nil` once the end of the call was told, and where nobody wants to know.
-  private let log: Mutex<CallLog?>
-  private let header: CallLog?
+  private let log: CallLog?
 
   init(on connection: Connection, sizes: ResponseSizes?, log: CallLog?) {
     self.connection = connection
     self.sizes = sizes
-    self.log = Mutex(log)
-    self.header = log?.hasHeader == true ? log : nil
+    self.log = log
   }
 
   typealias Inbound = NetworkAwareTransport.Inbound
   typealias Outbound = NetworkAwareTransport.Outbound
 
   func wrap(_ stream: RPCStream<Inbound, Outbound>) -> RPCStream<Inbound, Outbound> {
-    let marks = self.header != nil || self.sizes != nil
+    let marks = self.log?.hasHeader == true || self.sizes != nil
     return RPCStream(
       descriptor: stream.descriptor,
       inbound: RPCAsyncSequence(wrapping: Parts(base: stream.inbound, call: self)),
@@ -32,20 +28,10 @@ final class CallStream: Sendable {
         : stream.outbound)
   }
 
-  /// The call is over, with an error where it could not be started or was not read to its end.
-  func ended(throwing error: any Error) { self.takeLog()?.ended(throwing: error) }
-
-  private func takeLog() -> CallLog? {
-    self.log.withLock { log in
-      defer { log = nil }
-      return log
-    }
-  }
-
   // MARK: Parts
 
   fileprivate func mark(_ metadata: inout Metadata) {
-    self.header?.addHeader(to: &metadata)
+    self.log?.addHeader(to: &metadata)
     self.sizes?.mark(&metadata)
   }
 
@@ -61,7 +47,7 @@ final class CallStream: Sendable {
       let status = said.corrected
       // Where the connection was destroyed, gRPC knows only that the stream was closed.
       if status.code == .unavailable, let error = self.connection.invalidationError { throw error }
-      self.takeLog()?.ended(status)
+      self.log?.ended(status)
       return .status(status, metadata)
     case .metadata, nil:
       return part
@@ -73,7 +59,7 @@ final class CallStream: Sendable {
     if let rpc = error as? RPCError, rpc.code == .unavailable {
       error = self.connection.invalidationError ?? rpc
     }
-    self.ended(throwing: error)
+    self.log?.ended(throwing: error)
     return error
   }
 }

@@ -86,6 +86,15 @@ final class Channel: Sendable {
 
   // MARK: Calls
 
+  /// The connection to use, where there is one at this moment. It is held for the call, which has to release it.
+  func readyConnection() -> Connection? {
+    self.state.withLock { state in
+      guard let id = state.machine.ready, let connection = state.connections[id] else { return nil }
+      connection.hold()
+      return connection
+    }
+  }
+
   /// The connection to use, made if there is none. It is held for the call, which has to release it.
   ///
   /// - Parameters:
@@ -93,21 +102,16 @@ final class Channel: Sendable {
   ///   - access: What the call may use: nothing is sent on its behalf on other networks (C8).
   ///   - deadline: When the call is over, waited or not: gRPC's own executors look at it only once there is a stream, where the
   ///     method may be retried.
-  ///   - log: Told where the call has to wait.
+  ///   - log: Told that the call has to wait.
   /// - Throws: `RPCError` where there will be none, or none in time; `CancellationError`.
   func connection(
     _ options: CallOptions, _ access: NetworkAccess, until deadline: ContinuousClock.Instant?,
     _ log: CallLog?
   ) async throws -> Connection {
-    let (ready, call) = self.state.withLock { state -> (Connection?, UInt64) in
-      if let id = state.machine.ready, let connection = state.connections[id] {
-        connection.hold()
-        return (connection, 0)
-      }
+    let call = self.state.withLock { state in
       state.lastCall += 1
-      return (nil, state.lastCall)
+      return state.lastCall
     }
-    if let ready { return ready }
     log?.waiting()
     let forReady = options.waitForReady ?? false
     let alarm = deadline.map { deadline in

@@ -31,7 +31,8 @@ public final class NetworkAwareTransport: ClientTransport {
 
   let channel: Channel
   private let methods: MethodConfigs
-  private let config: Config
+  /// What holds for calls that say nothing themselves.
+  private let calls: CallSettings.Box
   private let limit: DecompressionGuard?
 
   /// - Parameters:
@@ -72,7 +73,7 @@ public final class NetworkAwareTransport: ClientTransport {
     let nowhere = FixedAddress(address: .unixDomainSocket(path: ""), authority: nil)
     _ = try settings.makeTransport(to: nowhere) { $0.eventLoop.makeSucceededVoidFuture() }
     self.methods = MethodConfigs(serviceConfig)
-    self.config = config
+    self.calls = CallSettings.Box(config.calls)
     self.channel = Channel(settings, resolver: resolver)
   }
 
@@ -93,7 +94,7 @@ public final class NetworkAwareTransport: ClientTransport {
   public func config(forMethod descriptor: MethodDescriptor) -> MethodConfig? {
     let config = self.methods[descriptor]
     // What is said of the call goes before what is said of its method, and that before what is said of the channel.
-    let general = config?.timeout == nil ? self.config.calls.timeLimit : nil
+    let general = config?.timeout == nil ? self.calls.settings.timeLimit : nil
     guard let limit = CallSettings.box?.settings.timeLimit ?? general else { return config }
     var limited = config ?? MethodConfig(names: [])
     limited.timeout = limit.remaining(.now)
@@ -124,31 +125,36 @@ public final class NetworkAwareTransport: ClientTransport {
     descriptor: MethodDescriptor, options: CallOptions,
     _ closure: (RPCStream<Inbound, Outbound>, ClientContext) async throws -> T
   ) async throws -> T {
-    let settings =
-      CallSettings.box?.settings.filled(from: self.config.calls) ?? self.config.calls
-    var options = options
-    // grpc-swift-nio-transport 2.9 holds responses to the bound for requests, and has none for responses.
-    options.maxRequestMessageBytes =
-      options.maxResponseMessageBytes ?? options.maxRequestMessageBytes
-    let deadline = Self.deadline(options, settings)
-    var log = CallLog(settings, method: descriptor)
+    if let limit = options.maxResponseMessageBytes {
+      // grpc-swift-nio-transport 2.9 holds responses to the bound for requests, and has none for responses.
+      var options = options
+      (options.maxRequestMessageBytes, options.maxResponseMessageBytes) = (limit, nil)
+      return try await self.withStream(descriptor: descriptor, options: options, closure)
+    }
+    let box = CallSettings.box?.filled(from: self.calls) ?? self.calls
+    let log = box.tellsNobody ? nil : CallLog(box.settings, method: descriptor)
     log?.started()
+    lazy var deadline = Self.deadline(options, box.settings)
     do {
       while true {
-        let connection = try await self.channel.connection(
-          options, settings.access, until: deadline, log)
+        let connection: Connection
+        if let ready = self.channel.readyConnection() {
+          connection = ready
+        } else {
+          connection = try await self.channel.connection(
+            options, box.settings.access, until: deadline, log)
+        }
         defer { connection.release() }
-        if !settings.access.isUnrestricted {
-          try await connection.check(settings.access, until: deadline)
+        if !box.settings.access.isUnrestricted {
+          try await connection.check(box.settings.access, until: deadline)
         }
         if connection.isRetired {
           self.channel.refused(connection)
           continue
         }
-        if log != nil { log?.assigned(to: connection.metadata) }
+        log?.assigned(to: connection.metadata)
         let sizes = self.limit?.begin()
         defer { if let sizes { self.limit?.end(sizes) } }
-        let call = CallStream(on: connection, sizes: sizes, log: log)
         var hasStarted = false
         do {
           return try await connection.transport.withStream(descriptor: descriptor, options: options)
@@ -156,8 +162,8 @@ public final class NetworkAwareTransport: ClientTransport {
             hasStarted = true
             connection.enter()
             defer { connection.leave() }
-            log = nil
-            defer { call.ended(throwing: CancellationError()) }
+            defer { log?.ended(throwing: CancellationError()) }
+            let call = CallStream(on: connection, sizes: sizes, log: log)
             return try await closure(call.wrap(stream), context)
           }
         } catch let error as RPCError where !hasStarted && error.code == .unavailable {
