@@ -32,7 +32,9 @@ sources := find Package.swift Sources Tests Examples -name '*.swift' -not -path 
 build_packages := binutils libmnl-dev libnghttp2-dev libsystemd-dev libyaml-dev pkg-config
 example_packages := g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev
-test_packages := dbus-daemon iproute2 libpq5 postgresql-15 python3-dbus python3-gi python3-venv $(go_packages) $(example_packages)
+tunnel_packages := nftables openssl openvpn wireguard-go wireguard-tools
+test_packages := dbus-daemon iproute2 libpq5 postgresql-15 python3-dbus python3-gi python3-venv $(go_packages) $(example_packages) \
+    $(tunnel_packages)
 bench_packages := gcc libc6-dev procps valgrind
 protobuf_packages := protobuf-compiler libprotobuf-dev
 unit_packages := systemd
@@ -159,8 +161,8 @@ replay: deps ## replay the recordings of Tests/recordings, and hold them against
 	Tests/recordings/replay "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
 .PHONY: test-vm test-systemd
-test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, bonds and a team, without IPv6
-test-vm: scenarios := systemd package wifi bonds ipv4only
+test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, bonds and a team, tunnels, without IPv6
+test-vm: scenarios := systemd package wifi bonds tunnels ipv4only
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
 test-vm: deps-deb

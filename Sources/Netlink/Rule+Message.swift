@@ -43,7 +43,9 @@ extension Rule {
       default: .other(action)
       }
     if case .lookup = self.action, !isOfVRF { self.table = number }
-    self.selector = fields.text(isInverted: flags & UInt32(FIB_RULE_INVERT) != 0)
+    let isInverted = flags & UInt32(FIB_RULE_INVERT) != 0
+    self.selector = fields.text(isInverted: isInverted)
+    self.selection = isOfVRF ? .other : fields.selection(isInverted: isInverted)
   }
 }
 
@@ -107,6 +109,15 @@ private struct Fields {
       let last = value.load(Number.self, at: MemoryLayout<Number>.size)
     else { return nil }
     return first == last && word != "uidrange" ? "\(word) \(first)" : "\(word) \(first)-\(last)"
+  }
+
+  func selection(isInverted: Bool) -> Rule.Selection {
+    guard self.sourceLength == 0, self.destinationLength == 0, self.serviceType == 0,
+      self.rest.isEmpty
+    else { return .other }
+    let mask = self.mask ?? 0
+    if let mark = self.mark, mark != 0 || mask != 0 { return .mark(mark, isInverted: isInverted) }
+    return isInverted ? .other : .all
   }
 
   /// In the order of `ip rule`.

@@ -209,6 +209,12 @@ struct JSONShapeTests {
         + #""routePrefix": "0.0.0.0/0", "routePriority": 600, "links": [\#(JSON.link(.docker))], "#
         + #""flags": {"reachable": true, "connectionRequired": false, "isWWAN": false}, "#
         + #""category": "wired", "probes": [{"destination": "1.1.1.1", "answer": "vlan10 via 192.0.2.1", "#
-        + #""agrees": true}, {"destination": "9.9.9.9", "answer": "noRoute", "agrees": false}]}"#)
+        + #""agrees": true}, {"destination": "9.9.9.9", "answer": "noRoute", "agrees": false}], "#
+        + #""guessedLinks": 0, "guessedBy": null}"#)
+    explanation.path.guessedLinks = 1
+    explanation.guessedBy = "fwmark 0xca6c"
+    #expect(
+      try JSON.explanation(explanation).description.hasSuffix(
+        #""guessedLinks": 1, "guessedBy": "fwmark 0xca6c"}"#))
   }
 }

@@ -224,6 +224,16 @@ struct TextTests {
         probes    1.1.1.1: vlan10 via 192.0.2.1
                   9.9.9.9: no route (outvoted)
       """)
+    var guessed = Connectivity_V1_Explanation.sample
+    guessed.path.guessedLinks = 1
+    for (way, words) in [
+      ("fwmark 0xca6c", "with fwmark 0xca6c"), ("default", "without the tunnel"),
+    ] {
+      guessed.guessedBy = way
+      #expect(
+        try self.style.explanation(guessed, host: nil).contains(
+          "  guess     eth0, the default route \(words)"))
+    }
     #expect(
       try self.style.explanation(.sample, host: "one.example").first == "one.example, 1.1.1.1")
     #expect(try self.style.explanation(.sample, host: "1.1.1.1").first == "1.1.1.1")

@@ -23,6 +23,10 @@ final class ModelKernel: Kernel {
   var pinned: [IPAddress: RouteAnswer] = [:]
   /// What is sent from a port among these goes this way (`ip rule … sport`).
   var pinnedPorts: (ports: ClosedRange<UInt16>, way: RouteAnswer)?
+  /// What has a mark goes this way (`ip rule … fwmark`).
+  var marked: [UInt32: RouteAnswer] = [:]
+  /// The rules, of both families. They say nothing by themselves: `pinned` and its like do.
+  var ruleTable: [Rule] = []
   /// What is bound to a link goes this way; by the routes that lead over it, where that is not said.
   var bound: [UInt32: RouteAnswer] = [:]
   var wirelessLinks: [UInt32: WirelessLink] = [:]
@@ -115,6 +119,7 @@ final class ModelKernel: Kernel {
     {
       return pinned.way
     }
+    if let way = self.marked[destination.mark] { return way }
     if let link = destination.outLink, let answer = self.bound[link] { return answer }
     if destination.outLink == nil, let source = destination.source, let way = self.pinned[source] {
       return way
@@ -167,7 +172,10 @@ final class ModelKernel: Kernel {
       outLink: links.count == 1 ? links[0] : nil, legs: links.count > 1 ? links : [])
   }
 
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] { [] }
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
+    try self.ask("rules")
+    return self.ruleTable
+  }
 
   // MARK: - Links and addresses
 

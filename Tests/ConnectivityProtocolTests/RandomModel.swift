@@ -50,7 +50,8 @@ struct RandomModel {
       sourcePrefixLength: self.maybe { Int.random(in: 0...128, using: &$0.generator) },
       gateway: self.maybe { $0.address() },
       table: self.maybe { UInt32.random(in: 0 ... .max, using: &$0.generator) },
-      isExpensive: self.bool(), isConstrained: self.bool())
+      isExpensive: self.bool(), isConstrained: self.bool(),
+      guessedLinks: Int.random(in: 0...chain.count, using: &self.generator))
   }
 
   mutating func snapshot() -> Snapshot {

@@ -244,8 +244,17 @@ struct RequesterTests {
       line.split(whereSeparator: \.isWhitespace).joined(separator: " ")
         .replacing(" [detached]", with: "")
     }
-    #expect(try requester.rules(family).map(\.description) == printed)
+    let rules = try requester.rules(family)
+    #expect(rules.map(\.description) == printed)
     #expect(printed.count >= 13)
+    // What the mark alone tells.
+    let selections = Dictionary(uniqueKeysWithValues: rules.map { ($0.priority, $0.selection) })
+    #expect(selections[100] == .mark(0xca6c, isInverted: true))
+    #expect(selections[102] == .mark(0x10, isInverted: false))
+    for priority in [99, 106, 108] as [UInt32] { #expect(selections[priority] == .all) }
+    for priority in [101, 103, 104, 105, 107, 109] as [UInt32] {
+      #expect(selections[priority] == .other)
+    }
   }
 
   @Test("A refused request bears the kernel's words")

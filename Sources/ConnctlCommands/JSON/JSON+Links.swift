@@ -78,6 +78,8 @@ extension JSON {
             "agrees": .bool($0.agrees),
           ]
         }),
+      "guessedLinks": .number(explanation.path.guessedLinks),
+      "guessedBy": .string(explanation.hasGuessedBy ? explanation.guessedBy : nil),
     ]
   }
 }

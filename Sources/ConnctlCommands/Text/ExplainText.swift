@@ -18,6 +18,7 @@ extension Style {
     for (position, link) in explanation.links.enumerated() {
       steps.add(position == 0 ? "link" : "below", Text(link.words))
     }
+    if let guess = explanation.guessWords { steps.add("guess", Text(guess)) }
     steps.add("path", Text(path.verdict + path.costs, path.status.ink))
     if !path.chain.isEmpty {
       steps.add("medium", Text(path.mediumWords(explanation.links.last?.name)))
@@ -41,6 +42,14 @@ extension Connectivity_V1_Explanation {
     case self.destination: self.destination
     case let host?: "\(host), \(self.destination)"
     }
+  }
+
+  /// How what is below the tunnel was found; `nil` where nothing is guessed.
+  fileprivate var guessWords: String? {
+    guard self.hasGuessedBy, let first = self.links.suffix(Int(self.path.guessedLinks)).first
+    else { return nil }
+    let way = self.guessedBy == "default" ? "without the tunnel" : "with \(self.guessedBy)"
+    return "\(first.name), the default route \(way)"
   }
 
   fileprivate func route(_ path: Path) -> String {

@@ -158,7 +158,7 @@ struct Engine {
     defer { self.takeBack(view) }
     self.reader.held = self.damper.held(at: now)
     var paths = try self.defaultPaths(view)
-    let links = paths.flatMap(\.path.facts.links)
+    let links = paths.flatMap(\.path.facts.allLinks)
     for facts in links { self.damper.observe(facts.link, isPartOfPath: true, at: now) }
     self.damper.forget(allBut: links.map(\.link.name), at: now)
     let held = self.damper.held(at: now)

@@ -12,15 +12,19 @@ final class FlowPath: Sendable {
   /// What flows on it are judged by: those inside a tunnel depend on no more than the way into it.
   let judged: Path
   let network: NetworkIdentity
+  /// That it is expensive or constrained is a guess.
+  let isCostGuessed: Bool
 
   init(
-    _ answer: RouteAnswer, _ facts: PathFacts, shown: Path, judged: Path, network: NetworkIdentity
+    _ answer: RouteAnswer, _ facts: PathFacts, shown: Path, judged: Path, network: NetworkIdentity,
+    isCostGuessed: Bool
   ) {
     self.answer = answer
     self.facts = facts
     self.shown = shown
     self.judged = judged
     self.network = network
+    self.isCostGuessed = isCostGuessed
   }
 }
 
@@ -81,9 +85,20 @@ final class FlowReader {
     let judged = self.judged(shown, facts)
     let way = FlowPath(
       facts.answer, facts, shown: shown, judged: judged,
-      network: try self.view.interests.networks.identity(of: judged, facts, self.view))
+      network: try self.view.interests.networks.identity(of: judged, facts, self.view),
+      isCostGuessed: try self.isCostGuessed(shown, facts))
     self.ways[key] = way
     return way
+  }
+
+  private func isCostGuessed(
+    _ shown: Path, _ facts: PathFacts
+  ) throws(KernelUnavailable) -> Bool {
+    guard shown.guessedLinks > 0 else { return false }
+    var certain = facts
+    certain.guess = nil
+    let path = try self.reader.path(certain, self.view)
+    return path.isExpensive != shown.isExpensive || path.isConstrained != shown.isConstrained
   }
 
   private func key(
@@ -91,7 +106,7 @@ final class FlowReader {
   ) throws(KernelUnavailable) -> WayKey {
     var key = WayKey(answer: answer, isLinkLocal: question.address.isLinkLocal)
     if case .route(let route) = answer, route.gateway == nil, route.kind == .unicast,
-      try self.view.link(route.outLink)?.isStacked == true
+      let link = try self.view.link(route.outLink), link.isStacked, !link.hidesItsEnd
     {
       key.neighbour = question.address
     }
@@ -136,7 +151,8 @@ final class FlowReader {
   ) throws(KernelUnavailable) -> FlowReading {
     let before = made.chain.first?.index
     let now = way.judged.chain.first?.index
-    var reading = FlowReading(way.judged, network: way.network)
+    var reading = FlowReading(
+      way.judged, network: way.network, isCostGuessed: way.isCostGuessed)
     if case .route(let route) = way.answer { reading.isLocal = route.kind == .local }
     reading.isLocal = reading.isLocal || question.address.isLoopback
     if let source = question.source, !source.isLoopback {

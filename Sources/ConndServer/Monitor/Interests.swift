@@ -14,12 +14,23 @@ struct Interests {
   var globalSources: [IPAddress]?
   /// By the tunnel's link.
   private var tunnels: Set<Tunnel> = []
+  /// The marks that keep traffic out of tables that lead into tunnels, as far as the rules were read.
+  var marks: [RuledTable: [UInt32]] = [:] {
+    didSet { if self.marks.count > Self.mostTunnels { self.marks = [:] } }
+  }
+  /// The links that default routes lead over; `nil` where they are to be found.
+  var uplinks: Set<UInt32>?
   /// There is one that the kernel's filter does not know of.
   private var hasNewTunnel = false
 
   private struct Tunnel: Hashable {
     var link: UInt32
     var end: IPAddress
+  }
+
+  struct RuledTable: Hashable {
+    var family: AddressFamily
+    var table: UInt32
   }
 
   /// A hub of tunnels may have many. What is below one more is read, but not followed.
@@ -35,8 +46,9 @@ struct Interests {
 
   /// A path is made of these.
   mutating func use(_ facts: PathFacts) {
-    self.unusedLinks.use(facts.links.lazy.map(\.link.index))
-    for facts in facts.links {
+    let links = facts.allLinks
+    self.unusedLinks.use(links.lazy.map(\.link.index))
+    for facts in links {
       guard case .destination(let end) = facts.below, self.tunnels.count < Self.mostTunnels,
         self.tunnels.insert(Tunnel(link: facts.link.index, end: end.address)).inserted
       else { continue }
@@ -54,14 +66,32 @@ struct Interests {
       case .linkRemoved(let link):
         self.globalSources = nil
         self.tunnels = self.tunnels.filter { $0.link != link.index }
+        self.uplinks?.remove(link.index)
+      case .rule, .ruleRemoved: (self.marks, self.uplinks) = ([:], nil)
+      case .nexthop: self.uplinks = nil
+      case .route(let change, _): self.note(change)
       case .overrun:
         // Some may be gone by now. Who is in use is found again by the reading that follows; that the filter lets more pass
         // than it must is no reason for another one.
         (self.tunnels, self.globalSources) = ([], nil)
+        (self.marks, self.uplinks) = ([:], nil)
       default: break
       }
     }
   }
+
+  private mutating func note(_ change: RouteChange) {
+    // Some take half of all addresses each, to leave the default route as it is.
+    guard change.route.prefix.length <= 1 else { return }
+    guard let link = change.outLink, self.uplinks?.count ?? 0 < Self.mostUplinks else {
+      self.uplinks = nil
+      return
+    }
+    self.uplinks?.insert(link)
+  }
+
+  /// So many are asked for.
+  static let mostUplinks = 16
 
   /// The kernel's filter passes all that matters now.
   ///

@@ -57,7 +57,7 @@ protocol Kernel {
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal?
 
   /// The policy rules of a family, in their order.
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule]
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule]
 }
 
 /// The kernel cannot be asked, and why.

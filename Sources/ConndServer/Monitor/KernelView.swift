@@ -115,6 +115,17 @@ final class KernelView {
     return entry
   }
 
+  /// The marks that keep traffic out of a table, by the rules of a family.
+  func marks(
+    keptOutOf table: UInt32, _ family: AddressFamily
+  ) throws(KernelUnavailable) -> [UInt32] {
+    let key = Interests.RuledTable(family: family, table: table)
+    if let known = self.interests.marks[key] { return known }
+    let marks = Rule.marks(keptOutOf: table, by: try self.kernel.rules(family))
+    self.interests.marks[key] = marks
+    return marks
+  }
+
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
     if let known = self.facts[index] { return known }
     return try self.linkAnew(index)

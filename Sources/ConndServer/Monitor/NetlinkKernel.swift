@@ -120,7 +120,7 @@ final class NetlinkKernel: Kernel {
 
   func wirelessSignal(_ index: UInt32) -> WirelessSignal? { try? self.wireless?.signal(index) }
 
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] {
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
     try ask { () throws(NetlinkError) in try self.requester.rules(family) }
   }
 

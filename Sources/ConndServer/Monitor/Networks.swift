@@ -100,7 +100,7 @@ struct Networks {
   }
 
   /// The Wi-Fi network that the link at the bottom of a chain has joined.
-  private mutating func wirelessNetwork(
+  mutating func wirelessNetwork(
     below chain: [LinkFacts], _ view: KernelView
   ) throws(KernelUnavailable) -> WirelessNetwork? {
     guard let link = chain.last(where: \.isWireless)?.link.index else { return nil }

@@ -56,14 +56,16 @@ extension PathReader {
 
   /// What the kernel says of each probe, and the place of the one that the majority agrees with.
   ///
-  /// - Parameter all: whether to ask also about those that can no longer change the majority.
+  /// - Parameters:
+  ///   - mark: that of the traffic that is asked about.
+  ///   - all: whether to ask also about those that can no longer change the majority.
   func probe(
-    _ family: AddressFamily, all: Bool = false, _ view: KernelView
+    _ family: AddressFamily, mark: UInt32 = 0, all: Bool = false, _ view: KernelView
   ) throws(KernelUnavailable) -> (Int?, [RouteAnswer]) {
-    var answers = try self.answers(family, all: all, view)
+    var answers = try self.answers(family, mark, all: all, view)
     // Where each says something else, something has changed between two questions, mostly.
     if !Self.hasMajority(answers, of: self.destinations[family].count) {
-      answers = try self.answers(family, all: all, anew: true, view)
+      answers = try self.answers(family, mark, all: all, anew: true, view)
     }
     return (DefaultDestination.majority(of: answers), answers)
   }
@@ -84,12 +86,12 @@ extension PathReader {
   }
 
   private func answers(
-    _ family: AddressFamily, all: Bool, anew: Bool = false, _ view: KernelView
+    _ family: AddressFamily, _ mark: UInt32, all: Bool, anew: Bool = false, _ view: KernelView
   ) throws(KernelUnavailable) -> [RouteAnswer] {
     let probes = self.destinations[family]
     var answers: [RouteAnswer] = []
     for probe in probes {
-      let question = Destination(probe)
+      let question = Destination(probe, mark: mark)
       let answer = anew ? try view.routeAnew(to: question) : try view.route(to: question)
       answers.append(Self.way(answer))
       if !all, Self.hasMajority(answers, of: probes.count) { break }

@@ -21,6 +21,7 @@ struct PathReader {
 
   /// The path that the facts amount to, with what users say of the network that it leads by.
   func path(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> Path {
+    let facts = self.believed(facts)
     let path = self.classifier.path(facts)
     guard self.classifier.choices.concernNetworks,
       let network = try self.network(of: path, facts, view)
@@ -33,8 +34,10 @@ struct PathReader {
     of path: Path, _ facts: PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> PresentNetwork? {
     let identity = try view.interests.networks.identity(of: path, facts, view)
-    let links = facts.links.map(\.link.name)
-    if let wireless = identity.wireless {
+    let links = facts.allLinks.map(\.link.name)
+    let guessed = try view.interests.networks.wirelessNetwork(
+      below: facts.guess?.links ?? [], view)
+    if let wireless = identity.wireless ?? guessed {
       return PresentNetwork(
         hash: self.networkKey.hash(of: wireless), name: wireless.name, medium: .wifi, links: links)
     }
@@ -62,6 +65,7 @@ struct PathReader {
     guard case .route(let route) = answer else { return facts }
     let nextHop = Gateway(link: route.outLink, address: route.gateway ?? destination.address)
     try self.followChain(towards: nextHop, into: &facts, view)
+    facts.guess = try self.guess(below: facts, view)
     if let source = route.source {
       facts.source = try view.address(source, on: route.outLink)
     }
@@ -91,7 +95,7 @@ struct PathReader {
   private static let mostRepetitions = 3
 
   /// Appends the out-link and what is below it.
-  private func followChain(
+  func followChain(
     towards nextHop: Gateway, into facts: inout PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) {
     var next = try view.link(nextHop.link)

@@ -48,7 +48,12 @@ struct Explainer {
     explanation.flags = Connectivity_V1_Flags(flags)
     explanation.category = Connectivity_V1_Category(Category(flags, medium: path.medium))
     let addresses = try self.kernel.addresses()
-    for facts in facts.links { explanation.links.append(try self.describe(facts, addresses)) }
+    for facts in facts.allLinks.prefix(path.chain.count) {
+      explanation.links.append(try self.describe(facts, addresses))
+    }
+    if path.guessedLinks > 0, let guess = facts.guess {
+      explanation.guessedBy = guess.mark.map { "fwmark 0x" + String($0, radix: 16) } ?? "default"
+    }
     if let route = try self.view.entry(for: destination)?.route {
       explanation.routePrefix = route.prefix.description
       explanation.routePriority = route.priority

@@ -63,12 +63,15 @@ public struct Path: Hashable, Sendable {
   public var isExpensive: Bool
   /// The user asked to save data on this path.
   public var isConstrained: Bool
+  /// How many links at the bottom of the chain are guessed: those below a tunnel that does not tell its other end (K6). They decide
+  /// about the medium and what it costs, and never about whether traffic flows.
+  public var guessedLinks: Int
 
   public init(
     status: Status, reason: Reason? = nil, chain: [PathLink] = [], medium: Medium = .unknown,
     evidence: Evidence? = nil, source: IPAddress? = nil, sourcePrefixLength: Int? = nil,
     gateway: IPAddress? = nil, table: UInt32? = nil, isExpensive: Bool = false,
-    isConstrained: Bool = false
+    isConstrained: Bool = false, guessedLinks: Int = 0
   ) {
     self.status = status
     self.reason = reason
@@ -81,10 +84,14 @@ public struct Path: Hashable, Sendable {
     self.table = table
     self.isExpensive = isExpensive
     self.isConstrained = isConstrained
+    self.guessedLinks = guessedLinks
   }
 
   /// The out-link's name.
   public var interface: String? { self.chain.first?.name }
+
+  /// The chain without what is guessed.
+  package var certainChain: ArraySlice<PathLink> { self.chain.dropLast(self.guessedLinks) }
 
   /// Whether the source addresses are of one subnet: one prefix contains the other's address, as an IPv6 host's /64 by router
   /// advertisement and its /128 by DHCPv6 do. Of two that are both by DHCPv6 the subnets are their /64s (RFC 4291, 2.5.4).

@@ -18,6 +18,7 @@ extension Connectivity_V1_Path {
     if let table = path.table { self.table = table }
     self.expensive = path.isExpensive
     self.constrained = path.isConstrained
+    self.guessedLinks = UInt32(clamping: path.guessedLinks)
   }
 }
 
@@ -41,7 +42,8 @@ extension Path {
       gateway: message.hasGateway ? try address(message.gateway, "gateway") : nil,
       table: message.hasTable ? message.table : nil,
       isExpensive: message.expensive,
-      isConstrained: message.constrained)
+      isConstrained: message.constrained,
+      guessedLinks: min(Int(message.guessedLinks), chain.count))
   }
 }
 

@@ -159,10 +159,21 @@ extension LinkFacts {
   package var below: Below {
     guard self.isStacked else { return .nothing }
     if let port = self.link.activePort { return .links([port]) }
+    // That of xfrm is no more than a name: the way of its packets is the kernel's choice (xfrmi_xmit2), and it may be lo.
+    if self.link.kind == "xfrm" { return .nothing }
     if let lower = self.link.lower, lower != self.link.index { return .links([lower]) }
     if !self.device.lowerLinks.isEmpty { return .links(self.device.lowerLinks) }
     if let outer = self.link.outer { return .destination(outer) }
     return .nothing
+  }
+}
+
+extension LinkFacts {
+  /// Whether the link is a tunnel that says nothing of its other end to whom is not privileged, so that what is below it can only be
+  /// guessed. (A tap in a bridge is mostly a virtual machine.)
+  package var hidesItsEnd: Bool {
+    guard let kind = self.link.kind, secretiveKinds.contains(kind) else { return false }
+    return self.below == .nothing && self.link.master == nil
   }
 }
 
@@ -209,6 +220,9 @@ private let tunnelKinds: Set<String> = [
   "amt", "bareudp", "erspan", "geneve", "gre", "gretap", "gtp", "ip6erspan", "ip6gre", "ip6gretap",
   "ip6tnl", "ipip", "ovpn", "ovpn-dco", "sit", "tun", "vti", "vti6", "vxlan", "wireguard", "xfrm",
 ]
+
+/// Tunnels whose end the kernel tells only those with CAP_NET_ADMIN, or does not know: a program has it.
+private let secretiveKinds: Set<String> = ["ovpn", "ovpn-dco", "tun", "wireguard", "xfrm"]
 
 private let cellularKinds: Set<String> = ["rmnet", "wwan"]
 

@@ -7,30 +7,54 @@ package struct PathFacts: Hashable, Sendable {
   package var answer: RouteAnswer
   /// The out-link and what is below it, the out-link first; empty where there is no route.
   package var links: [LinkFacts]
+  /// What is guessed to be below a tunnel that is the last of these and does not tell (K6).
+  package var guess: GuessedLinks?
   /// The source address as its link has it; `nil` where the kernel named none or it could not be read.
   package var source: Address?
   /// Why the path to the other end of a tunnel in the chain is not there.
   package var brokenBelow: Path.Reason?
 
   package init(
-    destination: IPAddress, answer: RouteAnswer, links: [LinkFacts] = [], source: Address? = nil,
-    brokenBelow: Path.Reason? = nil
+    destination: IPAddress, answer: RouteAnswer, links: [LinkFacts] = [], guess: GuessedLinks? = nil,
+    source: Address? = nil, brokenBelow: Path.Reason? = nil
   ) {
     self.destination = destination
     self.answer = answer
     self.links = links
+    self.guess = guess
     self.source = source
     self.brokenBelow = brokenBelow
   }
 }
 
+/// Links that are guessed to carry a tunnel, from the top.
+package struct GuessedLinks: Hashable, Sendable {
+  package var links: [LinkFacts]
+  /// By what they were found: the mark that keeps traffic out of the tunnel; `nil`: it is the way of the default route, the tunnel left
+  /// aside.
+  package var mark: UInt32?
+
+  package init(_ links: [LinkFacts], mark: UInt32? = nil) {
+    self.links = links
+    self.mark = mark
+  }
+
+  /// Whether they all carry.
+  package var carries: Bool {
+    self.links.allSatisfy { $0.link.state == .up && $0.modem?.isSuspended != true }
+  }
+}
+
 extension PathFacts {
+  /// All links, also those that are only guessed.
+  package var allLinks: [LinkFacts] { self.links + (self.guess?.links ?? []) }
+
   /// The facts down to the first tunnel: all that connections inside it depend on (I5). The whole where there is none.
   package var upToTunnel: PathFacts {
     guard let tunnel = self.links.firstIndex(where: \.isTunnel) else { return self }
     var facts = self
     facts.links = Array(self.links[...tunnel])
-    facts.brokenBelow = nil
+    (facts.guess, facts.brokenBelow) = (nil, nil)
     return facts
   }
 }
@@ -63,13 +87,14 @@ package struct PathClassifier: Hashable, Sendable {
     case .noRoute(let reason):
       return .unsatisfied(reason)
     case .route(let route):
-      let evidence = self.evidence(for: facts.links)
-      let cost = self.cost(of: facts.links, medium: evidence.medium, by: network)
+      let links = facts.allLinks
+      let evidence = self.evidence(for: links)
+      let cost = self.cost(of: links, medium: evidence.medium, by: network)
       let reason = self.whatIsMissing(facts, route)
       return Path(
         status: reason == nil ? .satisfied : .requiresConnection,
         reason: reason,
-        chain: facts.links.map { PathLink(index: $0.link.index, name: $0.link.name) },
+        chain: links.map { PathLink(index: $0.link.index, name: $0.link.name) },
         medium: evidence.medium,
         evidence: evidence,
         source: route.source,
@@ -77,7 +102,8 @@ package struct PathClassifier: Hashable, Sendable {
         gateway: route.gateway,
         table: route.table,
         isExpensive: cost.expensive,
-        isConstrained: cost.constrained)
+        isConstrained: cost.constrained,
+        guessedLinks: facts.guess?.links.count ?? 0)
     }
   }
 
@@ -99,7 +125,8 @@ package struct PathClassifier: Hashable, Sendable {
 
   /// What sending costs: what the configuration says of the topmost link that it speaks of; else what a user says of a link, or of
   /// the network; else only media that are paid for by use are expensive (a Bluetooth network is a phone's hotspot), Wi-Fi whose
-  /// access point says so, and what is certainly a phone. A guess costs nothing: it would keep programs from a network that is free.
+  /// access point says so, and what is certainly a phone: what may be one costs nothing, for it would keep programs from a network that is
+  /// free.
   package func cost(
     of chain: [LinkFacts], medium: Medium, by network: NetworkHash? = nil
   ) -> (expensive: Bool, constrained: Bool) {

@@ -37,6 +37,8 @@ package struct FlowReading: Hashable, Sendable {
   package var formerLink: FormerLink?
   /// What new connections to the same destination get; `nil` where that is the flow's own way and subnet.
   package var alternative: Alternative?
+  /// That the path is expensive or constrained is a guess.
+  package var isCostGuessed: Bool
 
   /// A link that a flow's way does not lead over any more.
   package enum FormerLink: Hashable, Sendable {
@@ -69,7 +71,8 @@ package struct FlowReading: Hashable, Sendable {
 
   package init(
     _ path: Path, network: NetworkIdentity = NetworkIdentity(), isSourceGone: Bool = false,
-    isLocal: Bool = false, formerLink: FormerLink? = nil, alternative: Alternative? = nil
+    isLocal: Bool = false, formerLink: FormerLink? = nil, alternative: Alternative? = nil,
+    isCostGuessed: Bool = false
   ) {
     self.path = path
     self.network = network
@@ -77,6 +80,7 @@ package struct FlowReading: Hashable, Sendable {
     self.isLocal = isLocal
     self.formerLink = formerLink
     self.alternative = alternative
+    self.isCostGuessed = isCostGuessed
   }
 
   /// The kernel cannot be asked (K8).

@@ -56,13 +56,14 @@ extension FlowTracker {
     }
   }
 
-  /// I8
+  /// I8: for a guess nothing that is under way ends, and nothing new begins.
   private static func forbiddenPath(_ sight: Sight) -> Verdict? {
     let path = sight.reading.path
     let isForbidden =
       sight.flow.forbidsExpensive && path.isExpensive
       || sight.flow.forbidsConstrained && path.isConstrained
-    return isForbidden && path.status == .satisfied ? Verdict(.policy, .destroy) : nil
+    guard isForbidden, path.status == .satisfied else { return nil }
+    return Verdict(.policy, sight.reading.isCostGuessed ? .drain : .destroy)
   }
 
   /// I6: what never leaves the machine slept at both ends.

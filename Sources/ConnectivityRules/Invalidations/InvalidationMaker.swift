@@ -67,7 +67,8 @@ package struct InvalidationMaker: Hashable, Sendable {
     let after = change?.snapshot?.status ?? before
     let category = self.category.severity(
       of: change, after, reading.present, self.followed, self.policy,
-      isOnlyNamed: isOnlyNamed && before.path.leadsTheWay(of: after.path))
+      isOnlyNamed: isOnlyNamed && before.path.leadsTheWay(of: after.path)
+        || change?.isBounce != true && before.path.differsByGuess(from: after.path))
     let sleep = slept.map { self.policy.severity(ofSleep: $0) }
     // All are told to begin anew, and that under the category that there is now.
     if sleep == .destroy { self.category.settle(on: after, self.followed) }
@@ -209,6 +210,25 @@ extension Path {
   /// Whether traffic flows by the same links, router and address, whatever these are taken for.
   fileprivate func leadsTheWay(of other: Path) -> Bool {
     self.status == .satisfied && other.status == .satisfied && self.chain == other.chain
-      && self.source == other.source && self.gateway == other.gateway && self.table == other.table
+      && self.isBoundAlike(to: other)
+  }
+
+  /// Whether only what is guessed to be below a tunnel is another: connections inside may not notice (WireGuard roams), and nobody
+  /// knows that it is so.
+  fileprivate func differsByGuess(from other: Path) -> Bool {
+    self.guessedLinks + other.guessedLinks > 0 && self.status == .satisfied
+      && other.status == .satisfied && self.certainChain == other.certainChain
+      && self.isBoundAlike(to: other)
+  }
+
+  private func isBoundAlike(to other: Path) -> Bool {
+    self.source == other.source && self.gateway == other.gateway && self.table == other.table
+  }
+}
+
+extension Change {
+  /// The path went, and came back.
+  fileprivate var isBounce: Bool {
+    if case .transition(let transition) = self { transition.bounced } else { false }
   }
 }

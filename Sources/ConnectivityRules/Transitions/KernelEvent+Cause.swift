@@ -147,7 +147,10 @@ extension Path {
     }
   }
 
-  fileprivate func leads(over link: UInt32) -> Bool { self.chain.contains { $0.index == link } }
+  /// For certain: what is guessed to be below a tunnel may be none of it.
+  fileprivate func leads(over link: UInt32) -> Bool {
+    self.certainChain.contains { $0.index == link }
+  }
 
   fileprivate func leaves(from address: Address) -> Bool {
     guard address.address == self.source else { return false }

@@ -266,6 +266,19 @@ struct FlowTrackerTests {
     }
   }
 
+  @Test("I8 K6 what is only guessed to be expensive lets end what is under way")
+  func guessedPolicy() {
+    let guessed = Self.wifi.with {
+      $0.path.isExpensive = true
+      $0.isCostGuessed = true
+    }
+    var flow = FollowedFlow(Flow(Self.destination, forbidsExpensive: true), on: Self.wifi)
+    #expect(flow.see(guessed) == "drain policy")
+    #expect(flow.see(guessed) == nil)
+    // It turns out to be so.
+    #expect(flow.see(guessed.with { $0.isCostGuessed = false }) == "destroy policy")
+  }
+
   // MARK: - I9
 
   @Test("I9 where several rules hit, the first of the gravest is named")

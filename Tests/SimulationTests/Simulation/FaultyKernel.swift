@@ -186,7 +186,7 @@ final class FaultyKernel: Kernel {
     return self.network.links.flatMap(\.addresses)
   }
 
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] { [] }
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] { [] }
 
   func watch(_ watched: Watched) throws(KernelUnavailable) {
     try self.ask()

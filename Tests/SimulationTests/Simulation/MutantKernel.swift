@@ -108,7 +108,7 @@ final class MutantKernel: Kernel {
     try self.kernel.bridgePort(of: hardwareAddress, on: bridge)
   }
 
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] {
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
     try self.kernel.rules(family)
   }
 

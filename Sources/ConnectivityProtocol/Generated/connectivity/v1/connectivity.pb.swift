@@ -1655,6 +1655,10 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   /// Clears the value of `sourcePrefixLength`. Subsequent reads from it will return its default value.
   public mutating func clearSourcePrefixLength() {self._sourcePrefixLength = nil}
 
+  /// How many links at the bottom of the chain are guessed: those below a tunnel that does not tell its other end. They decide
+  /// about the medium, expensive and constrained, and never about the status.
+  public var guessedLinks: UInt32 = 0
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -2261,6 +2265,17 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
     get {_storage._probes}
     set {_uniqueStorage()._probes = newValue}
   }
+
+  /// By what the lowest path.guessed_links of the links were found: `fwmark 0xca6c`, the mark that keeps traffic out of the tunnel, or
+  /// `default`, the way of the default route, the tunnel left aside. Not set where nothing is guessed.
+  public var guessedBy: String {
+    get {_storage._guessedBy ?? String()}
+    set {_uniqueStorage()._guessedBy = newValue}
+  }
+  /// Returns true if `guessedBy` has been explicitly set.
+  public var hasGuessedBy: Bool {_storage._guessedBy != nil}
+  /// Clears the value of `guessedBy`. Subsequent reads from it will return its default value.
+  public mutating func clearGuessedBy() {_uniqueStorage()._guessedBy = nil}
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -3865,7 +3880,7 @@ nonisolated extension Connectivity_V1_Flags: SwiftProtobuf.Message, SwiftProtobu
 
 nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Path"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}reason\0\u{1}interface\0\u{1}chain\0\u{1}medium\0\u{1}source\0\u{1}gateway\0\u{1}table\0\u{1}expensive\0\u{1}constrained\0\u{1}evidence\0\u{3}chain_index\0\u{3}source_prefix_length\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}reason\0\u{1}interface\0\u{1}chain\0\u{1}medium\0\u{1}source\0\u{1}gateway\0\u{1}table\0\u{1}expensive\0\u{1}constrained\0\u{1}evidence\0\u{3}chain_index\0\u{3}source_prefix_length\0\u{3}guessed_links\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3886,6 +3901,7 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
       case 11: try { try decoder.decodeSingularMessageField(value: &self._evidence) }()
       case 12: try { try decoder.decodeRepeatedUInt32Field(value: &self.chainIndex) }()
       case 13: try { try decoder.decodeSingularUInt32Field(value: &self._sourcePrefixLength) }()
+      case 14: try { try decoder.decodeSingularUInt32Field(value: &self.guessedLinks) }()
       default: break
       }
     }
@@ -3935,6 +3951,9 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
     try { if let v = self._sourcePrefixLength {
       try visitor.visitSingularUInt32Field(value: v, fieldNumber: 13)
     } }()
+    if self.guessedLinks != 0 {
+      try visitor.visitSingularUInt32Field(value: self.guessedLinks, fieldNumber: 14)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3952,6 +3971,7 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
     if lhs._evidence != rhs._evidence {return false}
     if lhs.chainIndex != rhs.chainIndex {return false}
     if lhs._sourcePrefixLength != rhs._sourcePrefixLength {return false}
+    if lhs.guessedLinks != rhs.guessedLinks {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -4856,7 +4876,7 @@ nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, Swi
 
 nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Explanation"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{1}rules\0\u{3}route_prefix\0\u{1}links\0\u{1}flags\0\u{1}category\0\u{1}probes\0\u{3}route_priority\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{1}rules\0\u{3}route_prefix\0\u{1}links\0\u{1}flags\0\u{1}category\0\u{1}probes\0\u{3}route_priority\0\u{3}guessed_by\0")
 
   fileprivate class _StorageClass {
     var _destination: String = String()
@@ -4868,6 +4888,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
     var _flags: Connectivity_V1_Flags? = nil
     var _category: Connectivity_V1_Category = .unspecified
     var _probes: [Connectivity_V1_Probe] = []
+    var _guessedBy: String? = nil
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -4887,6 +4908,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
       _flags = source._flags
       _category = source._category
       _probes = source._probes
+      _guessedBy = source._guessedBy
     }
   }
 
@@ -4914,6 +4936,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
         case 7: try { try decoder.decodeSingularEnumField(value: &_storage._category) }()
         case 8: try { try decoder.decodeRepeatedMessageField(value: &_storage._probes) }()
         case 9: try { try decoder.decodeSingularUInt32Field(value: &_storage._routePriority) }()
+        case 10: try { try decoder.decodeSingularStringField(value: &_storage._guessedBy) }()
         default: break
         }
       }
@@ -4953,6 +4976,9 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
       try { if let v = _storage._routePriority {
         try visitor.visitSingularUInt32Field(value: v, fieldNumber: 9)
       } }()
+      try { if let v = _storage._guessedBy {
+        try visitor.visitSingularStringField(value: v, fieldNumber: 10)
+      } }()
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -4971,6 +4997,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
         if _storage._flags != rhs_storage._flags {return false}
         if _storage._category != rhs_storage._category {return false}
         if _storage._probes != rhs_storage._probes {return false}
+        if _storage._guessedBy != rhs_storage._guessedBy {return false}
         return true
       }
       if !storagesAreEqual {return false}

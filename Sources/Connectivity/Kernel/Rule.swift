@@ -1,7 +1,3 @@
-import CLinux
-package import Connectivity
-import Glibc
-
 /// An `ip rule`: which table is asked for which traffic.
 package struct Rule: Hashable, Sendable {
   /// What the kernel does with traffic that a rule selects.
@@ -18,11 +14,21 @@ package struct Rule: Hashable, Sendable {
     case other(UInt8)
   }
 
+  /// Which traffic a rule selects, as far as the mark alone tells.
+  package enum Selection: Hashable, Sendable {
+    case all
+    /// That with this mark; inverted, all other.
+    case mark(UInt32, isInverted: Bool)
+    /// By whatever else, or more.
+    case other
+  }
+
   package var family: AddressFamily
   /// The rules' order, the lowest first.
   package var priority: UInt32
   /// Which traffic, as `ip rule` prints it: `from all`, `not from all fwmark 0xca6c`.
   package var selector: String
+  package var selection: Selection
   package var action: Action
   /// The table to ask; `nil` where the action is another, or the VRF names the table (`l3mdev`).
   package var table: UInt32?
@@ -31,11 +37,12 @@ package struct Rule: Hashable, Sendable {
 
   package init(
     family: AddressFamily, priority: UInt32, selector: String = "from all",
-    action: Action = .lookup, table: UInt32? = nil, suppressPrefixLength: UInt32? = nil
+    selection: Selection = .all, action: Action = .lookup, table: UInt32? = nil, suppressPrefixLength: UInt32? = nil
   ) {
     self.family = family
     self.priority = priority
     self.selector = selector
+    self.selection = selection
     self.action = action
     self.table = table
     self.suppressPrefixLength = suppressPrefixLength

@@ -1,0 +1,140 @@
+import Connectivity
+import ConnectivityRules
+
+/// What is below a tunnel that does not tell its other end (K6): a guess, by the way that the tunnel's own packets most likely take.
+extension PathReader {
+  /// What is guessed to be below the last of the links; `nil` where it is no such tunnel, or nothing speaks for anything.
+  func guess(
+    below facts: PathFacts, _ view: KernelView
+  ) throws(KernelUnavailable) -> GuessedLinks? {
+    guard case .route(let route) = facts.answer, route.kind == .unicast, facts.brokenBelow == nil
+    else { return nil }
+    let isOutLink = facts.links.count == 1
+    let family = facts.destination.family
+    return try self.guess(
+      below: facts.links, table: isOutLink ? (family, route.table) : nil, view)
+  }
+
+  /// - Parameters:
+  ///   - chain: from the out-link to the tunnel.
+  ///   - table: the one that leads into the tunnel, where that is known.
+  private func guess(
+    below chain: [LinkFacts], table: (family: AddressFamily, number: UInt32)?, _ view: KernelView
+  ) throws(KernelUnavailable) -> GuessedLinks? {
+    guard let tunnel = chain.last, tunnel.hidesItsEnd, chain.count < Self.deepest,
+      self.classifier.policy.rule(for: tunnel.link.name)?.medium == nil
+    else { return nil }
+    if let table {
+      for mark in try view.marks(keptOutOf: table.number, table.family) {
+        if let way = try self.wayBeside(chain, mark: mark, view) {
+          return GuessedLinks(way, mark: mark)
+        }
+      }
+    }
+    if let way = try self.wayBeside(chain, mark: 0, view) { return GuessedLinks(way) }
+    return try self.defaultRouteBeside(chain, view).map { GuessedLinks($0) }
+  }
+
+  /// The default path of traffic with a mark, where that does not lead into the tunnel again: of IPv4 before IPv6, for the tunnel may use
+  /// either, and what carries before what does not.
+  private func wayBeside(
+    _ chain: [LinkFacts], mark: UInt32, _ view: KernelView
+  ) throws(KernelUnavailable) -> [LinkFacts]? {
+    var failed: [LinkFacts]?
+    for family in AddressFamily.allCases {
+      let (chosen, answers) = try self.probe(family, mark: mark, view)
+      guard let chosen else { continue }
+      let question = Destination(self.destinations[family][chosen], mark: mark)
+      guard let way = try self.links(of: question, answers[chosen], below: chain, view)
+      else { continue }
+      if GuessedLinks(way).carries { return way }
+      failed = failed ?? way
+    }
+    return failed
+  }
+
+  /// The best of the default routes that do not lead into the tunnel: a VPN's client leaves them there. Each is found by what would be sent
+  /// if it were bound to its link.
+  private func defaultRouteBeside(
+    _ chain: [LinkFacts], _ view: KernelView
+  ) throws(KernelUnavailable) -> [LinkFacts]? {
+    let uplinks = try self.uplinks(view)
+    // Which of them is best may be another one as soon as any of them comes or goes.
+    view.interests.unusedLinks.use(uplinks)
+    var best: (priority: UInt32, links: [LinkFacts])?
+    for family in AddressFamily.allCases {
+      for uplink in uplinks {
+        // A VRF's own default routes are not for what is sent outside of it.
+        guard let link = try view.link(uplink), link.link.master == nil, !link.hidesItsEnd,
+          let question = self.question(family, over: uplink),
+          let way = try self.links(
+            of: question, try view.route(to: question), below: chain, view)
+        else { continue }
+        let priority = try view.entry(for: question)?.route.priority ?? .max
+        if best.map({ priority < $0.priority }) ?? true { best = (priority, way) }
+      }
+      if best != nil { break }
+    }
+    return best?.links
+  }
+
+  /// The links that default routes lead over.
+  private func uplinks(_ view: KernelView) throws(KernelUnavailable) -> [UInt32] {
+    if let known = view.interests.uplinks { return known.sorted() }
+    var uplinks: Set<UInt32> = []
+    for facts in try view.links()
+    where !facts.link.flags.contains(.loopback) && uplinks.count < Interests.mostUplinks {
+      for family in AddressFamily.allCases {
+        guard let question = self.question(family, over: facts.link.index),
+          try view.route(to: question).isDefault(over: facts.link.index)
+        else { continue }
+        uplinks.insert(facts.link.index)
+        break
+      }
+    }
+    view.interests.uplinks = uplinks
+    return uplinks.sorted()
+  }
+
+  private func question(_ family: AddressFamily, over link: UInt32) -> Destination? {
+    self.destinations[family].first.map { Destination($0, outLink: link) }
+  }
+
+  /// The links by which an answer leads, and what is below them, also by another guess; `nil` where it leads into the tunnel.
+  private func links(
+    of question: Destination, _ answer: RouteAnswer, below chain: [LinkFacts], _ view: KernelView
+  ) throws(KernelUnavailable) -> [LinkFacts]? {
+    guard case .route(let route) = answer,
+      answer.isDefault(over: question.outLink ?? route.outLink),
+      !chain.contains(where: { $0.link.index == route.outLink })
+    else { return nil }
+    var facts = PathFacts(destination: question.address, answer: answer, links: chain)
+    let nextHop = Gateway(link: route.outLink, address: route.gateway ?? question.address)
+    try self.followChain(towards: nextHop, into: &facts, view)
+    guard facts.brokenBelow == nil, facts.links.count > chain.count else { return nil }
+    let isOutLink = facts.links.count == chain.count + 1
+    let table = isOutLink ? (question.address.family, route.table) : nil
+    let deeper = try self.guess(below: facts.links, table: table, view)
+    return facts.links.dropFirst(chain.count) + (deeper?.links ?? [])
+  }
+
+  /// The facts, without a guess that would say that nothing is carried: not to know is not to be offline (K8). Nor is it of use while
+  /// one of its links flaps (T1).
+  func believed(_ facts: PathFacts) -> PathFacts {
+    guard let guess = facts.guess else { return facts }
+    let isHeld = guess.links.contains { self.held.contains($0.link.name) }
+    guard isHeld || !guess.carries else { return facts }
+    var facts = facts
+    facts.guess = nil
+    return facts
+  }
+}
+
+extension RouteAnswer {
+  /// Whether it is a route over a link. (To IPv4 traffic that is bound to one the kernel gives a route, of table 0, where no table
+  /// has one.)
+  fileprivate func isDefault(over link: UInt32) -> Bool {
+    guard case .route(let route) = self else { return false }
+    return route.kind == .unicast && route.outLink == link && route.table != 0
+  }
+}

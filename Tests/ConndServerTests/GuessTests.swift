@@ -1,0 +1,216 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityRules
+import Netlink
+import Testing
+
+@testable import ConndServer
+
+/// What is below a tunnel that does not tell its other end (K6), over a kernel that a test writes down.
+@Suite("Guesses below tunnels")
+struct GuessTests {
+  private static let inTunnel = RouteAnswer.over(5, from: "10.8.0.2", table: 51820)
+  private static let byCable = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
+  private static let byModem = RouteAnswer.over(4, via: "198.51.100.1", from: "198.51.100.7")
+
+  /// The cable carries the default route by metric 100, and wg-quick has led everything into its tunnel.
+  private func startedInWireGuard() throws -> TestLoop {
+    try TestLoop.started { kernel in
+      kernel.addLink(4, "wwan0")
+      kernel.addLink(5, "wg0", kind: "wireguard")
+      try kernel.lead("0.0.0.0", 0, Self.inTunnel)
+      kernel.ruleTable = [
+        Rule(
+          family: .ipv4, priority: 32765, selection: .mark(0xca6c, isInverted: true), table: 51820)
+      ]
+      kernel.marked[0xca6c] = Self.byCable
+    }
+  }
+
+  /// An OpenVPN client has led everything into its tunnel, in the main table.
+  private func startedInOpenVPN() throws -> TestLoop {
+    try TestLoop.started { kernel in
+      kernel.addLink(4, "wwan0")
+      kernel.addLink(5, "tun0", kind: "tun")
+      try kernel.lead("0.0.0.0", 0, .over(5, from: "10.8.0.2"), metric: 50)
+    }
+  }
+
+  private func path(_ loop: TestLoop) -> Path { loop.loop.engine.snapshot.status.path }
+
+  @Test("K6 below a tunnel is the way of its mark, as a guess")
+  func mark() throws {
+    let loop = try self.startedInWireGuard()
+    let path = self.path(loop)
+    #expect(path.chain.map(\.name) == ["wg0", "eth0"])
+    #expect(path.guessedLinks == 1 && path.medium == .wired && path.status == .satisfied)
+    #expect(loop.loop.engine.snapshot.status.category == .wired)
+    let explained = try loop.loop.ask { explainer throws(KernelUnavailable) in
+      try explainer.explain(nil)
+    }.get()
+    #expect(explained.guessedBy == "fwmark 0xca6c")
+    #expect(explained.links.map(\.name) == ["wg0", "eth0"])
+  }
+
+  @Test("K6 I5 I0 a guess that moves is told, costs what is below, and ends nothing")
+  func moves() throws {
+    var loop = try self.startedInWireGuard()
+    #expect(try loop.guardFlow(1) == ["1 path wg0"])
+    loop.kernel.marked[0xca6c] = Self.byModem
+    loop.kernel.addLink(2, "eth0", hasCarrier: false)
+    #expect(loop.tell() == ["1 path wg0"])
+    #expect(self.path(loop).chain.map(\.name) == ["wg0", "wwan0"])
+    #expect(self.path(loop).isExpensive)
+    #expect(loop.loop.engine.snapshot.status.category == .cellular)
+    #expect(loop.invalidations == ["advise categoryChanged"])
+
+    // What is guessed to carry nothing is no guess: nobody is offline for one.
+    loop.kernel.setState(of: 4, .noCarrier)
+    #expect(loop.tell() == ["1 path wg0"])
+    #expect(self.path(loop).chain.map(\.name) == ["wg0"])
+    #expect(self.path(loop).status == .satisfied && !self.path(loop).isExpensive)
+    #expect(loop.loop.engine.snapshot.status.category == .other)
+    loop.kernel.setState(of: 4, .up)
+    _ = loop.tell()
+    #expect(loop.loop.engine.snapshot.status.category == .cellular)
+    #expect(loop.invalidations == Array(repeating: "advise categoryChanged", count: 3))
+    #expect(loop.turn(after: .seconds(2)) == [])
+  }
+
+  @Test("K6 T1 a guess whose link flaps is none until it rests, and nobody is offline meanwhile")
+  func flaps() throws {
+    var loop = try self.startedInWireGuard()
+    for _ in 1...3 {
+      loop.kernel.setState(of: 2, .noCarrier)
+      let lost = try #require(loop.kernel.linkTable[2]?.link)
+      _ = loop.tell([.link(lost)])
+      #expect(loop.loop.engine.snapshot.status.category == .other)
+      loop.kernel.setState(of: 2, .up)
+      let back = try #require(loop.kernel.linkTable[2]?.link)
+      _ = loop.tell([.link(back)])
+    }
+    #expect(loop.loop.engine.snapshot.status.category == .other)
+    _ = loop.turn(after: .milliseconds(250))
+    #expect(loop.loop.engine.snapshot.status.category == .wired)
+    #expect(loop.invalidations.allSatisfy { $0 == "advise categoryChanged" })
+  }
+
+  @Test("I8 K6 a flow that forbids what is expensive drains where that is guessed")
+  func policy() throws {
+    var loop = try self.startedInWireGuard()
+    let flow = Flow(Destination(try IPAddress(spelt: "203.0.113.9")), forbidsExpensive: true)
+    let key = FlowTable.Key(guardian: loop.mailbox.number, id: 1)
+    loop.loop.requests.append(.add(.init(key: key, flow: flow)))
+    #expect(loop.turn() == ["1 path wg0"])
+    loop.kernel.marked[0xca6c] = Self.byModem
+    #expect(loop.tell() == ["1 drain policy"])
+  }
+
+  @Test("K6 a mark that leads into the tunnel again is no sign, and nor is one that leads nowhere")
+  func loopedMark() throws {
+    for way in [Self.inTunnel, .noRoute(.noRoute)] {
+      var loop = try self.startedInWireGuard()
+      loop.kernel.marked[0xca6c] = way
+      try loop.kernel.cut("0.0.0.0", 0, metric: 100)
+      _ = loop.tell()
+      #expect(self.path(loop).chain.map(\.name) == ["wg0"])
+      #expect(loop.loop.engine.snapshot.status.category == .other)
+    }
+  }
+
+  @Test("K6 without a mark it is the best default route beside the tunnel's")
+  func defaultRoute() throws {
+    var loop = try self.startedInOpenVPN()
+    #expect(self.path(loop).chain.map(\.name) == ["tun0", "eth0"])
+    #expect(self.path(loop).guessedLinks == 1)
+
+    // A better one comes; which link that is only the message of it says.
+    try loop.kernel.lead("0.0.0.0", 0, Self.byModem, metric: 60)
+    let all = try IPPrefix(spelt: "0.0.0.0", 0)
+    let added = RouteChange(
+      MatchedRoute(prefix: all, table: 254, priority: 60), outLink: 4,
+      gateway: try IPAddress(spelt: "198.51.100.1"))
+    _ = loop.tell([.route(added, replaced: false)])
+    #expect(self.path(loop).chain.map(\.name) == ["tun0", "wwan0"])
+    try loop.kernel.cut("0.0.0.0", 0, metric: 60)
+    _ = loop.tell([.routeRemoved(added)])
+    #expect(self.path(loop).chain.map(\.name) == ["tun0", "eth0"])
+    #expect(loop.invalidations == ["advise categoryChanged", "advise categoryChanged"])
+    let explained = try loop.loop.ask { explainer throws(KernelUnavailable) in
+      try explainer.explain(nil)
+    }.get()
+    #expect(explained.guessedBy == "default")
+  }
+
+  @Test("D6 K6 what a guess costs does not depend on how many links there are")
+  func cost() throws {
+    var loop = try self.startedInOpenVPN()
+    var before = loop.kernel.questions
+    _ = loop.tell([.link(try #require(loop.kernel.linkTable[2]?.link))])
+    let few = loop.kernel.questions - before
+    for index in 100..<1100 as Range<UInt32> {
+      loop.kernel.addLink(index, "veth\(index)", kind: "veth")
+    }
+    before = loop.kernel.questions
+    _ = loop.tell([.link(try #require(loop.kernel.linkTable[2]?.link))])
+    #expect(loop.kernel.questions - before == few)
+    // After a rule they are looked through once more.
+    _ = loop.tell()
+    before = loop.kernel.questions
+    _ = loop.tell([.link(try #require(loop.kernel.linkTable[2]?.link))])
+    #expect(loop.kernel.questions - before == few)
+  }
+
+  @Test("K6 below a tunnel that takes a few addresses is the default path")
+  func splitTunnel() throws {
+    let loop = try TestLoop.started { kernel in
+      kernel.addLink(5, "wg0", kind: "wireguard")
+      try kernel.lead("10.1.0.0", 16, .over(5, from: "10.8.0.2"))
+    }
+    let inside = Destination(try IPAddress(spelt: "10.1.2.3"))
+    let path = try loop.loop.ask { explainer throws(KernelUnavailable) in
+      try explainer.path(to: inside)
+    }.get()
+    #expect(path.chain.map(\.name) == ["wg0", "eth0"])
+    #expect(path.guessedLinks == 1 && path.medium == .wired)
+  }
+
+  @Test("K6 a tunnel inside another is followed to the bottom")
+  func nested() throws {
+    let loop = try TestLoop.started { kernel in
+      kernel.addLink(4, "wwan0")
+      kernel.addLink(5, "wg0", kind: "wireguard")
+      kernel.addLink(6, "tun0", kind: "tun")
+      try kernel.lead("0.0.0.0", 0, Self.inTunnel)
+      kernel.ruleTable = [
+        Rule(
+          family: .ipv4, priority: 32765, selection: .mark(0xca6c, isInverted: true), table: 51820)
+      ]
+      kernel.marked[0xca6c] = .over(6, from: "10.9.0.2")
+    }
+    #expect(self.path(loop).chain.map(\.name) == ["wg0", "tun0", "eth0"])
+    #expect(self.path(loop).guessedLinks == 2)
+  }
+
+  @Test("K6 xfrm's own lower link is no more than a name: it may be lo")
+  func xfrm() throws {
+    let loop = try TestLoop.started { kernel in
+      kernel.addLink(1, "lo")
+      kernel.addLink(5, "ipsec0", kind: "xfrm")
+      kernel.linkTable[5]?.link.lower = 1
+      try kernel.lead("0.0.0.0", 0, .over(5, from: "10.8.0.2"), metric: 50)
+    }
+    #expect(self.path(loop).chain.map(\.name) == ["ipsec0", "eth0"])
+    #expect(self.path(loop).guessedLinks == 1 && self.path(loop).medium == .wired)
+  }
+
+  @Test("K5 K6 where the configuration says what a tunnel is, nothing is guessed")
+  func configured() throws {
+    let loop = try self.startedInWireGuard()
+    var reader = loop.loop.engine.reader
+    reader.classifier.policy = LinkPolicy([.init(match: "wg*", medium: .wifi)])
+    let view = loop.loop.engine.view(of: loop.kernel)
+    let path = try reader.defaultPath(.ipv4, view).present
+    #expect(path.chain.map(\.name) == ["wg0"] && path.guessedLinks == 0 && path.medium == .wifi)
+  }
+}

@@ -1,0 +1,109 @@
+import Glibc
+import Synchronization
+import TestKit
+
+/// A WireGuard tunnel from a laboratory to the world outside, made by wg-quick: with the kernel's module, or by wireguard-go where the
+/// kernel has none. It lasts as long as this.
+final class WireGuard {
+  /// The link inside, and the one outside, which has 10.8.0.1.
+  let link: String
+  private let outer: String
+  private let laboratory: Laboratory
+
+  /// wireguard-go's sockets bear the links' names, and are the same for all namespaces.
+  private static let count = Atomic<Int>(0)
+
+  /// Leads all traffic of the laboratory into a tunnel that ends at one of the addresses outside.
+  init(_ laboratory: Laboratory, to server: String, port: Int = 51820) throws {
+    let number = Self.count.add(1, ordering: .relaxed).newValue
+    let unique = "\(getpid() % 100_000)x\(number)"
+    (self.link, self.outer, self.laboratory) = ("wg\(unique)", "wo\(unique)", laboratory)
+    let keys = try (1...2).map { _ in try Command.run(["wg", "genkey"]) }
+    let publicKeys = try keys.map { key in
+      try Command.run(["sh", "-c", "echo \(key) | wg pubkey"])
+    }
+    try laboratory.directory.write(
+      """
+      [Interface]
+      PrivateKey = \(keys[0])
+      Address = 10.8.0.2/24
+      [Peer]
+      PublicKey = \(publicKeys[1])
+      Endpoint = \(server):\(port)
+      AllowedIPs = 0.0.0.0/0
+      """, to: "\(self.link).conf")
+    try laboratory.directory.write(
+      """
+      [Interface]
+      PrivateKey = \(keys[1])
+      Address = 10.8.0.1/24
+      ListenPort = \(port)
+      [Peer]
+      PublicKey = \(publicKeys[0])
+      AllowedIPs = 10.8.0.2/32
+      """, to: "\(self.outer).conf")
+    try self.up(self.outer, laboratory.outside)
+    try self.up(self.link, laboratory.namespace)
+  }
+
+  private func up(_ link: String, _ namespace: NetworkNamespace) throws {
+    try namespace.run("wg-quick", "up", "\(self.laboratory.directory.path)/\(link).conf")
+  }
+
+  /// wireguard-go ends with its link.
+  deinit {
+    _ = try? self.laboratory.namespace.ip("link del \(self.link)")
+    _ = try? self.laboratory.outside.ip("link del \(self.outer)")
+  }
+}
+
+/// An OpenVPN tunnel from a laboratory to the world outside, whose end has 10.9.0.1: a client that leads all traffic into it, and a
+/// server. It lasts as long as this.
+final class OpenVPN {
+  static let link = "tun0"
+  private let server: RunningCommand
+  private let client: RunningCommand
+
+  /// - Parameter transport: `udp` or `tcp`.
+  init(_ laboratory: Laboratory, to address: String, _ transport: String) throws {
+    let directory = laboratory.directory.path
+    var prints: [String] = []
+    for name in ["server", "client"] {
+      try Command.run(
+        [
+          "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+          "-nodes", "-days", "2", "-subj", "/CN=\(name)", "-keyout", "\(directory)/\(name).key",
+          "-out", "\(directory)/\(name).pem",
+        ])
+      let print = try Command.run([
+        "openssl", "x509", "-in", "\(directory)/\(name).pem", "-noout", "-fingerprint", "-sha256",
+      ])
+      prints.append(String(print.split(separator: "=").last ?? ""))
+    }
+    func options(_ name: String, _ peer: String) -> [String] {
+      [
+        "openvpn", "--dev-type", "tun", "--cert", "\(directory)/\(name).pem", "--key",
+        "\(directory)/\(name).key", "--peer-fingerprint", peer, "--persist-tun", "--verb", "3",
+      ]
+    }
+    self.server = try laboratory.outside.spawn(
+      options("server", prints[1]) + [
+        "--dev", "tun1", "--proto", transport == "tcp" ? "tcp-server" : "udp", "--port", "1194",
+        "--server", "10.9.0.0", "255.255.255.0", "--topology", "subnet", "--dh", "none",
+        "--keepalive", "1", "4",
+      ])
+    _ = try self.server.line { $0.contains("Initialization Sequence Completed") }
+    self.client = try laboratory.namespace.spawn(
+      options("client", prints[0]) + [
+        "--dev", Self.link, "--proto", transport == "tcp" ? "tcp-client" : "udp", "--client",
+        "--nobind", "--remote", address, "1194", "--redirect-gateway", "def1",
+        "--connect-retry", "1",
+      ])
+    try self.awaitConnection()
+  }
+
+  /// The client has connected, or has connected anew.
+  func awaitConnection() throws {
+    _ = try self.client.line { $0.contains("Initialization Sequence Completed") }
+  }
+}

@@ -1,0 +1,150 @@
+#!/bin/bash
+# connd and tunnels whose other end the kernel does not tell whom is not privileged (K6, I5): WireGuard by the kernel's own module, with
+# two peers, and an IPsec interface. The machine has a cable and a modem (two veths); behind the routers of both is the world, the
+# namespace "net", where the tunnels end. Each is tried with a connection that carries bytes while the tunnel moves from one to the other.
+cd "$(dirname "$(readlink -f "$0")")" || exit
+. ./tap.sh
+. ./connection.sh
+
+# uplink up|down: plugs the cable in, with its route, or takes it away.
+uplink() {
+    ip link set eth0 "$1"
+    [ "$1" = down ] || ip route add default via 10.0.0.1 dev eth0 metric 100
+}
+# chain LINK...: whether the default path leads by these.
+chain() {
+    local links
+    links=$(printf '"%s", ?' "$@")
+    connctl status --json | grep -E "\"ipv4\".*\"chain\": ?\[${links%, ?}\]" || { connctl explain; return 1; }
+}
+
+ip netns add net
+ip -n net link set lo up
+for number in 0 1; do
+    [ $number = 0 ] && link=eth0 || link=wwan0
+    ip link add $link type veth peer name far$number netns net
+    ip link set $link up
+    ip -n net link set far$number up
+    ip address add 10.$number.0.2/24 dev $link
+    ip -n net address add 10.$number.0.1/24 dev far$number
+    ip route add default via 10.$number.0.1 dev $link metric $((100 + 100 * number))
+done
+for address in 203.0.113.1 203.0.113.2; do ip -n net address add $address/32 dev lo; done
+ip netns exec net sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
+serve net
+check "connd runs since the boot" within 120 is active systemctl is-active connd.service
+check "reload" configure <<<'links: [{match: eth0, medium: wired}, {match: wwan0, medium: cellular}]'
+check "the cable is the way out" connctl wait wired --timeout 2m
+
+echo "# WireGuard, with two peers"
+for name in here there beyond; do
+    wg genkey >/run/$name.key
+    wg pubkey </run/$name.key >/run/$name.pub
+done
+# wireguard NAMESPACE LINK KEY PORT: with its peers on the command line of wg.
+ip link add wg0 type wireguard
+ip -n net link add wg1 type wireguard
+ip -n net link add wg2 type wireguard
+wg set wg0 private-key /run/here.key fwmark 51820 \
+    peer "$(cat /run/there.pub)" endpoint 203.0.113.1:51820 allowed-ips 0.0.0.0/0 \
+    peer "$(cat /run/beyond.pub)" endpoint 203.0.113.2:51821 allowed-ips 10.8.2.0/24
+ip netns exec net wg set wg1 private-key /run/there.key listen-port 51820 peer "$(cat /run/here.pub)" allowed-ips 10.8.0.2/32
+ip netns exec net wg set wg2 private-key /run/beyond.key listen-port 51821 peer "$(cat /run/here.pub)" allowed-ips 10.8.2.2/32
+ip address add 10.8.0.2/24 dev wg0
+ip address add 10.8.2.2/24 dev wg0
+ip -n net address add 10.8.0.1/24 dev wg1
+ip -n net address add 10.8.2.1/24 dev wg2
+ip link set wg0 up
+ip -n net link set wg1 up
+ip -n net link set wg2 up
+# As wg-quick does it.
+ip route add default dev wg0 table 51820
+ip rule add not fwmark 51820 table 51820
+ip rule add table main suppress_prefixlength 0
+check "K6 below wg0 is what its mark gets" within 60 chain wg0 eth0
+check "K6 and connd says that it is a guess" told <(connctl explain) 'guess +eth0, the default route with fwmark 0xca6c'
+check "K6 the medium is the cable's" connctl is wired
+call 10.8.0.2
+exec {other}<>/dev/tcp/10.8.2.1/7
+second() {
+    local line
+    echo hello >&$other && read -r -t 120 -u $other line && [ "$line" = hello ]
+}
+check "the second peer answers" second
+uplink down
+check "K6 the tunnel moves to the modem" within 60 chain wg0 wwan0
+check "K6 and costs what that costs" told <(connctl status --json) '"expensive": ?true'
+check "I5 the connection roams" echoes
+check "I5 and so does that by the second peer" second
+check "I5 I0 nothing ends it" untold /run/guard '"severity": ?"(drain|destroy)"'
+uplink up
+check "K6 the tunnel moves back" within 60 chain wg0 eth0
+check "I5 the connection roams back" echoes
+check "I5 I0 nothing has ended it" untold /run/guard '"severity": ?"(drain|destroy)"'
+ip link set wg0 down
+check "I2 with the tunnel it ends" within 60 told /run/guard '"severity": ?"destroy"'
+check "its guard is over" within 60 over
+exec {socket}>&- {other}>&-
+ip rule del not fwmark 51820 table 51820
+ip rule del table main suppress_prefixlength 0
+ip link del wg0
+
+echo "# IPsec, by an interface"
+# security NAMESPACE OWN PEER OUT IN: both directions between two addresses, with keys that are no secret.
+security() {
+    local way
+    for way in "out $2 $3 $4" "in $3 $2 $5"; do
+        # shellcheck disable=SC2086  # words
+        set -- $1 $2 $3 $4 $5 $way
+        ip -n "$1" xfrm state add src "$7" dst "$8" proto esp spi "$9" reqid 42 mode tunnel if_id 42 \
+            aead 'rfc4106(gcm(aes))' 0x0102030405060708090a0b0c0d0e0f1011121314 128
+        ip -n "$1" xfrm policy add dir "$6" if_id 42 tmpl src "$7" dst "$8" proto esp reqid 42 mode tunnel
+    done
+}
+ip netns attach here $$
+ip address add 198.51.100.2/32 dev lo
+ip -n net route add 198.51.100.2/32 via 10.0.0.2
+ip -n net link add ipsec1 type xfrm dev lo if_id 42
+ip link add ipsec0 type xfrm dev lo if_id 42
+security here 198.51.100.2 203.0.113.1 0x1001 0x1002
+security net 203.0.113.1 198.51.100.2 0x1002 0x1001
+ip address add 10.7.0.2/24 dev ipsec0
+ip -n net address add 10.7.0.1/24 dev ipsec1
+ip link set ipsec0 up
+ip -n net link set ipsec1 up
+ip route add 203.0.113.1/32 via 10.0.0.1 dev eth0
+ip route add default dev ipsec0 metric 50
+check "K6 below ipsec0 is the cable, not the lo that it names" within 60 chain ipsec0 eth0
+check "K6 and connd says that it is a guess" told <(connctl explain) 'guess +eth0, the default route without the tunnel'
+call 10.7.0.2
+# As a key exchange moves it (RFC 4555): here the outer addresses are those of lo, and stay.
+ip -n net route replace 198.51.100.2/32 via 10.1.0.2
+uplink down
+ip route replace 203.0.113.1/32 via 10.1.0.1 dev wwan0
+check "K6 the tunnel moves to the modem" within 60 chain ipsec0 wwan0
+check "I5 the connection goes on" echoes
+check "I5 I0 nothing ends it" untold /run/guard '"severity": ?"(drain|destroy)"'
+ip route del default dev ipsec0 metric 50
+exec {socket}>&-
+ip link del ipsec0
+
+echo "# IPsec, by policy"
+# Which packets are transformed is looked up after their route, and told to whom has CAP_NET_ADMIN: the path is what it is without.
+ip xfrm policy flush
+ip xfrm state flush
+ip -n net xfrm policy flush
+ip -n net xfrm state flush
+key='rfc4106(gcm(aes))' material=0x0102030405060708090a0b0c0d0e0f1011121314
+policy() {
+    ip -n "$1" xfrm state add src "$2" dst "$3" proto esp spi "$4" reqid 7 mode transport aead "$key" $material 128
+    ip -n "$1" xfrm policy add src "$2" dst "$3" dir "$5" tmpl proto esp reqid 7 mode transport
+}
+policy here 10.1.0.2 $server 0x2001 out
+policy here $server 10.1.0.2 0x2002 in
+policy net $server 10.1.0.2 0x2002 out
+policy net 10.1.0.2 $server 0x2001 in
+check "K6 the path is that of the link which carries it" within 60 chain wwan0
+call 10.1.0.2
+check "it is transformed" told <(ip -s -n net xfrm state list) '[1-9][0-9]*\(bytes\)'
+
+finish connd.service
