@@ -18,9 +18,9 @@ final class WireGuard {
     let number = Self.count.add(1, ordering: .relaxed).newValue
     let unique = "\(getpid() % 100_000)x\(number)"
     (self.link, self.outer, self.laboratory) = ("wg\(unique)", "wo\(unique)", laboratory)
-    let keys = try (1...2).map { _ in try Command.run(["wg", "genkey"]) }
+    let keys = try (1...2).map { _ in String(try Command.run(["wg", "genkey"]).prefix(44)) }
     let publicKeys = try keys.map { key in
-      try Command.run(["sh", "-c", "echo \(key) | wg pubkey"])
+      try Command.run(["sh", "-c", "echo \(key) | wg pubkey"]).prefix(44)
     }
     try laboratory.directory.write(
       """
@@ -78,7 +78,7 @@ final class OpenVPN {
       let print = try Command.run([
         "openssl", "x509", "-in", "\(directory)/\(name).pem", "-noout", "-fingerprint", "-sha256",
       ])
-      prints.append(String(print.split(separator: "=").last ?? ""))
+      prints.append(String(print.split(whereSeparator: { "=\n".contains($0) }).last ?? ""))
     }
     func options(_ name: String, _ peer: String) -> [String] {
       [
@@ -89,7 +89,7 @@ final class OpenVPN {
     self.server = try laboratory.outside.spawn(
       options("server", prints[1]) + [
         "--dev", "tun1", "--proto", transport == "tcp" ? "tcp-server" : "udp", "--port", "1194",
-        "--server", "10.9.0.0", "255.255.255.0", "--topology", "subnet", "--dh", "none",
+        "--local", address, "--server", "10.9.0.0", "255.255.255.0", "--topology", "subnet", "--dh", "none",
         "--keepalive", "1", "4",
       ])
     _ = try self.server.line { $0.contains("Initialization Sequence Completed") }
