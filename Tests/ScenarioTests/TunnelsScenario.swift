@@ -110,7 +110,8 @@ struct TunnelsScenario {
     let flow = try GuardedFlow(lab, to: "10.9.0.1")
     let connection = try #require(flow.connection)
     #expect(connection.carries(within: .seconds(10)))
-    #expect(try lab.connctl("explain").output.contains("eth0, the default route without the tunnel"))
+    #expect(
+      try lab.connctl("explain").output.contains("eth0, the default route without the tunnel"))
 
     // The route to the server goes with the link, and is made anew, as NetworkManager does.
     try lab.namespace.ip("link set eth0 down")

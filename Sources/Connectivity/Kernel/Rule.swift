@@ -37,7 +37,8 @@ package struct Rule: Hashable, Sendable {
 
   package init(
     family: AddressFamily, priority: UInt32, selector: String = "from all",
-    selection: Selection = .all, action: Action = .lookup, table: UInt32? = nil, suppressPrefixLength: UInt32? = nil
+    selection: Selection = .all, action: Action = .lookup, table: UInt32? = nil,
+    suppressPrefixLength: UInt32? = nil
   ) {
     self.family = family
     self.priority = priority

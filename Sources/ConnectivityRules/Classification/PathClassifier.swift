@@ -15,7 +15,8 @@ package struct PathFacts: Hashable, Sendable {
   package var brokenBelow: Path.Reason?
 
   package init(
-    destination: IPAddress, answer: RouteAnswer, links: [LinkFacts] = [], guess: GuessedLinks? = nil,
+    destination: IPAddress, answer: RouteAnswer, links: [LinkFacts] = [],
+    guess: GuessedLinks? = nil,
     source: Address? = nil, brokenBelow: Path.Reason? = nil
   ) {
     self.destination = destination

@@ -32,7 +32,8 @@ struct TunnelMarksTests {
       testDescription: "wg-quick, and NetworkManager and Mullvad alike", table: 51820,
       rules: [local, main, rule(.mark(0xca6c, isInverted: true), 51820), main], marks: [0xca6c]),
     Case(
-      testDescription: "Tailscale with an exit node", table: 52, rules: [local] + tailscale + [main],
+      testDescription: "Tailscale with an exit node", table: 52,
+      rules: [local] + tailscale + [main],
       marks: [0x80000]),
     Case(
       testDescription: "both, and each has its own table", table: 51820,

@@ -89,7 +89,8 @@ final class OpenVPN {
     self.server = try laboratory.outside.spawn(
       options("server", prints[1]) + [
         "--dev", "tun1", "--proto", transport == "tcp" ? "tcp-server" : "udp", "--port", "1194",
-        "--local", address, "--server", "10.9.0.0", "255.255.255.0", "--topology", "subnet", "--dh", "none",
+        "--local", address, "--server", "10.9.0.0", "255.255.255.0", "--topology", "subnet", "--dh",
+        "none",
         "--keepalive", "1", "4",
       ])
     _ = try self.server.line { $0.contains("Initialization Sequence Completed") }

@@ -37,11 +37,11 @@ check "reload" configure <<<'links: [{match: eth0, medium: wired}, {match: wwan0
 check "the cable is the way out" connctl wait wired --timeout 2m
 
 echo "# WireGuard, with two peers"
+umask 077
 for name in here there beyond; do
     wg genkey >/run/$name.key
     wg pubkey </run/$name.key >/run/$name.pub
 done
-# wireguard NAMESPACE LINK KEY PORT: with its peers on the command line of wg.
 ip link add wg0 type wireguard
 ip -n net link add wg1 type wireguard
 ip -n net link add wg2 type wireguard
