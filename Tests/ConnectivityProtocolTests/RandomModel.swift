@@ -40,7 +40,7 @@ struct RandomModel {
     let chain = (0..<Int.random(in: 0...3, using: &self.generator)).map { _ in
       PathLink(index: .random(in: 0 ... .max, using: &self.generator), name: self.word())
     }
-    return Path(
+    var path = Path(
       status: self.any(Path.Status.self),
       reason: self.maybe { $0.any(Path.Reason.self) },
       chain: chain,
@@ -50,8 +50,9 @@ struct RandomModel {
       sourcePrefixLength: self.maybe { Int.random(in: 0...128, using: &$0.generator) },
       gateway: self.maybe { $0.address() },
       table: self.maybe { UInt32.random(in: 0 ... .max, using: &$0.generator) },
-      isExpensive: self.bool(), isConstrained: self.bool(),
-      guessedLinks: Int.random(in: 0...chain.count, using: &self.generator))
+      isExpensive: self.bool(), isConstrained: self.bool())
+    path.guessedLinks = Int.random(in: 0...chain.count, using: &self.generator)
+    return path
   }
 
   mutating func snapshot() -> Snapshot {

@@ -65,13 +65,13 @@ public struct Path: Hashable, Sendable {
   public var isConstrained: Bool
   /// How many links at the bottom of the chain are guessed: those below a tunnel that does not tell its other end (K6). They decide
   /// about the medium and what it costs, and never about whether traffic flows.
-  public var guessedLinks: Int
+  public var guessedLinks = 0
 
   public init(
     status: Status, reason: Reason? = nil, chain: [PathLink] = [], medium: Medium = .unknown,
     evidence: Evidence? = nil, source: IPAddress? = nil, sourcePrefixLength: Int? = nil,
     gateway: IPAddress? = nil, table: UInt32? = nil, isExpensive: Bool = false,
-    isConstrained: Bool = false, guessedLinks: Int = 0
+    isConstrained: Bool = false
   ) {
     self.status = status
     self.reason = reason
@@ -84,7 +84,6 @@ public struct Path: Hashable, Sendable {
     self.table = table
     self.isExpensive = isExpensive
     self.isConstrained = isConstrained
-    self.guessedLinks = guessedLinks
   }
 
   /// The out-link's name.

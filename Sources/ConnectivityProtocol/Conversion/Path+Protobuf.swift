@@ -42,8 +42,8 @@ extension Path {
       gateway: message.hasGateway ? try address(message.gateway, "gateway") : nil,
       table: message.hasTable ? message.table : nil,
       isExpensive: message.expensive,
-      isConstrained: message.constrained,
-      guessedLinks: min(Int(message.guessedLinks), chain.count))
+      isConstrained: message.constrained)
+    self.guessedLinks = min(Int(message.guessedLinks), chain.count)
   }
 }
 

@@ -92,7 +92,7 @@ package struct PathClassifier: Hashable, Sendable {
       let evidence = self.evidence(for: links)
       let cost = self.cost(of: links, medium: evidence.medium, by: network)
       let reason = self.whatIsMissing(facts, route)
-      return Path(
+      var path = Path(
         status: reason == nil ? .satisfied : .requiresConnection,
         reason: reason,
         chain: links.map { PathLink(index: $0.link.index, name: $0.link.name) },
@@ -103,8 +103,9 @@ package struct PathClassifier: Hashable, Sendable {
         gateway: route.gateway,
         table: route.table,
         isExpensive: cost.expensive,
-        isConstrained: cost.constrained,
-        guessedLinks: facts.guess?.links.count ?? 0)
+        isConstrained: cost.constrained)
+      path.guessedLinks = facts.guess?.links.count ?? 0
+      return path
     }
   }
 
