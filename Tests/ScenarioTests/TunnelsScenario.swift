@@ -52,7 +52,8 @@ struct TunnelsScenario {
     #expect(lost.to == "other" && lost.status.ipv4.chain == [wireGuard.link])
     #expect(lost.cause?.change == "carrierLost" && lost.cause?.interface == "wwan0")
     try lab.step("it is back") { try lab.outside.ip("link set wwan0 up") }
-    #expect(try lab.event().to == "cellular")
+    let back = try lab.event()
+    #expect(back.to == "cellular" && back.status.interface == wireGuard.link)
   }
 
   @Test("I8 K6 a connection that forbids what is expensive drains when its tunnel moves to a modem")
