@@ -18,7 +18,8 @@ struct Connctl: RunnableCommand {
       """,
     version: "connctl \(Version.string)",
     subcommands: [
-      StatusCommand.self, WatchCommand.self, PathCommand.self, ExplainCommand.self,
+      StatusCommand.self, TopCommand.self, WatchCommand.self, PathCommand.self,
+      ExplainCommand.self,
       LinksCommand.self, HistoryCommand.self, GuardCommand.self, IsCommand.self, WaitCommand.self,
       DNSCommand.self, ConstrainCommand.self, ExpensiveCommand.self, NetworksCommand.self,
       ForgetCommand.self,

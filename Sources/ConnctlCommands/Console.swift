@@ -16,6 +16,10 @@ struct Console: Sendable {
   /// Characters in a line of the terminal that standard error is; `nil` where it is none, and nothing is broken into
   /// lines: there is one for each error.
   var errorWidth: Int?
+  /// What pictures are drawn with.
+  var glyphs = Glyphs.unicode
+  /// Standard output is a terminal on which pictures can change.
+  var isLive = false
   /// Ends the process when nobody reads its output any more: who prints only what happens would else notice it with the next
   /// event, perhaps tomorrow.
   var endWithReader: @Sendable () -> Void = {}
@@ -92,13 +96,16 @@ extension Console {
       width: Console.terminalWidth(STDOUT_FILENO) ?? .max,
       color: Console.allowsColor(
         isTerminal: isatty(STDOUT_FILENO) == 1,
-        environment: { name in getenv(name).map { String(cString: $0) } }),
+        environment: Console.variable),
       localTime: Console.localTime),
     now: {
       var time = timespec()
       clock_gettime(CLOCK_REALTIME, &time)
       return Timestamp(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000)
-    }, errorWidth: Console.terminalWidth(STDERR_FILENO), endWithReader: Console.endWithPipe)
+    }, errorWidth: Console.terminalWidth(STDERR_FILENO),
+    glyphs: Glyphs.ofLocale(Console.variable),
+    isLive: Console.movesCursor(
+      isTerminal: isatty(STDOUT_FILENO) == 1, environment: Console.variable), endWithReader: Console.endWithPipe)
 
   /// As tail(1) does: poll(2) tells of a pipe without a reader, and a thread that waits for it alone costs no wake-up.
   private static func endWithPipe() {
@@ -109,6 +116,16 @@ extension Console {
       // As where a write fails for want of a reader.
       if output.revents & Int16(POLLERR | POLLHUP) != 0 { _exit(0) }
     }
+  }
+
+  /// Whether the terminal has a cursor that moves by the sequences of ECMA-48, as all do whose TERM says what they are, but those of
+  /// editors and of lines of paper.
+  static func movesCursor(isTerminal: Bool, environment: (String) -> String?) -> Bool {
+    isTerminal && !["", "dumb", "unknown", "emacs"].contains(environment("TERM") ?? "")
+  }
+
+  private static func variable(_ name: String) -> String? {
+    getenv(name).map { String(cString: $0) }
   }
 
   /// See no-color.org; `TERM=dumb` is what editors and build tools set.
@@ -141,7 +158,7 @@ extension Console {
     setenv("COLUMNS", String(self.leastWidth), 1)
   }
 
-  private static func writeAll(_ text: String, to descriptor: CInt) throws {
+  static func writeAll(_ text: String, to descriptor: CInt) throws {
     var text = text
     try text.withUTF8 { bytes in
       var rest = UnsafeRawBufferPointer(bytes)

@@ -50,13 +50,15 @@ struct Connd {
 
     let limiter = ConnectionLimiter(
       self.configuration.limits, statistics: statistics, logger: self.logger)
-    let watch = WatchService(store: store, statistics: statistics, on: reactor)
+    let clients = ClientList()
+    let watch = WatchService(
+      store: store, statistics: statistics, clients: clients, on: reactor)
     let limits = self.configuration.limits
     let transport = UnixServerTransport(
       listeningOn: descriptor,
       streaming: [
-        WatchService.method: { (request, _, stream) throws(RPCError) in
-          try watch.begin(request, stream)
+        WatchService.method: { (request, peer, stream) throws(RPCError) in
+          try watch.begin(request, of: peer, stream)
         }
       ],
       settings: .init(
@@ -65,7 +67,8 @@ struct Connd {
     let server = GRPCServer(
       transport: transport,
       services: [
-        ConnectivityService(store: store, monitor: monitor, reporter: reporter, limiter: limiter),
+        ConnectivityService(
+          store: store, monitor: monitor, reporter: reporter, limiter: limiter, clients: clients),
         HealthService(monitor: monitor, store: store), try ReflectionService(),
       ])
 

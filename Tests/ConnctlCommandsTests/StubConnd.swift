@@ -22,9 +22,11 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   private let onGuard: @Sendable (FlowRequests, FlowWriter) async throws -> Void
   /// Thrown by every call.
   private let error: RPCError?
+  /// As one that does not know the newest calls.
+  private let isOld: Bool
 
   init(
-    _ snapshot: Snapshot = .sample, error: RPCError? = nil,
+    _ snapshot: Snapshot = .sample, error: RPCError? = nil, isOld: Bool = false,
     onWatch: @escaping @Sendable (Connectivity_V1_WatchRequest, Watcher) async throws -> Void = {
       _, _ in
     },
@@ -32,6 +34,7 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   ) {
     self.snapshot = snapshot
     self.error = error
+    self.isOld = isOld
     self.onWatch = onWatch
     self.onGuard = onGuard
   }
@@ -140,6 +143,15 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
       (statistic.value, statistic.present) = (figure.value, figure.present)
       return statistic
     }
+    return response
+  }
+
+  func listClients(
+    request: Connectivity_V1_ListClientsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListClientsResponse {
+    if self.isOld { throw RPCError(code: .unimplemented, message: "there is no such method") }
+    var response = Connectivity_V1_ListClientsResponse()
+    response.clients = [.watching, .guarding]
     return response
   }
 

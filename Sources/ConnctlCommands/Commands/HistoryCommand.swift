@@ -18,7 +18,11 @@ struct HistoryCommand: ConnctlCommand {
     transform: UInt32.reading)
   var limit: UInt32?
 
+  @Flag(help: "Draw them along the time, in the terminal's width.")
+  var graph = false
+
   func validate() throws {
+    if self.graph, self.json { throw ValidationError("--graph is for people, --json for programs") }
     guard self.limit != 0 else { throw ValidationError("--limit is at least 1") }
   }
 
@@ -29,13 +33,23 @@ struct HistoryCommand: ConnctlCommand {
       try await connd.listTransitions(request, options: .prompt)
     }
     // connd counts transitions, so that what it sent is never too little.
-    for change in try HistoryEntry.changes(response).suffix(self.limit.map(Int.init) ?? .max) {
+    let changes = try HistoryEntry.changes(response).suffix(self.limit.map(Int.init) ?? .max)
+    if self.graph { return try self.draw(changes.flatMap { $0 }) }
+    for change in changes {
       if self.json {
         for entry in change { try self.console.print(.history(entry)) }
       } else {
         try self.console.print(self.console.style.history(change))
       }
     }
+  }
+
+  private func draw(_ entries: [HistoryEntry]) throws {
+    let style = self.console.style
+    let timeline = Timeline(entries, until: self.console.now())
+    let lines = timeline?.lines(
+      columns: style.width == .max ? 80 : style.width, self.console.glyphs, style)
+    try self.console.print(lines?.map { $0.text(color: style.color) } ?? ["nothing has changed yet"])
   }
 }
 
@@ -66,10 +80,12 @@ enum HistoryEntry: Hashable, Sendable {
     return entries.sorted { $0.generation < $1.generation }
   }
 
-  private var time: Timestamp {
+  var time: Timestamp { self.change.time }
+
+  var change: Change {
     switch self {
-    case .transition(let transition): transition.time
-    case .invalidation(let invalidation): invalidation.time
+    case .transition(let transition): .transition(transition)
+    case .invalidation(let invalidation): .invalidation(invalidation)
     }
   }
 
@@ -80,10 +96,5 @@ enum HistoryEntry: Hashable, Sendable {
     }
   }
 
-  private var generation: UInt64 {
-    switch self {
-    case .transition(let transition): transition.snapshot.generation
-    case .invalidation(let invalidation): invalidation.generation
-    }
-  }
+  private var generation: UInt64 { self.change.generation }
 }

@@ -60,7 +60,7 @@ extension Connectivity_V1_Link {
 }
 
 extension Connectivity_V1_LinkState {
-  fileprivate var ink: Ink {
+  var ink: Ink {
     switch self {
     case .up: .good
     case .dormant, .unspecified, .UNRECOGNIZED: .middling

@@ -21,7 +21,7 @@ enum Ink: Sendable {
   case good, middling, bad, faint, heading
 
   /// SGR parameters of ECMA-48.
-  fileprivate var code: String {
+  var code: String {
     switch self {
     case .good: "32"
     case .middling: "33"

@@ -9,14 +9,8 @@ extension Style {
       self.row(now, Text("now", .faint), snapshot.status.headline)
     case .gap(let snapshot):
       self.row(now, Text("gap", .middling), "something was missed; now \(snapshot.status.headline)")
-    case .change(.transition(let transition)):
-      self.row(transition.time, transition.headline, transition.details)
-    case .change(.path(let change)):
-      self.row(change.time, "path", "\(change.snapshot.status.families): \(change.cause.words)")
-    case .change(.invalidation(let invalidation)):
-      self.row(invalidation.time, invalidation.headline, invalidation.details)
-    case .change(.dns(let change)):
-      self.row(change.time, "dns", "\(change.cause.words): \(change.settings.words)")
+    case .change(let change):
+      self.row(change.time, change.headline, change.details)
     case .disconnected, .resumed:
       []
     }
@@ -68,6 +62,37 @@ extension Style {
     var columns = Columns(minimum: [12, 16])
     columns.add(Text(time, .faint), what, Text(details))
     return columns.lines(self)
+  }
+}
+
+extension Change {
+  var time: Timestamp {
+    switch self {
+    case .transition(let transition): transition.time
+    case .path(let change): change.time
+    case .invalidation(let invalidation): invalidation.time
+    case .dns(let change): change.time
+    }
+  }
+
+  /// What happened, in a word or three.
+  var headline: Text {
+    switch self {
+    case .transition(let transition): transition.headline
+    case .path: "path"
+    case .invalidation(let invalidation): invalidation.headline
+    case .dns: "dns"
+    }
+  }
+
+  /// The rest of its line.
+  var details: String {
+    switch self {
+    case .transition(let transition): transition.details
+    case .path(let change): "\(change.snapshot.status.families): \(change.cause.words)"
+    case .invalidation(let invalidation): invalidation.details
+    case .dns(let change): "\(change.cause.words): \(change.settings.words)"
+    }
   }
 }
 

@@ -25,7 +25,8 @@ struct FlowTable {
   private var entries: [Key: GuardedFlow] = [:]
   /// In an order that depends on nothing but what came and went.
   private var flows: [GuardedFlow] = []
-  private var counts: [UInt64: Int] = [:]
+  /// By the number of the client's stream.
+  private(set) var counts: [UInt64: Int] = [:]
   private var userCounts: [UInt32: Int] = [:]
   private var addressCounts: [IPAddress: Int] = [:]
   private var inDoubt: Set<Key> = []

@@ -3,23 +3,29 @@ import ConnectivityRules
 import ConnectivityProtocol
 import GRPCCore
 import Glibc
+import UnixTransport
 
 /// The `Guard` call: the requests of one client on one side, what becomes of its flows on the other.
 struct GuardService {
   let store: Store
   let monitor: Monitor
+  let clients: ClientList
 
   func run(
-    _ requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, _ caller: UInt32,
+    _ requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, _ peer: PeerCredentials,
     _ writer: RPCWriter<Connectivity_V1_GuardResponse>
   ) async throws {
     guard let guardian = await self.monitor.admitGuardian() else { throw RPCError.stopping }
-    defer { self.monitor.dismiss(guardian) }
+    let client = self.clients.enter(peer, .flows(guardian))
+    defer {
+      self.clients.leave(client)
+      self.monitor.dismiss(guardian)
+    }
     try await withRPCCancellationHandler {
       try await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask {
           // A client that has no more to ask may go on listening.
-          try await self.take(requests, caller, guardian)
+          try await self.take(requests, peer.uid, guardian)
         }
         group.addTask {
           while let messages = await guardian.next() {

@@ -53,6 +53,13 @@ final class Guardian: FlowMailbox {
     var isAnswer = false
   }
 
+  /// That a flow is no longer viable, or in doubt.
+  struct Notice: Hashable, Sendable {
+    var reason: Invalidation.Reason
+    var severity: Invalidation.Severity
+    var time: Timestamp
+  }
+
   private struct State {
     var messages: Deque<Message> = []
     /// With more messages than this, each flow's are joined.
@@ -60,6 +67,7 @@ final class Guardian: FlowMailbox {
     /// How many requests are accepted, and not answered or their answers not taken.
     var requests = 0
     var isFinished = false
+    var lastNotice: Notice?
     /// Who waits for messages, and who waits for room.
     var waiting: CheckedContinuation<Void, Never>?
     var asking: CheckedContinuation<Void, Never>?
@@ -75,9 +83,16 @@ final class Guardian: FlowMailbox {
   /// What is posted and not taken grows to this many messages, and then each flow's are joined.
   private static let most = 256
 
+  /// What one of the flows was told last, beside paths.
+  var lastNotice: Notice? { self.state.withLock { $0.lastNotice } }
+
   func post(_ messages: [Message]) {
+    let notice = messages.lazy.reversed().compactMap(\.verdict).first.map {
+      Notice(reason: $0.reason, severity: $0.severity, time: .now())
+    }
     let waiting = self.state.withLock { state in
       state.messages += messages
+      if let notice { state.lastNotice = notice }
       if state.messages.count > state.limit {
         state.messages = Self.joined(state.messages)
         state.limit = max(Self.most, 2 * state.messages.count)
@@ -175,6 +190,11 @@ final class Guardian: FlowMailbox {
 }
 
 extension Guardian.Message {
+  fileprivate var verdict: FlowTracker.Verdict? {
+    guard case .flow(.invalidation(let verdict, _, _)) = self.event else { return nil }
+    return verdict
+  }
+
   fileprivate var isRefusal: Bool { if case .refused = self.event { true } else { false } }
 
   /// What a client that has read neither has to know.

@@ -59,11 +59,13 @@ extension MonitorLoop {
     var guardingClients: Int
     var guardedFlows: Int
     var watchedPaths: Int
+    /// How many flows each client of `Guard` has, by its number.
+    var flowsOfClients: [UInt64: Int]
   }
 
   private var counts: Counts {
     Counts(
       guardingClients: self.guardians.count, guardedFlows: self.engine.flows.count,
-      watchedPaths: self.watchers.count)
+      watchedPaths: self.watchers.count, flowsOfClients: self.engine.flows.counts)
   }
 }

@@ -11,6 +11,7 @@ struct ConnectivityService: RegistrableRPCService {
   let monitor: Monitor
   let reporter: StatisticsReporter
   let limiter: ConnectionLimiter
+  let clients: ClientList
   var authority = Authority()
 
   private typealias Method = Connectivity_V1_Connectivity.Method
@@ -24,14 +25,15 @@ struct ConnectivityService: RegistrableRPCService {
     }
     router.serverStreaming(
       Method.WatchPath.descriptor, ProtobufSerializer<Connectivity_V1_WatchPathResponse>()
-    ) { (request: Connectivity_V1_WatchPathRequest, caller, writer) in
-      try await self.watchPath(request, caller, writer)
+    ) { (request: Connectivity_V1_WatchPathRequest, peer, writer) in
+      try await self.watchPath(request, peer, writer)
     }
     router.bidirectional(
       Method.Guard.descriptor
     ) {
-      (requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, caller, writer) in
-      try await GuardService(store: self.store, monitor: self.monitor).run(requests, caller, writer)
+      (requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, peer, writer) in
+      try await GuardService(store: self.store, monitor: self.monitor, clients: self.clients)
+        .run(requests, peer, writer)
     }
     router.unary(Method.Explain.descriptor) { (request: Connectivity_V1_ExplainRequest, caller) in
       try await self.explain(request, caller)
@@ -55,6 +57,11 @@ struct ConnectivityService: RegistrableRPCService {
     ) { (_: Connectivity_V1_GetStatisticsRequest, _) in
       await self.reporter.report()
     }
+    router.unary(Method.ListClients.descriptor) { (_: Connectivity_V1_ListClientsRequest, caller) in
+      let clients = self.clients.clients(for: caller)
+      guard let counts = await self.monitor.ask({ .count($0) }) else { throw RPCError.stopping }
+      return Connectivity_V1_ListClientsResponse(clients, flows: counts.flowsOfClients)
+    }
   }
 
   private func path(
@@ -70,11 +77,13 @@ struct ConnectivityService: RegistrableRPCService {
   }
 
   private func watchPath(
-    _ request: Connectivity_V1_WatchPathRequest, _ caller: UInt32,
+    _ request: Connectivity_V1_WatchPathRequest, _ peer: PeerCredentials,
     _ writer: RPCWriter<Connectivity_V1_WatchPathResponse>
   ) async throws {
-    let destination = try Destination(request.destination, uid: caller, mark: request.mark)
-    let watch = try await self.answer(for: caller) { .watch(destination, $0) }
+    let destination = try Destination(request.destination, uid: peer.uid, mark: request.mark)
+    let watch = try await self.answer(for: peer.uid) { .watch(destination, $0) }
+    let client = self.clients.enter(peer, .path(destination: request.destination))
+    defer { self.clients.leave(client) }
     try await withRPCCancellationHandler {
       for await path in watch.paths {
         var response = Connectivity_V1_WatchPathResponse()

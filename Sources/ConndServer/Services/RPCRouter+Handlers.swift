@@ -33,7 +33,7 @@ extension RPCRouter {
     _ method: MethodDescriptor,
     _ handler:
       @escaping @Sendable (
-        _ requests: RPCAsyncSequence<Request, any Error>, _ caller: UInt32,
+        _ requests: RPCAsyncSequence<Request, any Error>, _ peer: PeerCredentials,
         _ writer: RPCWriter<Response>
       ) async throws -> Void
   ) {
@@ -42,7 +42,7 @@ extension RPCRouter {
       serializer: ProtobufSerializer<Response>()
     ) { stream, context in
       StreamingServerResponse { writer in
-        try await handler(stream.messages, try context.caller.uid, writer)
+        try await handler(stream.messages, try context.caller, writer)
         return [:]
       }
     }
@@ -53,7 +53,7 @@ extension RPCRouter {
     _ method: MethodDescriptor, _ serializer: some MessageSerializer<Response>,
     _ handler:
       @escaping @Sendable (
-        _ request: Request, _ caller: UInt32, _ writer: RPCWriter<Response>
+        _ request: Request, _ peer: PeerCredentials, _ writer: RPCWriter<Response>
       ) async throws -> Void
   ) {
     self.registerHandler(
@@ -61,7 +61,7 @@ extension RPCRouter {
     ) { stream, context in
       let request = try await ServerRequest(stream: stream)
       return StreamingServerResponse { writer in
-        try await handler(request.message, try context.caller.uid, writer)
+        try await handler(request.message, try context.caller, writer)
         return [:]
       }
     }

@@ -11,6 +11,7 @@ import UnixTransport
 final class WatchService: @unchecked Sendable {
   private let store: Store
   private let statistics: Statistics
+  private let clients: ClientList
   /// The streams of those who subscribe.
   private var streams: [Subscriber.ID: ServerStream] = [:]
 
@@ -18,15 +19,16 @@ final class WatchService: @unchecked Sendable {
     Connectivity_V1_Connectivity.Method.Watch.descriptor.fullyQualifiedMethod
   }
 
-  init(store: Store, statistics: Statistics, on reactor: Reactor) {
+  init(store: Store, statistics: Statistics, clients: ClientList, on reactor: Reactor) {
     self.store = store
+    self.clients = clients
     self.statistics = statistics
     store.onNews { reactor.executeNext { self.resumeAll() } }
   }
 
   /// Begins a subscription.
   func begin(
-    _ request: [UInt8], _ stream: ServerStream
+    _ request: [UInt8], of peer: PeerCredentials, _ stream: ServerStream
   ) throws(RPCError) -> any MessageSource {
     let watch: Connectivity_V1_WatchRequest
     do {
@@ -39,7 +41,7 @@ final class WatchService: @unchecked Sendable {
     let subscriber = self.store.admit(since: since)
     self.statistics.subscriptions.increment()
     self.streams[subscriber.id] = stream
-    return WatchSource(self, subscriber, kinds)
+    return WatchSource(self, subscriber, kinds, self.clients.enter(peer, .changes))
   }
 
   private func resumeAll() {
@@ -52,7 +54,8 @@ final class WatchService: @unchecked Sendable {
     return reading
   }
 
-  fileprivate func leave(_ subscriber: Subscriber) {
+  fileprivate func leave(_ subscriber: Subscriber, _ client: ClientList.ID) {
+    self.clients.leave(client)
     self.streams[subscriber.id] = nil
     self.store.leave(subscriber)
   }
@@ -62,11 +65,15 @@ final class WatchService: @unchecked Sendable {
 private final class WatchSource: MessageSource {
   private let service: WatchService
   private let kinds: EventKinds
+  private let client: ClientList.ID
   private var subscriber: Subscriber
   /// What was read and not yet sent.
   private var unsent: ArraySlice<Published> = []
 
-  init(_ service: WatchService, _ subscriber: Subscriber, _ kinds: EventKinds) {
+  init(
+    _ service: WatchService, _ subscriber: Subscriber, _ kinds: EventKinds, _ client: ClientList.ID
+  ) {
+    self.client = client
     self.service = service
     self.subscriber = subscriber
     self.kinds = kinds
@@ -90,7 +97,7 @@ private final class WatchSource: MessageSource {
   }
 
   func close() {
-    self.service.leave(self.subscriber)
+    self.service.leave(self.subscriber, self.client)
   }
 
   private static func message(_ response: Connectivity_V1_WatchResponse) -> NextMessage {

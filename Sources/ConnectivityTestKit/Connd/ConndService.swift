@@ -133,6 +133,14 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     return Connectivity_V1_GetStatisticsResponse()
   }
 
+  /// A played connd does not tell who follows it.
+  func listClients(
+    request: Connectivity_V1_ListClientsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListClientsResponse {
+    try self.requireConnd()
+    return Connectivity_V1_ListClientsResponse()
+  }
+
   func listTransitions(
     request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListTransitionsResponse {

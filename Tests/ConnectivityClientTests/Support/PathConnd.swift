@@ -113,6 +113,10 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     request: Connectivity_V1_GetStatisticsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_GetStatisticsResponse { throw Self.unimplemented }
 
+  func listClients(
+    request: Connectivity_V1_ListClientsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListClientsResponse { throw Self.unimplemented }
+
   func listTransitions(
     request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListTransitionsResponse { throw Self.unimplemented }

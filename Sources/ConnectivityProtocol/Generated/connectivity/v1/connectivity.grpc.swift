@@ -193,6 +193,19 @@ public enum Connectivity_V1_Connectivity: Sendable {
                 type: .unary
             )
         }
+        /// Namespace for "ListClients" metadata.
+        public enum ListClients: Sendable {
+            /// Request type for "ListClients".
+            public typealias Input = Connectivity_V1_ListClientsRequest
+            /// Response type for "ListClients".
+            public typealias Output = Connectivity_V1_ListClientsResponse
+            /// Descriptor for "ListClients".
+            public static let descriptor = GRPCCore.MethodDescriptor(
+                service: GRPCCore.ServiceDescriptor(fullyQualifiedService: "connectivity.v1.Connectivity"),
+                method: "ListClients",
+                type: .unary
+            )
+        }
         /// Descriptors for all methods in the "connectivity.v1.Connectivity" service.
         public static let descriptors: [GRPCCore.MethodDescriptor] = [
             GetStatus.descriptor,
@@ -206,7 +219,8 @@ public enum Connectivity_V1_Connectivity: Sendable {
             SetCost.descriptor,
             ListNetworks.descriptor,
             ForgetNetwork.descriptor,
-            GetStatistics.descriptor
+            GetStatistics.descriptor,
+            ListClients.descriptor
         ]
     }
 }
@@ -482,6 +496,24 @@ extension Connectivity_V1_Connectivity {
             request: GRPCCore.StreamingServerRequest<Connectivity_V1_GetStatisticsRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_GetStatisticsResponse>
+
+        /// Handle the "ListClients" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request of `Connectivity_V1_ListClientsRequest` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A streaming response of `Connectivity_V1_ListClientsResponse` messages.
+        func listClients(
+            request: GRPCCore.StreamingServerRequest<Connectivity_V1_ListClientsRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListClientsResponse>
     }
 
     /// Service protocol for the "connectivity.v1.Connectivity" service.
@@ -741,6 +773,24 @@ extension Connectivity_V1_Connectivity {
             request: GRPCCore.ServerRequest<Connectivity_V1_GetStatisticsRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_GetStatisticsResponse>
+
+        /// Handle the "ListClients" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ListClientsRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A response containing a single `Connectivity_V1_ListClientsResponse` message.
+        func listClients(
+            request: GRPCCore.ServerRequest<Connectivity_V1_ListClientsRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListClientsResponse>
     }
 
     /// Simple service protocol for the "connectivity.v1.Connectivity" service.
@@ -1001,6 +1051,24 @@ extension Connectivity_V1_Connectivity {
             request: Connectivity_V1_GetStatisticsRequest,
             context: GRPCCore.ServerContext
         ) async throws -> Connectivity_V1_GetStatisticsResponse
+
+        /// Handle the "ListClients" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+        ///
+        /// - Parameters:
+        ///   - request: A `Connectivity_V1_ListClientsRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A `Connectivity_V1_ListClientsResponse` to respond with.
+        func listClients(
+            request: Connectivity_V1_ListClientsRequest,
+            context: GRPCCore.ServerContext
+        ) async throws -> Connectivity_V1_ListClientsResponse
     }
 }
 
@@ -1140,6 +1208,17 @@ extension Connectivity_V1_Connectivity.StreamingServiceProtocol {
                 )
             }
         )
+        router.registerHandler(
+            forMethod: Connectivity_V1_Connectivity.Method.ListClients.descriptor,
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListClientsRequest>(),
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListClientsResponse>(),
+            handler: { request, context in
+                try await self.listClients(
+                    request: request,
+                    context: context
+                )
+            }
+        )
     }
 }
 
@@ -1261,6 +1340,17 @@ extension Connectivity_V1_Connectivity.ServiceProtocol {
         context: GRPCCore.ServerContext
     ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_GetStatisticsResponse> {
         let response = try await self.getStatistics(
+            request: GRPCCore.ServerRequest(stream: request),
+            context: context
+        )
+        return GRPCCore.StreamingServerResponse(single: response)
+    }
+
+    public func listClients(
+        request: GRPCCore.StreamingServerRequest<Connectivity_V1_ListClientsRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListClientsResponse> {
+        let response = try await self.listClients(
             request: GRPCCore.ServerRequest(stream: request),
             context: context
         )
@@ -1432,6 +1522,19 @@ extension Connectivity_V1_Connectivity.SimpleServiceProtocol {
     ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_GetStatisticsResponse> {
         return GRPCCore.ServerResponse<Connectivity_V1_GetStatisticsResponse>(
             message: try await self.getStatistics(
+                request: request.message,
+                context: context
+            ),
+            metadata: [:]
+        )
+    }
+
+    public func listClients(
+        request: GRPCCore.ServerRequest<Connectivity_V1_ListClientsRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListClientsResponse> {
+        return GRPCCore.ServerResponse<Connectivity_V1_ListClientsResponse>(
+            message: try await self.listClients(
                 request: request.message,
                 context: context
             ),
@@ -1757,6 +1860,29 @@ extension Connectivity_V1_Connectivity {
             deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_GetStatisticsResponse>,
             options: GRPCCore.CallOptions,
             onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetStatisticsResponse>) async throws -> Result
+        ) async throws -> Result where Result: Sendable
+
+        /// Call the "ListClients" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ListClientsRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_ListClientsRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_ListClientsResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        func listClients<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_ListClientsRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_ListClientsRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ListClientsResponse>,
+            options: GRPCCore.CallOptions,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListClientsResponse>) async throws -> Result
         ) async throws -> Result where Result: Sendable
     }
 
@@ -2211,6 +2337,40 @@ extension Connectivity_V1_Connectivity {
                 onResponse: handleResponse
             )
         }
+
+        /// Call the "ListClients" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ListClientsRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_ListClientsRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_ListClientsResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        public func listClients<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_ListClientsRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_ListClientsRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ListClientsResponse>,
+            options: GRPCCore.CallOptions = .defaults,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListClientsResponse>) async throws -> Result = { response in
+                try response.message
+            }
+        ) async throws -> Result where Result: Sendable {
+            try await self.client.unary(
+                request: request,
+                descriptor: Connectivity_V1_Connectivity.Method.ListClients.descriptor,
+                serializer: serializer,
+                deserializer: deserializer,
+                options: options,
+                onResponse: handleResponse
+            )
+        }
     }
 }
 
@@ -2588,6 +2748,35 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
             request: request,
             serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetStatisticsRequest>(),
             deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetStatisticsResponse>(),
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "ListClients" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+    ///
+    /// - Parameters:
+    ///   - request: A request containing a single `Connectivity_V1_ListClientsRequest` message.
+    ///   - options: Options to apply to this RPC.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func listClients<Result>(
+        request: GRPCCore.ClientRequest<Connectivity_V1_ListClientsRequest>,
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListClientsResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        try await self.listClients(
+            request: request,
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListClientsRequest>(),
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListClientsResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -3016,6 +3205,39 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
             metadata: metadata
         )
         return try await self.getStatistics(
+            request: request,
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "ListClients" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+    ///
+    /// - Parameters:
+    ///   - message: request message to send.
+    ///   - metadata: Additional metadata to send, defaults to empty.
+    ///   - options: Options to apply to this RPC, defaults to `.defaults`.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func listClients<Result>(
+        _ message: Connectivity_V1_ListClientsRequest,
+        metadata: GRPCCore.Metadata = [:],
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListClientsResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        let request = GRPCCore.ClientRequest<Connectivity_V1_ListClientsRequest>(
+            message: message,
+            metadata: metadata
+        )
+        return try await self.listClients(
             request: request,
             options: options,
             onResponse: handleResponse

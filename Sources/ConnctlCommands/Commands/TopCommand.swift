@@ -1,0 +1,77 @@
+import ArgumentParser
+import Connectivity
+import ConnectivitySession
+import Synchronization
+
+struct TopCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "top",
+    abstract: "Show on one screen where traffic goes, and keep it up to date.",
+    discussion: """
+      The category, the way of each family, links with what goes over them (as the kernel counts, every two seconds), the last \
+      changes, and who follows connd: your own programs, or everybody's for root.
+
+      q or Ctrl-C ends it, Ctrl-L draws it anew. Where standard output is no terminal, or TERM is dumb, it is shown once.
+      """)
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  func validate() throws {
+    guard !self.json else {
+      throw ValidationError("top is for people: status, links, history and stats have --json")
+    }
+  }
+
+  func run(through dialler: any Dialler) async throws {
+    let feed = try await OverviewFeed(socket: self.socket, through: dialler)
+    if self.console.isLive {
+      try await self.show(feed, through: dialler)
+    } else {
+      let width = self.console.style.width == .max ? 80 : self.console.style.width
+      let drawing = Overview.Drawing(
+        columns: width, rows: nil, glyphs: self.console.glyphs, style: self.console.style,
+        now: self.console.now())
+      let color = self.console.style.color
+      try self.console.print(feed.overview.lines(drawing).map { $0.text(color: color) })
+    }
+  }
+
+  /// Every so many readings of the counters connd is asked, too.
+  private static let readingsPerQuestion = 3
+
+  /// Until the user has seen enough.
+  private func show(_ feed: OverviewFeed, through dialler: any Dialler) async throws {
+    let console = self.console
+    let (questions, ask) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    let readings = Atomic(0)
+    let isNews = Atomic(false)
+    let view = try LiveView(color: console.style.color) { size in
+      feed.overview.frame(size, console.glyphs, console.style, now: console.now())
+    } read: { isFresh in
+      feed.readCounters(isFresh: isFresh)
+      let count = readings.add(1, ordering: .relaxed).newValue
+      let hasNews = isNews.exchange(false, ordering: .relaxed)
+      if isFresh || hasNews || count % Self.readingsPerQuestion == 0 { ask.yield() }
+    }
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try await view.run() }
+      group.addTask {
+        try await StatusFollower(socket: self.socket, through: dialler).run { event in
+          feed.take(event)
+          isNews.store(true, ordering: .relaxed)
+          view.readSoon()
+        }
+      }
+      group.addTask {
+        for await _ in questions {
+          try await feed.ask()
+          view.refresh()
+        }
+      }
+      // The user quits, or something fails: the terminal is given back before that is said.
+      defer { group.cancelAll() }
+      try await group.next()
+    }
+  }
+}

@@ -1,0 +1,55 @@
+import Connectivity
+import ConnectivityProtocol
+
+/// The way of a family's traffic, station by station: `host ─ vlan10 ─ eth0 ─ 192.0.2.1 ─ internet`.
+struct Chain {
+  /// From this host on, outwards.
+  private(set) var stations: [String]
+  /// It is interrupted behind the station of this place.
+  private(set) var gap: Int?
+
+  /// - Parameter links: What is known of them: the one without a carrier may be in the middle.
+  init(_ path: Path, links: [Connectivity_V1_Link]) {
+    let names = path.chain.map(\.name)
+    self.stations = ["host"] + names
+    if let gateway = path.gateway { self.stations.append(gateway.description) }
+    self.stations.append("internet")
+    switch path.status {
+    case .satisfied: self.gap = nil
+    case .requiresConnection where path.reason == .noSourceAddress: self.gap = 0
+    case .requiresConnection, .unsatisfied, .unknown:
+      let down = Set(links.filter { $0.state != .up && $0.state != .unspecified }.map(\.name))
+      self.gap = names.firstIndex(where: down.contains).map { $0 + 1 } ?? names.count
+    }
+  }
+
+  /// Draws it, in so many columns if that can be: stations in the middle of the stack give way.
+  func line(_ glyphs: Glyphs, width: Int, ink: Ink) -> Line {
+    var chain = self
+    var line = chain.drawn(glyphs, ink)
+    while line.width > width, chain.elide(glyphs) { line = chain.drawn(glyphs, ink) }
+    return line
+  }
+
+  private func drawn(_ glyphs: Glyphs, _ ink: Ink) -> Line {
+    var line = Line(glyphs)
+    for (place, station) in self.stations.enumerated() {
+      line.append(station)
+      guard place < self.stations.count - 1 else { break }
+      let isGap = place == self.gap
+      line.append(" \(isGap ? glyphs.gap : glyphs.line) ", isGap ? .bad : ink)
+    }
+    return line
+  }
+
+  /// Puts a mark in place of stations between the host, the first link and the last two stations.
+  private mutating func elide(_ glyphs: Glyphs) -> Bool {
+    let (first, last) = (2, self.stations.count - 3)
+    guard first <= last, self.stations[first...last] != [glyphs.ellipsis] else { return false }
+    let isMarked = self.stations[first] == glyphs.ellipsis
+    let count = isMarked ? 2 : 1
+    self.stations.replaceSubrange(first..<first + count, with: [glyphs.ellipsis])
+    if let gap, gap >= first { self.gap = max(first, gap - count + 1) }
+    return true
+  }
+}

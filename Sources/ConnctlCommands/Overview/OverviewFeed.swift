@@ -1,0 +1,93 @@
+import ConnectivityProtocol
+import ConnectivitySession
+import GRPCCore
+import Synchronization
+
+/// Keeps an ``Overview`` as connd and the kernel tell it. Safe to use from any thread.
+final class OverviewFeed: Sendable {
+  private let socket: String
+  private let dialler: any Dialler
+  private let state: Mutex<Overview>
+
+  var overview: Overview { self.state.withLock { $0 } }
+
+  /// Asks for all of it.
+  ///
+  /// - Throws: ``ConndError`` where connd is not there, or refuses this user.
+  init(socket: String, through dialler: any Dialler) async throws {
+    (self.socket, self.dialler) = (socket, dialler)
+    let (status, answers) = try await dialler.withConnd(at: socket) { connd in
+      (
+        try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt),
+        try await Answers(of: connd)
+      )
+    }
+    var overview = Overview(try Snapshot(status))
+    if let own = NetworkNamespace.own, status.networkNamespace != 0, status.networkNamespace != own {
+      overview.isElsewhere = true
+    }
+    try overview.take(answers)
+    self.state = Mutex(overview)
+  }
+
+  /// What connd does not tell by itself.
+  struct Answers {
+    var links: [Connectivity_V1_Link]
+    var history: Connectivity_V1_ListTransitionsResponse
+    var clients: [Connectivity_V1_Client]?
+
+    init(of connd: some Connectivity_V1_Connectivity.ClientProtocol) async throws {
+      self.links = try await connd.listLinks(.init(), options: .prompt).links
+      var request = Connectivity_V1_ListTransitionsRequest()
+      request.limit = 32
+      self.history = try await connd.listTransitions(request, options: .prompt)
+      do {
+        self.clients = try await connd.listClients(.init(), options: .prompt).clients
+      } catch let error as RPCError where error.code == .unimplemented {
+        // An older connd.
+      }
+    }
+  }
+
+  /// Asks again for what connd does not tell by itself. Without an answer all is left as it is.
+  func ask() async throws {
+    let answers: Answers
+    do {
+      answers = try await self.dialler.withConnd(at: self.socket) { try await Answers(of: $0) }
+    } catch is CancellationError {
+      throw CancellationError()
+    } catch {
+      // Who follows connd is told that it is away, and says so.
+      return
+    }
+    try self.state.withLock { try $0.take(answers) }
+  }
+
+  func take(_ event: StatusEvent) { self.state.withLock { $0.take(event) } }
+
+  /// Reads the kernel's counters.
+  ///
+  /// - Parameter isFresh: What was counted until now is no rate.
+  func readCounters(isFresh: Bool) {
+    guard !self.state.withLock({ $0.isElsewhere }), let octets = LinkCounters.read() else { return }
+    self.state.withLock {
+      if isFresh { $0.rates.forget() }
+      $0.rates.take(octets, at: .now)
+    }
+  }
+}
+
+extension Overview {
+  /// More than fit on a screen.
+  private static let mostNames = 256
+
+  fileprivate mutating func take(_ answers: OverviewFeed.Answers) throws {
+    self.links = answers.links
+    self.note(try HistoryEntry.all(answers.history).map(\.change))
+    self.clients = answers.clients
+    let processes = Set((answers.clients ?? []).map(\.process)).subtracting([0])
+    self.processNames = processes.prefix(Self.mostNames).reduce(into: [:]) { names, process in
+      names[process] = ProcessName.read(process)
+    }
+  }
+}

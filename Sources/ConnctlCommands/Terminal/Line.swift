@@ -1,0 +1,115 @@
+/// A line of a picture, column by column.
+struct Line: Hashable, Sendable {
+  /// One column of a terminal.
+  struct Cell: Hashable, Sendable {
+    /// A character that can be seen, with the marks that stand on it; empty where a wide one begins in the column before.
+    var text: String
+    var ink: Ink?
+
+    static let blank = Cell(text: " ")
+    var isContinuation: Bool { self.text.isEmpty }
+  }
+
+  private(set) var cells: [Cell] = []
+  let glyphs: Glyphs
+
+  init(_ glyphs: Glyphs) { self.glyphs = glyphs }
+
+  var width: Int { self.cells.count }
+
+  func cell(_ column: Int) -> Cell { column < self.width ? self.cells[column] : .blank }
+
+  /// How many marks may stand on a character: Thai has a vowel and a tone. With more of them text runs into the lines around it.
+  private static let mostMarks = 2
+
+  /// Appends text as it can be shown: what is no character of known width stands as “?”.
+  mutating func append(_ text: String, _ ink: Ink? = nil, rightToLeft: Bool = false) {
+    var marks = Self.mostMarks
+    for scalar in text.unicodeScalars where !scalar.isVariationSelector {
+      let isShown =
+        (scalar.isASCII || !self.glyphs.isASCII) && (rightToLeft || !scalar.isRightToLeft)
+      switch isShown ? scalar.columns : nil {
+      case 0?:
+        // A mark at the start would stand on what somebody else has written.
+        guard marks < Self.mostMarks, let last = self.cells.lastIndex(where: { !$0.isContinuation })
+        else { continue }
+        marks += 1
+        self.cells[last].text.unicodeScalars.append(scalar)
+        continue
+      case let columns?:
+        let isSpace = scalar.properties.generalCategory == .spaceSeparator
+        self.cells.append(Cell(text: isSpace ? " " : String(Character(scalar)), ink: ink))
+        for _ in 1..<max(1, columns) {
+          self.cells.append(Cell(text: isSpace ? " " : "", ink: ink))
+        }
+      case nil:
+        let replacement = scalar == Text.tie ? " " : self.replacement(of: scalar)
+        for letter in replacement { self.cells.append(Cell(text: String(letter), ink: ink)) }
+      }
+      marks = 0
+    }
+  }
+
+  mutating func append(_ text: Text) { self.append(text.string, text.ink) }
+
+  /// What connctl itself says has its place in ASCII, too.
+  private func replacement(of scalar: Unicode.Scalar) -> String { scalar == "→" ? "->" : "?" }
+
+  mutating func pad(to column: Int) {
+    while self.width < column { self.cells.append(.blank) }
+  }
+
+  mutating func append(_ other: Line) { self.cells += other.cells }
+
+  /// Cuts it to so many columns, and shows that something is missing.
+  mutating func fit(_ width: Int) {
+    guard self.width > width else { return }
+    let ellipsis = Array(self.glyphs.ellipsis).suffix(max(0, width))
+    var end = max(0, width - ellipsis.count)
+    while end > 0, self.cells[end].isContinuation { end -= 1 }
+    let ink = end > 0 ? self.cells[end - 1].ink : nil
+    self.cells = Array(self.cells[..<end]) + ellipsis.map { Cell(text: String($0), ink: ink) }
+  }
+
+  func fitted(_ width: Int) -> Line {
+    var line = self
+    line.fit(width)
+    return line
+  }
+
+  /// As it is printed where nothing is moved any more: without blanks at its end.
+  func text(color: Bool) -> String {
+    let end = self.cells.lastIndex { $0.text != " " }.map { $0 + 1 } ?? 0
+    var writer = CellWriter(color: color)
+    for cell in self.cells[..<end] { writer.write(cell) }
+    return writer.end()
+  }
+}
+
+/// Writes cells, and changes the colour where it is another.
+struct CellWriter {
+  let color: Bool
+  private(set) var text = ""
+  private var ink: Ink?
+
+  init(color: Bool) { self.color = color }
+
+  mutating func write(_ cell: Line.Cell) {
+    self.use(cell.ink)
+    self.text += cell.text
+  }
+
+  /// What moves the cursor or erases.
+  mutating func control(_ sequence: String) { self.text += sequence }
+
+  mutating func use(_ ink: Ink?) {
+    guard self.color, ink != self.ink else { return }
+    self.text += "\u{1B}[0\(ink.map { ";\($0.code)" } ?? "")m"
+    self.ink = ink
+  }
+
+  mutating func end() -> String {
+    self.use(nil)
+    return self.text
+  }
+}

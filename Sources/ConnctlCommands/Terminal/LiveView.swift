@@ -1,0 +1,159 @@
+import CLinux
+import Glibc
+import Synchronization
+import UnixTransport
+
+/// A picture on the terminal that standard output is, until the user has seen enough.
+///
+/// A thread of its own waits for keys, signals and the next reading, and is the only one that writes. The terminal is the user's
+/// again however it ends, but for SIGKILL. Stopped, it does nothing; in the background the kernel stops it (SIGTTOU).
+final class LiveView: Sendable {
+  /// Gives the picture.
+  private let picture: @Sendable (Frame.Size) -> Frame
+  /// Reads what nobody tells; told whether what was read before is of no use, for nobody has looked meanwhile.
+  private let read: @Sendable (_ isFresh: Bool) -> Void
+  private let color: Bool
+  private let bell: CInt
+  private let isOver = Atomic(false)
+  private let readsSoon = Atomic(false)
+
+  /// - Throws: where there are no more descriptors to be had.
+  init(
+    color: Bool, picture: @escaping @Sendable (Frame.Size) -> Frame,
+    read: @escaping @Sendable (_ isFresh: Bool) -> Void
+  ) throws(SystemError) {
+    (self.color, self.picture, self.read) = (color, picture, read)
+    self.bell = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
+    guard self.bell >= 0 else { throw SystemError() }
+  }
+
+  deinit { close(self.bell) }
+
+  /// Has it drawn anew: there is something to be seen. Safe to use from any thread.
+  func refresh() { eventfd_write(self.bell, 1) }
+
+  /// Has it read soon, and drawn anew. Safe to use from any thread.
+  func readSoon() {
+    self.readsSoon.store(true, ordering: .relaxed)
+    self.refresh()
+  }
+
+  /// Shows it. Returns when the user has quit, or when the task is cancelled; to be called once, on the program's main thread.
+  func run() async throws {
+    let signals = Self.signals
+    try await withTaskCancellationHandler {
+      // Threads have the mask of the one that starts them: from here on these signals wait to be read.
+      var mask = signals
+      pthread_sigmask(SIG_BLOCK, &mask, nil)
+      let result: Result<Void, any Error> = await withCheckedContinuation { continuation in
+        let isStarted = Thread.start(named: "connctl-terminal") {
+          continuation.resume(returning: Result { try self.show() })
+        }
+        if !isStarted { continuation.resume(returning: .failure(SystemError())) }
+      }
+      try result.get()
+    } onCancel: {
+      self.isOver.store(true, ordering: .relaxed)
+      self.refresh()
+    }
+  }
+
+  private static var signals: sigset_t {
+    var signals = sigset_t()
+    sigemptyset(&signals)
+    for signal in Self.ending + [SIGTSTP, SIGCONT, SIGWINCH] { sigaddset(&signals, signal) }
+    return signals
+  }
+
+  private static let ending = [SIGINT, SIGTERM, SIGHUP, SIGQUIT]
+
+  /// What the thread does.
+  private func show() throws {
+    var mask = Self.signals
+    let signals = signalfd(-1, &mask, CInt(SFD_CLOEXEC) | CInt(SFD_NONBLOCK))
+    guard signals >= 0 else { throw SystemError() }
+    defer { close(signals) }
+    var terminal = try Terminal()
+    defer { terminal.leave() }
+    var schedule = ViewSchedule(at: .now)
+    var shown: Frame?
+    var (hasKeys, isFresh) = (terminal.hasKeys, true)
+    while !self.isOver.load(ordering: .relaxed) {
+      let step = schedule.step(at: .now)
+      if step.reads {
+        self.read(isFresh)
+        isFresh = false
+      }
+      if step.draws {
+        let frame = self.picture(terminal.size)
+        let update = frame.update(from: shown, color: self.color)
+        if !update.isEmpty { try terminal.write(update) }
+        // What the user has done himself, another size of the window, is not held against him.
+        schedule.drew(shown?.size == frame.size ? update.utf8.count : 0, at: .now)
+        shown = frame
+        continue
+      }
+      let ready = Self.wait([signals, self.bell, hasKeys ? STDIN_FILENO : -1], step.pause)
+      if ready.contains(self.bell) {
+        var count: eventfd_t = 0
+        eventfd_read(self.bell, &count)
+        schedule.changed()
+        if self.readsSoon.exchange(false, ordering: .relaxed) { schedule.readSoon(at: .now) }
+      }
+      if ready.contains(STDIN_FILENO) {
+        switch terminal.key() {
+        case .quit: return
+        case .redraw:
+          shown = nil
+          schedule.restart(at: .now)
+        case .none: break
+        case .ended: hasKeys = false
+        }
+      }
+      while ready.contains(signals), let signal = Self.next(of: signals) {
+        switch signal {
+        case SIGWINCH: schedule.restart(at: .now)
+        case SIGTSTP:
+          terminal.leave()
+          kill(getpid(), SIGSTOP)
+        case SIGCONT:
+          // Whoever had the terminal meanwhile has left something on it.
+          try terminal.enter()
+          (shown, isFresh) = (nil, true)
+          schedule.restart(at: .now)
+        default:
+          terminal.leave()
+          Self.end(by: signal)
+        }
+      }
+    }
+  }
+
+  /// Those that can be read, in this order of importance.
+  private static func wait(_ descriptors: [CInt], _ pause: Duration) -> [CInt] {
+    var polled = descriptors.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+    let milliseconds = (pause / .milliseconds(1)).rounded(.up)
+    guard poll(&polled, nfds_t(polled.count), CInt(clamping: Int(milliseconds))) > 0 else {
+      return []
+    }
+    return polled.filter { $0.revents != 0 }.map(\.fd)
+  }
+
+  private static func next(of signals: CInt) -> CInt? {
+    var information = signalfd_siginfo()
+    let size = MemoryLayout<signalfd_siginfo>.size
+    guard Glibc.read(signals, &information, size) == size else { return nil }
+    return CInt(information.ssi_signo)
+  }
+
+  /// Ends the process as the signal would have, so that whoever waits for it is told so.
+  private static func end(by signal: CInt) -> Never {
+    Glibc.signal(signal, SIG_DFL)
+    var mask = sigset_t()
+    sigemptyset(&mask)
+    sigaddset(&mask, signal)
+    kill(getpid(), signal)
+    pthread_sigmask(SIG_UNBLOCK, &mask, nil)
+    _exit(128 + signal)
+  }
+}

@@ -1,0 +1,146 @@
+import Connectivity
+
+/// What the history holds, drawn along the time: a row for each category that there was, one for losses, and one for each severity
+/// of invalidation.
+///
+/// A column stands for a stretch of time. What was only for a moment in it is seen all the same; how long it was, is not.
+struct Timeline {
+  private let entries: [HistoryEntry]
+  private let start: Timestamp
+  private let end: Timestamp
+
+  /// `nil` where there is nothing to draw.
+  ///
+  /// - Parameter entries: in the order in which they were published.
+  init?(_ entries: [HistoryEntry], until now: Timestamp) {
+    guard let first = entries.map(\.time).min(), let last = entries.map(\.time).max() else {
+      return nil
+    }
+    self.entries = entries
+    self.start = first
+    // The clock may have been set back since.
+    self.end = max(now, last, first.advanced(by: .microseconds(1)))
+  }
+
+  /// What stands before the columns of time: the widest word and two blanks.
+  private static let margin = 10
+  /// In fewer nothing could be told apart.
+  private static let leastColumns = 10
+
+  func lines(columns: Int, _ glyphs: Glyphs, _ style: Style) -> [Line] {
+    let count = max(Self.leastColumns, columns - Self.margin)
+    var lines = [self.title(columns: count, glyphs, style)]
+    for (category, columns) in self.categories(count) {
+      var line = self.row(category.rawValue, glyphs)
+      for isSo in columns {
+        line.append(isSo ? glyphs.full : glyphs.empty, isSo ? category.ink : .faint)
+      }
+      lines.append(line)
+    }
+    lines += self.counts(count).map { name, ink, counts in
+      var line = self.row(name, glyphs)
+      for count in counts { line.append(Self.digit(count, glyphs), count > 0 ? ink : .faint) }
+      return line
+    }
+    lines += self.axis(count, glyphs, style)
+    return lines.map { $0.fitted(max(columns, Self.margin + Self.leastColumns)) }
+  }
+
+  // MARK: Rows
+
+  private func row(_ name: String, _ glyphs: Glyphs) -> Line {
+    var line = Line(glyphs)
+    line.append(name)
+    line.pad(to: Self.margin)
+    return line
+  }
+
+  private func title(columns: Int, _ glyphs: Glyphs, _ style: Style) -> Line {
+    let (first, last) = (style.localTime(self.start), style.localTime(self.end))
+    let column = self.span / columns
+    let until = first.date == last.date ? "" : "\(last.date) "
+    var line = Line(glyphs)
+    line.append("\(first.date) \(first.time.prefix(8)) to \(until)\(last.time.prefix(8))", .heading)
+    line.append(", a column is \(column < .seconds(1) ? "less than a second" : column.words)")
+    return line
+  }
+
+  /// In which columns each category held, for some of their time at least.
+  private func categories(_ count: Int) -> [(Category, [Bool])] {
+    var held: [Category: [Bool]] = [:]
+    func hold(_ category: Category, _ columns: ClosedRange<Int>) {
+      for column in columns {
+        held[category, default: Array(repeating: false, count: count)][column] = true
+      }
+    }
+    var (present, column) = (Category?.none, 0)
+    for case .transition(let transition) in self.entries {
+      let next = self.column(of: transition.time, count)
+      // What was before the first is known as well, but not since when: it has the moment before.
+      hold(present ?? transition.from, min(column, next)...next)
+      if transition.bounced { hold(.none, next...next) }
+      hold(transition.to, next...next)
+      (present, column) = (transition.to, next)
+    }
+    if let present { hold(present, column...(count - 1)) }
+    return Category.allCases.compactMap { category in held[category].map { (category, $0) } }
+  }
+
+  private func counts(_ count: Int) -> [(name: String, ink: Ink, columns: [Int])] {
+    var rows: [(name: String, ink: Ink, columns: [Int])] = []
+    func add(_ name: String, _ ink: Ink, _ isMeant: (HistoryEntry) -> Bool) {
+      var columns = Array(repeating: 0, count: count)
+      for entry in self.entries where isMeant(entry) {
+        columns[self.column(of: entry.time, count)] += 1
+      }
+      if columns.contains(where: { $0 > 0 }) { rows.append((name, ink, columns)) }
+    }
+    add("losses", .bad) { entry in
+      guard case .transition(let transition) = entry else { return false }
+      return transition.bounced || transition.to == .none
+    }
+    for severity in [Invalidation.Severity.destroy, .drain, .advise] {
+      add(severity.rawValue, severity.ink) { entry in
+        guard case .invalidation(let invalidation) = entry else { return false }
+        return invalidation.severity == severity
+      }
+    }
+    return rows
+  }
+
+  private static func digit(_ count: Int, _ glyphs: Glyphs) -> String {
+    switch count {
+    case 0: glyphs.empty
+    case 1...9: "\(count)"
+    default: "+"
+    }
+  }
+
+  /// How far the marks of the axis are apart: a time and some air.
+  private static let step = 16
+
+  private func axis(_ count: Int, _ glyphs: Glyphs, _ style: Style) -> [Line] {
+    var marks = self.row("", glyphs)
+    var times = self.row("", glyphs)
+    let isLong = self.span > .seconds(86_400)
+    for column in stride(from: 0, to: count, by: Self.step) {
+      let time = style.localTime(self.start.advanced(by: self.span / count * column))
+      let words = isLong ? "\(time.date.dropFirst(5)) \(time.time.prefix(5))" : "\(time.time.prefix(8))"
+      guard column + words.count <= count else { break }
+      marks.pad(to: Self.margin + column)
+      marks.append(glyphs.mark, .faint)
+      times.pad(to: Self.margin + column)
+      times.append(words, .faint)
+    }
+    return [marks, times]
+  }
+
+  // MARK: Time
+
+  private var span: Duration { max(.microseconds(1), self.start.duration(to: self.end)) }
+
+  private func column(of time: Timestamp, _ count: Int) -> Int {
+    let part = self.start.duration(to: time) / self.span
+    return Int(max(0, min(Double(count - 1), part * Double(count))))
+  }
+}

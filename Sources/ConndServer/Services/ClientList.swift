@@ -1,0 +1,81 @@
+import Connectivity
+import ConnectivityProtocol
+import Glibc
+import SwiftProtobuf
+import Synchronization
+import UnixTransport
+
+/// Who follows what now, for people who want to know: a stream enters and leaves. Safe to use from any thread.
+///
+/// It is as long as there may be streams (D4).
+final class ClientList: Sendable {
+  /// What a stream follows.
+  enum Subject: Sendable {
+    case changes
+    case path(destination: String)
+    case flows(Guardian)
+  }
+
+  struct Client: Sendable {
+    var user: UInt32
+    var process: Int32
+    var since: Timestamp
+    var subject: Subject
+  }
+
+  /// A stream's place.
+  typealias ID = UInt64
+
+  private struct State {
+    var clients: [ID: Client] = [:]
+    var last: ID = 0
+  }
+
+  private let state = Mutex(State())
+
+  func enter(_ peer: PeerCredentials, _ subject: Subject) -> ID {
+    let client = Client(
+      user: peer.uid, process: peer.pid, since: Timestamp.now(), subject: subject)
+    return self.state.withLock { state in
+      state.last += 1
+      state.clients[state.last] = client
+      return state.last
+    }
+  }
+
+  func leave(_ id: ID) { self.state.withLock { _ = $0.clients.removeValue(forKey: id) } }
+
+  /// Those of a user, in the order in which they came; everybody's for root and connd's own user.
+  func clients(for user: UInt32, ownUser: UInt32 = geteuid()) -> [Client] {
+    let all = self.state.withLock { $0.clients }
+    return all.sorted { $0.key < $1.key }.map(\.value).filter {
+      user == 0 || user == ownUser || $0.user == user
+    }
+  }
+}
+
+extension Connectivity_V1_ListClientsResponse {
+  /// - Parameter flows: how many of them each client of `Guard` has, by its number.
+  init(_ clients: [ClientList.Client], flows: [UInt64: Int]) {
+    self.init()
+    self.clients = clients.map { client in
+      .with {
+        $0.process = UInt32(clamping: client.process)
+        $0.user = client.user
+        $0.since = Google_Protobuf_Timestamp(client.since)
+        switch client.subject {
+        case .changes: $0.watch = Connectivity_V1_WatchingClient()
+        case .path(let destination): $0.path = .with { $0.destination = destination }
+        case .flows(let guardian):
+          $0.guarding = .with {
+            $0.flows = UInt32(clamping: flows[guardian.number] ?? 0)
+            guard let notice = guardian.lastNotice else { return }
+            $0.reason = Connectivity_V1_InvalidationReason(notice.reason)
+            $0.severity = Connectivity_V1_InvalidationSeverity(notice.severity)
+            $0.time = Google_Protobuf_Timestamp(notice.time)
+          }
+        }
+      }
+    }
+  }
+}

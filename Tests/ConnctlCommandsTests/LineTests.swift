@@ -1,0 +1,79 @@
+import Testing
+
+@testable import ConnctlCommands
+
+/// What names can do to a line: nothing.
+@Suite("Lines of a picture")
+struct LineTests {
+  @Test(
+    "a character takes the columns that a terminal gives it",
+    arguments: [
+      ("eth0", "eth0", 4), ("日本", "日本", 4), ("e\u{301}x", "e\u{301}x", 2),
+      ("한국", "한국", 4), ("ก\u{E34}\u{E48}", "ก\u{E34}\u{E48}", 1), ("😀", "😀", 2), ("─╳", "─╳", 2),
+      ("\u{3000}x", "  x", 3), ("ﾊﾛｰ", "ﾊﾛｰ", 3), ("Ａ", "Ａ", 2),
+    ])
+  func widths(text: String, shown: String, width: Int) {
+    let line = text.line()
+    #expect(line.text(color: false) == shown)
+    #expect(line.width == width)
+  }
+
+  @Test(
+    "what a terminal obeys, or terminals disagree about, is a question mark",
+    arguments: [
+      ("a\u{1B}[2Jb", "a?[2Jb"), ("\u{9B}2J", "?2J"), ("\u{202E}x", "?x"), ("x\u{200D}y", "x?y"),
+      ("a\u{7}\n\r\tb", "a????b"), ("🇩🇪", "??"), ("👍🏽", "👍?"), ("\u{E000}", "?"), ("\u{AD}", "?"),
+      ("☺\u{FE0F}", "☺"), ("\u{301}a", "a"), ("שלום", "????"), ("\u{10FFFF}", "?"),
+      ("a" + String(repeating: "\u{301}", count: 50), "a\u{301}\u{301}"),
+      ("\u{1160}\u{11A8}", "??"), ("\u{0}", "?"),
+    ])
+  func hostile(text: String, shown: String) {
+    let line = text.line()
+    #expect(line.text(color: false) == shown)
+    #expect(line.width == shown.line().width)
+  }
+
+  @Test("in ASCII every other character is a question mark, but an arrow of connctl's own")
+  func ascii() {
+    #expect("wired → none é日".line(.ascii).text(color: false) == "wired -> none ??")
+  }
+
+  @Test("a name that is written from right to left stands where nothing follows it")
+  func rightToLeft() {
+    #expect("שלום".line(rightToLeft: true).text(color: false) == "שלום")
+  }
+
+  @Test("what is cut says so, and no wide character is cut through")
+  func fit() {
+    #expect("interface".line().fitted(6).text(color: false) == "inter…")
+    #expect("interface".line(.ascii).fitted(6).text(color: false) == "int...")
+    #expect("日本語".line().fitted(4).text(color: false) == "日…")
+    #expect("日本語".line().fitted(4).width <= 4)
+    #expect("abc".line().fitted(0).width == 0)
+    #expect("abc".line(.ascii).fitted(2).width == 2)
+    #expect("abc".line().fitted(3).text(color: false) == "abc")
+  }
+
+  @Test(
+    "the locale says whether there is more than ASCII",
+    arguments: [
+      ([:], true), (["LANG": "C"], true), (["LANG": "de_DE.UTF-8"], false),
+      (["LANG": "C.utf8"], false), (["LANG": "de_DE.UTF-8@euro"], false),
+      (["LANG": "de_DE.UTF-8", "LC_ALL": "C"], true), (["LANG": "C", "LC_CTYPE": "C.UTF-8"], false),
+      (["LANG": "C.UTF-8", "LC_ALL": ""], false), (["LANG": "de_DE.ISO-8859-1"], true),
+    ] as [([String: String], Bool)])
+  func locale(environment: [String: String], isASCII: Bool) {
+    #expect(Glyphs.ofLocale { environment[$0] }.isASCII == isASCII)
+  }
+
+  @Test(
+    "pictures change only where a cursor moves",
+    arguments: [
+      (true, "xterm", true), (true, "linux", true), (true, "dumb", false), (true, nil, false),
+      (true, "", false), (false, "xterm", false), (true, "emacs", false),
+    ] as [(Bool, String?, Bool)])
+  func live(isTerminal: Bool, term: String?, isLive: Bool) {
+    #expect(
+      Console.movesCursor(isTerminal: isTerminal) { $0 == "TERM" ? term : nil } == isLive)
+  }
+}

@@ -1,0 +1,186 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivitySession
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("connctl top")
+struct OverviewTests {
+  @Test("a screen of 80 by 24")
+  func usual() {
+    expectLines(Overview.sample.picture(80, 24), "")
+  }
+
+  @Test("a screen of 40 by 12, as of a telephone")
+  func small() {
+    expectLines(Overview.sample.picture(40, 12), "")
+  }
+
+  @Test("a screen of 132 by 50")
+  func large() {
+    expectLines(Overview.sample.picture(132, 50), "")
+  }
+
+  @Test("a screen of 80 by 24 in ASCII")
+  func ascii() {
+    let lines = Overview.sample.picture(80, 24, .ascii)
+    expectLines(lines, "")
+    #expect(lines.joined().unicodeScalars.allSatisfy(\.isASCII))
+  }
+
+  @Test("no size is too small, and no line is longer than the terminal's")
+  func anySize() {
+    for columns in [1, 2, 5, 10, 20, 39, 41, 60, 79, 200] {
+      for rows in [1, 2, 3, 5, 8, 13, 17, 25, 100] {
+        for glyphs in [Glyphs.unicode, .ascii] {
+          let frame = Overview.sample.frame(
+            Frame.Size(columns: columns, rows: rows), glyphs, .plain(width: columns),
+            now: .sample)
+          #expect(frame.lines.count <= rows)
+          #expect(frame.lines.allSatisfy { $0.width <= columns })
+          #expect(FakeTerminal.showing(frame).unknown == [])
+        }
+      }
+    }
+  }
+
+  @Test("where there is no end to the lines, all stands in the picture once")
+  func whole() async throws {
+    let shown = try await connctl("top")
+    #expect(shown.status == 0)
+    expectLines(shown.screen.outputLines, "")
+    #expect(!shown.screen.output.contains("\u{1B}"))
+  }
+
+  @Test("a connd that does not tell who follows it is shown without")
+  func old() async throws {
+    let shown = try await connctl("top", stub: StubConnd(isOld: true))
+    #expect(shown.status == 0)
+    #expect(shown.screen.output.contains("LINK"))
+    #expect(!shown.screen.output.contains("CLIENT"))
+  }
+
+  @Test("without connd it says so, as every command does")
+  func absent() async throws {
+    let absent = try await connctl("top", stub: nil)
+    #expect(absent.status == 69)
+    #expect(absent.screen.errors.hasPrefix("connctl: connd is not there: "))
+    let json = try await connctl("top", "--json")
+    #expect(json.status == 64)
+  }
+
+  @Test("hostile names do nothing to the terminal, and move no column", arguments: [80, 132])
+  func hostile(columns: Int) {
+    let names = [
+      "a\u{1B}[2Jb", "\u{1B}]0;owned\u{7}", "\u{202E}evil", "a\u{301}\u{301}\u{301}\u{301}",
+      "日本日本日", "שלום", "🇩🇪👍🏽", "\u{9B}31m", "x\u{200D}y", "\n\n\n",
+    ]
+    for name in names {
+      var overview = Overview.sample
+      overview.links[0].wireless.ssid = name
+      overview.links[1].name = name
+      overview.links[2].via = name
+      overview.snapshot.status.ipv4.chain[0].name = name
+      overview.processNames[4_000_002] = name
+      overview.clients?[1].path.destination = name
+      overview.take(.disconnected(.failed(name)))
+      let frame = overview.frame(
+        Frame.Size(columns: columns, rows: 40), .unicode, .plain(width: columns, color: true),
+        now: .sample)
+      let terminal = FakeTerminal.showing(frame)
+      #expect(terminal.unknown == [], "\(name)")
+      // The column of the rates is where it is without such names.
+      let expected = FakeTerminal.showing(
+        Overview.sample.frame(
+          Frame.Size(columns: columns, rows: 40), .unicode, .plain(width: columns), now: .sample))
+      func column(_ terminal: FakeTerminal) -> Int? {
+        let row = terminal.rows.first { $0.joined().hasPrefix("wlan0") }
+        return row?.indices.first { row?[$0...].joined().hasPrefix("1.2 MB/s") == true }
+      }
+      if name.line().width <= 6 { #expect(column(terminal) == column(expected), "\(name)") }
+      #expect(column(terminal) != nil, "\(name)")
+      // Letters that turn a line around have nothing behind them.
+      for row in terminal.rows.map({ $0.joined() }) {
+        guard let place = row.unicodeScalars.firstIndex(where: \.isRightToLeft) else { continue }
+        #expect(row.unicodeScalars[place...].allSatisfy { $0.isRightToLeft || "” ".unicodeScalars.contains($0) })
+      }
+    }
+  }
+
+  // MARK: - Parts
+
+  @Test("rows are divided so that each section has its share")
+  func shares() {
+    #expect(Overview.shares(of: nil, among: [3, 9]) == [3, 9])
+    #expect(Overview.shares(of: 20, among: [3, 9]) == [3, 9])
+    #expect(Overview.shares(of: 9, among: [10, 2, 10]) == [3, 2, 4])
+    #expect(Overview.shares(of: 0, among: [10, 2]) == [0, 0])
+    #expect(Overview.shares(of: 5, among: []) == [])
+  }
+
+  private static func chain(_ path: Path, _ width: Int = 80, down: String? = nil) -> String {
+    var link = Connectivity_V1_Link.stacked(down ?? "eth0")
+    link.state = down == nil ? .up : .noCarrier
+    return Chain(path, links: [link]).line(.unicode, width: width, ink: .good).text(color: false)
+  }
+
+  @Test("the way of a family is drawn station by station, and where it is interrupted")
+  func chains() {
+    #expect(Self.chain(.wlan) == "host ─ wlan0 ─ 192.0.2.1 ─ internet")
+    #expect(
+      Self.chain(.stack) == "host ─ vlan10 ─ bond0 ─ eth0 ─ fe80::1234:5678:9abc:def0 ─ internet")
+    var stack = Path.stack
+    (stack.status, stack.reason) = (.requiresConnection, .noCarrier)
+    stack.gateway = nil
+    #expect(Self.chain(stack, down: "bond0") == "host ─ vlan10 ─ bond0 ╳ eth0 ─ internet")
+    #expect(Self.chain(stack) == "host ─ vlan10 ─ bond0 ─ eth0 ╳ internet")
+    stack.reason = .noSourceAddress
+    #expect(Self.chain(stack) == "host ╳ vlan10 ─ bond0 ─ eth0 ─ internet")
+    #expect(Self.chain(.unsatisfied(.noRoute)) == "host ╳ internet")
+    #expect(Self.chain(.unknown) == "host ╳ internet")
+  }
+
+  @Test("where there is little room the middle of a stack gives way, and the gap stays")
+  func elided() {
+    var stack = Path.stack
+    stack.gateway = IPAddress("fe80::1")
+    #expect(Self.chain(stack, 45) == "host ─ vlan10 ─ … ─ eth0 ─ fe80::1 ─ internet")
+    #expect(Self.chain(stack, 40) == "host ─ vlan10 ─ … ─ fe80::1 ─ internet")
+    (stack.status, stack.reason) = (.requiresConnection, .noCarrier)
+    #expect(Self.chain(stack, 40) == "host ─ vlan10 ─ … ╳ fe80::1 ─ internet")
+    #expect(Self.chain(stack, 40, down: "vlan10") == "host ─ vlan10 ╳ … ─ fe80::1 ─ internet")
+  }
+
+  @Test(
+    "a signal has bars, eleven decibels each",
+    arguments: [
+      (-30, "▂▄▆█ -30"), (-55, "▂▄▆█ -55"), (-56, "▂▄▆· -56"), (-77, "▂▄·· -77"),
+      (-88, "▂··· -88"), (-89, "···· -89"), (.min, "···· -2147483648"),
+    ] as [(Int32, String)])
+  func signal(dBm: Int32, words: String) {
+    #expect(Signal.words(dBm, .unicode) == words)
+  }
+
+  @Test("what connd tells moves the picture, and each change is noted once")
+  func events() {
+    var overview = Overview(.sample)
+    overview.take(.change(.transition(.sample)))
+    overview.take(.change(.transition(.sample)))
+    #expect(overview.snapshot.status == .offline)
+    #expect(overview.changes.count == 1)
+    overview.take(.disconnected(.notThere("it is gone")))
+    #expect(overview.remark == "connd went away (it is gone); looking for it")
+    overview.take(.resumed(18))
+    #expect(overview.remark == nil)
+    overview.take(.gap(.sample(40)))
+    #expect(overview.snapshot.generation == 40)
+    for generation in 50..<200 {
+      var change = PathChange.sample
+      change.snapshot.generation = UInt64(generation)
+      overview.take(.change(.path(change)))
+    }
+    #expect(overview.changes.count == 64)
+    #expect(overview.changes.last?.generation == 199)
+  }
+}

@@ -1,0 +1,90 @@
+import Connectivity
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("connctl history --graph")
+struct TimelineTests {
+  private static func transition(
+    _ from: Connectivity.Category, _ to: Connectivity.Category, _ seconds: Int64, bounced: Bool = false
+  ) -> HistoryEntry {
+    var transition = Transition.sample
+    (transition.from, transition.to, transition.bounced) = (from, to, bounced)
+    transition.time = .sample.adding(seconds: seconds)
+    return .transition(transition)
+  }
+
+  private static func invalidation(
+    _ severity: Invalidation.Severity, _ seconds: Int64
+  ) -> HistoryEntry {
+    var invalidation = Invalidation.sample
+    invalidation.severity = severity
+    invalidation.time = .sample.adding(seconds: seconds)
+    return .invalidation(invalidation)
+  }
+
+  private static let entries = [
+    transition(.wired, .none, 0), invalidation(.destroy, 0), invalidation(.destroy, 0),
+    transition(.none, .wifi, 2), transition(.wifi, .wired, 900), invalidation(.drain, 900),
+    transition(.wired, .wired, 2000, bounced: true), transition(.wired, .cellular, 3000),
+    invalidation(.advise, 3000),
+  ]
+
+  private func lines(
+    _ entries: [HistoryEntry] = Self.entries, until seconds: Int64 = 3600, columns: Int = 80,
+    _ glyphs: Glyphs = .unicode
+  ) -> [String] {
+    Timeline(entries, until: .sample.adding(seconds: seconds))?
+      .lines(columns: columns, glyphs, .plain(width: columns)).map { $0.text(color: false) } ?? []
+  }
+
+  @Test("an hour in 80 columns")
+  func hour() {
+    expectLines(self.lines(), "")
+  }
+
+  @Test("an hour in 40 columns of ASCII")
+  func narrow() {
+    let lines = self.lines(columns: 40, .ascii)
+    expectLines(lines, "")
+    #expect(lines.joined().unicodeScalars.allSatisfy(\.isASCII))
+  }
+
+  @Test("days are told apart")
+  func days() {
+    expectLines(self.lines(until: 200_000, columns: 60), "")
+  }
+
+  @Test("many at once are more than nine")
+  func many() {
+    let many = [Self.transition(.wired, .none, 0)] + (0..<12).map { _ in Self.invalidation(.destroy, 1) }
+    let line = self.lines(many).first { $0.hasPrefix("destroy") }
+    #expect(line?.dropFirst(10).prefix(2) == "+·" || line?.contains("+") == true)
+  }
+
+  @Test("nothing is drawn of nothing, and one change alone can be drawn, also one of the future")
+  func edges() {
+    #expect(Timeline([], until: .sample) == nil)
+    for seconds in [0, 1, -500] as [Int64] {
+      let lines = self.lines([Self.transition(.wired, .none, 0)], until: seconds)
+      #expect(lines.count == 6, "\(lines)")
+      #expect(lines.allSatisfy { $0.count <= 80 })
+    }
+    for columns in [1, 12, 20, 300] {
+      let lines = self.lines(columns: columns)
+      #expect(lines.allSatisfy { $0.count <= max(20, columns) })
+    }
+    let late = Timestamp(microseconds: .max)
+    #expect(Timeline(Self.entries, until: late)?.lines(columns: 80, .ascii, .plain()).count ?? 0 > 5)
+  }
+
+  @Test("the command draws it in the terminal's width, in 80 columns where there is none")
+  func command() async throws {
+    let shown = try await connctl("history", "--graph")
+    #expect(shown.status == 0)
+    #expect(shown.screen.outputLines.contains { $0.hasPrefix("losses") })
+    #expect(shown.screen.outputLines.allSatisfy { $0.count <= 80 })
+    let json = try await connctl("history", "--graph", "--json")
+    #expect(json.status == 64)
+  }
+}

@@ -1,0 +1,65 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityRules
+import Testing
+import UnixTransport
+
+@testable import ConndServer
+
+@Suite("Who follows")
+struct ClientListTests {
+  private static let (me, other) = (
+    PeerCredentials(uid: 1000, pid: 41, groups: [1000]), PeerCredentials(uid: 1001, pid: 42)
+  )
+
+  @Test("a user is told of his own streams, root and connd's own user of all, in the order in which they came")
+  func users() {
+    let list = ClientList()
+    let first = list.enter(Self.me, .changes)
+    _ = list.enter(Self.other, .path(destination: "203.0.113.9"))
+    _ = list.enter(Self.me, .path(destination: "203.0.113.10"))
+    func processes(_ user: UInt32) -> [Int32] {
+      list.clients(for: user, ownUser: 990).map(\.process)
+    }
+    #expect(processes(1000) == [41, 41])
+    #expect(processes(1001) == [42])
+    #expect(processes(1002) == [])
+    #expect(processes(0) == [41, 42, 41])
+    #expect(processes(990) == [41, 42, 41])
+    list.leave(first)
+    list.leave(first)
+    #expect(processes(0) == [42, 41])
+  }
+
+  @Test("of a guard it is told how many flows it has, and what one of them was told last")
+  func guarding() {
+    let list = ClientList()
+    let guardian = Guardian(7)
+    _ = list.enter(Self.me, .flows(guardian))
+    func client() -> Connectivity_V1_GuardingClient? {
+      Connectivity_V1_ListClientsResponse(list.clients(for: 0), flows: [7: 3, 8: 5]).clients.first?
+        .guarding
+    }
+    #expect(client()?.flows == 3)
+    #expect(client()?.hasReason == false && client()?.hasTime == false)
+    let verdict = FlowTracker.Verdict(.interfaceLost, .destroy)
+    guardian.post([
+      .init(id: 1, event: .flow(.path(.unknown)), generation: 1),
+      .init(
+        id: 2, event: .flow(.invalidation(verdict, Cause(.link, "carrierLost"), .unknown)),
+        generation: 2),
+      .init(id: 3, event: .flow(.path(.unknown)), generation: 2),
+    ])
+    #expect(client()?.reason == .interfaceLost && client()?.severity == .destroy)
+    #expect(client()?.hasTime == true)
+  }
+
+  @Test("a process outside of connd's PID namespace has no number")
+  func elsewhere() {
+    let list = ClientList()
+    _ = list.enter(PeerCredentials(uid: 1000, pid: 0), .changes)
+    let client = Connectivity_V1_ListClientsResponse(list.clients(for: 1000), flows: [:]).clients.first
+    #expect(client?.process == 0)
+    #expect(client?.subject == .watch(.init()))
+  }
+}
