@@ -1,6 +1,8 @@
 import Connectivity
 import ConnectivityProtocol
 import ConnectivitySession
+import TestKit
+import Testing
 
 @testable import ConnctlCommands
 
@@ -141,5 +143,14 @@ struct FakeTerminal {
     var terminal = FakeTerminal(frame.size)
     terminal.take(frame.update(from: nil, color: true))
     return terminal
+  }
+}
+
+/// Compares with a file of `Tests/pictures`.
+func expectPicture(
+  _ lines: [String], _ name: String, sourceLocation: SourceLocation = #_sourceLocation
+) throws {
+  if let difference = try Picture.difference(lines, from: name) {
+    Issue.record("\(difference)", sourceLocation: sourceLocation)
   }
 }

@@ -8,25 +8,25 @@ import Testing
 @Suite("connctl top")
 struct OverviewTests {
   @Test("a screen of 80 by 24")
-  func usual() {
-    expectLines(Overview.sample.picture(80, 24), "")
+  func usual() throws {
+    try expectPicture(Overview.sample.picture(80, 24), "top-80x24")
   }
 
   @Test("a screen of 40 by 12, as of a telephone")
-  func small() {
-    expectLines(Overview.sample.picture(40, 12), "")
+  func small() throws {
+    try expectPicture(Overview.sample.picture(40, 12), "top-40x12")
   }
 
   @Test("a screen of 132 by 50")
-  func large() {
-    expectLines(Overview.sample.picture(132, 50), "")
+  func large() throws {
+    try expectPicture(Overview.sample.picture(132, 50), "top-132x50")
   }
 
   @Test("a screen of 80 by 24 in ASCII")
-  func ascii() {
+  func ascii() throws {
     let lines = Overview.sample.picture(80, 24, .ascii)
-    expectLines(lines, "")
-    #expect(lines.joined().unicodeScalars.allSatisfy(\.isASCII))
+    try expectPicture(lines, "top-ascii")
+    #expect(lines.joined().unicodeScalars.allSatisfy { $0.isASCII })
   }
 
   @Test("no size is too small, and no line is longer than the terminal's")
@@ -49,7 +49,8 @@ struct OverviewTests {
   func whole() async throws {
     let shown = try await connctl("top")
     #expect(shown.status == 0)
-    expectLines(shown.screen.outputLines, "")
+    let lines = shown.screen.output.split(separator: "\n", omittingEmptySubsequences: false)
+    try expectPicture(lines.dropLast().map(String.init), "top-once")
     #expect(!shown.screen.output.contains("\u{1B}"))
   }
 

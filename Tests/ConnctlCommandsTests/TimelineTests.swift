@@ -39,20 +39,20 @@ struct TimelineTests {
   }
 
   @Test("an hour in 80 columns")
-  func hour() {
-    expectLines(self.lines(), "")
+  func hour() throws {
+    try expectPicture(self.lines(), "history-hour")
   }
 
   @Test("an hour in 40 columns of ASCII")
-  func narrow() {
+  func narrow() throws {
     let lines = self.lines(columns: 40, .ascii)
-    expectLines(lines, "")
-    #expect(lines.joined().unicodeScalars.allSatisfy(\.isASCII))
+    try expectPicture(lines, "history-ascii")
+    #expect(lines.joined().unicodeScalars.allSatisfy { $0.isASCII })
   }
 
   @Test("days are told apart")
-  func days() {
-    expectLines(self.lines(until: 200_000, columns: 60), "")
+  func days() throws {
+    try expectPicture(self.lines(until: 200_000, columns: 60), "history-days")
   }
 
   @Test("many at once are more than nine")

@@ -5,8 +5,6 @@ import Testing
 /// `connctl top` on a real terminal, with a real connd.
 @Suite("Pictures in the terminal", .needsNamespaces, .laboratory)
 struct TopScenario {
-  private static let size = (columns: 80, rows: 24)
-
   /// Wired by eth0, with wlan0 beside it, and two changes behind it.
   private func online() throws -> Laboratory {
     let lab = try Laboratory(
@@ -23,21 +21,21 @@ struct TopScenario {
   }
 
   private func terminal(
-    _ lab: Laboratory, columns: Int = size.columns, rows: Int = size.rows,
-    environment: [String: String] = [:]
+    _ lab: Laboratory, environment: [String: String] = [:]
   ) throws -> TerminalEmulator {
     try TerminalEmulator(
-      columns: columns, rows: rows,
+      columns: 80, rows: 24,
       environment: ["CONND_SOCKET": lab.socket].merging(environment) { $1 }
     ) { lab.namespace.wrapped($0) }
   }
 
-  private func top(_ lab: Laboratory, columns: Int = size.columns, rows: Int = size.rows) throws
-    -> TerminalEmulator
-  {
-    let terminal = try self.terminal(lab, columns: columns, rows: rows)
+  /// - Parameter heading: how the first row begins when the view stands.
+  private func top(
+    _ lab: Laboratory, _ heading: String = "wired via eth0 (since"
+  ) throws -> TerminalEmulator {
+    let terminal = try self.terminal(lab)
     try terminal.run("\(Programs.connctl) top")
-    try terminal.wait("the view stands") { $0.first?.hasPrefix("wired via eth0 (since") == true }
+    try terminal.wait("the view stands") { $0.first?.hasPrefix(heading) == true }
     return terminal
   }
 
@@ -46,35 +44,36 @@ struct TopScenario {
     screen.map {
       $0.replacing(#/\(since \d+ \w+\)/#, with: "(since …)")
         .replacing(#/\d\d:\d\d:\d\d/#, with: "hh:mm:ss")
-        .replacing(#/^connctl +\d+/#, with: "connctl  PID")
+        .replacing(#/^connctl +\d+/#, with: "connctl  pid")
+        .replacing(#/^CLIENT +PID/#, with: "CLIENT   PID")
     }
   }
 
+  /// Waits until the screen is a picture of `Tests/pictures`.
   private func expect(
-    _ terminal: TerminalEmulator, _ expected: String,
+    _ terminal: TerminalEmulator, _ name: String,
     sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
-    let expected = expected.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
-    var seen: [String] = []
+    let expected = try Picture.lines(name)
     do {
-      try terminal.wait("the screen is as expected", within: .seconds(20)) {
-        seen = self.lasting($0)
-        return seen == expected
-      }
+      try terminal.wait("the screen is \(name)") { self.lasting($0) == expected }
     } catch {
-      Issue.record("\n\(seen.joined(separator: "\n"))", sourceLocation: sourceLocation)
+      let seen = try self.lasting(terminal.screen())
+      let difference = try Picture.difference(seen, from: name)
+      Issue.record("\(difference ?? "it came too late")", sourceLocation: sourceLocation)
     }
   }
 
   @Test("the screen at three sizes, each after the one before in the same window")
   func sizes() throws {
     let lab = try self.online()
-    let terminal = try self.top(lab)
-    try self.expect(terminal, "")
+    try lab.namespace.ip("route replace default via 198.51.100.1 dev wlan0")
+    let terminal = try self.top(lab, "wifi via wlan0, expensive (since")
+    try self.expect(terminal, "terminal-80x24")
     try terminal.resize(columns: 40, rows: 12)
-    try self.expect(terminal, "")
+    try self.expect(terminal, "terminal-40x12")
     try terminal.resize(columns: 132, rows: 50)
-    try self.expect(terminal, "")
+    try self.expect(terminal, "terminal-132x50")
   }
 
   @Test("a change stands there at once, with its cause, and the way is drawn with its gap")
@@ -244,7 +243,7 @@ struct TopScenario {
     let screen = try plain.wait("the view stands") {
       $0.first?.hasPrefix("wired via eth0") == true && $0.contains { $0.hasPrefix("LINK") }
     }
-    #expect(screen.joined().unicodeScalars.allSatisfy(\.isASCII))
+    #expect(screen.joined().unicodeScalars.allSatisfy { $0.isASCII })
     #expect(screen.contains { $0.contains("host - eth0 - 192.0.2.1 - internet") })
     let colors = try plain.coloredScreen()
     #expect(!colors.contains("\u{1B}[3"))

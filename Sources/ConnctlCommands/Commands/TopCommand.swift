@@ -1,7 +1,6 @@
 import ArgumentParser
 import Connectivity
 import ConnectivitySession
-import Synchronization
 
 struct TopCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -37,29 +36,20 @@ struct TopCommand: ConnctlCommand {
     }
   }
 
-  /// Every so many readings of the counters connd is asked, too.
-  private static let readingsPerQuestion = 3
-
   /// Until the user has seen enough.
   private func show(_ feed: OverviewFeed, through dialler: any Dialler) async throws {
     let console = self.console
     let (questions, ask) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-    let readings = Atomic(0)
-    let isNews = Atomic(false)
     let view = try LiveView(color: console.style.color) { size in
       feed.overview.frame(size, console.glyphs, console.style, now: console.now())
     } read: { isFresh in
-      feed.readCounters(isFresh: isFresh)
-      let count = readings.add(1, ordering: .relaxed).newValue
-      let hasNews = isNews.exchange(false, ordering: .relaxed)
-      if isFresh || hasNews || count % Self.readingsPerQuestion == 0 { ask.yield() }
+      if feed.readCounters(isFresh: isFresh) { ask.yield() }
     }
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await view.run() }
       group.addTask {
         try await StatusFollower(socket: self.socket, through: dialler).run { event in
           feed.take(event)
-          isNews.store(true, ordering: .relaxed)
           view.readSoon()
         }
       }
@@ -71,7 +61,7 @@ struct TopCommand: ConnctlCommand {
       }
       // The user quits, or something fails: the terminal is given back before that is said.
       defer { group.cancelAll() }
-      try await group.next()
+      _ = try await group.next()
     }
   }
 }

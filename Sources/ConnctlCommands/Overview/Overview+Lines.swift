@@ -169,7 +169,7 @@ extension Overview {
   private func follows(_ streams: [Connectivity_V1_Client], _ drawing: Drawing) -> Text {
     var words: [String] = []
     var (paths, flows, guards) = ([String](), UInt64(0), false)
-    var last: Connectivity_V1_GuardingClient?
+    var last: (told: Connectivity_V1_GuardingClient, time: Timestamp)?
     for stream in streams {
       switch stream.subject {
       case .watch, nil: if !words.contains("changes") { words.append("changes") }
@@ -177,18 +177,20 @@ extension Overview {
       case .guarding(let guarding):
         guards = true
         flows += UInt64(guarding.flows)
-        if guarding.hasTime, guarding.time.seconds >= last?.time.seconds ?? .min { last = guarding }
+        guard guarding.hasTime, let time = try? Timestamp(guarding.time) else { continue }
+        if last.map({ $0.time <= time }) ?? true { last = (guarding, time) }
       }
     }
     if let first = paths.first {
       words.append(paths.count == 1 ? "path to \(first)" : "\(paths.count) paths")
     }
     if guards { words.append("guards \(flows) \(flows == 1 ? "flow" : "flows")") }
-    guard let last, let time = try? Timestamp(last.time) else { return Text(words.joined(separator: ", ")) }
-    let severity = Invalidation.Severity(last.severity)
-    let reason = Invalidation.Reason(last.reason)
-    let told = "\(severity.rawValue): \(reason.words), \(drawing.style.localTime(time).time.prefix(8))"
-    return Text("\(words.joined(separator: ", ")) (\(told))", severity.ink)
+    guard let last else { return Text(words.joined(separator: ", ")) }
+    let severity = Invalidation.Severity(last.told.severity)
+    let reason = Invalidation.Reason(last.told.reason).words
+    let time = drawing.style.localTime(last.time).time.prefix(8)
+    return Text(
+      "\(words.joined(separator: ", ")) (\(severity.rawValue): \(reason), \(time))", severity.ink)
   }
 }
 

@@ -1,3 +1,4 @@
+import Connectivity
 import ConnectivityProtocol
 import ConnectivitySession
 import GRPCCore
@@ -8,6 +9,10 @@ final class OverviewFeed: Sendable {
   private let socket: String
   private let dialler: any Dialler
   private let state: Mutex<Overview>
+  /// How often the counters were read since connd was asked, or told something.
+  private let readings = Atomic(0)
+  /// Every so many readings connd is to be asked, too.
+  private static let readingsPerQuestion = 3
 
   var overview: Overview { self.state.withLock { $0 } }
 
@@ -63,17 +68,26 @@ final class OverviewFeed: Sendable {
     try self.state.withLock { try $0.take(answers) }
   }
 
-  func take(_ event: StatusEvent) { self.state.withLock { $0.take(event) } }
+  func take(_ event: StatusEvent) {
+    self.state.withLock { $0.take(event) }
+    self.readings.store(Self.readingsPerQuestion, ordering: .relaxed)
+  }
 
   /// Reads the kernel's counters.
   ///
   /// - Parameter isFresh: What was counted until now is no rate.
-  func readCounters(isFresh: Bool) {
-    guard !self.state.withLock({ $0.isElsewhere }), let octets = LinkCounters.read() else { return }
-    self.state.withLock {
-      if isFresh { $0.rates.forget() }
-      $0.rates.take(octets, at: .now)
+  /// - Returns: Whether it is time to ask connd, too.
+  func readCounters(isFresh: Bool) -> Bool {
+    if !self.state.withLock({ $0.isElsewhere }), let octets = LinkCounters.read() {
+      self.state.withLock {
+        if isFresh { $0.rates.forget() }
+        $0.rates.take(octets, at: .now)
+      }
     }
+    let count = self.readings.add(1, ordering: .relaxed).newValue
+    guard isFresh || count >= Self.readingsPerQuestion else { return false }
+    self.readings.store(0, ordering: .relaxed)
+    return true
   }
 }
 

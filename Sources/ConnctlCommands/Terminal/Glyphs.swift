@@ -26,7 +26,7 @@ struct Glyphs: Hashable, Sendable {
 
   /// Those of the user's locale, by the variables of locale(7): the first of them that is not empty says it.
   static func ofLocale(_ environment: (String) -> String?) -> Glyphs {
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].lazy.compactMap { environment($0) }
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].compactMap { environment($0) }
       .first { !$0.isEmpty }
     let codeset = (locale ?? "").lowercased()
     return codeset.hasSuffix("utf-8") || codeset.hasSuffix("utf8") || codeset.contains("utf-8@")
