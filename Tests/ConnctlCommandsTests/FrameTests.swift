@@ -1,3 +1,4 @@
+import ConnectivityProtocol
 import TestKit
 import Testing
 

@@ -7,7 +7,7 @@ import Testing
 @testable import ConnctlCommands
 
 extension Connectivity_V1_Client {
-  static let watching: Self = {
+  static let watcher: Self = {
     var client = Self()
     (client.process, client.user) = (4_000_001, 1000)
     client.since = .init(.sample)
@@ -15,13 +15,13 @@ extension Connectivity_V1_Client {
     return client
   }()
 
-  static let following: Self = {
-    var client = Self.watching
+  static let pathFollower: Self = {
+    var client = Self.watcher
     client.path.destination = "203.0.113.9"
     return client
   }()
 
-  static let guarding: Self = {
+  static let guardian: Self = {
     var client = Self()
     (client.process, client.user) = (4_000_002, 1001)
     client.since = .init(.sample)
@@ -58,7 +58,7 @@ extension Overview {
         "wlan0": .init(received: 2_468_000, sent: 1998), "eth0": .init(received: 7, sent: 107),
         "ppp0": .init(received: 1, sent: 1),
       ], at: start.advanced(by: .seconds(2)))
-    overview.clients = [.watching, .following, .guarding]
+    overview.clients = [.watcher, .pathFollower, .guardian]
     overview.processNames = [4_000_001: "mail"]
     return overview
   }()

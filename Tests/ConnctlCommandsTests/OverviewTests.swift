@@ -148,6 +148,7 @@ struct OverviewTests {
     stack.gateway = IPAddress("fe80::1")
     #expect(Self.chain(stack, 45) == "host ─ vlan10 ─ … ─ eth0 ─ fe80::1 ─ internet")
     #expect(Self.chain(stack, 40) == "host ─ vlan10 ─ … ─ fe80::1 ─ internet")
+    #expect(Self.chain(stack, 33) == "vlan10 ─ … ─ fe80::1 ─ internet")
     (stack.status, stack.reason) = (.requiresConnection, .noCarrier)
     #expect(Self.chain(stack, 40) == "host ─ vlan10 ─ … ╳ fe80::1 ─ internet")
     #expect(Self.chain(stack, 40, down: "vlan10") == "host ─ vlan10 ╳ … ─ fe80::1 ─ internet")

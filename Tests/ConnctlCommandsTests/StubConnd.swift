@@ -151,7 +151,7 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   ) async throws -> Connectivity_V1_ListClientsResponse {
     if self.isOld { throw RPCError(code: .unimplemented, message: "there is no such method") }
     var response = Connectivity_V1_ListClientsResponse()
-    response.clients = [.watching, .guarding]
+    response.clients = [.watcher, .guardian]
     return response
   }
 

@@ -39,9 +39,12 @@ struct TopScenario {
     return terminal
   }
 
-  /// What differs from run to run: times, ages, numbers of processes.
+  /// Without what differs from run to run and from machine to machine: times, ages, numbers of processes, name servers, and how
+  /// many rows are empty for it.
   private func lasting(_ screen: [String]) -> [String] {
-    screen.map {
+    screen.filter { !$0.hasPrefix("  dns ") }.reduce(into: [String]()) { rows, row in
+      if !row.isEmpty || rows.last != "" { rows.append(row) }
+    }.map {
       $0.replacing(#/\(since \d+ \w+\)/#, with: "(since …)")
         .replacing(#/\d\d:\d\d:\d\d/#, with: "hh:mm:ss")
         .replacing(#/^connctl +\d+/#, with: "connctl  pid")

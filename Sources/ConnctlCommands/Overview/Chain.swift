@@ -23,11 +23,16 @@ struct Chain {
     }
   }
 
-  /// Draws it, in so many columns if that can be: stations in the middle of the stack give way.
+  /// Draws it, in so many columns if that can be: stations in the middle of the stack give way, and then the host.
   func line(_ glyphs: Glyphs, width: Int, ink: Ink) -> Line {
     var chain = self
     var line = chain.drawn(glyphs, ink)
     while line.width > width, chain.elide(glyphs) { line = chain.drawn(glyphs, ink) }
+    if line.width > width, chain.gap != 0 {
+      chain.stations.removeFirst()
+      chain.gap? -= 1
+      line = chain.drawn(glyphs, ink)
+    }
     return line
   }
 

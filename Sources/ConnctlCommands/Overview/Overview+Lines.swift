@@ -77,7 +77,9 @@ extension Overview {
     if let reason = path.reason {
       line.append("  \(reason.words)", path.status.ink)
     } else if let source = path.source {
-      line.append("  from \(source)", .faint)
+      var origin = Line(drawing.glyphs)
+      origin.append("  from \(source)", .faint)
+      if line.width + origin.width <= drawing.columns { line.append(origin) }
     }
     return line
   }

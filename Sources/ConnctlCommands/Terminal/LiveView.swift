@@ -79,6 +79,27 @@ final class LiveView: Sendable {
     var shown: Frame?
     var (hasKeys, isFresh) = (terminal.hasKeys, true)
     while !self.isOver.load(ordering: .relaxed) {
+      // Before all else: somebody else may have the terminal.
+      while let signal = Self.next(of: signals) {
+        switch signal {
+        case SIGWINCH: schedule.restart(at: .now)
+        case SIGTSTP:
+          terminal.leave()
+          kill(getpid(), SIGSTOP)
+        case SIGCONT:
+          // Whoever had the terminal meanwhile has left something on it.
+          try terminal.enter()
+          (shown, isFresh) = (nil, true)
+          schedule.restart(at: .now)
+        default:
+          terminal.leave()
+          Self.end(by: signal)
+        }
+      }
+      guard terminal.isEntered else {
+        if Self.wait([signals, self.bell], nil).contains(self.bell) { self.takeBell() }
+        continue
+      }
       let step = schedule.step(at: .now)
       if step.reads {
         self.read(isFresh)
@@ -95,8 +116,7 @@ final class LiveView: Sendable {
       }
       let ready = Self.wait([signals, self.bell, hasKeys ? STDIN_FILENO : -1], step.pause)
       if ready.contains(self.bell) {
-        var count: eventfd_t = 0
-        eventfd_read(self.bell, &count)
+        self.takeBell()
         schedule.changed()
         if self.readsSoon.exchange(false, ordering: .relaxed) { schedule.readSoon(at: .now) }
       }
@@ -110,32 +130,21 @@ final class LiveView: Sendable {
         case .ended: hasKeys = false
         }
       }
-      while ready.contains(signals), let signal = Self.next(of: signals) {
-        switch signal {
-        case SIGWINCH: schedule.restart(at: .now)
-        case SIGTSTP:
-          terminal.leave()
-          kill(getpid(), SIGSTOP)
-        case SIGCONT:
-          // Whoever had the terminal meanwhile has left something on it.
-          try terminal.enter()
-          (shown, isFresh) = (nil, true)
-          schedule.restart(at: .now)
-        default:
-          terminal.leave()
-          Self.end(by: signal)
-        }
-      }
     }
   }
 
-  /// Those that can be read, in this order of importance.
-  private static func wait(_ descriptors: [CInt], _ pause: Duration) -> [CInt] {
+  private func takeBell() {
+    var count: eventfd_t = 0
+    eventfd_read(self.bell, &count)
+  }
+
+  /// Those that can be read.
+  ///
+  /// - Parameter pause: `nil`: until there is one.
+  private static func wait(_ descriptors: [CInt], _ pause: Duration?) -> [CInt] {
     var polled = descriptors.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
-    let milliseconds = (pause / .milliseconds(1)).rounded(.up)
-    guard poll(&polled, nfds_t(polled.count), CInt(clamping: Int(milliseconds))) > 0 else {
-      return []
-    }
+    let milliseconds = pause.map { CInt(clamping: Int(($0 / .milliseconds(1)).rounded(.up))) } ?? -1
+    guard poll(&polled, nfds_t(polled.count), milliseconds) > 0 else { return [] }
     return polled.filter { $0.revents != 0 }.map(\.fd)
   }
 

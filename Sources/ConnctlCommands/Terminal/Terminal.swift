@@ -10,7 +10,7 @@ struct Terminal {
   }
 
   private let settings: termios
-  private var isEntered = false
+  private(set) var isEntered = false
 
   /// Whether standard input is a terminal, which tells of keys.
   let hasKeys = isatty(STDIN_FILENO) == 1
@@ -26,7 +26,8 @@ struct Terminal {
   mutating func enter() throws {
     var settings = self.settings
     settings.c_lflag &= ~tcflag_t(ICANON | ECHO)
-    Self.set(settings)
+    // In the background without a shell that could bring it to the foreground, the kernel refuses.
+    guard Self.set(settings) else { throw SystemError() }
     // Asked for it twice, a terminal forgets where its cursor was.
     guard !self.isEntered else { return }
     self.isEntered = true
@@ -40,12 +41,15 @@ struct Terminal {
     self.isEntered = false
     // One that has no other screen is left empty.
     try? self.write("\u{1B}[0m\u{1B}[H\u{1B}[2J\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l")
-    Self.set(self.settings)
+    _ = Self.set(self.settings)
   }
 
-  private static func set(_ settings: termios) {
+  private static func set(_ settings: termios) -> Bool {
     var settings = settings
-    while tcsetattr(STDOUT_FILENO, TCSADRAIN, &settings) != 0, errno == EINTR {}
+    while tcsetattr(STDOUT_FILENO, TCSADRAIN, &settings) != 0 {
+      if errno != EINTR { return false }
+    }
+    return true
   }
 
   /// What was typed; what is unknown, the sequences of arrows for one, is nothing.
