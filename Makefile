@@ -78,6 +78,8 @@ install-built:
 	else
 	    units '' "$$root/lib/systemd/system"
 	    units user/ "$$root/lib/systemd/user"
+	    install -D -m 644 -t "$$root/share/polkit-1/actions" polkit/*.policy
+	    install -D -m 644 -t "$$root/share/polkit-1/rules.d" polkit/*.rules
 	    config="$(DESTDIR)$(SYSCONFDIR)/connd/connd.yaml"
 	    [ -e "$$config" ] || install -D -m 644 config/connd.yaml "$$config"
 	fi
@@ -94,14 +96,14 @@ install-built:
 uninstall: ## remove what install installed, but not the configuration
 	@root="$(DESTDIR)$(PREFIX)"
 	remove() { $(call as_owner,$(DESTDIR)$(PREFIX)) rm "$$@"; }
-	remove -rf "$$root"/bin/{connd,connctl} "$$root/share/connd" \
+	remove -rf "$$root"/bin/{connd,connctl} "$$root/share/connd" "$$root"/share/polkit-1/{actions,rules.d}/org.connd.* \
 	    "$$root"/share/{bash-completion/completions/connctl,zsh/{site-functions,vendor-completions}/_connctl,fish/vendor_completions.d/connctl.fish}
 	for unit in systemd/*.* systemd/user/*; do
 	    remove -f "$$root"/{lib/systemd/system,lib/systemd/user,share/systemd/user}/"$${unit##*/}"
 	done
 	for page in man/*.[1-8]; do remove -f "$$root/share/man/man$${page##*.}/$${page##*/}"; done
 	for folder in {lib,share}/systemd/{system,user} {lib,share}/systemd share/bash-completion{/completions,} \
-	    share/zsh/{site-functions,vendor-completions} share/zsh share/fish{/vendor_completions.d,} share/man/man{1,5,8}; do
+	    share/zsh/{site-functions,vendor-completions} share/zsh share/polkit-1{/actions,/rules.d,} share/fish{/vendor_completions.d,} share/man/man{1,5,8}; do
 	    [ ! -d "$$root/$$folder" ] || [ -L "$$root/$$folder" ] || $(call as_owner,$(DESTDIR)$(PREFIX)) rmdir --ignore-fail-on-non-empty "$$root/$$folder"
 	done
 
@@ -162,7 +164,7 @@ replay: deps ## replay the recordings of Tests/recordings, and hold them against
 
 .PHONY: test-vm test-systemd
 test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, bonds and a team, tunnels, without IPv6
-test-vm: scenarios := systemd package wifi bonds tunnels ipv4only
+test-vm: scenarios := systemd policy package wifi bonds tunnels ipv4only
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
 test-vm: deps-deb

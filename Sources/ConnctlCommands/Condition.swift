@@ -58,6 +58,13 @@ extension Condition: CustomStringConvertible {
     return condition
   }
 
+  /// Several, with commas between them.
+  static func readingAll(_ text: String) throws -> [Condition] {
+    try text.split(separator: ",", omittingEmptySubsequences: false).map {
+      try self.reading(String($0))
+    }
+  }
+
   static var allNames: [String] { Self.all.map(\.description) }
 
   var description: String { (self.negated ? "not-" : "") + self.subject.rawValue }

@@ -132,7 +132,7 @@ struct Connd {
         configuration, store: store,
         publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
         notifier: notifier, clock: edges.clock, logger: logger, dns: DNSWatch(edges.dnsFiles),
-        modems: edges.modems(), costs: costs, choiceFile: choices
+        modems: edges.modems(), metering: edges.metering(), costs: costs, choiceFile: choices
       ) { (destinations) throws(KernelUnavailable) in
         try NetlinkKernel(
           watching: destinations, on: edges.sockets(adopting: netlink.take()),

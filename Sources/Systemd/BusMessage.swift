@@ -80,6 +80,15 @@ extension BusMessage {
     return objects
   }
 
+  /// The flag that a structure of these types begins with; `nil` where something else comes next.
+  public func readFlag(at types: String) -> Bool? {
+    var value: CInt = 0
+    guard (try? self.enter("r", types)) != nil, (try? self.read("b", &value)) != nil else {
+      return nil
+    }
+    return value != 0
+  }
+
   private func interfaces(_ wanted: [String: Set<String>]) throws -> [BusProperties] {
     var interfaces: [BusProperties] = []
     try self.eachEntry("{sa{sv}}", most: Most.interfaces) {

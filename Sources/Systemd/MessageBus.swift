@@ -56,14 +56,26 @@ public final class MessageBus {
     _ destination: String, _ path: String, _ interface: String, _ member: String,
     _ arguments: [String] = []
   ) throws(SystemdError) -> UInt64 {
+    try self.call(destination, path, interface, member, startsService: false) {
+      call throws(SystemdError) in
+      for argument in arguments { try call.append(argument) }
+    }
+  }
+
+  /// The same, with arguments of any type.
+  ///
+  /// - Parameter startsService: whether the bus is to start who owns the name.
+  func call(
+    _ destination: String, _ path: String, _ interface: String, _ member: String,
+    startsService: Bool, _ write: (BusCall) throws(SystemdError) -> Void
+  ) throws(SystemdError) -> UInt64 {
     var message: OpaquePointer?
     try check(
       sd_bus_message_new_method_call(self.bus, &message, destination, path, interface, member))
     defer { sd_bus_message_unref(message) }
-    try check(sd_bus_message_set_auto_start(message, 0))
-    for argument in arguments {
-      try check(sd_bus_message_append_basic(message, busType("s"), argument))
-    }
+    guard let message else { throw SystemdError("system bus", errno: ENOMEM) }
+    try check(sd_bus_message_set_auto_start(message, startsService ? 1 : 0))
+    try write(BusCall(to: message))
     var number: UInt64 = 0
     try check(sd_bus_send(self.bus, message, &number))
     return number
@@ -91,7 +103,7 @@ public final class MessageBus {
 func busType(_ letter: Unicode.Scalar) -> CChar { CChar(truncatingIfNeeded: letter.value) }
 
 @discardableResult
-private func check(_ result: CInt) throws(SystemdError) -> CInt {
+func check(_ result: CInt) throws(SystemdError) -> CInt {
   guard result >= 0 else { throw SystemdError("system bus", errno: -result) }
   return result
 }

@@ -210,11 +210,16 @@ struct JSONShapeTests {
         + #""flags": {"reachable": true, "connectionRequired": false, "isWWAN": false}, "#
         + #""category": "wired", "probes": [{"destination": "1.1.1.1", "answer": "vlan10 via 192.0.2.1", "#
         + #""agrees": true}, {"destination": "9.9.9.9", "answer": "noRoute", "agrees": false}], "#
-        + #""guessedLinks": 0, "guessedBy": null}"#)
+        + #""guessedLinks": 0, "guessedBy": null, "cost": null}"#)
     explanation.path.guessedLinks = 1
     explanation.guessedBy = "fwmark 0xca6c"
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
-        #""guessedLinks": 1, "guessedBy": "fwmark 0xca6c"}"#))
+        #""guessedLinks": 1, "guessedBy": "fwmark 0xca6c", "cost": null}"#))
+    explanation.cost.metering = .guessYes
+    explanation.cost.source = "networkManager"
+    #expect(
+      try JSON.explanation(explanation).description.hasSuffix(
+        #", "cost": {"metering": "guessYes", "source": "networkManager"}}"#))
   }
 }

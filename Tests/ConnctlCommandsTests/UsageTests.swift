@@ -35,6 +35,9 @@ struct UsageTests {
     arguments: [
       ["run", "--when", "online"], ["run", "--", "true"],
       ["run", "--when", "online,", "--", "true"],
+      ["keep"], ["keep", "online"], ["keep", "online="], ["keep", "online=-x"],
+      ["keep", "sunny=a.target"],
+      ["keep", "online=a.target", "wifi=a.target"], ["keep", "--grace", "x", "online=a.target"],
       ["on", "weather", "--", "true"], ["on", "path"],
       ["on", "path", "--timeout", "x", "--", "true"],
       ["nonsense"], ["status", "extra"], ["is"], ["is", "sunny"],

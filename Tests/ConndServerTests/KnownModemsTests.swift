@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityProtocol
 import ConnectivityRules
 import Testing
 
@@ -98,6 +99,33 @@ struct KnownModemsTests {
     _ = self.say(["eth0": ModemLink()], &loop)
     #expect(loop.loop.store.snapshot.status.category == .cellular)
     #expect(loop.invalidations.dropFirst(before) == ["advise categoryChanged"])
+  }
+
+  @Test("what is said of a mobile network is of its operator's, also while the service is away")
+  func operators() throws {
+    var loop = try self.loop()
+    let home = MobileOperator(code: "26201", name: "Example")
+    func modem(_ mobileOperator: MobileOperator?) -> [String: ModemLink] {
+      ["eth0": ModemLink(mobileOperator: mobileOperator)]
+    }
+    _ = self.say(modem(home), &loop)
+    let wish = CostRequest.Wish(target: .network("Example"), constrained: .on, user: 1000)
+    _ = try loop.loop.answer(.set(wish)).get()
+    func isConstrained() -> Bool { loop.loop.store.snapshot.status.isConstrained }
+    #expect(isConstrained())
+    _ = self.say(modem(MobileOperator(code: "20801", name: "Example")), &loop)
+    #expect(!isConstrained(), "abroad")
+    // It calls itself something else, and is the same.
+    _ = self.say(modem(MobileOperator(code: "26201", name: "EXAMPLE")), &loop)
+    #expect(isConstrained())
+    _ = self.say(modem(nil), &loop)
+    #expect(isConstrained(), "not registered for a moment")
+    _ = self.say([:], &loop)
+    #expect(isConstrained(), "the service has ended")
+    let changes = loop.loop.store.past.compactMap { published -> String? in
+      if case .path(let path) = published.change { path.cause.change } else { nil }
+    }
+    #expect(changes == ["constrainedSet", "modemMoved", "modemMoved"])
   }
 
   @Test("I7 what an earlier run published of a modem goes on to hold")

@@ -38,6 +38,20 @@ struct ModemObjectsTests {
   }
 
   @Test(
+    "whose network it is, is what its code says",
+    arguments: [
+      (["OperatorCode": .text("26201"), "OperatorName": .text("Example")], "26201 Example"),
+      (["OperatorCode": .text("310410")], "310410 "), (["OperatorName": .text("Example")], nil),
+      (["OperatorCode": .text("")], nil), (["OperatorCode": .text("2620")], nil),
+      (["OperatorCode": .text("2620a")], nil), (["OperatorCode": .number(26201)], nil),
+      (["OperatorCode": .text("26201"), "OperatorName": .flag(true)], "26201 "),
+    ] as [([String: BusValue], String?)])
+  func mobileOperator(network: [String: BusValue], words: String?) {
+    let known = self.objects(network: network).links["wwan0"]?.mobileOperator
+    #expect(known.map { "\($0.code) \($0.name)" } == words)
+  }
+
+  @Test(
     "roaming is what the registration says, in all its variants",
     arguments: [(0, false), (1, false), (5, true), (6, false), (7, true), (9, false), (10, true)])
   func roaming(state: Int64, isRoaming: Bool) {

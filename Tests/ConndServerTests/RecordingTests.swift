@@ -61,15 +61,21 @@ struct RecordingTests {
   @Test("what is said of modems is the same after it was written and read")
   func modems() throws {
     let links = [
-      "wwan0": ModemLink(isSuspended: true, generation: .fifth, isRoaming: true), "ppp0": .silent,
+      "wwan0": ModemLink(
+        isSuspended: true, generation: .fifth, isRoaming: true,
+        mobileOperator: MobileOperator(code: "26201", name: "Example")), "ppp0": .silent,
     ]
     let bytes = ModemLink.encoded(links)
     #expect(try ModemLink.decoded(bytes) == links)
-    for length in bytes.indices {
+    // Earlier versions have written no operators, which come last.
+    let earlier = bytes.count - (1 + 1 + 4 + 5 + 4 + 7)
+    for length in bytes.indices where length != earlier {
       #expect(throws: FieldReader.Fault.self) {
         try ModemLink.decoded(Array(bytes.prefix(length)))
       }
     }
+    let known = try ModemLink.decoded(Array(bytes.prefix(earlier)))
+    #expect(known["wwan0"]?.isSuspended == true && known["wwan0"]?.mobileOperator == nil)
   }
 
   @Test("what clients ask is the same after it was written and read")

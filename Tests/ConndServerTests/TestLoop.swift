@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import Glibc
 import Logging
 import Netlink
 import Synchronization
@@ -16,6 +17,7 @@ struct TestLoop {
   let mailbox = TestMailbox()
   let dns = ModelDNS()
   let modems = ModelModems()
+  let metering = ModelMetering()
   var loop: MonitorLoop
 
   init(choiceFile: ChoiceFile? = nil) throws {
@@ -27,7 +29,8 @@ struct TestLoop {
       Configuration(), store: store, publisher: StorePublisher(store: store),
       statistics: Statistics(), notifier: .inactive, clock: self.clock,
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, dns: self.dns,
-      modems: self.modems, costs: choiceFile?.load() ?? .init(), choiceFile: choiceFile
+      modems: self.modems, metering: self.metering, costs: choiceFile?.load() ?? .init(),
+      choiceFile: choiceFile
     ) { (watched) throws(KernelUnavailable) in
       try kernel.watch(watched)
       return kernel
@@ -84,7 +87,8 @@ struct TestLoop {
 
   /// Deals with all that there is to do.
   mutating func turn(
-    after pause: Duration = .zero, hasDNSNews: Bool = false, hasModemNews: Bool = false
+    after pause: Duration = .zero, hasDNSNews: Bool = false, hasModemNews: Bool = false,
+    hasMeteringNews: Bool = false
   ) -> [String] {
     self.clock.instant = self.clock.instant.advanced(by: pause)
     repeat {
@@ -92,7 +96,7 @@ struct TestLoop {
       self.loop.deal(
         with: .init(
           hasMessages: !self.kernel.untold.isEmpty, hasDNSNews: hasDNSNews,
-          hasModemNews: hasModemNews, slept: nil))
+          hasModemNews: hasModemNews, hasMeteringNews: hasMeteringNews, slept: nil))
       self.loop.evaluateFlows()
       self.loop.evaluatePaths()
     } while self.loop.isBusy
@@ -165,6 +169,21 @@ final class ModelDNS: DNSSource {
   let fileDescriptor: CInt = -1
   var settings: DNSSettings?
   func read() -> DNSSettings? { self.settings }
+}
+
+/// What knows of links' costs, as a test has it.
+final class ModelMetering: MeteringSource {
+  let descriptors: [pollfd] = []
+  var timeout: Duration?
+  var words: MeteringWords?
+  private(set) var searches = 0
+
+  func process() -> MeteringWords? {
+    defer { self.words = nil }
+    return self.words
+  }
+
+  func noteLinks() { self.searches += 1 }
 }
 
 /// What knows of modems, as a test has it.

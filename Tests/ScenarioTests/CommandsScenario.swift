@@ -152,4 +152,69 @@ struct CommandsScenario {
     #expect(try hook.nextLine() == "none")
     #expect(try run.terminate() == 128 + Int(SIGTERM))
   }
+
+  @Test(
+    "units are started and stopped as conditions begin and cease to hold; a moment stops none, nor does a connd that is restarted"
+  )
+  func units() throws {
+    let lab = try Laboratory(configuration: "links: [{match: eth0, medium: wired}]")
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.startConnd()
+    // Which says what it is asked.
+    let programs = try TemporaryDirectory()
+    let systemctl = try programs.write("#!/bin/sh\necho \"$*\"\n", to: "systemctl")
+    #expect(chmod(systemctl, 0o755) == 0)
+    let keep = try RunningCommand([
+      "sh", "-c", #"PATH="$0:$PATH"; exec "$@""#, programs.path, Programs.connctl, "--socket",
+      lab.socket, "keep", "--grace", "2s", "online=connd-online.target",
+      "online,not-expensive,not-constrained=connd-unmetered.target",
+    ])
+    func expect(_ lines: String...) throws {
+      for line in lines { #expect(try keep.nextLine() == "--no-block \(line)") }
+    }
+    // A machine that starts without a network.
+    try expect("stop -- connd-online.target", "stop -- connd-unmetered.target")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try expect("start -- connd-online.target", "start -- connd-unmetered.target")
+    // Lost, and back within the grace; what is told next is not of that.
+    try lab.outside.ip("link set eth0 down")
+    try lab.outside.ip("link set eth0 up")
+    // A connd that goes away has said nothing.
+    #expect(try lab.connd?.terminate() == 0)
+    try self.waitForError("the units are left as they are", of: keep)
+    try lab.startConnd()
+    try self.waitForError("connd is back", of: keep)
+    #expect(try lab.connctl("expensive", "eth0").status == 0)
+    try expect("stop -- connd-unmetered.target")
+    #expect(try lab.connctl("expensive", "eth0", "auto").status == 0)
+    try expect("start -- connd-unmetered.target")
+    #expect(try lab.connctl("constrain", "eth0").status == 0)
+    try expect("stop -- connd-unmetered.target")
+    try lab.outside.ip("link set eth0 down")
+    try expect("stop -- connd-online.target")
+    keep.signal(SIGTERM)
+    #expect(try keep.wait() == 128 + Int(SIGTERM))
+  }
+
+  @Test(
+    "units are kept by connctl before connd is there, and a systemctl that fails is asked again")
+  func unitsWithoutConnd() throws {
+    let lab = try Laboratory(configuration: "links: [{match: eth0, medium: wired}]")
+    try lab.addLink("eth0", "192.0.2.2")
+    let programs = try TemporaryDirectory()
+    let systemctl = try programs.write("#!/bin/sh\necho \"$*\"\nexit 5\n", to: "systemctl")
+    #expect(chmod(systemctl, 0o755) == 0)
+    let keep = try RunningCommand([
+      "sh", "-c", #"PATH="$0:$PATH"; exec "$@""#, programs.path, Programs.connctl, "--socket",
+      lab.socket, "keep", "--user", "online=sync.service",
+    ])
+    try self.waitForError("looking for connd", of: keep)
+    try lab.startConnd()
+    #expect(try keep.nextLine() == "--user --no-block stop -- sync.service")
+    try self.waitForError("stop of sync.service failed: systemctl ended with 5", of: keep)
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    #expect(try keep.nextLine() == "--user --no-block start -- sync.service")
+    keep.signal(SIGTERM)
+    #expect(try keep.wait() == 128 + Int(SIGTERM))
+  }
 }

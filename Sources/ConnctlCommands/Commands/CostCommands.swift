@@ -49,13 +49,14 @@ struct CostOptions: ParsableArguments {
     A network is remembered by a hash, so that it is known when the machine comes back to it; “connctl networks” lists those that \
     something is said of.
 
-    Root, members of the group connd and the user at the machine's seat may; exit status 77 for others.
+    Root may, and whom polkit lets (org.connd.set-cost): the user at the machine's seat and members of the group connd, who may \
+    without polkit, too; exit status 77 for others.
     """
 
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "A network: its SSID, its gateway's address where the machine is on it, or its identity.",
+      "A network: its SSID, its operator's name or gateway's address while on it, or its identity.",
       valueName: "name"))
   var network: String?
 

@@ -23,7 +23,7 @@ struct RunCommand: ConnctlCommand {
     help: ArgumentHelp(
       "What has to hold, all of it: words as of “connctl is”, with commas between them.",
       valueName: "conditions"),
-    completion: .list(Condition.allNames), transform: Self.conditions)
+    completion: .list(Condition.allNames), transform: Condition.readingAll)
   var when: [Condition]
 
   @Flag(help: "Suspend the command while the conditions do not hold.")
@@ -34,12 +34,6 @@ struct RunCommand: ConnctlCommand {
 
   func validate() throws {
     guard !self.command.isEmpty else { throw ValidationError("the command is missing, after --") }
-  }
-
-  private static func conditions(_ text: String) throws -> [Condition] {
-    try text.split(separator: ",", omittingEmptySubsequences: false).map {
-      try Condition.reading(String($0))
-    }
   }
 
   /// The conditions hold: nothing more is to be followed.

@@ -80,7 +80,26 @@ extension JSON {
         }),
       "guessedLinks": .number(explanation.path.guessedLinks),
       "guessedBy": .string(explanation.hasGuessedBy ? explanation.guessedBy : nil),
+      "cost": explanation.hasCost
+        ? [
+          "metering": .string(explanation.cost.metering.word),
+          "source": .string(explanation.cost.source),
+        ] : .null,
     ]
+  }
+}
+
+extension Connectivity_V1_Metering {
+  /// The word of the JSON; `nil` for one that a newer connd invented.
+  var word: String? {
+    switch self {
+    case .unknown: "unknown"
+    case .yes: "yes"
+    case .no: "no"
+    case .guessYes: "guessYes"
+    case .guessNo: "guessNo"
+    case .unspecified, .UNRECOGNIZED: nil
+    }
   }
 }
 

@@ -23,6 +23,7 @@ extension Style {
     if !path.chain.isEmpty {
       steps.add("medium", Text(path.mediumWords(explanation.links.last?.name)))
     }
+    if let words = explanation.costWords { steps.add("metered", Text(words)) }
     steps.add("flags", Text(ReachabilityFlags(explanation.flags).words))
     steps.add("category", Text(category.rawValue, category.ink))
     for (position, probe) in explanation.probes.enumerated() {
@@ -57,6 +58,26 @@ extension Connectivity_V1_Explanation {
     let isDefault = self.routePrefix.hasSuffix("/0")
     return self.routePrefix + (isDefault ? " (default)" : "")
       + (self.hasRoutePriority ? ", metric \(self.routePriority)" : "")
+  }
+}
+
+extension Connectivity_V1_Explanation {
+  /// `guess yes: NetworkManager says so`
+  fileprivate var costWords: String? {
+    guard self.hasCost, let state = self.cost.metering.word?.separatingWords else { return nil }
+    let source =
+      switch self.cost.source {
+      case "configuration": "the configuration says so"
+      case "user": "a user says so"
+      case "networkManager": "NetworkManager says so"
+      case "medium": "the medium is"
+      case "accessPoint": "the access point says so"
+      case "driver": "by the link's driver it is a phone"
+      case "dhcp": "the DHCP server says so"
+      case "none": "nothing tells"
+      case let source: source
+      }
+    return "\(state): \(source)"
   }
 }
 

@@ -34,6 +34,11 @@ struct NetworkKey: Hashable, Sendable {
     self.hash("gateway", hardwareAddress)
   }
 
+  /// A mobile network, by whose it is.
+  func hash(of mobile: MobileOperator) -> NetworkHash {
+    self.hash("mobile", Array(mobile.code.utf8))
+  }
+
   private func hash(_ kind: String, _ bytes: [UInt8]) -> NetworkHash {
     NetworkHash(SipHash(key: self.bytes).hash(Array(kind.utf8) + [0] + bytes))
   }
@@ -42,7 +47,7 @@ struct NetworkKey: Hashable, Sendable {
 /// A network that the machine is on.
 struct PresentNetwork: Hashable, Sendable {
   var hash: NetworkHash
-  /// The SSID, or the gateway's address.
+  /// The SSID, the operator's name, or the gateway's address.
   var name: String
   var medium: Medium
   /// The names of the links that it is reached by, the out-link first.

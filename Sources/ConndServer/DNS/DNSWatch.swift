@@ -11,46 +11,31 @@ protocol DNSSource {
   func read() -> DNSSettings?
 }
 
-/// The files, and inotify(7), which tells when they may be others: an idle machine does not wake (D7).
+/// The files, and what tells when they may be others.
 final class DNSWatch: DNSSource {
   private let files: DNSFiles
-  /// -1 where the user has no inotify instance left: then whom names are asked of is read at the start, and not again.
-  let fileDescriptor: CInt
+  private let changes = FileWatch()
 
-  /// What tells of a file that is written in place, and of one that is moved to another's place.
-  private static let changes =
-    UInt32(IN_CLOSE_WRITE) | UInt32(IN_MOVED_TO) | UInt32(IN_MOVED_FROM) | UInt32(IN_DELETE)
-  /// What tells that a directory is there from now on.
-  private static let arrivals = UInt32(IN_CREATE) | UInt32(IN_MOVED_TO)
+  init(_ files: DNSFiles = DNSFiles()) { self.files = files }
 
-  init(_ files: DNSFiles = DNSFiles()) {
-    self.files = files
-    self.fileDescriptor = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK))
-  }
-
-  deinit { if self.fileDescriptor >= 0 { close(self.fileDescriptor) } }
+  var fileDescriptor: CInt { self.changes.fileDescriptor }
 
   func read() -> DNSSettings? {
-    self.clear()
+    self.changes.clear()
     // First the watches: what changes in between is told.
     self.watch()
     return self.files.read()
   }
 
-  /// Watches what is there now. A watch that there is already stays as it is.
+  /// Watches what is there now.
   private func watch() {
-    guard self.fileDescriptor >= 0 else { return }
-    for directory in self.files.directories {
-      self.watch(directory, Self.changes | UInt32(IN_ONLYDIR))
-    }
+    for directory in self.files.directories { self.changes.watch(directory: directory) }
     // A link leads into a directory of somebody else's; a file that a container was lent is written where nobody sees the
     // directory change.
     let main = self.files.root + DNSFiles.main
     guard let path = Self.target(of: main) else { return }
-    self.watch(path, Self.changes)
-    if let end = path.lastIndex(of: "/") {
-      self.watch(String(path[..<end]), Self.changes | UInt32(IN_ONLYDIR))
-    }
+    self.changes.watch(file: path)
+    if let end = path.lastIndex(of: "/") { self.changes.watch(directory: String(path[..<end])) }
   }
 
   /// Where a link leads to in the end, also if nothing is there yet: a resolver may start later.
@@ -65,24 +50,5 @@ final class DNSWatch: DNSSource {
     let target = String(
       decoding: buffer.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
     return target.hasPrefix("/") ? target : path[...end] + target
-  }
-
-  /// Watches a path; where it is not there, the nearest directory above it, in which it may come.
-  private func watch(_ path: String, _ mask: UInt32) {
-    var (path, mask) = (path, mask)
-    while inotify_add_watch(self.fileDescriptor, path, mask | UInt32(IN_MASK_ADD)) < 0 {
-      guard errno == ENOENT, let end = path.lastIndex(of: "/"), end != path.startIndex else {
-        return
-      }
-      path = String(path[..<end])
-      mask = Self.arrivals | UInt32(IN_ONLYDIR)
-    }
-  }
-
-  private func clear() {
-    guard self.fileDescriptor >= 0 else { return }
-    var buffer = [UInt8](repeating: 0, count: 4096)
-    // Which file it was does not matter: all that counts is what they say now.
-    while Glibc.read(self.fileDescriptor, &buffer, buffer.count) > 0 {}
   }
 }

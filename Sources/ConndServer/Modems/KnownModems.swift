@@ -8,8 +8,9 @@ import ConnectivityRules
 struct KnownModems {
   /// As it is said now, by name.
   private var links: [String: ModemLink] = [:]
-  /// The links of which it was ever said.
-  private var indexes: Set<UInt32> = []
+  /// The links of which it was ever said, each with the operator that was named last: what a network costs is what it cost, until
+  /// it is known that it is another.
+  private var known: [UInt32: MobileOperator?] = [:]
 
   /// A machine has a handful.
   private static let most = 64
@@ -18,7 +19,7 @@ struct KnownModems {
   init(restored: Snapshot? = nil) {
     for path in [restored?.status.ipv4, restored?.status.ipv6].compactMap({ $0 })
     where path.evidence?.source == .modemManager {
-      if let link = path.chain.last { self.indexes.insert(link.index) }
+      if let link = path.chain.last { self.known.updateValue(nil, forKey: link.index) }
     }
   }
 
@@ -29,8 +30,12 @@ struct KnownModems {
       if old.isConnected != new.isConnected || self.links[name] == nil {
         return ModemChange(new.isConnected ? .connected : .disconnected, name)
       }
-      guard old.isSuspended != new.isSuspended else { return nil }
-      return ModemChange(new.isSuspended ? .suspended : .resumed, name)
+      if old.isSuspended != new.isSuspended {
+        return ModemChange(new.isSuspended ? .suspended : .resumed, name)
+      }
+      // That it is not known for a while is no other.
+      let isOther = new.mobileOperator.map { $0 != old.mobileOperator } ?? false
+      return isOther ? ModemChange(.moved, name) : nil
     }
   }
 
@@ -42,21 +47,25 @@ struct KnownModems {
 
   /// A link, with what is known of its modem.
   mutating func describe(_ facts: LinkFacts) -> LinkFacts {
-    guard !self.links.isEmpty || !self.indexes.isEmpty else { return facts }
+    guard !self.links.isEmpty || !self.known.isEmpty else { return facts }
     let index = facts.link.index
     var facts = facts
-    if let modem = self.links[facts.link.name] {
-      if self.indexes.count >= Self.most { self.indexes = [] }
-      self.indexes.insert(index)
+    let before = self.known[index]
+    if var modem = self.links[facts.link.name] {
+      modem.mobileOperator = modem.mobileOperator ?? before ?? nil
+      if self.known.count >= Self.most { self.known = [:] }
+      self.known.updateValue(modem.mobileOperator, forKey: index)
       facts.modem = modem
-    } else if self.indexes.contains(index) {
-      facts.modem = .silent
+    } else if let before {
+      var modem = ModemLink.silent
+      modem.mobileOperator = before
+      facts.modem = modem
     }
     return facts
   }
 
   /// Takes note of what the kernel has told.
   mutating func note(_ event: KernelEvent) {
-    if case .linkRemoved(let link) = event { self.indexes.remove(link.index) }
+    if case .linkRemoved(let link) = event { self.known[link.index] = nil }
   }
 }

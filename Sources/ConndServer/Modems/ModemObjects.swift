@@ -8,6 +8,8 @@ struct ModemObjects: Hashable {
   private struct Modem: Hashable {
     var technologies: UInt32 = 0
     var registration: Int64?
+    var operatorCode = ""
+    var operatorName = ""
     /// Their paths.
     var bearers: [String] = []
   }
@@ -28,7 +30,8 @@ struct ModemObjects: Hashable {
 
   /// What is read of each interface.
   static let properties: [String: Set<String>] = [
-    Self.modem: ["AccessTechnologies", "Bearers"], Self.network: ["RegistrationState"],
+    Self.modem: ["AccessTechnologies", "Bearers"],
+    Self.network: ["RegistrationState", "OperatorCode", "OperatorName"],
     Self.bearer: ["Interface", "Connected", "Suspended"],
   ]
 
@@ -50,6 +53,8 @@ struct ModemObjects: Hashable {
     case Self.network:
       guard var modem = self.modem(path) else { return }
       if let value = values["RegistrationState"] { modem.registration = value.number }
+      if let value = values["OperatorCode"] { modem.operatorCode = value.operatorCode ?? "" }
+      if let value = values["OperatorName"] { modem.operatorName = value.operatorName ?? "" }
       self.modems[path] = modem
     case Self.bearer where self.listed.contains(path):
       var bearer = self.bearers[path] ?? Bearer()
@@ -64,7 +69,10 @@ struct ModemObjects: Hashable {
   /// Takes in that an object has these interfaces no more.
   mutating func remove(_ path: String, _ interfaces: [String]) {
     if interfaces.contains(Self.modem) { self.modems[path] = nil }
-    if interfaces.contains(Self.network) { self.modems[path]?.registration = nil }
+    if interfaces.contains(Self.network) {
+      self.modems[path]?.registration = nil
+      self.modems[path]?.operatorCode = ""
+    }
     self.forgetBearers()
   }
 
@@ -94,7 +102,9 @@ struct ModemObjects: Hashable {
         let link = ModemLink(
           isConnected: bearer.isConnected, isSuspended: bearer.isConnected && bearer.isSuspended,
           generation: MobileGeneration(accessTechnologies: modem.technologies),
-          isRoaming: modem.registration.map(Self.roaming.contains) ?? false)
+          isRoaming: modem.registration.map(Self.roaming.contains) ?? false,
+          mobileOperator: modem.operatorCode.isEmpty
+            ? nil : MobileOperator(code: modem.operatorCode, name: modem.operatorName))
         // Several may share one link: what any of them carries, it carries.
         if links[interface].map(link.carriesMore) ?? true { links[interface] = link }
       }
@@ -131,6 +141,19 @@ extension BusValue {
   fileprivate var flag: Bool? { if case .flag(let value) = self { value } else { nil } }
   fileprivate var number: Int64? { if case .number(let value) = self { value } else { nil } }
   fileprivate var texts: [String]? { if case .texts(let values) = self { values } else { nil } }
+  /// MCC and MNC; `nil` for anything else. Of a modem that is in no network it is empty.
+  fileprivate var operatorCode: String? {
+    guard case .text(let text) = self, (5...6).contains(text.utf8.count),
+      text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
+    else { return nil }
+    return text
+  }
+
+  /// As much of it as anybody shows.
+  fileprivate var operatorName: String? {
+    if case .text(let text) = self { String(text.prefix(64)) } else { nil }
+  }
+
   /// The name of a link; `nil` where it can be none. Of a bearer that is not connected it is empty.
   fileprivate var linkName: String? {
     if case .text(let text) = self, ResolvConf.isLinkName(text) { text } else { nil }

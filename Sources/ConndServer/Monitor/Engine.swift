@@ -62,6 +62,12 @@ struct Engine {
     }
   }
 
+  /// What others than the kernel say of links' costs; where it is another, a step must follow.
+  var metering: MeteringWords {
+    get { self.reader.classifier.metering }
+    set { self.reader.classifier.metering = newValue }
+  }
+
   /// The family that decides at a tie.
   var preferred: AddressFamily { self.changes.preferred }
 
@@ -266,7 +272,7 @@ struct Engine {
 
   /// Takes another configuration; a step must follow.
   mutating func configure(_ configuration: Configuration) {
-    self.reader = PathReader(configuration, self.costs)
+    self.reader = PathReader(configuration, self.costs, self.metering)
     self.identify = configuration.identify
     self.changes.preferred = configuration.prefer
     self.changes.policy = configuration.invalidations
@@ -347,10 +353,14 @@ extension Engine {
 }
 
 extension PathReader {
-  fileprivate init(_ configuration: Configuration, _ costs: ChoiceFile.Contents) {
+  fileprivate init(
+    _ configuration: Configuration, _ costs: ChoiceFile.Contents,
+    _ metering: MeteringWords = MeteringWords()
+  ) {
     self.init(
       destinations: configuration.destinations,
-      classifier: PathClassifier(policy: configuration.links, choices: costs.choices),
+      classifier: PathClassifier(
+        policy: configuration.links, choices: costs.choices, metering: metering),
       networkKey: costs.key)
   }
 }

@@ -68,6 +68,7 @@ final class Monitor: Service {
         for: kernel, dns: loop.dns?.fileDescriptor ?? -1,
         modems: pollfd(
           fd: loop.modems?.fileDescriptor ?? -1, events: loop.modems?.events ?? 0, revents: 0),
+        metering: loop.metering?.descriptors ?? [],
         until: due)
       self.recorder?.begin(woken)
       loop.go(on: woken)

@@ -27,6 +27,12 @@ struct MonitorEdges {
     return self.recorder.map { RecordedModems(modems: modems, recorder: $0) } ?? modems
   }
 
+  /// What knows of links' costs.
+  func metering() -> any MeteringSource {
+    let metering = MeteringWatch()
+    return self.recorder.map { RecordedMetering(metering: metering, recorder: $0) } ?? metering
+  }
+
   /// - Parameter adopted: what systemd passed, for the first listener.
   func sockets(adopting adopted: CInt?) -> any SocketSource {
     let sockets = KernelSockets(adopting: adopted)

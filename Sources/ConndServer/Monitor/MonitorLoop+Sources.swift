@@ -13,6 +13,13 @@ extension MonitorLoop {
   /// Reads what is said of modems, and what that makes of the paths. It is not waited for, neither here nor in any answer.
   mutating func readModems() { self.modems?.process().map { self.take($0) } }
 
+  /// Reads what is said of links' costs, and what that makes of the paths.
+  mutating func readMetering() {
+    guard let words = self.metering?.process(), words != self.engine.metering else { return }
+    self.engine.metering = words
+    self.step(.metering)
+  }
+
   mutating func take(_ links: [String: ModemLink]) {
     for change in self.engine.modems.changes(to: links) {
       self.engine.modems.update(change.interface, to: links[change.interface])

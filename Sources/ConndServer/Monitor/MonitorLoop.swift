@@ -27,6 +27,8 @@ struct MonitorLoop {
   let dns: (any DNSSource)?
   /// What knows of modems; `nil` where nobody wants to know.
   let modems: (any ModemSource)?
+  /// What knows of links' costs; `nil` where nobody wants to know.
+  let metering: (any MeteringSource)?
   /// Where users' choices are kept; `nil` where nobody keeps them.
   let choiceFile: ChoiceFile?
 
@@ -60,7 +62,7 @@ struct MonitorLoop {
   init(
     _ configuration: Configuration, store: Store, publisher: any Publisher, statistics: Statistics,
     notifier: Notifier, clock: any MonitorClock, logger: Logger, dns: (any DNSSource)? = nil,
-    modems: (any ModemSource)? = nil,
+    modems: (any ModemSource)? = nil, metering: (any MeteringSource)? = nil,
     costs: ChoiceFile.Contents = ChoiceFile.Contents(), choiceFile: ChoiceFile? = nil,
     openKernel: @escaping (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
   ) {
@@ -72,6 +74,7 @@ struct MonitorLoop {
     self.logger = logger
     self.dns = dns
     self.modems = modems
+    self.metering = metering
     self.choiceFile = choiceFile
     self.openKernel = openKernel
     self.limits = configuration.limits
@@ -88,6 +91,7 @@ struct MonitorLoop {
       let changes = self.engine.update(to: settings, learntLate: true, time: self.clock.time)
       self.publish(changes)
     }
+    if let words = self.metering?.process() { self.engine.metering = words }
     self.openKernelOrGiveUp(.start)
     self.answerWatchdog()
   }
@@ -122,6 +126,9 @@ struct MonitorLoop {
     if self.isBusy { return self.clock.now }
     var due = [self.reopening.due, self.watchdogDue]
     if let timeout = self.modems?.timeout { due.append(self.clock.now.advanced(by: timeout)) }
+    if let timeout = self.metering?.timeout {
+      due.append(self.clock.now.advanced(by: timeout))
+    }
     // Without the kernel nothing can be looked at.
     if self.kernel != nil {
       due += [
@@ -140,6 +147,7 @@ struct MonitorLoop {
     if self.listens, woken.hasMessages || isRested { self.drain() }
     if woken.hasDNSNews { self.readDNS() }
     if woken.hasModemNews || self.modems?.timeout == .zero { self.readModems() }
+    if woken.hasMeteringNews || self.metering?.timeout == .zero { self.readMetering() }
     if let slept = woken.slept { self.step(.resumed(slept)) }
 
     if self.kernel != nil, let deadline = self.engine.deadline, deadline.due <= now {
@@ -164,7 +172,12 @@ struct MonitorLoop {
     var events: [KernelEvent] = []
     var hasLinkNews = false
     // Whoever plugs in a modem, or starts a service for it, makes a link.
-    defer { if hasLinkNews { self.modems?.noteLinks().map { self.take($0) } } }
+    defer {
+      if hasLinkNews {
+        self.modems?.noteLinks().map { self.take($0) }
+        self.metering?.noteLinks()
+      }
+    }
     do throws(KernelUnavailable) {
       var mayHaveMore = true
       // A step may find out that the kernel is lost.

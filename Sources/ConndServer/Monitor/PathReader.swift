@@ -29,7 +29,8 @@ struct PathReader {
     return self.classifier.path(facts, by: network.hash)
   }
 
-  /// The network that a path leads by; `nil` where nothing tells it from others: a modem's, one whose router has not answered yet.
+  /// The network that a path leads by; `nil` where nothing tells it from others: that of a modem of which
+  /// nobody says whose network it is in, one whose router has not answered yet.
   func network(
     of path: Path, _ facts: PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> PresentNetwork? {
@@ -40,6 +41,12 @@ struct PathReader {
     if let wireless = identity.wireless ?? guessed {
       return PresentNetwork(
         hash: self.networkKey.hash(of: wireless), name: wireless.name, medium: .wifi, links: links)
+    }
+    // Its gateway, where it has one, is the modem.
+    if let mobile = facts.links.last?.modem?.mobileOperator {
+      return PresentNetwork(
+        hash: self.networkKey.hash(of: mobile),
+        name: mobile.name.isEmpty ? mobile.code : mobile.name, medium: path.medium, links: links)
     }
     guard path.status == .satisfied, let gateway = path.gateway,
       let link = path.chain.first?.index, !facts.links.contains(where: \.isWireless)

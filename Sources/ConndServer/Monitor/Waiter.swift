@@ -18,6 +18,8 @@ struct Waiter {
     var hasDNSNews = false
     /// What knows of modems may have said something.
     var hasModemNews = false
+    /// What knows of links' costs may have said something.
+    var hasMeteringNews = false
     /// For how long the machine slept meanwhile.
     var slept: Duration?
   }
@@ -26,10 +28,11 @@ struct Waiter {
   ///   - kernel: the descriptor that tells of messages; -1 for none.
   ///   - dns: the descriptor that tells that names may be asked of others; -1 for none.
   ///   - modems: what is to be waited for of what knows of modems.
+  ///   - metering: the same of what knows of links' costs.
   ///   - due: when to return although nothing has happened.
   mutating func wait(
     for kernel: CInt, dns: CInt = -1, modems: pollfd = pollfd(fd: -1, events: 0, revents: 0),
-    until due: Instant?
+    metering: [pollfd] = [], until due: Instant?
   ) -> Woken {
     var descriptors = [
       pollfd(fd: self.wakeUp.fileDescriptor, events: Int16(POLLIN), revents: 0),
@@ -38,6 +41,8 @@ struct Waiter {
       pollfd(fd: dns, events: Int16(POLLIN), revents: 0),
       modems,
     ]
+    let first = descriptors.count
+    descriptors += metering
     let timeout = due.map { Instant.now().duration(to: $0).pollTimeout } ?? -1
     let count = poll(&descriptors, nfds_t(descriptors.count), timeout)
     let slept = self.sleep.check()
@@ -46,6 +51,8 @@ struct Waiter {
     return Woken(
       hasMessages: count > 0 && descriptors[1].revents != 0,
       hasDNSNews: count > 0 && descriptors[3].revents != 0,
-      hasModemNews: count > 0 && descriptors[4].revents != 0, slept: slept)
+      hasModemNews: count > 0 && descriptors[4].revents != 0,
+      hasMeteringNews: count > 0 && descriptors[first...].contains { $0.revents != 0 }, slept: slept
+    )
   }
 }

@@ -23,6 +23,8 @@ enum RecordedItem: Hashable {
   case file(FileQuestion, error: CInt, [UInt8])
   /// What was said of modems, where that was news (`ModemLink.encoded`): because the kernel told of links, or by itself.
   case modems(afterLinks: Bool, [UInt8])
+  /// What was said of links' costs, where that was news (`MeteringWords.encoded`).
+  case metering([UInt8])
   /// What a client or the user asked of the thread (`RecordedInput`).
   case input([UInt8])
   /// The recording has become as long as it may, and connd went on without it.
@@ -64,7 +66,8 @@ enum RecordedReception: Hashable {
 extension RecordedItem {
   private enum Kind: UInt8 {
     case turn = 1
-    case now, time, opened, bound, option, sent, received, readable, file, input, full, modems
+    case now, time, opened, bound, option, sent, received, readable, file, input, full, modems,
+      metering
   }
 
   var encoded: [UInt8] {
@@ -120,6 +123,9 @@ extension RecordedItem {
       begin(.modems)
       fields.put(afterLinks)
       fields.put(bytes)
+    case .metering(let bytes):
+      begin(.metering)
+      fields.put(bytes)
     case .input(let bytes):
       begin(.input)
       fields.put(bytes)
@@ -158,6 +164,7 @@ extension RecordedItem {
         FileQuestion(try fields.choice(), try fields.text()), error: try fields.number(),
         try fields.bytes())
     case .modems: self = .modems(afterLinks: try fields.flag(), try fields.bytes())
+    case .metering: self = .metering(try fields.bytes())
     case .input: self = .input(try fields.bytes())
     case .full: self = .full
     }

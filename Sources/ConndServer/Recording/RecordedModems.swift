@@ -48,14 +48,23 @@ extension ModemLink {
       fields.put(link.generation) { $0.put($1.rawValue) }
       fields.put(link.isRoaming)
     }
+    // Behind what earlier versions have written.
+    for (_, link) in links.sorted(by: { $0.key < $1.key }) {
+      fields.put(link.mobileOperator) {
+        $0.put($1.code)
+        $0.put($1.name)
+      }
+    }
     return fields.bytes
   }
 
   static func decoded(_ bytes: [UInt8]) throws(FieldReader.Fault) -> [String: ModemLink] {
     var fields = FieldReader(bytes)
     var links: [String: ModemLink] = [:]
+    var names: [String] = []
     for _ in 0..<(try fields.number(UInt32.self)) {
       let name = try fields.text()
+      names.append(name)
       links[name] = ModemLink(
         isConnected: try fields.flag(), isSuspended: try fields.flag(),
         generation: try fields.optional { (fields) throws(FieldReader.Fault) -> MobileGeneration in
@@ -64,6 +73,12 @@ extension ModemLink {
           }
           return generation
         }, isRoaming: try fields.flag())
+    }
+    for name in fields.isAtEnd ? [] : names {
+      links[name]?.mobileOperator = try fields.optional {
+        (fields) throws(FieldReader.Fault) -> MobileOperator in
+        MobileOperator(code: try fields.text(), name: try fields.text())
+      }
     }
     guard fields.isAtEnd else { throw FieldReader.Fault() }
     return links

@@ -18,6 +18,7 @@ struct Recording {
     var polls: [Bool] = []
     var inputs: [[UInt8]] = []
     var modems: [(afterLinks: Bool, bytes: [UInt8])] = []
+    var metering: [[UInt8]] = []
   }
 
   /// What was answered, by the question.
@@ -144,6 +145,7 @@ extension Recording {
         in: self.turn)
     case .modems(let afterLinks, let bytes):
       self.turns[self.turn].modems.append((afterLinks, bytes))
+    case .metering(let bytes): self.turns[self.turn].metering.append(bytes)
     case .input(let bytes): self.turns[self.turn].inputs.append(bytes)
     case .full: self.end = .full
     }

@@ -75,6 +75,7 @@ struct Replay {
       clock: ReplayedClock(tape: tape),
       logger: Logger(label: "connd.replay") { _ in SwiftLogNoOpLogHandler() },
       dns: ReplayedDNS(files: DNSFiles(from: files)), modems: ReplayedModems(tape: tape),
+      metering: ReplayedMetering(tape: tape),
       costs: self.recording.header.costs
     ) { (watched) throws(KernelUnavailable) in
       try NetlinkKernel(

@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityRules
 import Glibc
 import Netlink
 
@@ -62,6 +63,17 @@ final class ReplayTape {
       return nil
     }
     return try? ModemLink.decoded(self.present.modems.remove(at: place).bytes)
+  }
+
+  // MARK: - Costs
+
+  /// Whether something was said of links' costs that nobody has heard yet.
+  var hasMetering: Bool { !self.present.metering.isEmpty }
+
+  /// What was said next; `nil` where there was no news, or it makes no sense.
+  func takeMetering() -> MeteringWords? {
+    guard self.hasMetering else { return nil }
+    return try? MeteringWords(decoding: self.present.metering.removeFirst())
   }
 
   // MARK: - In order

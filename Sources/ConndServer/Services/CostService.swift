@@ -15,7 +15,7 @@ struct CostService {
   func set(
     _ request: Connectivity_V1_SetCostRequest, _ peer: PeerCredentials
   ) async throws -> Connectivity_V1_SetCostResponse {
-    try self.authority.check(peer)
+    try await self.authority.check(peer)
     guard case .set(let match) = try await self.answer(.set(try request.wish(of: peer.uid)), peer)
     else { return Connectivity_V1_SetCostResponse() }
     return .with { if let match { $0.overruledBy = match } }
@@ -33,7 +33,7 @@ struct CostService {
   func forget(
     _ request: Connectivity_V1_ForgetNetworkRequest, _ peer: PeerCredentials
   ) async throws -> Connectivity_V1_ForgetNetworkResponse {
-    try self.authority.check(peer)
+    try await self.authority.check(peer)
     guard !request.network.isEmpty else {
       throw RPCError(code: .invalidArgument, message: "network: is empty")
     }

@@ -47,6 +47,12 @@ struct Explainer {
     explanation.path = Connectivity_V1_Path(path)
     explanation.flags = Connectivity_V1_Flags(flags)
     explanation.category = Connectivity_V1_Category(Category(flags, medium: path.medium))
+    if !facts.links.isEmpty {
+      let network = try self.reader.network(of: path, facts, self.view)
+      explanation.cost = .init(
+        self.reader.classifier.cost(of: facts.links, medium: path.medium, by: network?.hash)
+          .evidence)
+    }
     let addresses = try self.kernel.addresses()
     for facts in facts.allLinks.prefix(path.chain.count) {
       explanation.links.append(try self.describe(facts, addresses))
@@ -154,6 +160,20 @@ extension PathReader {
       $0.addresses = addresses.filter { $0.link == facts.link.index }.map {
         "\($0.address)/\($0.prefixLength)"
       }
+    }
+  }
+}
+
+extension Connectivity_V1_CostEvidence {
+  fileprivate init(_ evidence: CostEvidence) {
+    self.init()
+    self.source = evidence.source.rawValue
+    switch evidence.state {
+    case .unknown: self.metering = .unknown
+    case .yes: self.metering = .yes
+    case .no: self.metering = .no
+    case .guessYes: self.metering = .guessYes
+    case .guessNo: self.metering = .guessNo
     }
   }
 }

@@ -9,19 +9,35 @@ package struct ModemLink: Hashable, Sendable {
   package var generation: MobileGeneration?
   /// The network is not that of the subscription.
   package var isRoaming: Bool
+  /// Whose network it is; `nil` where that is not known.
+  package var mobileOperator: MobileOperator?
 
   package init(
     isConnected: Bool = true, isSuspended: Bool = false, generation: MobileGeneration? = nil,
-    isRoaming: Bool = false
+    isRoaming: Bool = false, mobileOperator: MobileOperator? = nil
   ) {
     self.isConnected = isConnected
     self.isSuspended = isSuspended
     self.generation = generation
     self.isRoaming = isRoaming
+    self.mobileOperator = mobileOperator
   }
 
   /// One of which nothing is said any more.
   package static let silent = ModemLink(isConnected: false)
+}
+
+/// Whose mobile network a modem is in.
+package struct MobileOperator: Hashable, Sendable {
+  /// Its country's and its own code (MCC and MNC, 3GPP TS 23.003, 2.2): five or six digits.
+  package var code: String
+  /// As it calls itself; empty where that is not known.
+  package var name: String
+
+  package init(code: String, name: String = "") {
+    self.code = code
+    self.name = name
+  }
 }
 
 /// What a mobile network's technology is sold as.
@@ -43,6 +59,8 @@ package struct ModemChange: Hashable, Sendable {
     case disconnected
     case suspended
     case resumed
+    /// The modem is in another operator's network.
+    case moved
   }
 
   package var kind: Kind

@@ -94,6 +94,8 @@ public struct Cause: Hashable, Sendable {
     case user
     /// ModemManager says something else of a link.
     case modem
+    /// NetworkManager or a DHCP server says something else of what a link costs.
+    case metering
   }
 
   public var trigger: Trigger

@@ -183,6 +183,7 @@ extension Connectivity_V1_CauseTrigger {
     case .dns: self = .dns
     case .user: self = .user
     case .modem: self = .modem
+    case .metering: self = .metering
     }
   }
 }
@@ -207,6 +208,7 @@ extension Cause.Trigger {
     case .dns: self = .dns
     case .user: self = .user
     case .modem: self = .modem
+    case .metering: self = .metering
     case .unspecified, .UNRECOGNIZED: self = .kernel
     }
   }

@@ -75,9 +75,16 @@ package struct PathClassifier: Hashable, Sendable {
   /// What users say of links and networks; it beats all evidence but the configuration.
   package var choices: CostChoices
 
-  package init(policy: LinkPolicy = LinkPolicy(), choices: CostChoices = CostChoices()) {
+  /// What others say of what links cost.
+  package var metering: MeteringWords
+
+  package init(
+    policy: LinkPolicy = LinkPolicy(), choices: CostChoices = CostChoices(),
+    metering: MeteringWords = MeteringWords()
+  ) {
     self.policy = policy
     self.choices = choices
+    self.metering = metering
   }
 
   /// The path that the facts amount to.
@@ -126,19 +133,18 @@ package struct PathClassifier: Hashable, Sendable {
   }
 
   /// What sending costs: what the configuration says of the topmost link that it speaks of; else what a user says of a link, or of
-  /// the network; else only media that are paid for by use are expensive (a Bluetooth network is a phone's hotspot), Wi-Fi whose
-  /// access point says so, and what is certainly a phone: what may be one costs nothing, for it would keep programs from a network that is
-  /// free.
+  /// the network; else, of money, what there is evidence for.
   package func cost(
     of chain: [LinkFacts], medium: Medium, by network: NetworkHash? = nil
-  ) -> (expensive: Bool, constrained: Bool) {
+  ) -> (evidence: CostEvidence, expensive: Bool, constrained: Bool) {
     let names = chain.map(\.link.name)
     let rules = names.compactMap(self.policy.rule)
+    let evidence = self.costEvidence(
+      of: chain, medium: medium,
+      saidByConfiguration: rules.lazy.compactMap(\.expensive).first,
+      saidByUser: self.choices.said(of: names, on: network, \.isExpensive))
     return (
-      rules.lazy.compactMap(\.expensive).first
-        ?? self.choices.said(of: names, on: network, \.isExpensive)
-        ?? (medium == .cellular || medium == .bluetooth
-          || chain.contains { $0.device.isMetered || $0.via?.isGuess == false }),
+      evidence, evidence.isExpensive,
       rules.lazy.compactMap(\.constrained).first
         ?? self.choices.said(of: names, on: network, \.isConstrained) ?? false
     )

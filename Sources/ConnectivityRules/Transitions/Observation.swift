@@ -60,6 +60,8 @@ package enum Occasion: Hashable, Sendable {
   case modem(ModemChange)
   /// A user has said what a link or a network costs, or that is over; with the cause of what follows.
   case choice(Cause)
+  /// NetworkManager or a lease says something else of what links cost.
+  case metering
 }
 
 extension Occasion {
@@ -75,6 +77,7 @@ extension Occasion {
     case .modem(let modem): Cause(.modem, modem.change, interface: modem.interface)
     case .expiry: Cause(.timer, "routeExpired")
     case .choice(let cause): cause
+    case .metering: Cause(.metering, "meteringChanged")
     case .events(let events) where events.contains(.overrun): .overrun
     case .events, .timer: nil
     }
@@ -98,6 +101,7 @@ extension ModemChange {
     case .disconnected: "modemDisconnected"
     case .suspended: "modemSuspended"
     case .resumed: "modemResumed"
+    case .moved: "modemMoved"
     }
   }
 }

@@ -113,7 +113,13 @@ struct ExplanationReport: Decodable {
     var evidence: Evidence?
   }
 
+  struct Cost: Decodable, Hashable {
+    var metering: String
+    var source: String
+  }
+
   var path: PathReport
+  var cost: Cost?
   var rules: [Rule]
   var routePrefix: String?
   var routePriority: UInt32?

@@ -428,7 +428,8 @@ extension Connectivity_V1_Connectivity {
         /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
         /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
         /// > 
-        /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+        /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
+        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_SetCostRequest` messages.
@@ -705,7 +706,8 @@ extension Connectivity_V1_Connectivity {
         /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
         /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
         /// > 
-        /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+        /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
+        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
@@ -983,7 +985,8 @@ extension Connectivity_V1_Connectivity {
         /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
         /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
         /// > 
-        /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+        /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
+        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_SetCostRequest` message.
@@ -1773,7 +1776,8 @@ extension Connectivity_V1_Connectivity {
         /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
         /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
         /// > 
-        /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+        /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
+        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
@@ -2205,7 +2209,8 @@ extension Connectivity_V1_Connectivity {
         /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
         /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
         /// > 
-        /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+        /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
+        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
@@ -2640,7 +2645,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
     /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
     /// > 
-    /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+    /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
+    /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
@@ -3082,7 +3088,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
     /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
     /// > 
-    /// > Root, connd's own user, members of the group `connd` and the user at the machine's seat may; PERMISSION_DENIED for others.
+    /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
+    /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
     ///
     /// - Parameters:
     ///   - message: request message to send.

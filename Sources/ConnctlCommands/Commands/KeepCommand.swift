@@ -1,0 +1,120 @@
+import ArgumentParser
+import Connectivity
+import ConnectivitySession
+
+struct KeepCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "keep", abstract: "Keep units of systemd started while conditions hold.",
+    usage: "connctl keep [<options>] <condition>[,...]=<unit> ...",
+    discussion: """
+      \(Condition.help)
+
+      A unit is started (systemctl start) when all of its conditions hold, and stopped when they have not held for the grace. \
+      connctl goes on across restarts of connd, and leaves units meanwhile as they are.
+      """)
+
+  @OptionGroup var options: Options
+  @ParentCommand var parent: Connctl
+
+  @Flag(help: "Units of the user's own systemd.")
+  var user = false
+
+  @Option(
+    parsing: .unconditional,
+    help: ArgumentHelp(
+      "How long the conditions may fail before a unit is stopped, unless said 5s.",
+      valueName: "time"),
+    transform: Timeout.reading)
+  var grace = Timeout(duration: .seconds(5), words: "5s")
+
+  @Argument(
+    help: "Conditions as of “connctl is”, with commas between them, = and the unit.",
+    transform: KeptUnits.Rule.init(reading:))
+  var rules: [KeptUnits.Rule]
+
+  func validate() throws {
+    guard Set(self.rules.map(\.unit)).count == self.rules.count else {
+      throw ValidationError("a unit is named twice")
+    }
+  }
+
+  private enum Input {
+    case status(ConnectivityStatus)
+    case time
+  }
+
+  func run(through dialler: any Dialler) async throws {
+    // Of what came while a unit was being started, the latest counts.
+    let (inputs, input) = AsyncStream.makeStream(
+      of: Input.self, bufferingPolicy: .bufferingNewest(8))
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try await self.follow(through: dialler) { input.yield(.status($0)) } }
+      group.addTask { await self.keep(inputs) { input.yield(.time) } }
+      defer { group.cancelAll() }
+      try await group.next()
+    }
+  }
+
+  private func follow(
+    through dialler: any Dialler, _ tell: @escaping @Sendable (ConnectivityStatus) -> Void
+  ) async throws {
+    let follower = StatusFollower(
+      socket: self.socket, through: dialler, kinds: [.transition, .path])
+    try await follower.run { event in
+      switch event {
+      case .snapshot(let snapshot), .gap(let snapshot): tell(snapshot.status)
+      case .change(let change): if let snapshot = change.snapshot { tell(snapshot.status) }
+      case .disconnected(let error):
+        switch error {
+        case .refused, .invalid: throw error
+        case .notThere, .turnedAway, .failed:
+          self.console.remark("\(error); looking for connd, the units are left as they are")
+        }
+      case .resumed: self.console.remark("connd is back")
+      }
+    }
+  }
+
+  private func keep(_ inputs: AsyncStream<Input>, wake: @escaping @Sendable () -> Void) async {
+    await withDiscardingTaskGroup { group in
+      var units = KeptUnits(self.rules, grace: self.grace.duration)
+      var alarm: ContinuousClock.Instant?
+      for await input in inputs {
+        let now = ContinuousClock.now
+        let actions =
+          switch input {
+          case .status(let status): units.note(status, at: now)
+          case .time: units.elapse(at: now)
+          }
+        for action in actions {
+          let isDone = await self.perform(action)
+          if !isDone { units.note(failed: action) }
+        }
+        guard let due = units.due, due != alarm else { continue }
+        alarm = due
+        group.addTask {
+          if (try? await Task.sleep(until: due, clock: .continuous)) != nil { wake() }
+        }
+      }
+      group.cancelAll()
+    }
+  }
+
+  /// Asks systemd for it, and waits for no more than its word: a unit may take as long as it likes to start.
+  private func perform(_ action: KeptUnits.Action) async -> Bool {
+    let verb = if case .start = action { "start" } else { "stop" }
+    let command =
+      ["systemctl"] + (self.user ? ["--user"] : []) + ["--no-block", verb, "--", action.unit]
+    do {
+      let status = try await ChildProcess(command).end()
+      self.console.remark(
+        status.isSuccess
+          ? "\(verb) of \(action.unit)"
+          : "\(verb) of \(action.unit) failed: systemctl ended with \(status.rawValue)")
+      return status.isSuccess
+    } catch {
+      self.console.remark("\(error)")
+      return false
+    }
+  }
+}

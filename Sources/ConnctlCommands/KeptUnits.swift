@@ -1,0 +1,95 @@
+import ArgumentParser
+import Connectivity
+
+/// Which units of systemd are to be started and stopped as conditions begin and cease to hold. A value without a clock.
+///
+/// What ceases to hold for a moment stops nothing: a Wi-Fi roam, a DHCP client that deletes a route and adds it again.
+struct KeptUnits: Hashable, Sendable {
+  /// A unit, and what has to hold for it, all of it.
+  struct Rule: Hashable, Sendable {
+    var conditions: [Condition]
+    var unit: String
+  }
+
+  enum Action: Hashable, Sendable {
+    case start(String)
+    case stop(String)
+
+    var unit: String {
+      switch self {
+      case .start(let unit), .stop(let unit): unit
+      }
+    }
+  }
+
+  private struct Kept: Hashable, Sendable {
+    let rule: Rule
+    /// As it was asked for last; `nil`: nobody knows.
+    var isStarted: Bool?
+    /// Since when the conditions have not held.
+    var failsSince: ContinuousClock.Instant?
+  }
+
+  private var units: [Kept]
+  private let grace: Duration
+
+  init(_ rules: [Rule], grace: Duration) {
+    self.units = rules.map { Kept(rule: $0) }
+    self.grace = grace
+  }
+
+  /// Takes in what is so now. The first word stops at once what an earlier run has left.
+  mutating func note(
+    _ status: ConnectivityStatus, at now: ContinuousClock.Instant
+  ) -> [Action] {
+    for (place, kept) in self.units.enumerated() {
+      let holds = kept.rule.conditions.allSatisfy { $0.holds(for: status) }
+      self.units[place].failsSince = holds ? nil : kept.failsSince ?? now
+    }
+    return self.elapse(at: now)
+  }
+
+  /// Takes in that time has gone by.
+  mutating func elapse(at now: ContinuousClock.Instant) -> [Action] {
+    var actions: [Action] = []
+    for (place, kept) in self.units.enumerated() {
+      if let since = kept.failsSince {
+        let isOver = kept.isStarted == nil || since.advanced(by: self.grace) <= now
+        guard kept.isStarted != false, isOver else { continue }
+        self.units[place].isStarted = false
+        actions.append(.stop(kept.rule.unit))
+      } else if kept.isStarted != true {
+        self.units[place].isStarted = true
+        actions.append(.start(kept.rule.unit))
+      }
+    }
+    return actions
+  }
+
+  /// Nothing came of it: the next word has it tried again.
+  mutating func note(failed action: Action) {
+    for (place, kept) in self.units.enumerated() where kept.rule.unit == action.unit {
+      self.units[place].isStarted = nil
+    }
+  }
+
+  /// When to look at the time again; `nil`: not before something is told.
+  var due: ContinuousClock.Instant? {
+    self.units.filter { $0.isStarted == true }.compactMap(\.failsSince).min()?
+      .advanced(by: self.grace)
+  }
+}
+
+extension KeptUnits.Rule {
+  /// `online,not-expensive=backup.timer`
+  ///
+  /// - Throws: `ValidationError` that says what is wrong with it.
+  init(reading text: String) throws {
+    let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+    guard parts.count == 2, !parts[1].isEmpty, !parts[1].hasPrefix("-") else {
+      throw ValidationError("“\(text)”: write conditions, =, and a unit: online=name.target")
+    }
+    self.conditions = try Condition.readingAll(String(parts[0]))
+    self.unit = String(parts[1])
+  }
+}

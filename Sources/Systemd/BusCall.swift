@@ -1,0 +1,42 @@
+import CSystemd
+
+/// A call of a method that is being written, from its beginning to its end.
+struct BusCall {
+  private let message: OpaquePointer
+
+  init(to message: OpaquePointer) { self.message = message }
+
+  func append(_ text: String) throws(SystemdError) {
+    try check(sd_bus_message_append_basic(self.message, busType("s"), text))
+  }
+
+  /// - Parameter type: Of the number's width.
+  func append(_ type: Unicode.Scalar, _ number: some FixedWidthInteger) throws(SystemdError) {
+    let result = withUnsafeBytes(of: number) {
+      sd_bus_message_append_basic(self.message, busType(type), $0.baseAddress)
+    }
+    try check(result)
+  }
+
+  /// An entry of `a{sv}`.
+  func appendEntry(
+    _ name: String, _ type: Unicode.Scalar, _ number: some FixedWidthInteger
+  ) throws(SystemdError) {
+    try self.enclose("e", "sv") { call throws(SystemdError) in
+      try call.append(name)
+      try call.enclose("v", String(type)) { call throws(SystemdError) in
+        try call.append(type, number)
+      }
+    }
+  }
+
+  /// What stands in an array (`a`), a structure (`r`), an entry (`e`) or a variant (`v`).
+  func enclose(
+    _ type: Unicode.Scalar, _ contents: String,
+    _ write: (BusCall) throws(SystemdError) -> Void
+  ) throws(SystemdError) {
+    try check(sd_bus_message_open_container(self.message, busType(type), contents))
+    try write(self)
+    try check(sd_bus_message_close_container(self.message))
+  }
+}

@@ -1,0 +1,85 @@
+import Connectivity
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("Units that are kept started while conditions hold")
+struct KeptUnitsTests {
+  private static let start = ContinuousClock.now
+  private static let offline = ConnectivityStatus(
+    ipv4: .unsatisfied(.noRoute), ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+  private static let free = ConnectivityStatus(
+    ipv4: .wlan, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+  private static var paid: ConnectivityStatus {
+    var status = Self.free
+    status.ipv4.isExpensive = true
+    return status
+  }
+
+  private func at(_ seconds: Int) -> ContinuousClock.Instant {
+    Self.start.advanced(by: .seconds(seconds))
+  }
+
+  private func units() throws -> KeptUnits {
+    KeptUnits(
+      [
+        try .init(reading: "online=on.target"),
+        try .init(reading: "online,not-expensive,not-constrained=free.target"),
+      ], grace: .seconds(5))
+  }
+
+  @Test("the first word starts what is to be, and stops what an earlier run has left")
+  func first() throws {
+    var units = try self.units()
+    #expect(units.due == nil)
+    #expect(units.note(Self.paid, at: self.at(0)) == [.start("on.target"), .stop("free.target")])
+    #expect(units.due == nil)
+    #expect(units.note(Self.free, at: self.at(1)) == [.start("free.target")])
+    #expect(units.note(Self.free, at: self.at(2)) == [])
+
+    units = try self.units()
+    #expect(units.note(Self.offline, at: self.at(0)) == [.stop("on.target"), .stop("free.target")])
+    #expect(units.elapse(at: self.at(60)) == [] && units.due == nil)
+  }
+
+  @Test("what ceases to hold stops its unit after the grace, and not when it holds again within it")
+  func grace() throws {
+    var units = try self.units()
+    _ = units.note(Self.free, at: self.at(0))
+    #expect(units.note(Self.offline, at: self.at(10)) == [])
+    #expect(units.due == self.at(15))
+    #expect(units.elapse(at: self.at(14)) == [])
+    // Back, and paid for: of the two only one holds again, and the other has not held for all that time.
+    #expect(units.note(Self.paid, at: self.at(14)) == [])
+    #expect(units.due == self.at(15))
+    #expect(units.elapse(at: self.at(15)) == [.stop("free.target")])
+    #expect(units.due == nil)
+    // It begins anew with each loss.
+    #expect(units.note(Self.offline, at: self.at(20)) == [] && units.due == self.at(25))
+    #expect(units.note(Self.free, at: self.at(24)) == [.start("free.target")] && units.due == nil)
+    #expect(units.note(Self.offline, at: self.at(30)) == [] && units.due == self.at(35))
+    // A machine that slept: the first thing that it hears is later than that.
+    #expect(
+      units.note(Self.offline, at: self.at(90)) == [.stop("on.target"), .stop("free.target")])
+  }
+
+  @Test("what failed is tried again at the next word, and not before")
+  func failures() throws {
+    var units = try self.units()
+    for action in units.note(Self.free, at: self.at(0)) { units.note(failed: action) }
+    #expect(units.due == nil)
+    #expect(units.note(Self.free, at: self.at(1)) == [.start("on.target"), .start("free.target")])
+    units.note(failed: .start("free.target"))
+    #expect(units.note(Self.paid, at: self.at(2)) == [.stop("free.target")])
+  }
+
+  @Test("conditions and a unit are read as they are written")
+  func reading() throws {
+    let rule = try KeptUnits.Rule(reading: "online,not-expensive=a=b.service")
+    #expect(rule.unit == "a=b.service")
+    #expect(rule.conditions.map(\.description) == ["online", "not-expensive"])
+    for text in ["", "=", "online", "online=", "=a.target", "online,=a.target", "online=--now"] {
+      #expect(throws: (any Error).self) { try KeptUnits.Rule(reading: text) }
+    }
+  }
+}

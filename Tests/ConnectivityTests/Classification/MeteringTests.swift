@@ -1,0 +1,76 @@
+import Connectivity
+import Testing
+
+@testable import ConnectivityRules
+
+@Suite("What sending costs, and on whose word")
+struct MeteringTests {
+  private static let cable = LinkClassifierTests.link()
+  private static let wwan = LinkClassifierTests.link("eth0", kind: "wwan")
+  private static let hotspot = LinkClassifierTests.link(
+    "eth0", device: Device(hasPhy80211: true, isMetered: true))
+  private static let iPhone = LinkClassifierTests.link("eth0", device: Device(driver: "ipheth"))
+  private static let rndis = LinkClassifierTests.link("eth0", device: Device(driver: "rndis_host"))
+
+  private func cost(
+    _ chain: [LinkFacts], _ words: MeteringWords = MeteringWords(), said: Bool? = nil,
+    configured: Bool? = nil
+  ) -> (String, Bool) {
+    var choices = CostChoices()
+    choices[.link("eth0")] = said.map { CostChoice(isExpensive: $0, user: 1000) }
+    let rules = configured.map { [LinkPolicy.Rule(match: "eth*", expensive: $0)] } ?? []
+    let classifier = PathClassifier(
+      policy: LinkPolicy(rules), choices: choices, metering: words)
+    let medium = classifier.evidence(for: chain).medium
+    let cost = classifier.cost(of: chain, medium: medium)
+    return ("\(cost.evidence.state.rawValue) \(cost.evidence.source.rawValue)", cost.expensive)
+  }
+
+  private func by(_ state: Metering) -> MeteringWords { MeteringWords(manager: ["eth0": state]) }
+
+  @Test("the first word counts, in the order of the sources")
+  func order() {
+    let phone = MeteringWords(manager: ["eth0": .no], phones: ["eth0"])
+    #expect(
+      self.cost([Self.wwan], phone, said: true, configured: false) == ("no configuration", false))
+    #expect(self.cost([Self.cable], configured: true) == ("yes configuration", true))
+    #expect(self.cost([Self.wwan], self.by(.yes), said: false) == ("no user", false))
+    #expect(self.cost([Self.cable], self.by(.no), said: true) == ("yes user", true))
+    // Somebody has told NetworkManager that this modem is paid for.
+    #expect(self.cost([Self.wwan], self.by(.no)) == ("no networkManager", false))
+    #expect(self.cost([Self.cable], phone) == ("no networkManager", false))
+    #expect(self.cost([Self.cable], self.by(.yes)) == ("yes networkManager", true))
+    #expect(self.cost([Self.wwan]) == ("yes medium", true))
+    #expect(self.cost([Self.hotspot]) == ("yes accessPoint", true))
+    #expect(self.cost([Self.iPhone]) == ("yes driver", true))
+    #expect(self.cost([Self.cable], MeteringWords(phones: ["eth0"])) == ("yes dhcp", true))
+  }
+
+  @Test("a guess gives way to what is certain; only NetworkManager's makes a path expensive")
+  func guesses() {
+    #expect(self.cost([Self.wwan], self.by(.guessNo)) == ("yes medium", true))
+    #expect(self.cost([Self.hotspot], self.by(.guessNo)) == ("yes accessPoint", true))
+    #expect(self.cost([Self.cable], self.by(.guessYes)) == ("guessYes networkManager", true))
+    #expect(self.cost([Self.rndis]) == ("guessYes driver", false))
+    #expect(self.cost([Self.rndis], self.by(.guessNo)) == ("guessYes driver", false))
+    #expect(self.cost([Self.rndis], self.by(.no)) == ("no networkManager", false))
+    #expect(
+      self.cost([Self.rndis], MeteringWords(phones: ["eth0"])) == ("yes dhcp", true))
+    #expect(self.cost([Self.cable], self.by(.guessNo)) == ("guessNo networkManager", false))
+    #expect(self.cost([Self.cable]) == ("guessNo none", false))
+    #expect(self.cost([LinkClassifierTests.link(kind: "dummy")]) == ("unknown none", false))
+  }
+
+  @Test("K6 what is said of a link below counts for those above it")
+  func stacked() {
+    let vlan = LinkClassifierTests.link("vlan1", kind: "vlan", lower: 7)
+    #expect(self.cost([vlan, Self.cable], self.by(.yes)) == ("yes networkManager", true))
+    #expect(
+      self.cost(
+        [vlan, Self.cable], MeteringWords(manager: ["vlan1": .guessNo, "eth0": .guessYes]))
+        == ("guessYes networkManager", true))
+    #expect(
+      self.cost([vlan, Self.cable], MeteringWords(phones: ["eth0"])) == ("yes dhcp", true))
+    #expect(self.cost([Self.cable], MeteringWords(phones: ["eth1"])) == ("guessNo none", false))
+  }
+}

@@ -1,0 +1,97 @@
+import Glibc
+import TestKit
+import Testing
+
+/// polkit decides who may say what networks cost, where it is there; a connd that it keeps waiting goes on.
+@Suite(
+  "polkit", .needsNamespaces, .laboratory, .timeLimit(.minutes(5)),
+  .enabled(if: Users.areMany, "only one user exists here"))
+struct PolkitScenario {
+  private let bus: PolkitBus
+  private let lab: Laboratory
+
+  init() throws {
+    self.bus = try PolkitBus()
+    self.lab = try Laboratory(configuration: "links: [{match: eth0, medium: wired}]")
+    try self.lab.addLink("eth0", "192.0.2.2")
+    try self.lab.namespace.ip("route add default via 192.0.2.1")
+    try self.lab.startConnd(prefix: self.bus.prefix)
+    self.lab.directory.open()
+  }
+
+  private func asNobody(_ arguments: [String]) -> [String] {
+    Programs.asNobody([Programs.connctl, "--socket", self.lab.socket] + arguments)
+  }
+
+  private func mark(_ choice: String) throws -> Command.Outcome {
+    try Command.outcome(of: self.asNobody(["constrain", "eth0", choice]))
+  }
+
+  @Test(
+    "its word holds, yes and no, and is asked for the process by the kernel's word of who that is")
+  func decides() throws {
+    try self.bus.startService()
+    let refused = try self.mark("on")
+    #expect(refused.status == 77)
+    #expect(refused.standardError.contains("org.connd.set-cost"), "\(refused)")
+    let question = try self.bus.question()
+    #expect(question.kind == "unix-process" && question.action == "org.connd.set-cost")
+    #expect(question.subject.uid == 65534 && question.subject.pid > 1)
+    #expect(question.types == ["pid": "UInt32", "start-time": "UInt64", "uid": "Int32"])
+    #expect(question.flags == 0 && question.details == 0)
+    #expect(question.path == "/org/freedesktop/PolicyKit1/Authority")
+
+    // What an administrator would have to confirm is refused: nobody is asked for a password.
+    try self.bus.answer("challenge")
+    #expect(try self.mark("on").status == 77)
+    try self.bus.answer("yes")
+    #expect(try self.mark("on").status == 0)
+    #expect(try self.lab.status().constrained)
+    #expect(try Command.outcome(of: self.asNobody(["forget", "eth0"])).status == 0)
+    #expect(try !self.lab.status().constrained)
+
+    // Root is not asked about.
+    try self.bus.answer("no")
+    for _ in 0..<3 { _ = try self.bus.question() }
+    #expect(try self.lab.connctl("constrain", "eth0").status == 0)
+    #expect(try self.mark("off").status == 77)
+    #expect(try self.bus.question().subject.uid == 65534)
+  }
+
+  @Test("without it, and where it makes no sense, the seat and the group decide")
+  func falls() throws {
+    func expectRule() throws {
+      let outcome = try self.mark("on")
+      #expect(outcome.status == 77 && outcome.standardError.contains("group “connd”"), "\(outcome)")
+    }
+    try expectRule()
+    try self.bus.startService()
+    for word in ["unknown", "nonsense"] {
+      try self.bus.answer(word)
+      try expectRule()
+    }
+    try self.bus.answer("yes")
+    #expect(try self.mark("on").status == 0)
+    try self.bus.killService()
+    try expectRule()
+    // It is there again, and says no.
+    try self.bus.startService()
+    #expect(try self.mark("on").standardError.contains("org.connd.set-cost"))
+  }
+
+  @Test("D7 one that hangs keeps nobody waiting but who asks, and that one for a bounded time")
+  func hangs() throws {
+    try self.bus.startService()
+    try self.bus.answer("mute")
+    let waiting = try (0..<2).map { _ in try RunningCommand(self.asNobody(["constrain", "eth0"])) }
+    _ = try (self.bus.question(), self.bus.question())
+    // Meanwhile connd answers, root is obeyed, and the kernel is heard.
+    #expect(try self.lab.connctl("constrain", "eth0").status == 0)
+    try self.lab.outside.ip("link set eth0 down")
+    #expect(try self.lab.connctl("wait", "none", "--timeout", "30s").status == 0)
+    for command in waiting {
+      #expect(try command.wait() == 77)
+      #expect(command.standardError.contains("group “connd”"))
+    }
+  }
+}

@@ -1,0 +1,68 @@
+import Glibc
+import TestKit
+
+/// A message bus of a test's own that connd takes for the system's, and a polkit on it that answers as the test has it answer.
+final class PolkitBus {
+  private let directory: TemporaryDirectory
+  private let bus: RunningCommand
+  private var service: RunningCommand?
+
+  init() throws {
+    self.directory = try TemporaryDirectory()
+    self.bus = try RunningCommand([
+      "dbus-daemon", "--session", "--nofork", "--nopidfile",
+      "--address=unix:path=\(self.directory.path)/bus", "--print-address",
+    ])
+    guard try self.bus.nextLine() != nil else { throw CommandError(self.bus.standardError) }
+  }
+
+  private var address: String { "unix:path=\(self.directory.path)/bus" }
+
+  /// What starts connd beside it.
+  var prefix: [String] { ["env", "DBUS_SYSTEM_BUS_ADDRESS=\(self.address)"] }
+
+  /// Starts polkit; the packages that it is made of are those of the system's Python.
+  func startService() throws {
+    let service = try RunningCommand([
+      "/usr/bin/python3", "-B", Programs.testFile("python/polkitd.py"), self.address,
+      try self.directory.write("no", to: "answer"),
+    ])
+    self.service = service
+    guard try service.nextLine() == "ready" else { throw CommandError(service.standardError) }
+  }
+
+  func killService() throws {
+    self.service?.signal(SIGKILL)
+    try self.service?.wait()
+  }
+
+  /// What is answered from now on; see polkitd.py.
+  func answer(_ word: String) throws { try self.directory.write(word, to: "answer") }
+
+  /// What it was asked next.
+  func question() throws -> Question {
+    guard let line = try self.service?.nextLine() else { throw CommandError("polkit has ended") }
+    return try decode(line)
+  }
+
+  struct Question: Decodable, Hashable {
+    struct Subject: Decodable, Hashable {
+      var pid: Int
+      var startTime: Int
+      var uid: Int
+
+      private enum CodingKeys: String, CodingKey {
+        case pid, uid
+        case startTime = "start-time"
+      }
+    }
+
+    var kind: String
+    var subject: Subject
+    var action: String
+    var details: Int
+    var flags: Int
+    var path: String
+    var types: [String: String]
+  }
+}

@@ -1,0 +1,116 @@
+#!/bin/bash
+# What a system makes of what networks cost: polkit, which says who may set that, and the targets by which units run only while data is
+# free, as here apt's timer. Begins offline.
+cd "$(dirname "$(readlink -f "$0")")" || exit
+. ./tap.sh
+
+property() { systemctl show "$1" --property="$2" --value; }
+said() { journalctl --unit="$1" --output=cat | grep -F -- "$2"; }
+
+echo "# apt's timer"
+check "connd runs since the boot" within 120 is active systemctl is-active connd.service
+ip link add up0 type veth peer name far0
+ip link set far0 up
+ip link set up0 up
+ip address add 192.0.2.2/24 dev up0
+echo 'links: [{match: up0, medium: wired}]' >/etc/connd/connd.yaml
+check "reload" systemctl reload connd.service
+check "the machine is offline" connctl is none
+systemctl --quiet unmask apt-daily.timer
+for unit in apt-daily.timer apt-daily.service; do
+    mkdir -p /etc/systemd/system/$unit.d
+    printf '[Unit]\nPartOf=connd-unmetered.target\n' >/etc/systemd/system/$unit.d/unmetered.conf
+done
+# Not at six in the morning, and for as long as it may.
+cat >/etc/systemd/system/apt-daily.timer.d/now.conf <<'D'
+[Timer]
+OnCalendar=
+OnActiveSec=1s
+RandomizedDelaySec=0
+AccuracySec=1s
+Persistent=no
+D
+cat >/etc/systemd/system/apt-daily.service.d/long.conf <<'D'
+[Service]
+ExecStartPre=
+ExecStart=
+ExecStart=sleep infinity
+D
+systemctl --quiet disable apt-daily.timer
+systemctl daemon-reload
+check "it is wanted where data is free" systemctl --quiet add-wants connd-unmetered.target apt-daily.timer
+
+# states WORD WORD WORD WORD: those of the two targets, of the timer and of what it starts.
+states() { is "$(printf '%s\n' "$@")" systemctl is-active connd-online.target connd-unmetered.target apt-daily.timer apt-daily.service; }
+echo "# targets"
+check "they are there, and nobody starts them" states inactive inactive inactive inactive
+check "the service that does is not enabled" is disabled systemctl is-enabled connd-targets.service
+check "it is now" systemctl enable --now connd-targets.service
+check "offline it stops both" within 60 said connd-targets "stop of connd-unmetered.target"
+check "offline nothing runs" states inactive inactive inactive inactive
+ip route add default via 192.0.2.1
+check "online, and free: apt runs" within 120 states active active active activating
+apt=$(property apt-daily.service MainPID)
+main() { property connd-targets.service MainPID; }
+check "it has nothing of root but its name" is '0000000000000000' bash -c "grep ^CapEff: /proc/$(main)/status | cut -f2"
+check "its sandbox" systemd-analyze security --threshold=12 connd-targets.service
+check "connd is started anew" systemctl restart connd.service
+check "that is noticed" within 60 said connd-targets "connd is back"
+check "and stops nothing" states active active active activating
+check "D1 not even for a moment" is "$apt" property apt-daily.service MainPID
+systemctl kill --signal=KILL --kill-who=main connd-targets.service
+check "the service crashes and is started again" within 60 is 1 property connd-targets.service NRestarts
+check "which stops nothing" states active active active activating
+check "not even for a moment" is "$apt" property apt-daily.service MainPID
+check "a user says that it costs money" connctl expensive up0
+check "what is free ends, and what it has started" within 60 states active inactive inactive inactive
+check "a user says that it does not" connctl expensive up0 off
+check "apt runs again" within 120 states active active active activating
+check "a user says that data is to be saved" connctl constrain up0
+check "and apt does not run" within 60 states active inactive inactive inactive
+check "a user says nothing more" connctl forget up0
+check "apt runs once more" within 120 states active active active activating
+check "the service is stopped" systemctl stop connd-targets.service
+check "and both targets with it" within 60 states inactive inactive inactive inactive
+check "it is started again" systemctl start connd-targets.service
+check "and both targets" within 120 states active active active activating
+ip route del default
+check "offline again" within 60 states inactive inactive inactive inactive
+check "which is no failure" is '' systemctl --failed --no-legend --plain 'connd*' 'apt-daily*'
+systemctl stop connd-targets.service
+
+echo "# polkit"
+ip route add default via 192.0.2.1
+check "online" connctl wait online --timeout 1m
+groupadd connd
+useradd --uid 4321 guest
+useradd --uid 4322 --groups connd member
+as() { setpriv --reuid="$1" --regid="$1" --init-groups "${@:2}"; }
+refused() { as guest connctl constrain up0 2>&1 | grep -F -- "$1"; }
+# The bus starts it.
+check "somebody who sits nowhere may not" exits 77 as guest connctl constrain up0
+check "says polkit" refused org.connd.set-cost
+check "which runs" is active systemctl is-active polkit.service
+check "and changed nothing" connctl is not-constrained
+check "its rule for the group's members" as member connctl constrain up0
+check "it holds" connctl is constrained
+check "and for what is forgotten" as member connctl forget up0
+check "root needs no rule" connctl constrain up0
+check "an administrator has rules of his own" tee /etc/polkit-1/rules.d/10-guests.rules <<'R'
+polkit.addRule(function (action, subject) {
+    if (action.id == "org.connd.set-cost") return subject.user == "guest" ? polkit.Result.YES : polkit.Result.NO;
+});
+R
+check "by which a guest may" within 60 as guest connctl constrain up0 off
+check "and a member may not" exits 77 as member connctl constrain up0
+check "root still may" connctl forget up0
+systemctl kill --signal=STOP polkit.service
+check "one that hangs is not waited for: the group is asked" as member connctl constrain up0
+check "and a guest is told of it" refused "group “connd”"
+check "connd answers" connctl is constrained
+systemctl kill --signal=KILL polkit.service
+systemctl --quiet mask --now polkit.service
+check "without it, too" as member connctl forget up0
+check "a guest may not" exits 77 as guest connctl constrain up0
+check "nobody complains" is '' journalctl --quiet --unit=connd --priority=warning --output=cat
+finish connd.service connd-targets.service polkit.service
