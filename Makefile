@@ -78,6 +78,8 @@ install-built:
 	else
 	    units '' "$$root/lib/systemd/system"
 	    units user/ "$$root/lib/systemd/user"
+	    install -D -m 644 -t "$$root/lib/sysusers.d" sysusers.d/*.conf
+	    [ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemd-sysusers "$$root/lib/sysusers.d/connd.conf"
 	    install -D -m 644 -t "$$root/share/polkit-1/actions" polkit/*.policy
 	    install -D -m 644 -t "$$root/share/polkit-1/rules.d" polkit/*.rules
 	    config="$(DESTDIR)$(SYSCONFDIR)/connd/connd.yaml"
@@ -96,14 +98,14 @@ install-built:
 uninstall: ## remove what install installed, but not the configuration
 	@root="$(DESTDIR)$(PREFIX)"
 	remove() { $(call as_owner,$(DESTDIR)$(PREFIX)) rm "$$@"; }
-	remove -rf "$$root"/bin/{connd,connctl} "$$root/share/connd" "$$root"/share/polkit-1/{actions,rules.d}/org.connd.* \
+	remove -rf "$$root"/bin/{connd,connctl} "$$root/share/connd" "$$root"/share/polkit-1/{actions,rules.d}/org.connd.* "$$root/lib/sysusers.d/connd.conf" \
 	    "$$root"/share/{bash-completion/completions/connctl,zsh/{site-functions,vendor-completions}/_connctl,fish/vendor_completions.d/connctl.fish}
 	for unit in systemd/*.* systemd/user/*; do
 	    remove -f "$$root"/{lib/systemd/system,lib/systemd/user,share/systemd/user}/"$${unit##*/}"
 	done
 	for page in man/*.[1-8]; do remove -f "$$root/share/man/man$${page##*.}/$${page##*/}"; done
 	for folder in {lib,share}/systemd/{system,user} {lib,share}/systemd share/bash-completion{/completions,} \
-	    share/zsh/{site-functions,vendor-completions} share/zsh share/polkit-1{/actions,/rules.d,} share/fish{/vendor_completions.d,} share/man/man{1,5,8}; do
+	    share/zsh/{site-functions,vendor-completions} share/zsh lib/sysusers.d share/polkit-1{/actions,/rules.d,} share/fish{/vendor_completions.d,} share/man/man{1,5,8}; do
 	    [ ! -d "$$root/$$folder" ] || [ -L "$$root/$$folder" ] || $(call as_owner,$(DESTDIR)$(PREFIX)) rmdir --ignore-fail-on-non-empty "$$root/$$folder"
 	done
 

@@ -3,7 +3,8 @@ import Systemd
 
 /// What NetworkManager says of its devices' costs, on the system bus. It may be absent, go, hang or lie: nobody waits for an answer.
 ///
-/// What it has said holds on while it is away, until it has told everything anew: who updates it pays for nothing else.
+/// What it has said of a link holds on while it is away, and after it was started anew until it says something of that link again: who
+/// updates it is not to lose a connection by that.
 final class NetworkManagerWatch {
   private struct Device: Hashable {
     var interface = ""
@@ -26,6 +27,8 @@ final class NetworkManagerWatch {
   private var questions: [UInt64: Question] = [:]
   /// By their paths.
   private var devices: [String: Device] = [:]
+  /// What an earlier NetworkManager has said of links that this one says nothing of yet.
+  private var inherited: [String: Metering] = [:]
   /// What is said of links, by name, since everything was told last.
   private(set) var words: [String: Metering] = [:]
 
@@ -97,7 +100,11 @@ final class NetworkManagerWatch {
     guard self.owner != nil, self.questions.isEmpty else { return }
     let said = self.devices.values.filter { !$0.name.isEmpty && $0.metering != .unknown }
     // Of two that name one link the one that pays.
-    self.words = Dictionary(said.map { ($0.name, $0.metering) }) { $0 == .yes ? $0 : $1 }
+    let words = Dictionary(said.map { ($0.name, $0.metering) }) { $0 == .yes ? $0 : $1 }
+    if !self.inherited.isEmpty {
+      self.inherited = self.inherited.filter { words[$0.key] == nil }
+    }
+    self.words = self.inherited.merging(words) { $1 }
   }
 
   private func take(_ message: BusMessage) throws(SystemdError) {
@@ -133,7 +140,9 @@ final class NetworkManagerWatch {
     } else if message.isSignal(Self.service, "DeviceAdded") {
       if let path = message.readText() { try self.ask(of: path) }
     } else if message.isSignal(Self.service, "DeviceRemoved") {
-      if let path = message.readText() { self.devices[path] = nil }
+      guard let path = message.readText(), let device = self.devices.removeValue(forKey: path)
+      else { return }
+      self.inherited[device.name] = nil
     }
   }
 
@@ -148,7 +157,7 @@ final class NetworkManagerWatch {
   private func follow(_ owner: String) throws(SystemdError) {
     guard owner != self.owner ?? "" else { return }
     self.owner = owner.isEmpty ? nil : owner
-    (self.devices, self.questions) = ([:], [:])
+    (self.devices, self.questions, self.inherited) = ([:], [:], self.words)
     guard let owner = self.owner else { return }
     try self.ask(.devices, owner, Self.root, Self.service, "GetDevices")
   }

@@ -53,6 +53,7 @@ struct AuthorityTests {
       "connd", "connd:x", "connd:x:", "connd:x:-1:", "connd:x:99999999999:", "::::", ":x:27:",
     ])
   func nonsense(groups: String) async throws {
-    #expect(try await !self.allows(PeerCredentials(uid: 1000, pid: 1, groups: [27]), groups: groups))
+    #expect(
+      try await !self.allows(PeerCredentials(uid: 1000, pid: 1, groups: [27]), groups: groups))
   }
 }

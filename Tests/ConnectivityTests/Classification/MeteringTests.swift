@@ -5,7 +5,7 @@ import Testing
 
 @Suite("What sending costs, and on whose word")
 struct MeteringTests {
-  private static let cable = LinkClassifierTests.link()
+  private static let cable = LinkClassifierTests.link("eth0")
   private static let wwan = LinkClassifierTests.link("eth0", kind: "wwan")
   private static let hotspot = LinkClassifierTests.link(
     "eth0", device: Device(hasPhy80211: true, isMetered: true))
@@ -58,7 +58,7 @@ struct MeteringTests {
       self.cost([Self.rndis], MeteringWords(phones: ["eth0"])) == ("yes dhcp", true))
     #expect(self.cost([Self.cable], self.by(.guessNo)) == ("guessNo networkManager", false))
     #expect(self.cost([Self.cable]) == ("guessNo none", false))
-    #expect(self.cost([LinkClassifierTests.link(kind: "dummy")]) == ("unknown none", false))
+    #expect(self.cost([LinkClassifierTests.link("eth0", kind: "dummy")]) == ("unknown none", false))
   }
 
   @Test("K6 what is said of a link below counts for those above it")
