@@ -156,8 +156,8 @@ test-sanitized: deps ## run tests under the thread and the address sanitizer (ea
 	Tests/sanitizers/run thread
 
 .PHONY: simulate
-simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; or one SEED=)
-	@SEEDS="$(SEEDS)" FIRST="$(FIRST)" STEPS="$(STEPS)" SEED="$(SEED)" Tests/SimulationTests/run
+simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; or one SEED=; from a RECORDING=)
+	@SEEDS="$(SEEDS)" FIRST="$(FIRST)" STEPS="$(STEPS)" SEED="$(SEED)" RECORDING="$(RECORDING)" Tests/SimulationTests/run
 
 .PHONY: replay
 replay: deps ## replay the recordings of Tests/recordings, and hold them against what connd said then (CONND=)
@@ -175,7 +175,7 @@ test-vm test-systemd: deps deps-vm
 	Tests/vm/test "$(VM_IMAGE)" $(scenarios)
 
 .PHONY: fuzz
-fuzz: deps deps-test ## give hostile bytes to what reads netlink, settings, messages and frames (SECONDS=600 for each, TARGETS=)
+fuzz: deps deps-test ## give hostile bytes to what reads netlink, settings, messages, the bus and frames (SECONDS=600 for each, TARGETS=)
 	@Tests/fuzz/run "$(or $(SECONDS),600)" $(TARGETS)
 
 .PHONY: storms

@@ -181,15 +181,15 @@ let tests: [Target] = [
     name: "ConndServerTests",
     dependencies: all(
       [
-        "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtocol", "Netlink",
-        "TestKit", "UnixTransport", logging,
+        "CLinux", "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtocol",
+        "Netlink", "TestKit", "UnixTransport", logging,
       ], core),
     swiftSettings: swiftSettings),
   .testTarget(
     name: "SimulationTests",
     dependencies: [
-      "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtocol", "Netlink",
-      "TestKit",
+      "CLinux", "ConndServer", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
+      "ConnectivityProtocol", "Netlink", "TestKit", logging,
     ],
     // Thousands of steps: the model is optimised also where the rest is not.
     exclude: ["run"], swiftSettings: swiftSettings + [.unsafeFlags(["-O"])]),

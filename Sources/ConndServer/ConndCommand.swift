@@ -10,7 +10,7 @@ public struct ConndCommand: ParsableCommand {
   public static let configuration = CommandConfiguration(
     commandName: "connd",
     abstract: "Knows by which network this machine's traffic leaves, and tells it by gRPC.",
-    usage: "connd [<options>] [--check-config [<file>]] [--replay <file>]",
+    usage: "connd [<options>] [--check-config [<file>]] [--replay <file> [--report <file>]]",
     discussion: """
       connd listens on a Unix socket: what --socket names, else CONND_SOCKET, else the configuration, \
       else /run/connd/connd.sock (for another user than root and without that directory: \
@@ -55,6 +55,12 @@ public struct ConndCommand: ParsableCommand {
       valueName: "file"))
   var replay: String?
 
+  @Option(
+    help: ArgumentHelp(
+      "With --replay: make a report of it instead, in which no address and no name is the recording's.",
+      valueName: "file"))
+  var report: String?
+
   @Flag(help: "Check the configuration and end.")
   var checkConfig = false
 
@@ -65,8 +71,11 @@ public struct ConndCommand: ParsableCommand {
 
   public func validate() throws {
     guard self.socket != "" else { throw ValidationError("--socket needs a path") }
-    guard self.record != "", self.replay != "" else {
-      throw ValidationError("--record and --replay need a file")
+    guard self.record != "", self.replay != "", self.report != "" else {
+      throw ValidationError("--record, --replay and --report need a file")
+    }
+    guard self.report == nil || self.replay != nil else {
+      throw ValidationError("--report needs --replay: a recording is what it is made of")
     }
     guard
       self.replay == nil
@@ -79,7 +88,7 @@ public struct ConndCommand: ParsableCommand {
 
   public mutating func run() throws {
     if let replay {
-      guard ReplayCommand(file: replay).run() else { throw ExitCode.failure }
+      guard ReplayCommand(file: replay, report: self.report).run() else { throw ExitCode.failure }
       return
     }
     let named = self.config ?? self.file

@@ -13,7 +13,7 @@ struct ReplayTests {
     "/" + #filePath.split(separator: "/").dropLast(2).joined(separator: "/") + "/recordings"
 
   /// Of all recordings that there are.
-  private static let names: [String] = {
+  static let names: [String] = {
     let question = FileQuestion(.names, Self.folder)
     let names = (try? DeviceFiles().answer(question).get()) ?? []
     let files = names.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
@@ -28,7 +28,7 @@ struct ReplayTests {
       ]))
   }
 
-  private static func bytes(_ name: String) throws -> [UInt8] {
+  static func bytes(_ name: String) throws -> [UInt8] {
     try contents(of: "\(Self.folder)/\(name)", most: 1 << 20)
   }
 
@@ -95,7 +95,7 @@ struct ReplayTests {
     return bytes
   }
 
-  private static func records(_ bytes: [UInt8]) -> [[UInt8]] {
+  static func records(_ bytes: [UInt8]) -> [[UInt8]] {
     var rest = bytes.dropFirst(RecordingHeader.line.count)
     var records: [[UInt8]] = []
     while let record = RecordFrame.take(&rest), let record { records.append(record) }
@@ -103,7 +103,7 @@ struct ReplayTests {
   }
 
   /// What no checksum finds: records that are other than they were, are missing, or are there twice.
-  private static func rewritten(
+  static func rewritten(
     _ records: [[UInt8]], _ generator: inout SeededGenerator
   ) -> [UInt8] {
     var bytes = RecordingHeader.line

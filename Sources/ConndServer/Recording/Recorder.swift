@@ -94,6 +94,6 @@ final class Recorder {
   private func end(_ why: String) {
     close(self.descriptor)
     (self.descriptor, self.turn) = (-1, [])
-    self.logger.notice("\(why)", metadata: ["path": "\(self.path)", "bytes": "\(self.length)"])
+    self.logger.warning("\(why)", metadata: ["path": "\(self.path)", "bytes": "\(self.length)"])
   }
 }

@@ -81,34 +81,12 @@ extension Recording {
   /// Reads the bytes of a file.
   ///
   /// - Throws: where it is no recording, or of another version.
-  init(_ bytes: [UInt8]) throws(RecordingError) {
-    var rest = bytes[...]
-    guard rest.starts(with: RecordingHeader.line) else {
-      let isOurs = rest.starts(with: Array("connd recording ".utf8))
-      throw RecordingError(
-        description: isOurs ? "is a recording of another version's format" : "is no recording")
-    }
-    rest = rest.dropFirst(RecordingHeader.line.count)
-    guard case .some(.some(let first)) = RecordFrame.take(&rest),
-      let header = try? RecordingHeader(decoding: first)
-    else {
-      throw RecordingError(
-        description: "has a damaged header at offset \(RecordingHeader.line.count)")
-    }
-    self.header = header
+  init(_ bytes: [UInt8]) throws(RecordingError) { self.init(try RecordingFile(bytes)) }
+
+  init(_ file: RecordingFile) {
+    (self.header, self.end) = (file.header, file.end)
     var exchanges = Exchanges()
-    while self.end == nil, !rest.isEmpty {
-      let offset = bytes.count - rest.count
-      guard let record = RecordFrame.take(&rest) else {
-        self.end = .torn(offset: offset)
-        break
-      }
-      guard let record, let item = try? RecordedItem(decoding: record), item.isPossible else {
-        self.end = .damaged(offset: offset)
-        break
-      }
-      self.take(item, &exchanges)
-    }
+    for item in file.items { self.take(item, &exchanges) }
     exchanges.finish(&self.answers)
   }
 
@@ -147,20 +125,7 @@ extension Recording {
       self.turns[self.turn].modems.append((afterLinks, bytes))
     case .metering(let bytes): self.turns[self.turn].metering.append(bytes)
     case .input(let bytes): self.turns[self.turn].inputs.append(bytes)
-    case .full: self.end = .full
-    }
-  }
-}
-
-extension RecordedItem {
-  /// Whether a number in it is one that a clock may show: whatever is reckoned with those has room.
-  fileprivate var isPossible: Bool {
-    switch self {
-    // 146 years, and the year 9999.
-    case .now(let nanoseconds): (0...(.max / 2)).contains(nanoseconds)
-    case .time(let microseconds): (0...253_402_300_799_999_999).contains(microseconds)
-    case .turn(let wake): (0...(.max / 2)).contains(wake.slept ?? 0)
-    default: true
+    case .full: break
     }
   }
 }

@@ -35,7 +35,9 @@ struct Replay {
 
   /// Prints what `connctl watch --json` would have printed: one that was there as soon as connd could be reached, or where an
   /// earlier run had published something, one that has followed connd since then.
-  func run() {
+  ///
+  /// - Parameter atEnd: is given the loop as it is after the last turn.
+  func run(atEnd: (MonitorLoop) -> Void = { _ in }) {
     let restored = self.recording.header.restored
     let store = restored.generation > 0 ? Store(at: restored) : Store()
     let publisher = ReplayPublisher(store: store, print: self.print)
@@ -52,6 +54,7 @@ struct Replay {
           slept: wake.slept.map { .nanoseconds($0) }))
       self.endTurn(&loop)
     }
+    atEnd(loop)
     loop.endStreams()
   }
 

@@ -1,9 +1,11 @@
 import Glibc
 import UnixTransport
 
-/// `connd --replay FILE`.
+/// `connd --replay FILE`, and `connd --replay FILE --report REPORT`.
 struct ReplayCommand {
   let file: String
+  /// What to write in place of printing.
+  var report: String?
 
   /// More than connd records, in octets.
   private static let largest = 1 << 30
@@ -12,6 +14,11 @@ struct ReplayCommand {
   func run() -> Bool {
     do {
       let bytes = try contents(of: self.file, most: Self.largest)
+      if let report {
+        let substitute = try Report(of: bytes)
+        guard Self.write(substitute.bytes, to: report) else { return false }
+        return self.tell(substitute.end)
+      }
       let recording = try Recording(bytes)
       let output = ReplayOutput()
       try Replay(recording, print: output.print) { complain("replay: \($0)") }.run()
@@ -24,6 +31,20 @@ struct ReplayCommand {
       complain("\(self.file) \(error is SystemError ? "cannot be read: " : "")\(error)")
       return false
     }
+  }
+
+  private static func write(_ bytes: [UInt8], to path: String) -> Bool {
+    let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+    guard descriptor >= 0 else {
+      complain("\(path) cannot be written: \(SystemError())")
+      return false
+    }
+    defer { close(descriptor) }
+    guard RecordFrame.write(bytes, to: descriptor) else {
+      complain("\(path) cannot be written: \(SystemError())")
+      return false
+    }
+    return true
   }
 
   private func tell(_ end: Recording.End?) -> Bool {

@@ -14,6 +14,7 @@ final class Daemon {
   private let kernel: MutantKernel
   private let publisher: MutantPublisher
   private let mutation: Mutation?
+  private let writer: Writer?
   private var mailboxes: [UInt64: RecordingMailbox] = [:]
 
   /// What happened since somebody looked.
@@ -44,20 +45,33 @@ final class Daemon {
   /// - Parameters:
   ///   - past: what the connd before it published, the oldest first.
   ///   - generation: after which to go on where the past is lost.
+  ///   - writer: what records it; `nil`: nobody does.
   init(
     _ configuration: Configuration, past: [Published], after generation: UInt64 = 0,
-    _ faulty: FaultyKernel, _ mutation: Mutation?
+    _ faulty: FaultyKernel, _ mutation: Mutation?, _ writer: Writer? = nil
   ) {
+    self.writer = writer
     self.faulty = faulty
     self.mutation = mutation
     self.store = Store(mutation.past(past), after: generation)
     self.publisher = MutantPublisher(self.store, faulty, mutation)
-    self.kernel = MutantKernel(faulty, self.store, mutation)
+    try? writer?.begin(configuration, restored: self.store.snapshot)
+    var (bottom, clock): (any ReopenableKernel, any MonitorClock) = (
+      faulty, MutantClock(faulty, mutation)
+    )
+    var dns: (any DNSSource)?
+    if let writer, let recorder = writer.recorder {
+      bottom = WrittenKernel(faulty, recorder)
+      clock = WrittenClock(clock: clock, writer: writer)
+      let files = ModelFiles(sockets: ModelSockets(faulty.network))
+      dns = ReplayedDNS(files: DNSFiles(from: RecordedFiles(files: files, recorder: recorder)))
+    }
+    self.kernel = MutantKernel(bottom, self.store, mutation)
     let kernel = self.kernel
     self.loop = MonitorLoop(
       mutation.configuration(configuration), store: self.store, publisher: self.publisher,
-      statistics: Statistics(), notifier: .inactive, clock: MutantClock(faulty, mutation),
-      logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
+      statistics: Statistics(), notifier: .inactive, clock: clock,
+      logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }, dns: dns
     ) { (watched) throws(KernelUnavailable) in
       try kernel.reopen(watched)
       return kernel
@@ -70,7 +84,11 @@ final class Daemon {
   var listens: Bool { self.isOpen && self.loop.listens }
 
   /// When there is something to do although the kernel says nothing.
-  var deadline: Instant? { self.loop.due.map(self.mutation.clockBack) }
+  var deadline: Instant? {
+    self.writer?.isPaused = true
+    defer { self.writer?.isPaused = false }
+    return self.loop.due.map(self.mutation.clockBack)
+  }
 
   // MARK: - The loop
 
@@ -93,7 +111,10 @@ final class Daemon {
     var slept = slept
     repeat {
       self.loop.beginTurn()
-      self.loop.deal(with: .init(hasMessages: self.faulty.hasMessages, slept: slept))
+      let woken = Waiter.Woken(hasMessages: self.faulty.hasMessages, slept: slept)
+      self.writer?.recorder?.flush()
+      self.writer?.recorder?.begin(woken)
+      self.loop.deal(with: woken)
       self.faulty.isOrdered = false
       self.loop.evaluateFlows()
       self.loop.evaluatePaths()
@@ -123,6 +144,7 @@ final class Daemon {
   func admit(_ guardian: Guardian) {
     let mailbox = RecordingMailbox(guardian, self.mutation)
     self.mailboxes[guardian.number] = mailbox
+    self.writer?.recorder?.note(.admit(mailbox, .unheard))
     self.loop.admit(mailbox)
   }
 
@@ -130,6 +152,7 @@ final class Daemon {
   func register(_ registrations: [FlowTable.Registration]) {
     for var registration in registrations {
       if self.mutation == .ignoresPolicy { registration.flow.forbidsExpensive = false }
+      self.writer?.recorder?.note(.flow(.add(registration)))
       self.loop.requests.append(.add(registration))
     }
     self.loop.takeRequests()
@@ -137,6 +160,7 @@ final class Daemon {
   }
 
   func remove(_ key: FlowTable.Key) {
+    self.writer?.recorder?.note(.flow(.remove(key)))
     self.loop.requests.append(.remove(key))
     self.loop.takeRequests()
     self.collect()

@@ -6,7 +6,7 @@ import Netlink
 
 /// The model kernel behind the seam, with all that can go wrong there: messages late, doubled or lost, answers that are
 /// stale because something happens between two questions, and no answers at all.
-final class FaultyKernel: Kernel {
+final class FaultyKernel: ReopenableKernel {
   private(set) var network: ModelNetwork
   /// All that the network was since somebody looked.
   private var versions: [ModelNetwork] = []

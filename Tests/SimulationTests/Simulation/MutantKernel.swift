@@ -4,9 +4,14 @@ import Netlink
 
 @testable import ConndServer
 
+/// A kernel whose sockets can be opened anew.
+protocol ReopenableKernel: Kernel {
+  func reopen(_ watched: Watched) throws(KernelUnavailable)
+}
+
 /// A kernel of which something is not believed, and that knows what it was asked for.
 final class MutantKernel: Kernel {
-  private let kernel: FaultyKernel
+  private let kernel: any ReopenableKernel
   private let store: Store
   private let mutation: Mutation?
   private var batches: [Daemon.Batch] = []
@@ -14,7 +19,7 @@ final class MutantKernel: Kernel {
   private var wasOpened = false
   private var unheard: UnheardLinks?
 
-  init(_ kernel: FaultyKernel, _ store: Store, _ mutation: Mutation?) {
+  init(_ kernel: any ReopenableKernel, _ store: Store, _ mutation: Mutation?) {
     self.kernel = kernel
     self.store = store
     self.mutation = mutation
@@ -23,7 +28,7 @@ final class MutantKernel: Kernel {
   func reopen(_ watched: Watched) throws(KernelUnavailable) {
     if self.mutation == .staysBlind, self.wasOpened { throw .notOpen }
     self.wasOpened = true
-    self.kernel.reopen(self.watched(watched))
+    try self.kernel.reopen(self.watched(watched))
   }
 
   /// What the kernel has told was acted upon.

@@ -28,19 +28,29 @@ final class Simulation {
 
   var now: Instant { self.kernel.now }
 
-  init(seed: UInt64, mutation: Mutation? = nil, isTraced: Bool = false) {
+  /// What records it; `nil`: nobody does.
+  private let writer: Writer?
+
+  /// - Parameters:
+  ///   - network: how it begins; `nil`: as the seed says.
+  ///   - writer: records it as bytes, which connd's own code has read; it may go on otherwise than without.
+  init(
+    seed: UInt64, mutation: Mutation? = nil, from network: ModelNetwork? = nil,
+    isTraced: Bool = false, writer: Writer? = nil
+  ) {
     self.seed = seed
+    self.writer = writer
     let machine: ModelNetwork.Machine =
       switch seed % 5 {
       case 3: .host
       case 4: .server
       default: .laptop
       }
-    self.kernel = FaultyKernel(ModelNetwork(machine))
+    self.kernel = FaultyKernel(network ?? ModelNetwork(machine))
     self.mutation = mutation
     self.random = SeededGenerator(seed: seed)
     self.trace = isTraced ? [] : nil
-    self.daemon = Daemon(self.configuration, past: [], self.kernel, mutation)
+    self.daemon = Daemon(self.configuration, past: [], self.kernel, mutation, writer)
     self.streams = [1, 1, 7, 900].map { StreamClient(laziness: $0) }
     self.guards = [(1, 1), (2, 20), (3, 300)].map { GuardClient(number: $0.0, laziness: $0.1) }
     self.truth.follow(self.kernel.network, self.configuration.destinations)
@@ -215,7 +225,8 @@ extension Simulation {
     for index in self.streams.indices { self.streams[index].disconnect(from: nil) }
     self.daemon = Daemon(
       self.configuration, past: hasHistory ? past.dropLast(read.count) + read : [],
-      after: hasHistory ? 0 : UInt64(self.now.milliseconds) * 1000, self.kernel, self.mutation)
+      after: hasHistory ? 0 : UInt64(self.now.milliseconds) * 1000, self.kernel, self.mutation,
+      self.writer)
     self.startDaemon()
     self.registerAgain()
   }

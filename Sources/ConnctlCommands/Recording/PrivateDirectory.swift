@@ -1,0 +1,65 @@
+import Glibc
+import UnixTransport
+
+/// A directory that is this user's alone, for as long as connctl runs.
+struct PrivateDirectory: Sendable {
+  let path: String
+
+  /// - Throws: ``OutputError``.
+  init() throws {
+    func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
+    // A socket's path has no more than 107 octets.
+    let places = [variable("XDG_RUNTIME_DIR"), variable("TMPDIR"), "/tmp"].compactMap { $0 }.filter {
+      $0.hasPrefix("/") && $0.utf8.count < 80
+    }
+    for place in places {
+      var template = Array("\(place)/connctl-XXXXXX".utf8CString)
+      if mkdtemp(&template) != nil {
+        self.path = String(
+          decoding: template.dropLast().map(UInt8.init(bitPattern:)), as: UTF8.self)
+        return
+      }
+    }
+    throw OutputError(description: "cannot make a directory in /tmp: \(SystemError())")
+  }
+
+  /// Removes it with the files in it.
+  func remove() {
+    guard let stream = opendir(self.path) else { return }
+    while let entry = readdir(stream) {
+      let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
+        String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+      }
+      if name != ".", name != ".." { unlink("\(self.path)/\(name)") }
+    }
+    closedir(stream)
+    rmdir(self.path)
+  }
+}
+
+/// A file that connctl makes for somebody, in place of no other.
+struct NewFile: Sendable {
+  let path: String
+
+  /// - Throws: ``OutputError`` where there is one of that name already, or it cannot be made.
+  init(_ path: String) throws {
+    // Addresses and names of networks tell where somebody is.
+    let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    guard descriptor >= 0 else {
+      throw OutputError(
+        description: errno == EEXIST
+          ? "\(path) is there already: name another file, or remove it"
+          : "cannot make \(path): \(SystemError())")
+    }
+    close(descriptor)
+    self.path = path
+  }
+
+  /// In octets.
+  var size: Int {
+    var status = stat()
+    return stat(self.path, &status) == 0 ? Int(status.st_size) : 0
+  }
+
+  func remove() { unlink(self.path) }
+}

@@ -1,0 +1,115 @@
+import ArgumentParser
+import Connectivity
+import ConnectivityProtocol
+import ConnectivitySession
+import Glibc
+import Synchronization
+
+/// Records with a connd of its own: it needs no privilege, and nobody else finds its socket.
+struct RecordingSession: Sendable {
+  let file: String
+  /// Until somebody interrupts it, where there is none.
+  let limit: Duration?
+  let directory: PrivateDirectory
+  let console: Console
+
+  private var socket: String { "\(self.directory.path)/connd.sock" }
+
+  private enum Occasion: Sendable {
+    /// connd can be asked: it has read the kernel.
+    case ready
+    /// Enough is recorded, or somebody wants no more.
+    case enough
+    /// connd should be ready by now.
+    case late
+    /// connd is to have ended by now.
+    case overdue
+    case ended(ExitCode)
+  }
+
+  private enum State {
+    case starting
+    /// It is to end as soon as it has started.
+    case hurried
+    case recording, ending
+  }
+
+  /// Returns when the recording is complete.
+  ///
+  /// - Returns: How many events connd told meanwhile.
+  /// - Throws: `ExitCode`, after a remark, where connd did not record to the end.
+  func run(through dialler: any Dialler) async throws -> Int {
+    let (occasions, occur) = AsyncStream.makeStream(of: Occasion.self)
+    try Interruption.begin { occur.yield(.enough) }
+    let connd = try ConndProgram.start(
+      ["--socket", self.socket, "--record", self.file, "--log-level", "warning"], self.console)
+    let events = Counter()
+    let (state, status) = await withTaskGroup(of: Void.self) { group in
+      defer { group.cancelAll() }
+      group.addTask { occur.yield(.ended(await connd.end())) }
+      group.addTask { await self.follow(events, through: dialler) { occur.yield(.ready) } }
+      var state = State.starting
+      /// To come, unless connd ends before.
+      func expect(_ occasion: Occasion, after pause: Duration) {
+        group.addTask { if (try? await Task.sleep(for: pause)) != nil { occur.yield(occasion) } }
+      }
+      for await occasion in occasions {
+        switch (occasion, state) {
+        case (.ended(let status), _): return (state, status)
+        case (.ready, .starting):
+          state = .recording
+          self.console.hint("recording; \(self.limit == nil ? "" : "it ends by itself, or by ")Ctrl-C")
+          if let limit { expect(.enough, after: limit) }
+        // What is read at the start is worth a moment.
+        case (.enough, .starting):
+          state = .hurried
+          expect(.late, after: .seconds(5))
+        case (.ready, .hurried), (.enough, .recording):
+          await self.ask(through: dialler)
+          fallthrough
+        case (.enough, .hurried), (.late, .hurried):
+          state = .ending
+          connd.signal(SIGTERM)
+          expect(.overdue, after: .seconds(10))
+        case (.enough, .ending), (.overdue, _): connd.signal(SIGKILL)
+        case (.ready, _), (.late, _): break
+        }
+      }
+      return (state, ExitStatus.notThere)
+    }
+    guard state == .ending, status.isSuccess else {
+      self.console.remark(
+        state == .starting || state == .hurried
+          ? "connd did not start, and nothing is recorded (it ended with \(status.rawValue))"
+          : "connd has ended by itself, with \(status.rawValue): \(self.file) holds what came before")
+      throw ExitStatus.notThere
+    }
+    return events.count
+  }
+
+  private final class Counter: Sendable {
+    private let number = Atomic<Int>(0)
+    var count: Int { self.number.load(ordering: .relaxed) }
+    func increase() { self.number.wrappingAdd(1, ordering: .relaxed) }
+  }
+
+  private func follow(
+    _ events: Counter, through dialler: any Dialler, _ isReady: @escaping @Sendable () -> Void
+  ) async {
+    try? await StatusFollower(socket: self.socket, through: dialler).run { event in
+      switch event {
+      case .snapshot: isReady()
+      case .change: events.increase()
+      case .gap, .disconnected, .resumed: break
+      }
+    }
+  }
+
+  /// What is asked is recorded with the kernel's answers: who replays it can be told why things are as they are.
+  private func ask(through dialler: any Dialler) async {
+    try? await dialler.withConnd(at: self.socket) { connd in
+      _ = try await connd.explain(Connectivity_V1_ExplainRequest(), options: .prompt)
+      _ = try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt)
+    }
+  }
+}

@@ -1,0 +1,45 @@
+import Connectivity
+import ConnectivityRules
+
+/// A configuration's text is written anew from what it says: its comments, paths and patterns are somebody's own.
+extension Substitutes {
+  func text(of configuration: Configuration) -> String {
+    let (grace, flaps) = (configuration.invalidations, configuration.flaps)
+    // The probes, too, for their answers are those of others now.
+    let lines = [
+      "destinations: {ipv4: \(self.list(configuration.destinations.ipv4)), "
+        + "ipv6: \(self.list(configuration.destinations.ipv6))}",
+      "prefer: \(configuration.prefer.rawValue)", "identify: \(configuration.identify.rawValue)",
+      "grace: {wifi: \(grace.wifiGrace.words), route: \(grace.routeGrace.words)}",
+      "invalidations: {betterPath: \(grace.betterPath.rawValue), "
+        + "categoryChanged: \(grace.categoryChanged.rawValue)}",
+      "flaps: {losses: \(flaps.losses), within: \(flaps.memory.words), "
+        + "hold: \(flaps.firstHold.words), most: \(flaps.longestHold.words)}",
+    ]
+    let rules = self.linkRules(configuration.links)
+    return (lines + (rules.isEmpty ? [] : ["links:"] + rules)).map { $0 + "\n" }.joined()
+  }
+
+  private func list(_ addresses: [IPAddress]) -> String {
+    "[" + addresses.map { "\"\(self.address($0))\"" }.joined(separator: ", ") + "]"
+  }
+
+  /// A pattern may name somebody's links: in its place there are those that it matches, of all that were met.
+  private func linkRules(_ policy: LinkPolicy) -> [String] {
+    let rules = self.linkNames.compactMap { name, substitute in
+      policy.rule(for: name).map { (substitute, $0) }
+    }
+    return rules.sorted { $0.0 < $1.0 }.map { name, rule in
+      var words = ["match: \"\(name)\""]
+      if let medium = rule.medium { words.append("medium: \(medium.rawValue)") }
+      if let isOn = rule.expensive { words.append("expensive: \(isOn)") }
+      if let isOn = rule.constrained { words.append("constrained: \(isOn)") }
+      return "  - {\(words.joined(separator: ", "))}"
+    }
+  }
+}
+
+extension Duration {
+  /// Configurations count milliseconds.
+  fileprivate var words: String { "\(self.nanoseconds / 1_000_000)ms" }
+}

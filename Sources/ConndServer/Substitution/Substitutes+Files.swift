@@ -1,0 +1,156 @@
+import Connectivity
+import Netlink
+
+/// Of the files that connd reads those lines and names pass that it makes sense of; a file that it is not known to read is left out.
+extension Substitutes {
+  /// A question with its answer; `nil` where nothing is known of such a file.
+  func file(
+    _ question: FileQuestion, _ answer: [UInt8]
+  ) -> (question: FileQuestion, answer: [UInt8])? {
+    let text = String(decoding: answer, as: UTF8.self)
+    switch question.kind {
+    case .linkIndex:
+      let digits = answer.allSatisfy { (0x30...0x39).contains($0) } && answer.count <= 10
+      return (FileQuestion(.linkIndex, self.linkName(question.subject)), digits ? answer : [])
+    case .linkName:
+      guard UInt32(question.subject) != nil else { return nil }
+      return (question, answer.isEmpty ? [] : Array(self.linkName(text).utf8))
+    case .existence, .page, .linkTarget: return self.device(question, text)
+    case .names:
+      if let directory = ResolverDirectory(question.subject) {
+        let names = answer.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
+        return (question, names.compactMap { self.name($0, in: directory) }.flatMap { Array($0.utf8) + [0] })
+      }
+      return self.device(question, text)
+    case .file: return self.resolverFile(question, text)
+    }
+  }
+
+  // MARK: - sysfs
+
+  private func device(
+    _ question: FileQuestion, _ text: String
+  ) -> (question: FileQuestion, answer: [UInt8])? {
+    let root = "/sys/class/net/"
+    guard question.subject.hasPrefix(root) else { return nil }
+    let parts = question.subject.dropFirst(root.count).split(separator: "/")
+    guard let link = parts.first else { return nil }
+    var path = root + self.linkName(String(link))
+    for part in parts.dropFirst() {
+      if let lower = self.lower(part) {
+        path += "/\(lower)"
+      } else if ["ifindex", "uevent", "phy80211", "device", "driver"].contains(part) {
+        path += "/\(part)"
+      } else {
+        return nil
+      }
+    }
+    return (FileQuestion(question.kind, path), Array(self.content(question.kind, parts.last, text).utf8))
+  }
+
+  private func lower(_ name: Substring) -> String? {
+    let prefix = "lower_"
+    return name.hasPrefix(prefix) ? prefix + self.linkName(String(name.dropFirst(prefix.count))) : nil
+  }
+
+  private func content(_ kind: FileQuestion.Kind, _ name: Substring?, _ text: String) -> String {
+    switch kind {
+    case .page where name == "ifindex":
+      return UInt32(text.prefix { $0 != "\n" }).map { "\($0)\n" } ?? ""
+    case .page where name == "uevent":
+      let lines = text.split(separator: "\n").filter { line in
+        line.hasPrefix("DEVTYPE=") && line.dropFirst(8).isKernelWord
+      }
+      return lines.map { "\($0)\n" }.joined()
+    // A driver's name.
+    case .linkTarget: return text.split(separator: "/").last.map { $0.isKernelWord ? "\($0)" : "" } ?? ""
+    case .names:
+      return text.split(separator: "\0").compactMap(self.lower).map { "\($0)\0" }.joined()
+    default: return ""
+    }
+  }
+
+  // MARK: - Resolvers
+
+  /// What a directory's files are called by.
+  private enum ResolverDirectory {
+    /// A link's index, and the files are assignments.
+    case index
+    /// A link and a program, and the files are as resolv.conf.
+    case link
+
+    init?(_ path: String) {
+      switch path {
+      case "/run/systemd/resolve/netif", "/run/systemd/netif/links": self = .index
+      case "/run/resolvconf/interface", "/run/resolvconf/interfaces": self = .link
+      default: return nil
+      }
+    }
+  }
+
+  private func name(_ name: String, in directory: ResolverDirectory) -> String? {
+    switch directory {
+    case .index: UInt32(name) == nil ? nil : name
+    case .link: name.hasPrefix(".") ? nil : self.linkName(name)
+    }
+  }
+
+  private func resolverFile(
+    _ question: FileQuestion, _ text: String
+  ) -> (question: FileQuestion, answer: [UInt8])? {
+    let path = question.subject
+    let known = [
+      DNSFiles.main, "/run/systemd/resolve/resolv.conf", "/run/NetworkManager/no-stub-resolv.conf",
+    ]
+    if known.contains(path) { return (question, Array(self.resolvConf(text).utf8)) }
+    guard let end = path.lastIndex(of: "/"), let directory = ResolverDirectory(String(path[..<end])),
+      let name = self.name(String(path[path.index(after: end)...]), in: directory)
+    else { return nil }
+    let content =
+      switch directory {
+      case .index: self.assignments(text)
+      case .link: self.resolvConf(text)
+      }
+    return (FileQuestion(.file, "\(path[..<end])/\(name)"), Array(content.utf8))
+  }
+
+  private func resolvConf(_ text: String) -> String {
+    var lines: [String] = []
+    for line in text.split(whereSeparator: \.isNewline) {
+      let words = line.split { $0 == " " || $0 == "\t" }
+      guard let keyword = words.first, !line.hasPrefix(" "), !line.hasPrefix("\t") else { continue }
+      switch keyword {
+      case "nameserver":
+        lines += self.servers(words.dropFirst().prefix(1)).map { "nameserver \($0)" }
+      case "search", "domain":
+        lines.append(([String(keyword)] + self.domains(words.dropFirst())).joined(separator: " "))
+      default: continue
+      }
+    }
+    return lines.map { $0 + "\n" }.joined()
+  }
+
+  /// Those of systemd's files that name servers and domains.
+  private func assignments(_ text: String) -> String {
+    var lines: [String] = []
+    for line in text.split(whereSeparator: \.isNewline) {
+      guard let end = line.firstIndex(of: "=") else { continue }
+      let words = line[line.index(after: end)...].split(separator: " ")
+      switch line[..<end] {
+      case "SERVERS", "DNS":
+        lines.append("\(line[..<end])=\(self.servers(words).joined(separator: " "))")
+      case "DOMAINS": lines.append("DOMAINS=\(self.domains(words).joined(separator: " "))")
+      default: continue
+      }
+    }
+    return lines.map { $0 + "\n" }.joined()
+  }
+
+  private func servers(_ words: some Sequence<Substring>) -> [String] {
+    ResolvConf.servers(words).map { self.server($0).description }
+  }
+
+  private func domains(_ words: some Sequence<Substring>) -> [String] {
+    ResolvConf.domains(words).map(self.domain)
+  }
+}

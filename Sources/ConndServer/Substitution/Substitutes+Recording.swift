@@ -1,0 +1,49 @@
+import Connectivity
+
+extension Substitutes {
+  /// A recording in bytes, with everything replaced.
+  ///
+  /// - Throws: where it is none that can be replayed.
+  func recording(_ bytes: [UInt8]) throws(RecordingError) -> [UInt8] {
+    let records = try RecordingFile(bytes)
+    var configurations: [String] = []
+    do throws(ConfigurationError) {
+      // What holds of a link's name, and of a network's hash, is known when all of them are: what comes last is right.
+      for _ in 0..<2 {
+        for item in records.items { _ = self.item(item) }
+        _ = self.choices(records.header.costs)
+        let configuration = try Configuration.parse(records.header.configuration, file: "")
+        configurations.append(self.text(of: configuration))
+      }
+    } catch {
+      throw RecordingError(description: "cannot be read by this version: \(error)")
+    }
+    var header = records.header
+    header.configuration = configurations.last ?? ""
+    header.restored = self.snapshot(header.restored)
+    header.costs = self.choices(header.costs)
+    return RecordingHeader.line
+      + ([header.encoded] + records.items.compactMap { self.item($0)?.encoded })
+      .flatMap(RecordFrame.framed)
+  }
+
+  /// `nil` for what cannot be replaced.
+  func item(_ item: RecordedItem) -> RecordedItem? {
+    switch item {
+    case .turn, .now, .time, .opened, .bound, .option, .readable, .full: return item
+    case .sent(let role, let error, let bytes):
+      return .sent(role, error: error, self.datagram(bytes, role))
+    case .received(let role, .datagram(let bytes)):
+      return .received(role, .datagram(self.datagram(bytes, role)))
+    case .received: return item
+    case .file(let question, let error, let bytes):
+      return self.file(question, bytes).map { .file($0.question, error: error, $0.answer) }
+    case .modems(let afterLinks, let bytes):
+      guard let links = try? ModemLink.decoded(bytes) else { return nil }
+      let substitutes = links.map { (self.linkName($0.key), $0.value) }
+      return .modems(
+        afterLinks: afterLinks, ModemLink.encoded(Dictionary(substitutes) { first, _ in first }))
+    case .input(let bytes): return self.input(bytes).map { .input($0) }
+    }
+  }
+}

@@ -1,0 +1,148 @@
+import Connectivity
+import ConnectivityRules
+
+/// What stands for addresses and names where a recording is given to others: the same for the same throughout, by a key that is
+/// kept nowhere. Who has the substitutes alone learns nothing of what they stand for but what is said at each.
+///
+/// Not thread-safe.
+final class Substitutes {
+  /// What tells the hashes of one sort of thing from those of another.
+  enum Sort: UInt8 {
+    case ipv4 = 1
+    case ipv6, hardwareAddress, wirelessName, linkName, label, network
+  }
+
+  private let function: SipHash
+  /// The machine's key for networks, and what stands for it.
+  private(set) var networkKeys = (old: NetworkKey(), new: NetworkKey())
+
+  // What has been met so far.
+  private(set) var addresses: [IPAddress: IPAddress] = [:]
+  private(set) var linkNames: [String: String] = [:]
+  private(set) var wirelessNames: [[UInt8]: [UInt8]] = [:]
+  private(set) var hardwareAddresses: [[UInt8]: [UInt8]] = [:]
+
+  /// - Parameter key: sixteen octets; a new one each time but in tests.
+  init(key: [UInt8] = NetworkKey().bytes) { self.function = SipHash(key: key) }
+
+  func hash(_ sort: Sort, _ bytes: some Sequence<UInt8>) -> UInt64 {
+    self.function.hash([sort.rawValue] + bytes)
+  }
+
+  /// So many hexadecimal digits of a hash, up to sixteen.
+  func digits(_ count: Int, _ sort: Sort, _ text: some StringProtocol) -> String {
+    String(NetworkHash(self.hash(sort, text.utf8)).description.suffix(count))
+  }
+
+  // MARK: - Addresses
+
+  func address(_ address: IPAddress) -> IPAddress {
+    if let known = self.addresses[address] { return known }
+    let substitute = self.computed(address)
+    self.addresses[address] = substitute
+    return substitute
+  }
+
+  /// Of the first address of a block, that of the block which stands for it; of any other as of an address.
+  func address(_ address: IPAddress, length: Int) -> IPAddress {
+    guard let prefix = IPPrefix(address, length: length), prefix.address == address else {
+      return self.address(address)
+    }
+    return IPPrefix(self.address(address), length: length)?.address ?? self.address(address)
+  }
+
+  /// A link's or a neighbour's: of six octets as a rule. A tunnel's is an IP address. Whether it is a group's, and whether somebody
+  /// chose it, stays; so do those of zeros and of ones.
+  func hardwareAddress(_ bytes: [UInt8]) -> [UInt8] {
+    if bytes.allSatisfy({ $0 == 0 }) || bytes.allSatisfy({ $0 == 0xFF }) { return bytes }
+    if let address = IPAddress(bytes: bytes) { return self.address(address).bytes }
+    if let known = self.hardwareAddresses[bytes] { return known }
+    var substitute: [UInt8] = []
+    while substitute.count < bytes.count {
+      let hash = self.hash(.hardwareAddress, [UInt8(truncatingIfNeeded: substitute.count)] + bytes)
+      withUnsafeBytes(of: hash.littleEndian) { substitute += $0 }
+    }
+    substitute = Array(substitute.prefix(bytes.count))
+    if bytes.count == 6 { substitute[0] = substitute[0] & ~3 | bytes[0] & 3 }
+    self.hardwareAddresses[bytes] = substitute
+    return substitute
+  }
+
+  // MARK: - Names
+
+  /// An SSID's; that of a hidden network stays.
+  func wirelessName(_ bytes: [UInt8]) -> [UInt8] {
+    guard bytes.contains(where: { $0 != 0 }) else { return bytes }
+    if let known = self.wirelessNames[bytes] { return known }
+    let digits = NetworkHash(self.hash(.wirelessName, bytes)).description.suffix(8)
+    let substitute = Array("ssid-\(digits)".utf8)
+    self.wirelessNames[bytes] = substitute
+    return substitute
+  }
+
+  func linkName(_ name: String) -> String {
+    if let known = self.linkNames[name] { return known }
+    let substitute = self.computed(linkName: name)
+    self.linkNames[name] = substitute
+    return substitute
+  }
+
+  /// A domain's, label for label: what is below another stays below it. What many networks call themselves stays.
+  func domain(_ name: String) -> String {
+    var labels: [Substring] = []
+    var substitutes: [String] = []
+    for label in name.split(separator: ".", omittingEmptySubsequences: false).reversed() {
+      labels.insert(label, at: 0)
+      let isPublic = labels.count == 1 && Self.publicDomains.contains(label.lowercased())
+      substitutes.insert(
+        label.isEmpty || isPublic
+          ? String(label) : "n" + self.digits(7, .label, labels.joined(separator: ".").lowercased()),
+        at: 0)
+    }
+    return substitutes.joined(separator: ".")
+  }
+
+  /// RFC 6761 and its like, and what home routers say.
+  private static let publicDomains: Set<String> = [
+    "arpa", "example", "home", "internal", "invalid", "lan", "local", "localdomain", "localhost",
+    "test",
+  ]
+
+  // MARK: - Networks
+
+  /// As a user names one: by its hash, its SSID, or its gateway's hardware address.
+  func networkName(_ name: String) -> String {
+    if let hash = NetworkHash(name) { return self.network(hash).description }
+    let octets = name.split(separator: ":", omittingEmptySubsequences: false)
+    let bytes = octets.compactMap { $0.utf8.count == 2 ? UInt8($0, radix: 16) : nil }
+    if bytes.count == 6, octets.count == 6 {
+      return self.hardwareAddress(bytes).map { byte in
+        (byte < 16 ? "0" : "") + String(byte, radix: 16)
+      }.joined(separator: ":")
+    }
+    return String(decoding: self.wirelessName(Array(name.utf8)), as: UTF8.self)
+  }
+
+  /// The machine's key is another from now on.
+  func replace(_ key: NetworkKey) {
+    let bytes = ([0, 1] as [UInt8]).flatMap { half in
+      withUnsafeBytes(of: self.hash(.network, [half] + key.bytes)) { Array($0) }
+    }
+    self.networkKeys = (key, NetworkKey(bytes: bytes))
+  }
+
+  /// Of a network that was met, its hash by the other key; of any other, any hash.
+  func network(_ hash: NetworkHash) -> NetworkHash {
+    let (old, new) = self.networkKeys
+    for (name, substitute) in self.wirelessNames {
+      for security in [WirelessSecurity.open, .personal]
+      where old.hash(of: WirelessNetwork(ssid: name, security: security)) == hash {
+        return new.hash(of: WirelessNetwork(ssid: substitute, security: security))
+      }
+    }
+    for (address, substitute) in self.hardwareAddresses where old.hash(ofGateway: address) == hash {
+      return new.hash(ofGateway: substitute)
+    }
+    return NetworkHash(self.hash(.network, hash.description.utf8))
+  }
+}

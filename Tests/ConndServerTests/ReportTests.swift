@@ -1,0 +1,276 @@
+import CLinux
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityRules
+import Glibc
+import Netlink
+import TestKit
+import Testing
+import UnixTransport
+
+@testable import ConndServer
+
+@Suite("Reports")
+struct ReportTests {
+  private static func replay(_ bytes: [UInt8]) throws -> (output: [String], complaints: [String]) {
+    var (output, complaints): ([String], [String]) = ([], [])
+    try Replay(Recording(bytes), print: { output.append($0) }, complain: { complaints.append($0) })
+      .run()
+    return (output, complaints)
+  }
+
+  /// The texts of a JSON line, each by what stands for it.
+  private static func replaced(_ line: String, _ substitutes: Substitutes) -> String {
+    line.split(separator: "\"", omittingEmptySubsequences: false).map { text in
+      let text = String(text)
+      if let address = IPAddress(text) { return substitutes.address(address).description }
+      return substitutes.linkNames[text] ?? text
+    }.joined(separator: "\"")
+  }
+
+  @Test(
+    "a report is replayed to the same transitions, with a substitute for each address and name",
+    arguments: ReplayTests.names, [0, 1, 2] as [UInt8])
+  func transitions(_ name: String, _ key: UInt8) throws {
+    let bytes = try ReplayTests.bytes("\(name).recording")
+    let substitutes = Substitutes(key: [key])
+    let report = try Report(of: bytes, by: substitutes)
+    let (expected, told) = (try Self.replay(bytes), try Self.replay(report.bytes))
+    #expect(told.output == expected.output.map { Self.replaced($0, substitutes) })
+    #expect(told.complaints.isEmpty)
+    #expect(!substitutes.addresses.isEmpty)
+  }
+
+  @Test("a report says at its beginning, in words, what it holds", arguments: ReplayTests.names)
+  func text(_ name: String) throws {
+    let bytes = try ReplayTests.bytes("\(name).recording")
+    let report = try Report(of: bytes).bytes
+    let length = Report.textLength(of: report)
+    let text = String(decoding: report.prefix(length), as: UTF8.self)
+    #expect(text.hasPrefix("connd report 1\n"))
+    #expect(text.contains("\nrecorded by  connd "))
+    #expect(text.contains("\n{\"event\": \"snapshot\""))
+    #expect(text.utf8.allSatisfy { $0 == UInt8(ascii: "\n") || $0 >= 0x20 })
+    #expect(Report.textLength(of: bytes) == 0)
+  }
+
+  @Test("what was explained while it was recorded is explained in a report")
+  func explanation() throws {
+    let report = try Report(of: try ReplayTests.bytes("questions.recording")).bytes
+    let text = String(decoding: report.prefix(Report.textLength(of: report)), as: UTF8.self)
+    #expect(text.contains("--- the end, explained\ndestination: "))
+    #expect(text.contains("route_prefix: \"0.0.0.0/0\""))
+  }
+
+  // MARK: - Leaks
+
+  /// What must be nowhere in a report: recognisable by its bytes, and by its text.
+  private enum Secret {
+    static let address = "198.51.99.77"
+    static let other = "2a03:2880:f0fc:c:face:b00c:0:25de"
+    static let hardware: [UInt8] = [0x00, 0x1B, 0x63, 0x84, 0x45, 0xE6]
+    static let name = "Xylophon"
+
+    static var bytes: [[UInt8]] {
+      let interface: [UInt8] = [0x02, 0x1B, 0x63, 0xFF, 0xFE, 0x84, 0x45, 0xE6]
+      let texts = [
+        Self.address, Self.other, "2a03:2880", "face:b00c", "00:1b:63", "001b63", "fe84:45e6",
+        Self.name, Self.name.lowercased(),
+      ]
+      let addresses = [Self.address, Self.other].compactMap { IPAddress($0)?.bytes }
+      return addresses + [Self.hardware, interface, Array(addresses[1].suffix(8))]
+        + texts.map { Array($0.utf8) }
+    }
+  }
+
+  private static func attribute(_ type: some BinaryInteger, _ payload: [UInt8]) -> [UInt8] {
+    AttributeBytes.attribute(UInt16(type), payload)
+  }
+
+  private static func message(_ type: some BinaryInteger, _ payload: [UInt8]) -> [UInt8] {
+    var message: [UInt8] = []
+    withUnsafeBytes(of: UInt32(16 + payload.count).littleEndian) { message += $0 }
+    withUnsafeBytes(of: UInt16(type).littleEndian) { message += $0 }
+    return message + [UInt8](repeating: 0, count: 10) + payload
+  }
+
+  private static let address = IPAddress(Secret.address)?.bytes ?? []
+  private static let other = IPAddress(Secret.other)?.bytes ?? []
+  private static let byHardware = IPAddress("fe80::21b:63ff:fe84:45e6")?.bytes ?? []
+  private static let name = Array(Secret.name.utf8) + [0]
+  private static let zeros = [UInt8](repeating: 0, count: 64)
+
+  /// All attributes of a message that there may be, each with each secret in turn.
+  private static func floods(header: [UInt8]) -> [[UInt8]] {
+    [self.other, self.byHardware, Secret.hardware, self.name].map { secret in
+      header + (1...70).flatMap { self.attribute($0, secret) }
+    }
+  }
+
+  private static var datagrams: [(SocketRole, [UInt8])] {
+    var datagrams: [(SocketRole, [UInt8])] = []
+    // Every type that connd hears of, and some others.
+    for type in Array(16...35) + [80, 82, 104, 105, 116, 117, 140] {
+      for (family, length) in [(2, 32), (10, 128)] as [(UInt8, UInt8)] {
+        for size in [1, 8, 12, 16] {
+          let header = Array(([family, length, length, 0] + Self.zeros).prefix(size))
+          datagrams += Self.floods(header: header).map { (.listener, Self.message(type, $0)) }
+        }
+      }
+      datagrams += Self.floods(header: [1, 0, 0, 0]).map {
+        (.wirelessListener, Self.message(type, $0))
+      }
+    }
+    datagrams.append(
+      (
+        .listener,
+        Self.message(
+          RTM_NEWLINK,
+          Array(Self.zeros.prefix(16))
+            + Self.attribute(IFLA_IFNAME, Self.name)
+            + Self.attribute(
+              IFLA_LINKINFO,
+              Self.attribute(IFLA_INFO_KIND, Array("vxlan\0".utf8))
+                + Self.attribute(IFLA_INFO_DATA, (1...40).flatMap { Self.attribute($0, Self.address) })
+            ))
+      ))
+    datagrams.append(
+      (
+        .listener,
+        Self.message(
+          RTM_NEWROUTE,
+          [2, 0, 0, 0] + Array(Self.zeros.prefix(8))
+            + Self.attribute(
+              RTA_MULTIPATH.rawValue,
+              [16, 0, 0, 0, 7, 0, 0, 0] + Self.attribute(RTA_GATEWAY.rawValue, Self.address)))
+      ))
+    // What is as long as a number is one, unless it is known to be an address.
+    for (type, size, attributes) in [
+      (Int(RTM_NEWADDR), 8, [1, 2, 4]), (Int(RTM_NEWROUTE), 12, [1, 2, 5, 7]),
+      (Int(RTM_NEWNEIGH), 12, [1, 2]), (Int(RTM_NEWRULE), 12, [1, 2]), (Int(RTM_NEWLINK), 16, [1, 2]),
+    ] {
+      let header = Array(([2, 32, 32, 0] + Self.zeros).prefix(size))
+      datagrams.append(
+        (
+          .listener,
+          Self.message(type, header + attributes.flatMap { Self.attribute($0, Self.address) })
+        ))
+    }
+    // An error brings the request, and the kernel's words.
+    let request = Self.message(
+      RTM_GETROUTE, Array(Self.zeros.prefix(12)) + Self.attribute(1, Self.address))
+    var error = Self.message(
+      NLMSG_ERROR, [0xEA, 0xFF, 0xFF, 0xFF] + request + Self.attribute(1, Self.name))
+    error[7] = UInt8(NLM_F_ACK_TLVS >> 8)
+    datagrams.append((.requester, error))
+    // Wi-Fi: what is joined, with elements of every number.
+    let elements = (0...255).flatMap { id -> [UInt8] in
+      [UInt8(id), UInt8(Self.name.count)] + Self.name
+    }
+    let elementsOfSuites: [UInt8] =
+      [48, 26, 1, 0, 0, 15, 172, 4, 1, 0, 0, 15, 172, 4, 1, 0, 0, 15, 172, 2, 0, 0]
+      + Secret.hardware
+    let bss =
+      Self.attribute(NL80211_BSS_BSSID.rawValue, Secret.hardware)
+      + Self.attribute(NL80211_BSS_INFORMATION_ELEMENTS.rawValue, elements)
+      + Self.attribute(NL80211_BSS_BEACON_IES.rawValue, elementsOfSuites)
+    datagrams.append(
+      (
+        .wirelessRequester,
+        Self.message(40, [34, 1, 0, 0] + Self.attribute(NL80211_ATTR_BSS.rawValue, bss))
+      ))
+    // What cannot be read.
+    datagrams.append((.listener, Self.message(RTM_NEWADDR, Self.address)))
+    datagrams.append((.listener, Self.address + Self.other + Self.name))
+    datagrams.append((.listener, [255, 0, 0, 0] + Self.other + Self.name))
+    return datagrams
+  }
+
+  private static func recording() throws -> [UInt8] {
+    let remote = try #require(IPAddress(Secret.address))
+    var path = Path(status: .satisfied, chain: [PathLink(index: 7, name: Secret.name)])
+    path.source = IPAddress(Secret.other)
+    path.evidence = Evidence(.configuration, "\(Secret.name)*", .wifi)
+    var snapshot = Store().snapshot
+    snapshot.generation = 5
+    snapshot.status.ipv4 = path
+    snapshot.dns = DNSSettings(
+      servers: [.init(remote)], search: ["\(Secret.name).com"],
+      links: [.init(interface: Secret.name, servers: [.init(remote, zone: Secret.name)])])
+    var costs = ChoiceFile.Contents()
+    costs.choices = CostChoices([.link(Secret.name): CostChoice(isExpensive: true, user: 1)])
+    let text = """
+      # \(Secret.name)
+      destinations: {ipv4: [\(Secret.address)]}
+      links: [{match: \(Secret.name), medium: wifi}]
+      """
+    let header = RecordingHeader(
+      configuration: text, watchdogTimeout: nil, restored: snapshot, costs: costs)
+    var destination = Destination(remote)
+    destination.source = remote
+    let registration = FlowTable.Registration(
+      key: .init(guardian: 1, id: 1), flow: Flow(Destination(remote), local: remote), knownPath: path)
+    let wish = CostRequest.Wish(
+      target: .network(Secret.name), constrained: .on, expensive: nil, end: nil, user: 5)
+    let inputs: [Input] = [
+      .configure(try .parse(text, file: ""), .unheard), .flow(.add(registration)),
+      .unwatch(destination, watcher: 1),
+      .question(Question(id: 1, user: 5, subject: .explain(destination, .unheard))),
+      .question(Question(id: 2, user: 5, subject: .costs(.set(wish), .unheard))),
+      .question(
+        Question(id: 3, user: 5, subject: .costs(.forget(name: Secret.name, user: 5), .unheard))),
+    ]
+    var items = Self.datagrams.map { RecordedItem.received($0, .datagram($1)) }
+    items.append(.sent(.requester, error: 0, Self.message(RTM_GETROUTE, Self.floods(header: [])[0])))
+    items += inputs.compactMap { RecordedInput.encoded($0).map { .input($0) } }
+    items.append(.input(Self.name))
+    items.append(.modems(afterLinks: true, ModemLink.encoded([Secret.name: .silent])))
+    items.append(.modems(afterLinks: true, Self.name))
+    for kind in FileQuestion.Kind.allCases {
+      for path in [
+        "/sys/class/net/\(Secret.name)/ifindex", "/sys/class/net/\(Secret.name)/device/driver",
+        "/sys/class/net/eth0/uevent", "/sys/class/net/eth0", "/sys/class/net/eth0/\(Secret.name)",
+        "/etc/resolv.conf", "/etc/\(Secret.name)", "/run/resolvconf/interface/\(Secret.name).dhcpcd",
+        "/run/resolvconf/interface", "/run/systemd/netif/links/7", "7", Secret.name,
+      ] {
+        for text in [
+          Secret.name, "lower_\(Secret.name)\0\(Secret.name)\0", "INTERFACE=\(Secret.name)\n",
+          "DEVTYPE=é\(Secret.name)\n", "nameserver \(Secret.address)%\(Secret.name)\n",
+          "search \(Secret.name).com\n# \(Secret.name)\n", "DNS=\(Secret.other)#\(Secret.name)\n",
+          "DOMAINS=~\(Secret.name).com \(Secret.name).com\n",
+        ] {
+          items.append(.file(FileQuestion(kind, path), error: 0, Array(text.utf8)))
+        }
+      }
+    }
+    return RecordingHeader.line
+      + ([header.encoded] + items.map(\.encoded)).flatMap(RecordFrame.framed)
+  }
+
+  @Test("no address and no name of a recording is in its report, wherever it stood")
+  func leaks() throws {
+    let bytes = try Self.recording()
+    for secret in Secret.bytes.prefix(3) { #expect(bytes.holds(secret)) }
+    for key: UInt8 in 1...2 {
+      let report = try Report(of: bytes, by: Substitutes(key: [key, 77])).bytes
+      for secret in Secret.bytes {
+        #expect(
+          !report.holds(secret), "\(secret) \(String(decoding: secret, as: UTF8.self))")
+      }
+      // It is a recording still.
+      #expect(try RecordingFile(report).end == nil)
+    }
+  }
+
+  @Test("whatever a recording holds, a report of it can be made, or not", arguments: ReplayTests.names)
+  func hostile(_ name: String) throws {
+    let whole = try ReplayTests.bytes("\(name).recording")
+    let records = ReplayTests.records(whole)
+    var generator = SeededGenerator(seed: UInt64(name.utf8.count))
+    for _ in 0..<15 {
+      let bytes = ReplayTests.rewritten(records, &generator)
+      guard let report = try? Report(of: bytes) else { continue }
+      #expect(throws: Never.self) { try RecordingFile(report.bytes) }
+    }
+  }
+}

@@ -1,0 +1,275 @@
+import CLinux
+import Connectivity
+import ConnectivityRules
+import Netlink
+import TestKit
+import Testing
+
+@testable import ConndServer
+
+@Suite("Substitutes")
+struct SubstitutesTests {
+  private let substitutes = Substitutes(key: Array(0..<16))
+
+  private func address(_ text: String) throws -> IPAddress { try #require(IPAddress(text)) }
+
+  private static func commonLength(_ one: IPAddress, _ other: IPAddress) -> Int {
+    var common = 0
+    for (one, other) in zip(one.bytes, other.bytes) {
+      common += (one ^ other).leadingZeroBitCount
+      if one != other { break }
+    }
+    return common
+  }
+
+  // MARK: - Addresses
+
+  @Test("addresses share as many bits as those that they stand for", arguments: 0..<20)
+  func prefixes(_ seed: Int) {
+    var generator = SeededGenerator(seed: UInt64(seed))
+    for count in [4, 16] {
+      for _ in 0..<50 {
+        let one = (0..<count).map { _ in UInt8(generator.number(0...255)) }
+        var other = one
+        let place = generator.number(0...(8 * count - 1))
+        other[place / 8] ^= 0x80 >> UInt8(place % 8)
+        for later in (place / 8 + 1)..<max(place / 8 + 1, count) {
+          other[later] = UInt8(generator.number(0...255))
+        }
+        guard let first = IPAddress(bytes: one), let second = IPAddress(bytes: other) else {
+          continue
+        }
+        #expect(
+          Self.commonLength(self.substitutes.address(first), self.substitutes.address(second))
+            == place, "\(first) \(second)")
+      }
+    }
+  }
+
+  @Test(
+    "an address of a range that means something stays in it, and no other comes there",
+    arguments: [
+      ("10.0.0.0", 8), ("100.64.0.0", 10), ("169.254.0.0", 16), ("172.16.0.0", 12),
+      ("192.168.0.0", 16), ("224.0.0.0", 4), ("127.0.0.0", 8), ("0.0.0.0", 8), ("fe80::", 10),
+      ("fd00::", 8), ("fc00::", 8), ("ff00::", 8), ("2000::", 3), ("64:ff9b::", 96),
+      ("::ffff:0:0", 96),
+    ])
+  func ranges(_ text: String, _ length: Int) throws {
+    let range = try #require(IPPrefix(self.address(text), length: length))
+    var generator = SeededGenerator(seed: 7)
+    for _ in 0..<200 {
+      var bytes = range.address.bytes.map { $0 | UInt8(generator.number(0...255)) }
+      for (place, byte) in range.address.bytes.enumerated() {
+        let kept = UInt8(clamping: max(0, min(8, length - 8 * place)))
+        let mask: UInt8 = kept == 0 ? 0 : 0xFF << (8 - kept)
+        bytes[place] = byte & mask | bytes[place] & ~mask
+      }
+      let inside = try #require(IPAddress(bytes: bytes))
+      #expect(range.contains(self.substitutes.address(inside)), "\(inside)")
+      let any = (0..<bytes.count).map { _ in UInt8(generator.number(0...255)) }
+      let outside = try #require(IPAddress(bytes: any))
+      #expect(
+        range.contains(outside) == range.contains(self.substitutes.address(outside)), "\(outside)")
+    }
+  }
+
+  @Test(
+    "what tells nothing of anybody stays",
+    arguments: [
+      "0.0.0.0", "127.0.0.1", "127.0.0.53", "224.0.0.251", "255.255.255.255", "::", "::1",
+      "ff02::1", "ff02::fb", "ff05::1:3",
+    ])
+  func same(_ text: String) throws {
+    #expect(self.substitutes.address(try self.address(text)).description == text)
+  }
+
+  @Test(
+    "an IPv4 address in an IPv6 one is replaced as by itself",
+    arguments: ["::ffff:", "64:ff9b::", "::"])
+  func embedded(_ prefix: String) throws {
+    let inner = self.substitutes.address(try self.address("203.0.113.77"))
+    let outer = self.substitutes.address(try self.address("\(prefix)203.0.113.77"))
+    #expect(Array(outer.bytes.suffix(4)) == inner.bytes)
+    #expect(inner.description != "203.0.113.77")
+  }
+
+  @Test("no hardware address is left in an address that was made of one, nor in the group of its neighbours")
+  func interfaceIdentifiers() throws {
+    let hardware: [UInt8] = [0x52, 0x54, 0x00, 0xAB, 0xCD, 0xEF]
+    let tails = try ["fe80::5054:ff:feab:cdef", "2001:db8::5054:ff:feab:cdef", "ff02::1:ffab:cdef"]
+      .map { Array(self.substitutes.address(try self.address($0)).bytes.suffix(3)) }
+    for tail in tails { #expect(tail != Array(hardware.suffix(3))) }
+  }
+
+  @Test("a block stands for a block")
+  func blocks() throws {
+    let block = self.substitutes.address(try self.address("203.0.112.0"), length: 22)
+    #expect(IPPrefix(block, length: 22)?.address == block)
+    let inside = self.substitutes.address(try self.address("203.0.113.9"))
+    #expect(IPPrefix(block, length: 22)?.contains(inside) == true)
+    #expect(
+      self.substitutes.address(.unspecified(.ipv6), length: 0) == .unspecified(.ipv6))
+  }
+
+  @Test("another key gives others, and the same the same")
+  func keys() throws {
+    let address = try self.address("203.0.113.9")
+    let first = self.substitutes.address(address)
+    #expect(Substitutes(key: Array(0..<16)).address(address) == first)
+    #expect(
+      (0..<8).contains { Substitutes(key: [UInt8($0)]).address(address) != first })
+  }
+
+  @Test(
+    "of a hardware address it stays whether it is a group's, and whether somebody chose it",
+    arguments: [
+      [0x00, 0x1B, 0x21, 1, 2, 3], [0x02, 0, 0, 1, 2, 3], [0x33, 0x33, 0xFF, 1, 2, 3],
+      [0x01, 0, 0x5E, 1, 2, 3],
+    ] as [[UInt8]])
+  func hardware(_ bytes: [UInt8]) {
+    let substitute = self.substitutes.hardwareAddress(bytes)
+    #expect(substitute[0] & 3 == bytes[0] & 3)
+    #expect(substitute != bytes && substitute.count == 6)
+    #expect(self.substitutes.hardwareAddress(bytes) == substitute)
+  }
+
+  @Test("hardware addresses that are none stay, and a tunnel's are IP addresses")
+  func otherHardware() throws {
+    #expect(self.substitutes.hardwareAddress([0, 0, 0, 0, 0, 0]) == [0, 0, 0, 0, 0, 0])
+    #expect(self.substitutes.hardwareAddress([]) == [])
+    #expect(
+      self.substitutes.hardwareAddress([203, 0, 113, 9])
+        == self.substitutes.address(try self.address("203.0.113.9")).bytes)
+    let long = self.substitutes.hardwareAddress(Array(1...20))
+    #expect(long.count == 20 && long != Array(1...20))
+  }
+
+  // MARK: - Names
+
+  @Test(
+    "names that the system gives stay",
+    arguments: [
+      "lo", "eth0", "eth0.10", "enp3s0", "enP2p1s0f1np1", "eno1", "ens18", "wlan0", "wlp2s0",
+      "wwan0", "ppp0", "tun0", "wg0", "br0", "docker0", "virbr0", "vpn0", "bond0", "vlan10",
+      "tailscale0", "rmnet_data0", "wlan0.dhcpcd",
+    ])
+  func commonNames(_ name: String) { #expect(self.substitutes.linkName(name) == name) }
+
+  @Test(
+    "of names that somebody chose no more stays than such a beginning",
+    arguments: [
+      ("wg-acme", "wg"), ("br-0a1b2c3d4e5f", "br"), ("acme", "link"), ("lohengrin", "lo"),
+      ("eth0.acme", "eth0."), ("wlan0.acme", "wlan0."), ("enx0a1b2c3d4e5f", "enx"), ("ethel", "eth"),
+      ("veth8a7b6c5", "veth"), ("wwan4917012345", "wwan"),
+    ])
+  func chosenNames(_ name: String, _ beginning: String) {
+    let substitute = self.substitutes.linkName(name)
+    #expect(substitute.hasPrefix(beginning))
+    #expect(ResolvConf.isLinkName(substitute))
+    let rest = name.dropFirst(beginning.count)
+    #expect(!substitute.contains(rest), "\(substitute)")
+  }
+
+  @Test("a name by a hardware address has that which stands for it")
+  func namesByAddress() {
+    let substitute = self.substitutes.hardwareAddress([0x0A, 0x1B, 0x2C, 0x3D, 0x4E, 0x5F])
+    let digits = substitute.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    #expect(self.substitutes.linkName("enx0a1b2c3d4e5f") == "enx\(digits)")
+  }
+
+  @Test("domains below another stay below it, and what many networks are called stays")
+  func domains() {
+    let (outer, inner) = (
+      self.substitutes.domain("acme.example.com"), self.substitutes.domain("berlin.ACME.example.com")
+    )
+    #expect(inner.hasSuffix(".\(outer)"))
+    #expect(!outer.contains("acme") && !outer.contains("com"))
+    #expect(self.substitutes.domain("acme.lan").hasSuffix(".lan"))
+    #expect(self.substitutes.domain("local") == "local")
+    #expect(self.substitutes.domain(".") == ".")
+  }
+
+  @Test("a hidden network stays hidden")
+  func wirelessNames() {
+    #expect(self.substitutes.wirelessName([]) == [])
+    #expect(self.substitutes.wirelessName([0, 0, 0]) == [0, 0, 0])
+    let name = self.substitutes.wirelessName(Array("Home".utf8))
+    #expect(String(decoding: name, as: UTF8.self).hasPrefix("ssid-"))
+  }
+
+  @Test("what is said of a network is said of that which stands for it")
+  func networks() {
+    let ssid = Array("Home".utf8)
+    let router: [UInt8] = [0x52, 0x54, 0, 1, 2, 3]
+    var contents = ChoiceFile.Contents()
+    let (old, wireless) = (
+      contents.key, WirelessNetwork(ssid: ssid, security: .personal)
+    )
+    let names = (self.substitutes.wirelessName(ssid), self.substitutes.hardwareAddress(router))
+    contents.choices = CostChoices([
+      .network(old.hash(of: wireless)): CostChoice(isConstrained: true, user: 1000),
+      .network(old.hash(ofGateway: router)): CostChoice(isExpensive: true, user: 1000),
+      .link("acme"): CostChoice(isExpensive: false, user: 0),
+    ])
+    let other = self.substitutes.choices(contents)
+    #expect(other.key != old)
+    let network = WirelessNetwork(ssid: names.0, security: .personal)
+    #expect(other.choices[.network(other.key.hash(of: network))]?.isConstrained == true)
+    #expect(other.choices[.network(other.key.hash(ofGateway: names.1))]?.isExpensive == true)
+    #expect(other.choices[.link(self.substitutes.linkName("acme"))]?.isExpensive == false)
+    #expect(
+      self.substitutes.networkName(old.hash(of: wireless).description)
+        == other.key.hash(of: network).description)
+    #expect(self.substitutes.networkName("Home") == String(decoding: names.0, as: UTF8.self))
+  }
+
+  // MARK: - Files and configurations
+
+  @Test(
+    "of a file those lines pass that connd reads, of one that it does not read nothing",
+    arguments: [
+      (
+        FileQuestion.Kind.page, "/sys/class/net/acme/uevent",
+        "INTERFACE=acme\nDEVTYPE=wlan\nSECRET=acme\n", "DEVTYPE=wlan\n"
+      ),
+      (.page, "/sys/class/net/acme/ifindex", "7\n", "7\n"),
+      (
+        .linkTarget, "/sys/class/net/acme/device/driver", "../../bus/pci/drivers/iwlwifi", "iwlwifi"
+      ),
+      (.file, "/etc/resolv.conf", "# acme\noptions acme\nnameserver 127.0.0.53\n", "nameserver 127.0.0.53\n"),
+      (.file, "/run/systemd/netif/links/7", "ADMIN_STATE=acme\nDNS=127.0.0.1\n", "DNS=127.0.0.1\n"),
+      (.names, "/run/systemd/netif/links", ".\0..\0acme\07\0", "7\0"),
+    ])
+  func files(_ kind: FileQuestion.Kind, _ path: String, _ text: String, _ rest: String) throws {
+    let file = try #require(
+      self.substitutes.file(FileQuestion(kind, path), Array(text.utf8)))
+    #expect(String(decoding: file.answer, as: UTF8.self) == rest)
+    #expect(!file.question.subject.contains("acme"))
+    #expect(self.substitutes.file(FileQuestion(kind, "/home/acme"), Array(text.utf8)) == nil)
+  }
+
+  @Test("a configuration says the same of links by other names, and nothing else of its text is left")
+  func configurations() throws {
+    for name in ["acme0", "eth0", "wlan0"] { _ = self.substitutes.linkName(name) }
+    let text = """
+      # Of Acme
+      socket: /run/acme.sock
+      destinations: {ipv4: [203.0.113.9], ipv6: ["2001:db8::9"]}
+      links: [{match: "a*me0", medium: wifi, expensive: true}, {match: "*", constrained: true}]
+      grace: {wifi: 1500ms}
+      prefer: ipv6
+      flaps: {losses: 5}
+      """
+    let configuration = try Configuration.parse(text, file: "")
+    let words = self.substitutes.text(of: configuration)
+    #expect(!words.lowercased().contains("acme") && !words.contains("203.0.113.9"))
+    let other = try Configuration.parse(words, file: "")
+    #expect(other.prefer == .ipv6 && other.flaps.losses == 5 && other.socket == nil)
+    #expect(other.invalidations.wifiGrace == .milliseconds(1500))
+    let rule = other.links.rule(for: self.substitutes.linkName("acme0"))
+    #expect(rule?.medium == .wifi && rule?.expensive == true)
+    #expect(other.links.rule(for: "eth0")?.constrained == true)
+    #expect(
+      other.destinations.ipv4 == [self.substitutes.address(try self.address("203.0.113.9"))])
+  }
+}

@@ -1,0 +1,197 @@
+import Connectivity
+import ConnectivityRules
+import Logging
+import Netlink
+
+@testable import ConndServer
+
+/// Something that writes down what a simulated connd is told and asked, as `connd --record` does.
+final class Writer {
+  let path: String
+  private(set) var recorder: Recorder?
+  /// What somebody asks the clock who is not connd is not recorded.
+  var isPaused = false
+
+  init(path: String) { self.path = path }
+
+  /// A connd starts: the file begins anew.
+  func begin(_ configuration: Configuration, restored: Snapshot) throws {
+    let header = RecordingHeader(
+      configuration: configuration.source.text, watchdogTimeout: nil, restored: restored)
+    // The one before closes its file first.
+    self.recorder = nil
+    self.recorder = try Recorder(
+      path: self.path, header, logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() })
+  }
+
+  func end() { self.recorder = nil }
+}
+
+/// The simulation's time, of which is noted when connd looks at it.
+struct WrittenClock: MonitorClock {
+  let clock: any MonitorClock
+  let writer: Writer
+
+  var now: Instant {
+    let now = self.clock.now
+    if !self.writer.isPaused { self.writer.recorder?.note(.now(now.sinceStart.nanoseconds)) }
+    return now
+  }
+
+  var time: Timestamp {
+    let time = self.clock.time
+    if !self.writer.isPaused { self.writer.recorder?.note(.time(time.microseconds)) }
+    return time
+  }
+}
+
+/// The model kernel behind netlink's bytes, which connd's own code asks and reads, and a recorder beside them. What goes wrong is
+/// the faulty kernel's affair, who is asked each question first.
+final class WrittenKernel: ReopenableKernel {
+  private let faulty: FaultyKernel
+  private let recorder: Recorder
+  private let sockets: ModelSockets
+  private var kernel: NetlinkKernel?
+
+  init(_ faulty: FaultyKernel, _ recorder: Recorder) {
+    self.faulty = faulty
+    self.recorder = recorder
+    self.sockets = ModelSockets(faulty.network)
+    self.sockets.hasMessages = { faulty.hasMessages }
+  }
+
+  func reopen(_ watched: Watched) throws(KernelUnavailable) {
+    self.faulty.reopen(watched)
+    self.sockets.network = self.faulty.network
+    self.sockets.notifications = []
+    self.kernel = try NetlinkKernel(
+      watching: watched, on: RecordedSockets(sockets: self.sockets, recorder: self.recorder),
+      devices: DeviceReader(
+        from: RecordedFiles(files: ModelFiles(sockets: self.sockets), recorder: self.recorder)))
+  }
+
+  /// Asks the faulty kernel, and then, about the network that it has answered of, in bytes.
+  private func ask<Answer>(
+    _ faulty: (FaultyKernel) throws(KernelUnavailable) -> Void,
+    _ question: (NetlinkKernel) throws(KernelUnavailable) -> Answer
+  ) throws(KernelUnavailable) -> Answer {
+    guard let kernel = self.kernel else { throw .notOpen }
+    let before = self.faulty.network
+    do throws(KernelUnavailable) {
+      try faulty(self.faulty)
+    } catch {
+      self.sockets.isFailing = true
+    }
+    defer { self.sockets.isFailing = false }
+    // What happens in between comes before the question while there is an order, and after it otherwise.
+    self.sockets.network = self.faulty.isOrdered ? self.faulty.network : before
+    return try question(kernel)
+  }
+
+  // MARK: - Kernel
+
+  var fileDescriptor: CInt { -1 }
+  var hasMessages: Bool { self.kernel?.hasMessages ?? false }
+
+  func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
+    var told: [KernelEvent] = []
+    let drained = try self.ask { (faulty) throws(KernelUnavailable) in
+      var new: [KernelEvent] = []
+      _ = try faulty.drain(into: &new)
+      self.sockets.notifications += new
+    } _: { (kernel) throws(KernelUnavailable) in
+      try kernel.drain(into: &told)
+    }
+    events += told
+    return drained
+  }
+
+  func watch(_ watched: Watched) throws(KernelUnavailable) {
+    try self.ask { (faulty) throws(KernelUnavailable) in
+      try faulty.watch(watched)
+    } _: { (kernel) throws(KernelUnavailable) in
+      try kernel.watch(watched)
+    }
+  }
+
+  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
+    try self.ask { (faulty) throws(KernelUnavailable) in
+      _ = try faulty.routes(to: destinations)
+    } _: { (kernel) throws(KernelUnavailable) in
+      try kernel.routes(to: destinations)
+    }
+  }
+
+  func takeExpiry() -> Duration? { self.kernel?.takeExpiry() }
+
+  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
+    try self.ask { (faulty) throws(KernelUnavailable) in
+      _ = try faulty.entry(for: destination)
+    } _: { (kernel) throws(KernelUnavailable) in
+      try kernel.entry(for: destination)
+    }
+  }
+
+  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
+    try self.ask { (faulty) throws(KernelUnavailable) in
+      _ = try faulty.link(index)
+    } _: { (kernel) throws(KernelUnavailable) in
+      try kernel.link(index)
+    }
+  }
+
+  func links() throws(KernelUnavailable) -> [LinkFacts] {
+    try self.ask { (faulty) throws(KernelUnavailable) in
+      _ = try faulty.links()
+    } _: { (kernel) throws(KernelUnavailable) in
+      try kernel.links()
+    }
+  }
+
+  func addresses(
+    with address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> [Address] {
+    try self.ask { (faulty) throws(KernelUnavailable) in
+      _ = try faulty.addresses(with: address, on: link)
+    } _: { (kernel) throws(KernelUnavailable) in
+      try kernel.addresses(with: address, on: link)
+    }
+  }
+
+  func addresses() throws(KernelUnavailable) -> [Address] {
+    try self.ask { (faulty) throws(KernelUnavailable) in
+      _ = try faulty.addresses()
+    } _: { (kernel) throws(KernelUnavailable) in
+      try kernel.addresses()
+    }
+  }
+
+  func neighbour(
+    _ address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> Neighbour? {
+    try self.ask { (faulty) throws(KernelUnavailable) in
+      _ = try faulty.neighbour(address, on: link)
+    } _: { (kernel) throws(KernelUnavailable) in
+      try kernel.neighbour(address, on: link)
+    }
+  }
+
+  func bridgePort(
+    of hardwareAddress: [UInt8], on bridge: UInt32
+  ) throws(KernelUnavailable) -> UInt32? {
+    try self.ask { (faulty) throws(KernelUnavailable) in
+      _ = try faulty.bridgePort(of: hardwareAddress, on: bridge)
+    } _: { (kernel) throws(KernelUnavailable) in
+      try kernel.bridgePort(of: hardwareAddress, on: bridge)
+    }
+  }
+
+  /// There is no nl80211: nobody is asked.
+  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? { nil }
+  func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? { nil }
+
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] {
+    guard let kernel = self.kernel else { throw .notOpen }
+    return try kernel.rules(family)
+  }
+}
