@@ -131,7 +131,8 @@ struct ReportTests {
             + Self.attribute(
               IFLA_LINKINFO,
               Self.attribute(IFLA_INFO_KIND, Array("vxlan\0".utf8))
-                + Self.attribute(IFLA_INFO_DATA, (1...40).flatMap { Self.attribute($0, Self.address) })
+                + Self.attribute(
+                  IFLA_INFO_DATA, (1...40).flatMap { Self.attribute($0, Self.address) })
             ))
       ))
     datagrams.append(
@@ -147,7 +148,8 @@ struct ReportTests {
     // What is as long as a number is one, unless it is known to be an address.
     for (type, size, attributes) in [
       (Int(RTM_NEWADDR), 8, [1, 2, 4]), (Int(RTM_NEWROUTE), 12, [1, 2, 5, 7]),
-      (Int(RTM_NEWNEIGH), 12, [1, 2]), (Int(RTM_NEWRULE), 12, [1, 2]), (Int(RTM_NEWLINK), 16, [1, 2]),
+      (Int(RTM_NEWNEIGH), 12, [1, 2]), (Int(RTM_NEWRULE), 12, [1, 2]),
+      (Int(RTM_NEWLINK), 16, [1, 2]),
     ] {
       let header = Array(([2, 32, 32, 0] + Self.zeros).prefix(size))
       datagrams.append(
@@ -209,7 +211,8 @@ struct ReportTests {
     var destination = Destination(remote)
     destination.source = remote
     let registration = FlowTable.Registration(
-      key: .init(guardian: 1, id: 1), flow: Flow(Destination(remote), local: remote), knownPath: path)
+      key: .init(guardian: 1, id: 1), flow: Flow(Destination(remote), local: remote),
+      knownPath: path)
     let wish = CostRequest.Wish(
       target: .network(Secret.name), constrained: .on, expensive: nil, end: nil, user: 5)
     let inputs: [Input] = [
@@ -221,7 +224,8 @@ struct ReportTests {
         Question(id: 3, user: 5, subject: .costs(.forget(name: Secret.name, user: 5), .unheard))),
     ]
     var items = Self.datagrams.map { RecordedItem.received($0, .datagram($1)) }
-    items.append(.sent(.requester, error: 0, Self.message(RTM_GETROUTE, Self.floods(header: [])[0])))
+    items.append(
+      .sent(.requester, error: 0, Self.message(RTM_GETROUTE, Self.floods(header: [])[0])))
     items += inputs.compactMap { RecordedInput.encoded($0).map { .input($0) } }
     items.append(.input(Self.name))
     items.append(.modems(afterLinks: true, ModemLink.encoded([Secret.name: .silent])))
@@ -230,7 +234,8 @@ struct ReportTests {
       for path in [
         "/sys/class/net/\(Secret.name)/ifindex", "/sys/class/net/\(Secret.name)/device/driver",
         "/sys/class/net/eth0/uevent", "/sys/class/net/eth0", "/sys/class/net/eth0/\(Secret.name)",
-        "/etc/resolv.conf", "/etc/\(Secret.name)", "/run/resolvconf/interface/\(Secret.name).dhcpcd",
+        "/etc/resolv.conf", "/etc/\(Secret.name)",
+        "/run/resolvconf/interface/\(Secret.name).dhcpcd",
         "/run/resolvconf/interface", "/run/systemd/netif/links/7", "7", Secret.name,
       ] {
         for text in [
@@ -262,7 +267,8 @@ struct ReportTests {
     }
   }
 
-  @Test("whatever a recording holds, a report of it can be made, or not", arguments: ReplayTests.names)
+  @Test(
+    "whatever a recording holds, a report of it can be made, or not", arguments: ReplayTests.names)
   func hostile(_ name: String) throws {
     let whole = try ReplayTests.bytes("\(name).recording")
     let records = ReplayTests.records(whole)

@@ -16,7 +16,8 @@ struct ReportScenario {
 
   /// connctl in the namespace, and what it says when it records.
   private func spawn(_ lab: Laboratory, _ arguments: String...) throws -> RunningCommand {
-    try lab.namespace.spawn([Programs.connctl] + arguments, 
+    try lab.namespace.spawn(
+      [Programs.connctl] + arguments,
       environment: ["TMPDIR": lab.directory.path, "XDG_RUNTIME_DIR": lab.directory.path])
   }
 
@@ -53,7 +54,9 @@ struct ReportScenario {
     return connctl
   }
 
-  @Test("connctl records with a connd of its own until it is interrupted, and leaves nothing else behind")
+  @Test(
+    "connctl records with a connd of its own until it is interrupted, and leaves nothing else behind"
+  )
   func record() throws {
     let lab = try self.laboratory()
     let file = "\(lab.directory.path)/it.recording"
@@ -65,7 +68,8 @@ struct ReportScenario {
     let replay = try Command.outcome(of: [Programs.connd, "--replay", file])
     #expect(replay.status == 0 && replay.standardError == "")
     #expect(replay.output.contains("\"to\": \"none\"") || replay.output.contains("noCarrier"))
-    #expect(try Command.outcome(of: ["sh", "-c", "ls -d \(lab.directory.path)/connctl-*"]).status != 0)
+    #expect(
+      try Command.outcome(of: ["sh", "-c", "ls -d \(lab.directory.path)/connctl-*"]).status != 0)
     var status = stat()
     #expect(stat(file, &status) == 0 && status.st_mode & 0o777 == 0o600)
   }
@@ -126,7 +130,9 @@ struct ReportScenario {
     // Without a connd beside it, nor in PATH.
     let alone = "\(lab.directory.path)/connctl"
     try Command.run(["cp", Programs.connctl, alone])
-    let lonely = try Command.outcome(of: ["env", "PATH=/nowhere", alone, "record", "\(alone).recording"])
+    let lonely = try Command.outcome(of: [
+      "env", "PATH=/nowhere", alone, "record", "\(alone).recording",
+    ])
     #expect(lonely.status == 69)
     #expect(lonely.standardError.contains("cannot run “connd”"))
     #expect(access("\(alone).recording", F_OK) != 0)
@@ -152,6 +158,7 @@ struct ReportScenario {
     let stream = try #require(fopen(file, "r"))
     defer { fclose(stream) }
     var bytes = [UInt8](repeating: 0, count: 1 << 24)
-    return Array(bytes.prefix(fread(&bytes, 1, bytes.count, stream)))
+    let count = fread(&bytes, 1, bytes.count, stream)
+    return Array(bytes.prefix(count))
   }
 }

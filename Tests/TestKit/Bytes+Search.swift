@@ -7,7 +7,9 @@ extension [UInt8] {
     return self.withUnsafeBytes { bytes in
       var place = 0
       while place + other.count <= bytes.count, let start = bytes.baseAddress {
-        guard let found = memchr(start + place, CInt(first), bytes.count - place) else { return false }
+        guard let found = memchr(start + place, CInt(first), bytes.count - place) else {
+          return false
+        }
         place = UnsafeRawPointer(found) - start
         guard place + other.count <= bytes.count else { return false }
         if memcmp(found, other, other.count) == 0 { return true }

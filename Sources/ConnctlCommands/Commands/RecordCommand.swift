@@ -45,7 +45,10 @@ struct RecordCommand: ConnctlCommand {
     }
     if self.json {
       try self.console.print(
-        ["file": .string(self.file), "bytes": .number(UInt64(file.size)), "events": .number(UInt64(events))])
+        [
+          "file": .string(self.file), "bytes": .number(UInt64(file.size)),
+          "events": .number(UInt64(events)),
+        ])
     } else {
       try self.console.print([
         "\(self.file): \(events) \(events == 1 ? "event" : "events"), \(file.size) bytes",

@@ -4,7 +4,8 @@ import ConnectivitySession
 
 struct ReportCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
-    commandName: "report", abstract: "Make one file for a bug report, which names nothing of yours.",
+    commandName: "report",
+    abstract: "Make one file for a bug report, which names nothing of yours.",
     usage: "connctl report [--for <time> | --recording <recording>] [--json] <file>",
     discussion: """
       Records as “connctl record” does, or takes what that has recorded, and writes a file whose beginning is text to \

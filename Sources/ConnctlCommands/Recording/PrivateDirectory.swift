@@ -9,7 +9,8 @@ struct PrivateDirectory: Sendable {
   init() throws {
     func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
     // A socket's path has no more than 107 octets.
-    let places = [variable("XDG_RUNTIME_DIR"), variable("TMPDIR"), "/tmp"].compactMap { $0 }.filter {
+    let places = [variable("XDG_RUNTIME_DIR"), variable("TMPDIR"), "/tmp"].compactMap { $0 }.filter
+    {
       $0.hasPrefix("/") && $0.utf8.count < 80
     }
     for place in places {

@@ -58,7 +58,8 @@ struct RecordingSession: Sendable {
         case (.ended(let status), _): return (state, status)
         case (.ready, .starting):
           state = .recording
-          self.console.hint("recording; \(self.limit == nil ? "" : "it ends by itself, or by ")Ctrl-C")
+          self.console.hint(
+            "recording; \(self.limit == nil ? "" : "it ends by itself, or by ")Ctrl-C")
           if let limit { expect(.enough, after: limit) }
         // What is read at the start is worth a moment.
         case (.enough, .starting):
@@ -81,7 +82,8 @@ struct RecordingSession: Sendable {
       self.console.remark(
         state == .starting || state == .hurried
           ? "connd did not start, and nothing is recorded (it ended with \(status.rawValue))"
-          : "connd has ended by itself, with \(status.rawValue): \(self.file) holds what came before")
+          : "connd has ended by itself, with \(status.rawValue): \(self.file) holds what came before"
+      )
       throw ExitStatus.notThere
     }
     return events.count

@@ -19,7 +19,10 @@ extension Substitutes {
     case .names:
       if let directory = ResolverDirectory(question.subject) {
         let names = answer.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
-        return (question, names.compactMap { self.name($0, in: directory) }.flatMap { Array($0.utf8) + [0] })
+        return (
+          question,
+          names.compactMap { self.name($0, in: directory) }.flatMap { Array($0.utf8) + [0] }
+        )
       }
       return self.device(question, text)
     case .file: return self.resolverFile(question, text)
@@ -45,12 +48,15 @@ extension Substitutes {
         return nil
       }
     }
-    return (FileQuestion(question.kind, path), Array(self.content(question.kind, parts.last, text).utf8))
+    return (
+      FileQuestion(question.kind, path), Array(self.content(question.kind, parts.last, text).utf8)
+    )
   }
 
   private func lower(_ name: Substring) -> String? {
     let prefix = "lower_"
-    return name.hasPrefix(prefix) ? prefix + self.linkName(String(name.dropFirst(prefix.count))) : nil
+    return name.hasPrefix(prefix)
+      ? prefix + self.linkName(String(name.dropFirst(prefix.count))) : nil
   }
 
   private func content(_ kind: FileQuestion.Kind, _ name: Substring?, _ text: String) -> String {
@@ -63,7 +69,8 @@ extension Substitutes {
       }
       return lines.map { "\($0)\n" }.joined()
     // A driver's name.
-    case .linkTarget: return text.split(separator: "/").last.map { $0.isKernelWord ? "\($0)" : "" } ?? ""
+    case .linkTarget:
+      return text.split(separator: "/").last.map { $0.isKernelWord ? "\($0)" : "" } ?? ""
     case .names:
       return text.split(separator: "\0").compactMap(self.lower).map { "\($0)\0" }.joined()
     default: return ""
@@ -103,7 +110,8 @@ extension Substitutes {
       DNSFiles.main, "/run/systemd/resolve/resolv.conf", "/run/NetworkManager/no-stub-resolv.conf",
     ]
     if known.contains(path) { return (question, Array(self.resolvConf(text).utf8)) }
-    guard let end = path.lastIndex(of: "/"), let directory = ResolverDirectory(String(path[..<end])),
+    guard let end = path.lastIndex(of: "/"),
+      let directory = ResolverDirectory(String(path[..<end])),
       let name = self.name(String(path[path.index(after: end)...]), in: directory)
     else { return nil }
     let content =

@@ -4,7 +4,8 @@ import Glibc
 
 extension AttributeRule {
   static let ofLinks: [Int: AttributeRule] = [
-    Int(IFLA_IFNAME): .linkName, Int(IFLA_ALT_IFNAME): .linkName, Int(IFLA_ADDRESS): .hardwareAddress,
+    Int(IFLA_IFNAME): .linkName, Int(IFLA_ALT_IFNAME): .linkName,
+    Int(IFLA_ADDRESS): .hardwareAddress,
     Int(IFLA_MTU): .same(4), Int(IFLA_LINK): .same(4), Int(IFLA_LINK_NETNSID): .same(4),
     Int(IFLA_MASTER): .same(4), Int(IFLA_OPERSTATE): .same(1), Int(IFLA_CARRIER): .same(1),
     Int(IFLA_CARRIER_DOWN_COUNT): .same(4), Int(IFLA_CARRIER_UP_COUNT): .same(4),

@@ -57,7 +57,8 @@ extension Substitutes {
     switch id {
     case 0: return bytes.count <= 32 ? self.wirelessName(bytes) : nil
     case rsn: return Self.suites(bytes)
-    case vendor where bytes.starts(with: wpa): return Self.suites(bytes.dropFirst(4)).map { wpa + $0 }
+    case vendor where bytes.starts(with: wpa):
+      return Self.suites(bytes.dropFirst(4)).map { wpa + $0 }
     case vendor where bytes.starts(with: cost): return Array(bytes.prefix(5))
     default: return nil
     }

@@ -96,7 +96,8 @@ final class Substitutes {
       let isPublic = labels.count == 1 && Self.publicDomains.contains(label.lowercased())
       substitutes.insert(
         label.isEmpty || isPublic
-          ? String(label) : "n" + self.digits(7, .label, labels.joined(separator: ".").lowercased()),
+          ? String(label)
+          : "n" + self.digits(7, .label, labels.joined(separator: ".").lowercased()),
         at: 0)
     }
     return substitutes.joined(separator: ".")

@@ -58,7 +58,8 @@ enum KernelBytes {
       data += Self.attribute(CLINUX_IFLA_GRE_REMOTE, link.outer?.address)
       payload += Self.attribute(
         IFLA_LINKINFO,
-        Self.attribute(IFLA_INFO_KIND, Array(kind.utf8) + [0]) + Self.attribute(IFLA_INFO_DATA, data))
+        Self.attribute(IFLA_INFO_KIND, Array(kind.utf8) + [0])
+          + Self.attribute(IFLA_INFO_DATA, data))
     }
     return Self.message(type, payload)
   }
@@ -130,7 +131,8 @@ enum KernelBytes {
 
   static func neighbour(_ neighbour: Neighbour) -> [UInt8] {
     let state =
-      neighbour.isFailed ? NUD_FAILED : neighbour.hardwareAddress == nil ? NUD_INCOMPLETE : NUD_REACHABLE
+      neighbour.isFailed
+      ? NUD_FAILED : neighbour.hardwareAddress == nil ? NUD_INCOMPLETE : NUD_REACHABLE
     var payload: [UInt8] = [Self.family(neighbour.address.family), 0, 0, 0]
     payload += Self.number(neighbour.link) + Self.number(UInt16(state)) + [0, 0]
     payload += Self.attribute(NDA_DST, neighbour.address)

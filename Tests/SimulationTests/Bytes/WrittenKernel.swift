@@ -21,7 +21,8 @@ final class Writer {
     // The one before closes its file first.
     self.recorder = nil
     self.recorder = try Recorder(
-      path: self.path, header, logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() })
+      path: self.path, header, logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
+    )
   }
 
   func end() { self.recorder = nil }

@@ -84,10 +84,13 @@ final class Daemon {
   var listens: Bool { self.isOpen && self.loop.listens }
 
   /// When there is something to do although the kernel says nothing.
-  var deadline: Instant? {
+  var deadline: Instant? { self.unrecorded { $0.due }.map(self.mutation.clockBack) }
+
+  /// Asks the loop for something, on its way to which it looks at the clock.
+  private func unrecorded<Answer>(_ question: (MonitorLoop) -> Answer) -> Answer {
     self.writer?.isPaused = true
     defer { self.writer?.isPaused = false }
-    return self.loop.due.map(self.mutation.clockBack)
+    return question(self.loop)
   }
 
   // MARK: - The loop
@@ -121,7 +124,7 @@ final class Daemon {
       self.faulty.isOrdered = true
       slept = nil
       self.collect()
-    } while self.loop.isBusy
+    } while self.unrecorded { $0.isBusy }
   }
 
   private func collect() {

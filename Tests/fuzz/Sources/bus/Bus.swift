@@ -26,7 +26,9 @@ private final class SystemBus {
     self.listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
     var address = sockaddr_un()
     address.sun_family = sa_family_t(AF_UNIX)
-    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8.prefix($0.count - 1)) }
+    withUnsafeMutableBytes(of: &address.sun_path) {
+      $0.copyBytes(from: path.utf8.prefix($0.count - 1))
+    }
     let size = socklen_t(MemoryLayout<sockaddr_un>.size)
     let isBound = withUnsafePointer(to: &address) {
       $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(self.listener, $0, size) }
@@ -71,7 +73,9 @@ private final class SystemBus {
     let sender = Array("org.freedesktop.DBus".utf8)
     // The call's number, the signature, the sender.
     let fields: [UInt8] =
-      [5, 1, UInt8(ascii: "u"), 0, call, 0, 0, 0] + [8, 1, UInt8(ascii: "g"), 0, 1, UInt8(ascii: "s"), 0, 0]
+      [5, 1, UInt8(ascii: "u"), 0, call, 0, 0, 0] + [
+        8, 1, UInt8(ascii: "g"), 0, 1, UInt8(ascii: "s"), 0, 0,
+      ]
       + [7, 1, UInt8(ascii: "s"), 0, UInt8(sender.count), 0, 0, 0] + sender + [0]
     let header = [UInt8(ascii: "l"), 2, 1, 1, UInt8(body.count), 0, 0, 0, number, 0, 0, 0]
     let padding = [UInt8](repeating: 0, count: -fields.count & 7)
