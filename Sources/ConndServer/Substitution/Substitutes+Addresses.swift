@@ -87,8 +87,8 @@ extension Substitutes {
   private static let ipv6Blocks = [
     Block("::", 127, .same), Block("::", 96, .ipv4), Block("::ffff:0.0.0.0", 96, .ipv4),
     Block("64:ff9b::", 96, .ipv4), Block("::", 8, .turned), Block("2000::", 3, .turned),
-    Block("fc00::", 8, .turned), Block("fd00::", 8, .turned), Block("fe80::", 10, .turned),
-    Block("fec0::", 10, .turned), Block("ff00::", 8, .turned),
+    Block("fc00::", 8, .turned), Block("fd00::", 8, .turned), Block("fe80::", 64, .turned),
+    Block("fe80::", 10, .turned), Block("fec0::", 10, .turned), Block("ff00::", 8, .turned),
     // The last bits of an address are in that of the group by which its neighbours ask for it (RFC 4291, 2.7.1).
     Block("ff02::1:ff00:0", 104, .turned),
   ]
