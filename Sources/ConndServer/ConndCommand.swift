@@ -10,7 +10,10 @@ public struct ConndCommand: ParsableCommand {
   public static let configuration = CommandConfiguration(
     commandName: "connd",
     abstract: "Knows by which network this machine's traffic leaves, and tells it by gRPC.",
-    usage: "connd [<options>] [--check-config [<file>]] [--replay <file> [--report <file>]]",
+    usage: """
+      connd [<options>] [--check-config [<file>]]
+      connd --replay <file> [--report <file>]
+      """,
     discussion: """
       connd listens on a Unix socket: what --socket names, else CONND_SOCKET, else the configuration, \
       else /run/connd/connd.sock (for another user than root and without that directory: \

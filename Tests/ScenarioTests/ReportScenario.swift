@@ -122,6 +122,16 @@ struct ReportScenario {
       #expect(missing.standardError.contains("No such file or directory"))
     }
     #expect(String(decoding: try Self.contents(there), as: UTF8.self) == "mine")
+    // A disk that is full.
+    let small = "\(lab.directory.path)/small"
+    try Command.run(["mkdir", small])
+    let full = try Command.outcome(of: [
+      "unshare", "--mount", "sh", "-c", #"mount -t tmpfs -o size=4k none "$0" && exec "$@""#, small,
+      Programs.connctl, "record", "--for", "100ms", "\(small)/it.recording",
+    ])
+    #expect(full.status == 1)
+    #expect(full.standardError.contains("No space left on device"))
+    #expect(full.standardError.contains("there was no room for more"))
     // None that is of a recording.
     let report = "\(lab.directory.path)/it.report"
     let broken = try Command.outcome(of: [Programs.connctl, "report", "--recording", there, report])

@@ -32,17 +32,18 @@ struct RecordCommand: ConnctlCommand {
   func run(through dialler: any Dialler) async throws {
     let file = try NewFile(self.file)
     let directory: PrivateDirectory
-    let events: Int
+    let outcome: (events: Int, isComplete: Bool)
     do {
       directory = try PrivateDirectory()
       defer { directory.remove() }
-      events = try await RecordingSession(
+      outcome = try await RecordingSession(
         file: file.path, limit: self.limit?.duration, directory: directory, console: self.console
       ).run(through: dialler)
     } catch {
       if file.size == 0 { file.remove() }
       throw error
     }
+    let events = outcome.events
     if self.json {
       try self.console.print(
         [
@@ -55,6 +56,10 @@ struct RecordCommand: ConnctlCommand {
         "  connd --replay \(self.file)                    prints the events",
         "  connctl report --recording \(self.file) REPORT  makes a report of it for others",
       ])
+    }
+    guard outcome.isComplete else {
+      self.console.remark("\(self.file) holds the beginning alone: there was no room for more")
+      throw ExitStatus.doesNotHold
     }
   }
 }

@@ -51,10 +51,14 @@ struct ReportCommand: ConnctlCommand {
       defer { directory.remove() }
       let recording = self.recording ?? "\(directory.path)/connd.recording"
       if self.recording == nil {
-        _ = try await RecordingSession(
+        let outcome = try await RecordingSession(
           file: recording, limit: self.limit?.duration ?? .seconds(5), directory: directory,
           console: self.console
         ).run(through: dialler)
+        if !outcome.isComplete {
+          self.console.remark(
+            "there was no room for all that happened: the report has the beginning")
+        }
       }
       // It says itself what is wrong.
       let status = try await ConndProgram.start(

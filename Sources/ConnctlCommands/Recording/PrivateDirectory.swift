@@ -57,9 +57,11 @@ struct NewFile: Sendable {
   }
 
   /// In octets.
-  var size: Int {
+  var size: Int { Self.size(of: self.path) }
+
+  static func size(of path: String) -> Int {
     var status = stat()
-    return stat(self.path, &status) == 0 ? Int(status.st_size) : 0
+    return stat(path, &status) == 0 ? Int(status.st_size) : 0
   }
 
   func remove() { unlink(self.path) }

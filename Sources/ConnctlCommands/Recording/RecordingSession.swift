@@ -36,16 +36,18 @@ struct RecordingSession: Sendable {
 
   /// Returns when the recording is complete.
   ///
-  /// - Returns: How many events connd told meanwhile.
+  /// - Returns: How many events connd told meanwhile, and whether all of them are in the file.
   /// - Throws: `ExitCode`, after a remark, where connd did not record to the end.
-  func run(through dialler: any Dialler) async throws -> Int {
+  func run(through dialler: any Dialler) async throws -> (events: Int, isComplete: Bool) {
     let (occasions, occur) = AsyncStream.makeStream(of: Occasion.self)
     try Interruption.begin { occur.yield(.enough) }
     let connd = try ConndProgram.start(
       ["--socket", self.socket, "--record", self.file, "--log-level", "warning"], self.console)
     let events = Counter()
-    let (state, status) = await withTaskGroup(of: Void.self) { group in
+    let (state, status, isComplete) = await withTaskGroup(of: Void.self) { group in
       defer { group.cancelAll() }
+      // What is asked at the end makes the file longer, unless connd has given it up: it is full, or the disk.
+      var before: Int?
       group.addTask { occur.yield(.ended(await connd.end())) }
       group.addTask { await self.follow(events, through: dialler) { occur.yield(.ready) } }
       var state = State.starting
@@ -55,7 +57,8 @@ struct RecordingSession: Sendable {
       }
       for await occasion in occasions {
         switch (occasion, state) {
-        case (.ended(let status), _): return (state, status)
+        case (.ended(let status), _):
+          return (state, status, before.map { $0 < NewFile.size(of: self.file) } ?? true)
         case (.ready, .starting):
           state = .recording
           self.console.hint(
@@ -66,6 +69,7 @@ struct RecordingSession: Sendable {
           state = .hurried
           expect(.late, after: .seconds(5))
         case (.ready, .hurried), (.enough, .recording):
+          before = NewFile.size(of: self.file)
           await self.ask(through: dialler)
           fallthrough
         case (.enough, .hurried), (.late, .hurried):
@@ -76,7 +80,7 @@ struct RecordingSession: Sendable {
         case (.ready, _), (.late, _): break
         }
       }
-      return (state, ExitStatus.notThere)
+      return (state, ExitStatus.notThere, false)
     }
     guard state == .ending, status.isSuccess else {
       self.console.remark(
@@ -86,7 +90,7 @@ struct RecordingSession: Sendable {
       )
       throw ExitStatus.notThere
     }
-    return events.count
+    return (events.count, isComplete)
   }
 
   private final class Counter: Sendable {
