@@ -13,11 +13,11 @@ enum Interruption {
   /// - Parameter tell: called on a thread of its own.
   static func begin(_ tell: @escaping @Sendable () -> Void) throws {
     var ends: [CInt] = [-1, -1]
-    let input: CInt
     guard clinux_pipe(&ends) == 0 else {
       throw OutputError(description: "cannot wait for signals: \(SystemError())")
     }
-    (input, _) = (ends[0], Self.output.store(ends[1], ordering: .relaxed))
+    let input = ends[0]
+    Self.output.store(ends[1], ordering: .relaxed)
     let isThere = Thread.start(named: "connctl-signals") {
       var byte: UInt8 = 0
       while true {
