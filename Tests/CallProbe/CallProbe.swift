@@ -2,12 +2,16 @@ import ArgumentParser
 import Glibc
 import SwiftProtobuf
 
-/// Servers and clients, of gRPC, of a WebSocket and of a database, for the scenarios: what they live through, they tell line by line.
+/// Servers and clients, of gRPC, of a WebSocket, of HTTP and of a database, for the scenarios: what they live through, they tell
+/// line by line.
 @main
 struct CallProbe: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "callprobe",
-    subcommands: [Serve.self, Call.self, ServeWebSocket.self, WebSocket.self, Query.self])
+    subcommands: [
+      Serve.self, Call.self, ServeWebSocket.self, WebSocket.self, Query.self, ServeHTTP.self,
+      Picture.self, Backup.self,
+    ])
 }
 
 /// What every call of the service takes and returns.

@@ -6,12 +6,17 @@ import Testing
 struct SnippetTests {
   @Test(
     "each example of an article is one that was compiled",
-    arguments: ["FollowTheNetwork", "NetworkAwareChannels", "GuardAnyChannel"])
-  func articles(name: String) throws {
+    arguments: [
+      ("FollowTheNetwork", nil), ("NetworkAwareChannels", nil), ("GuardAnyChannel", nil),
+      // What a scenario runs.
+      ("SaveData", "CallProbe/DataSaving.swift"),
+    ] as [(String, String?)])
+  func articles(name: String, program: String?) throws {
     let here = "/" + #filePath.split(separator: "/").dropLast().joined(separator: "/")
     let sources = "\(here)/../../Sources/ConnectivityClient/ConnectivityClient.docc"
     let article = try Self.lines("\(sources)/\(name).md")
-    let code = try Self.lines("\(here)/Snippets/\(name)Snippets.swift")
+    var code = try Self.lines("\(here)/Snippets/\(name)Snippets.swift")
+    if let program { code += try Self.lines("\(here)/../\(program)") }
     let examples = Self.blocks(article, from: { $0 == "```swift" }, to: { $0 == "```" })
     let compiled = Self.blocks(
       code, from: { $0.hasPrefix("// snippet: ") }, to: { $0 == "// end" })

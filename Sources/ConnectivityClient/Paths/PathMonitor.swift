@@ -36,10 +36,10 @@ public struct PathMonitor: AsyncSequence, Sendable {
   /// How long the absence of connd is kept from the application.
   static let patience: Duration = .seconds(2)
 
-  private let subject: Subject
-  private let access: NetworkAccess
-  private let socket: String
-  private let patience: Duration
+  let subject: Subject
+  let access: NetworkAccess
+  let socket: String
+  let patience: Duration
 
   /// Follows the system's connectivity: the paths to the default destination.
   ///
@@ -93,9 +93,7 @@ public struct PathMonitor: AsyncSequence, Sendable {
   }
 
   public func makeAsyncIterator() -> AsyncIterator {
-    AsyncIterator(
-      subscription: PathSubscription(
-        to: self.subject, access: self.access, socket: self.socket, patience: self.patience))
+    AsyncIterator(subscription: PathSubscription(self))
   }
 
   /// One connection to connd, kept up until the iterator goes.

@@ -6,29 +6,12 @@ final class PathSubscription: Sendable {
   private let mailbox: PathMailbox
   private let task: Task<Void, Never>
 
-  init(
-    to subject: PathMonitor.Subject, access: NetworkAccess, socket: String, patience: Duration
-  ) {
+  init(_ monitor: PathMonitor) {
     let mailbox = PathMailbox()
-    let eventLoop = ClientThread.eventLoop
+    let access = monitor.access
     self.mailbox = mailbox
-    self.task = Task(executorPreference: EventLoopTaskExecutor(eventLoop)) {
-      let teller = PathTeller(patience: patience, on: eventLoop) { paths in
-        mailbox.put(paths.map { $0.limited(to: access) })
-      }
-      switch subject {
-      case .system:
-        let reader = Mutex(StatusReader())
-        let follower = StatusFollower(
-          socket: socket, through: NIODialler(), kinds: [.transition, .path, .dns])
-        try? await follower.run { event in
-          if let event = reader.withLock({ $0.read(event) }) { teller.tell(event) }
-        }
-      case .destination(let destination, let mark):
-        let stream = PathStream(to: destination, mark: mark, socket: socket)
-        try? await stream.run(teller.tell)
-      }
-      teller.finish()
+    self.task = Task(executorPreference: EventLoopTaskExecutor(ClientThread.eventLoop)) {
+      await monitor.follow { paths in mailbox.put(paths.map { $0.limited(to: access) }) }
       mailbox.finish()
     }
   }
@@ -47,5 +30,32 @@ final class PathSubscription: Sendable {
   private func end() {
     self.task.cancel()
     self.mailbox.finish()
+  }
+}
+
+extension PathMonitor {
+  /// The same for who may use every network.
+  var unlimited: PathMonitor {
+    PathMonitor(self.subject, socket: self.socket, patience: self.patience)
+  }
+
+  /// Tells what the path was and becomes, whatever the application may use, until the task is cancelled.
+  ///
+  /// Runs on ``ClientThread``, and calls `put` there.
+  func follow(_ put: @escaping @Sendable ([NetworkPath]) -> Void) async {
+    let teller = PathTeller(patience: self.patience, on: ClientThread.eventLoop, put)
+    switch self.subject {
+    case .system:
+      let reader = Mutex(StatusReader())
+      let follower = StatusFollower(
+        socket: self.socket, through: NIODialler(), kinds: [.transition, .path, .dns])
+      try? await follower.run { event in
+        if let event = reader.withLock({ $0.read(event) }) { teller.tell(event) }
+      }
+    case .destination(let destination, let mark):
+      let stream = PathStream(to: destination, mark: mark, socket: self.socket)
+      try? await stream.run(teller.tell)
+    }
+    teller.finish()
   }
 }

@@ -1,0 +1,66 @@
+// The examples of the article SaveData: what stands between the comments, stands there. The picture is what `callprobe` fetches.
+
+// snippet: imports
+import Connectivity
+import ConnectivityClient
+// end
+
+private struct Photo: Sendable {}
+private let photos: [Photo] = []
+private func upload(_ photo: Photo) async throws {}
+private func download(_ name: String) async throws -> String { name }
+private func show(_ text: String) {}
+
+func saveDataBackup() async throws {
+  // snippet: backup
+  let backup = DiscretionaryTask {
+    $0.onWait = { path in show("waits: \(path)") }
+  }
+  try await backup.run { network in
+    for photo in photos {
+      try await network.wait()
+      try await upload(photo)
+    }
+  }
+  // end
+}
+
+func saveDataPromote(_ backup: DiscretionaryTask) {
+  // snippet: promote
+  backup.promote()
+  // end
+}
+
+func saveDataRestarting() async throws {
+  // snippet: restarting
+  let map = try await DiscretionaryTask().run { network in
+    try await network.restarting { try await download("map") }
+  }
+  // end
+  show(map)
+}
+
+func saveDataExpires() async throws {
+  // snippet: expires
+  let article = try await withFallback(on: [.constrained, .expensive]) {
+    try await DiscretionaryTask { $0.timeLimit = .timeout(.seconds(10)) }.run { _ in
+      try await download("article with films")
+    }
+  } fallback: { _ in
+    try await download("article without films")
+  }
+  // end
+  show(article)
+}
+
+func saveDataDestination() async throws {
+  // snippet: destination
+  guard let server = IPAddress("192.0.2.10") else { return }
+  let backup = DiscretionaryTask {
+    $0.monitor = PathMonitor(destination: server)
+    $0.access = .requiring([.wired])
+    $0.whenUnknown = .wait
+  }
+  // end
+  backup.promote()
+}

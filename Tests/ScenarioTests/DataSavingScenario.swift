@@ -1,0 +1,166 @@
+import Glibc
+import TestKit
+import Testing
+
+/// What applications save where traffic costs money: HTTP, TCP and connd are real, and bytes are counted by the links.
+@Suite("Saving data", .needsNamespaces, .laboratory)
+struct DataSavingScenario {
+  private static let port = 8080
+
+  /// A server outside, a machine with a cable and a modem, and connd.
+  private struct Bench {
+    let lab: Laboratory
+    let server: RunningCommand
+
+    init() throws {
+      self.lab = try Uplinks.laboratory(["eth0", "wwan0"])
+      self.server = try self.lab.outside.spawn(
+        [Programs.callprobe, "serve-http", "--port", "\(DataSavingScenario.port)"])
+      try self.server.line { $0.contains("\"ready\"") }
+      try self.lab.start()
+    }
+
+    func client(_ name: String, _ arguments: [String]) throws -> RunningCommand {
+      try self.lab.namespace.spawn(
+        [Programs.callprobe, name, "--socket", self.lab.socket]
+          + ["--target", "\(Uplinks.server):\(DataSavingScenario.port)"] + arguments)
+    }
+
+    func next(_ event: String, _ id: Int? = nil, of client: RunningCommand) throws -> CallReport {
+      while let line = try client.nextLine(within: .seconds(20)) {
+        let report: CallReport = try decode(line)
+        if report.event == event, id == nil || report.id == id.map(String.init) { return report }
+        // Nothing that waits is passed over.
+        guard report.event == "begins" || report.event == "part" else {
+          throw CommandError("\(report) instead of \(event)")
+        }
+      }
+      throw CommandError("no \(event): \(client.standardError)")
+    }
+
+    /// How many bytes have come by a link.
+    func received(_ link: String) throws -> Int {
+      let text = try self.lab.namespace.run("cat", "/proc/net/dev")
+      for line in text.split(separator: "\n") {
+        let words = line.split(whereSeparator: { $0 == " " || $0 == ":" })
+        if words.first == Substring(link), let count = Int(words[1]) { return count }
+      }
+      throw CommandError("no counter of \(link): \(text)")
+    }
+
+    func end() throws {
+      self.server.signal(SIGKILL)
+      try self.server.wait()
+    }
+  }
+
+  /// The least that a picture's bytes and those of their headers come to.
+  private static let (large, small) = (2_000_000, 50_000)
+
+  @Test("C8 a picture in two sizes, one expression: over a path that costs money comes the small one")
+  func picture() throws {
+    let bench = try Bench()
+    /// - Returns: The picture's bytes, and those that came by the link.
+    func fetch(_ arguments: String..., over link: String) throws -> (picture: Int?, link: Int) {
+      let before = try bench.received(link)
+      let client = try bench.client("picture", arguments)
+      let report = try bench.next("picture", of: client)
+      #expect(try client.wait() == 0)
+      return (report.message.flatMap { Int($0) }, try bench.received(link) - before)
+    }
+    let free = try fetch(over: "eth0")
+    #expect(free.picture == Self.large && free.link > Self.large, "\(free)")
+
+    #expect(try bench.lab.connctl("constrain", "eth0").status == 0)
+    _ = try bench.lab.events { $0.status.constrained }
+    let constrained = try fetch(over: "eth0")
+    #expect(constrained.picture == Self.small && constrained.link < 2 * Self.small, "\(constrained)")
+
+    try bench.lab.ip("link set eth0 down")
+    _ = try bench.lab.events { $0.status.expensive }
+    let with = try fetch(over: "wwan0")
+    #expect(with.picture == Self.small && with.link > Self.small, "\(with)")
+    let without = try fetch("--plain", over: "wwan0")
+    #expect(without.picture == Self.large, "\(without)")
+    #expect(with.link * 20 < without.link)
+    print("a picture by wwan0: \(with.link) bytes with the library, \(without.link) without")
+    try bench.end()
+  }
+
+  @Test("C8 a copy that can wait sends nothing over a path that costs money, and goes on where it stopped")
+  func copy() throws {
+    let (parts, size) = (64, 262_144)
+    let bench = try Bench()
+    /// Copies while the cable is pulled after the eighth part, until the copy waits, or has ended.
+    ///
+    /// - Returns: The bytes that came by the modem.
+    func copy(_ arguments: String..., isHeldBack: Bool) throws -> Int {
+      let pipe = "\(bench.lab.directory.path)/input-\(UInt64.random(in: 0 ..< .max))"
+      guard mkfifo(pipe, 0o600) == 0 else { throw CommandError("\(pipe): errno \(errno)") }
+      let input = open(pipe, O_RDWR | O_CLOEXEC)
+      defer { close(input) }
+      let before = try bench.received("wwan0")
+      let client = try bench.lab.namespace.spawn(
+        ["sh", "-c", "exec \"$@\" <\"$0\"", pipe, Programs.callprobe, "backup"]
+          + ["--socket", bench.lab.socket, "--target", "\(Uplinks.server):\(Self.port)"]
+          + ["--parts", "\(parts)", "--size", "\(size)", "--halt", "8"] + arguments)
+      _ = try bench.next("part", 8, of: client)
+      try bench.lab.ip("link set eth0 down")
+      _ = try bench.lab.events { $0.status.expensive }
+      #expect(write(input, "\n", 1) == 1)
+      if isHeldBack {
+        let wait = try bench.next("waits", of: client)
+        #expect(wait.message?.contains("expensive") == true, "\(wait)")
+      } else {
+        _ = try bench.next("ended", of: client)
+      }
+      let bytes = try bench.received("wwan0") - before
+      try bench.lab.ip("link set eth0 up")
+      try bench.lab.ip("route add default via 10.0.0.1 dev eth0 metric 100")
+      _ = try bench.lab.events { !$0.status.expensive }
+      if isHeldBack { _ = try bench.next("ended", of: client) }
+      #expect(try client.wait() == 0)
+      return bytes
+    }
+    let with = try copy(isHeldBack: true)
+    let asked = try copy("--user-initiated", isHeldBack: false)
+    let without = try copy("--plain", isHeldBack: false)
+    // ARP at most.
+    #expect(with < 1_000)
+    #expect(asked > (parts - 8) * size)
+    #expect(without > (parts - 8) * size)
+    print(
+      "a copy of \(parts * size) bytes by wwan0: \(with) bytes with the library, "
+        + "\(asked) where the user asks for it, \(without) without")
+    try bench.end()
+  }
+
+  @Test("C8 what is under way ends when a user says that its link costs money, and is begun anew")
+  func underWay() throws {
+    let bench = try Bench()
+    let client = try bench.client(
+      "backup", ["--parts", "4", "--size", "100000", "--slow", "3"])
+    // The server sends half of it, and no more.
+    _ = try bench.next("begins", 3, of: client)
+    try waitUntil("half of it has come") { try bench.received("eth0") > 250_000 }
+    let connections = { try bench.lab.namespace.run("ss", "-Htn", "dport", "=", ":\(Self.port)") }
+    #expect(try connections().contains("ESTAB"))
+    #expect(try bench.lab.connctl("expensive", "eth0").status == 0)
+    let wait = try bench.next("waits", of: client)
+    #expect(wait.message?.contains("expensive") == true, "\(wait)")
+    #expect(try !connections().contains("ESTAB"))
+    let before = try bench.received("eth0")
+    #expect(try bench.lab.connctl("constrain", "eth0").status == 0)
+    let other = try bench.next("waits", of: client)
+    #expect(other.message?.contains("constrained") == true, "\(other)")
+    // ARP at most.
+    #expect(try bench.received("eth0") - before < 1_000)
+    for choice in ["expensive", "constrain"] {
+      #expect(try bench.lab.connctl(choice, "eth0", "auto").status == 0)
+    }
+    _ = try bench.next("part", 3, of: client)
+    _ = try bench.next("ended", of: client)
+    #expect(try client.wait() == 0)
+    try bench.end()
+  }
+}
