@@ -63,6 +63,26 @@ struct ChannelAccessTests {
     }
   }
 
+  @Test(
+    "C8 C6 a call that is refused is not repeated, whatever its policy: the fallback need not wait")
+  func refusedOnce() async throws {
+    try await playingNetwork { network, client, _, record in
+      network.become(.cellular)
+      var options = CallOptions.defaults
+      options.executionPolicy = .retry(
+        RetryPolicy(
+          maxAttempts: 5, initialBackoff: .seconds(3_600), maxBackoff: .seconds(3_600),
+          backoffMultiplier: 1, retryableStatusCodes: [.unavailable]))
+      let answer = try await withFallback(on: [.expensive]) { [options] in
+        try await client.echo(EchoServer.get, "large", options: options)
+      } fallback: { [options] _ in
+        try await client.echo(EchoServer.get, "small", options: options)
+      }
+      #expect(answer == "small")
+      #expect(record.calls == ["Get"])
+    }
+  }
+
   /// Runs `body` with a client of a channel to a port, on a network that costs money.
   private func onCellular(
     port: Int,

@@ -10,12 +10,15 @@ import Testing
 /// What happened is a sequence of words, and a word that should not be there is where another one should.
 @Suite("Work that waits", .timeLimit(.minutes(5)))
 struct DiscretionaryTaskTests {
+  /// Longer than any test: on a machine under load, connd may be silent for a while.
+  private static let patience: Duration = .seconds(3_600)
+
   private static func task(
     _ network: SimulatedNetwork, _ words: Happenings,
     _ change: (inout DiscretionaryTask.Configuration) -> Void = { _ in }
   ) -> DiscretionaryTask {
     DiscretionaryTask {
-      $0.monitor = PathMonitor(socket: network.socket)
+      $0.monitor = PathMonitor(.system, socket: network.socket, patience: Self.patience)
       $0.onWait = { words.say("waits, \(DiscretionaryTaskTests.word(for: $0))") }
       change(&$0)
     }
@@ -51,7 +54,9 @@ struct DiscretionaryTaskTests {
     }
   }
 
-  @Test("C8 work does not wait on a path that costs nothing", arguments: [.wifi, .wired] as [NetworkConditions])
+  @Test(
+    "C8 work does not wait on a path that costs nothing",
+    arguments: [.wifi, .wired] as [NetworkConditions])
   func free(conditions: NetworkConditions) async throws {
     try await withSimulatedNetwork(conditions) { network in
       let words = Happenings()
@@ -85,7 +90,8 @@ struct DiscretionaryTaskTests {
     try await withSimulatedNetwork(.cellular) { network in
       let words = Happenings()
       let task = Self.task(network, words) {
-        $0.monitor = PathMonitor(destination: server, socket: network.socket)
+        $0.monitor = PathMonitor(
+          .destination(server, mark: 0), socket: network.socket, patience: Self.patience)
       }
       try network.route("198.18.0.0/24", by: .wired)
       try await task.run { _ in words.say("runs") }
@@ -103,8 +109,10 @@ struct DiscretionaryTaskTests {
   @Test(
     "C8 a path of two families may be used where both of those may that carry",
     arguments: [
-      (PathSample.wifi, PathSample.wifi6, .inexpensive, nil), (PathSample.cellular, PathSample.none, .inexpensive, .expensive),
-      (PathSample.cellular, PathSample.wifi6, .inexpensive, .expensive), (PathSample.cellular, PathSample.wifi6, .unrestricted, nil),
+      (PathSample.wifi, PathSample.wifi6, .inexpensive, nil),
+      (PathSample.cellular, PathSample.none, .inexpensive, .expensive),
+      (PathSample.cellular, PathSample.wifi6, .inexpensive, .expensive),
+      (PathSample.cellular, PathSample.wifi6, .unrestricted, nil),
       (PathSample.wifi, PathSample.wifi6, NetworkAccess(prohibitedMedia: [.wifi]), .wifi),
       (PathSample.wifi, PathSample.none, .requiring([.wifi]), nil),
     ] as [(Path, Path, NetworkAccess, NetworkUnavailable.Reason?)])
@@ -269,7 +277,7 @@ struct DiscretionaryTaskTests {
         let words = Happenings()
         let attempts = Atomic(0)
         let task = DiscretionaryTask {
-          $0.monitor = PathMonitor(socket: socket)
+          $0.monitor = PathMonitor(.system, socket: socket, patience: Self.patience)
           $0.onWait = { words.say("waits, \(DiscretionaryTaskTests.word(for: $0))") }
         }
         async let answer = task.run { turn in
@@ -400,6 +408,24 @@ struct DiscretionaryTaskTests {
   }
 
   @Test(
+    "C8 who has kept the network of a run that is over is cancelled, and does not wait for ever")
+  func over() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let words = Happenings()
+      let task = Self.task(network, words)
+      let left = try await task.run { turn in
+        network.become(.cellular)
+        try await turn.gate.wait(for: .forbidden)
+        let left = Task { try await turn.wait() }
+        #expect(await words.next() == "waits, expensive")
+        return (turn, left)
+      }
+      await #expect(throws: CancellationError.self) { try await left.1.value }
+      await #expect(throws: CancellationError.self) { try await left.0.wait() }
+    }
+  }
+
+  @Test(
     "C8 work that was held back for too long ends, and one expression makes do with less",
     arguments: [.timeout(.zero), .timeout(.milliseconds(20)), .deadline(.now)] as [TimeLimit])
   func expires(limit: TimeLimit) async throws {
@@ -490,7 +516,6 @@ struct DiscretionaryTaskTests {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let words = Happenings()
       let task = Self.task(network, words) {
-        $0.monitor = PathMonitor(.system, socket: network.socket, patience: .seconds(3_600))
         $0.whenUnknown = .wait
       }
       async let run: Void = task.run { turn in
@@ -512,7 +537,8 @@ struct DiscretionaryTaskTests {
     }
   }
 
-  @Test("C8 C7 where connd stays away, what is under way goes on, and waits for it at its safe points")
+  @Test(
+    "C8 C7 where connd stays away, what is under way goes on, and waits for it at its safe points")
   func away() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let words = Happenings()

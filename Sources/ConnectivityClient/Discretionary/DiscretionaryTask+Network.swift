@@ -1,13 +1,13 @@
 extension DiscretionaryTask {
   /// The network of work that is under way, which yields when it may no longer be used. For any number of tasks at a time, until
-  /// the run is over.
+  /// the run is over: who waits for it then is cancelled.
   public struct Network: Sendable {
     let gate: NetworkGate
     let configuration: Configuration
 
     /// A safe point of the work: returns at once where it may go on, else when it may.
     ///
-    /// - Throws: `CancellationError` where the task was cancelled; ``DiscretionaryTask/Expired``.
+    /// - Throws: `CancellationError` where the task was cancelled, or the run is over; ``DiscretionaryTask/Expired``.
     public func wait(isolation: isolated (any Actor)? = #isolation) async throws {
       try await self.gate.wait(for: .free)
     }

@@ -103,12 +103,17 @@ public final class DiscretionaryTask: Sendable {
   public func run<Result>(
     isolation: isolated (any Actor)? = #isolation, _ operation: (Network) async throws -> Result
   ) async throws -> Result {
+    // Nobody is asked for one who is gone.
+    try Task.checkCancellation()
     let gate = NetworkGate(self.configuration)
     let isUserInitiated = self.state.withLock { state in
       state.runs[ObjectIdentifier(gate)] = gate
       return state.isUserInitiated
     }
-    defer { self.state.withLock { _ = $0.runs.removeValue(forKey: ObjectIdentifier(gate)) } }
+    defer {
+      self.state.withLock { _ = $0.runs.removeValue(forKey: ObjectIdentifier(gate)) }
+      gate.end()
+    }
     if isUserInitiated { gate.openForGood() }
     let configuration = self.configuration
     return try await withThrowingTaskGroup(of: Void.self) { group in

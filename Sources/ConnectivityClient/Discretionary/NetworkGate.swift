@@ -57,6 +57,7 @@ final class NetworkGate: Sendable {
     var news: UInt64 = 0
     var isOpenForGood = false
     var isExpired = false
+    var isOver = false
     var waiters: [UInt64: Waiter] = [:]
     var lastNumber: UInt64 = 0
     /// What is known to those who asked what is waited for; `nil` while nobody waits.
@@ -95,6 +96,9 @@ final class NetworkGate: Sendable {
 
   /// Who is held back has waited for too long.
   func expire() { self.change { $0.isExpired = true } }
+
+  /// The run is over: whoever waits still, or later, is cancelled.
+  func end() { self.change { $0.isOver = true } }
 
   private func change(_ change: (inout State) -> Void) {
     let (ready, announcement) = self.state.withLock { state in
@@ -144,6 +148,8 @@ extension NetworkGate.State {
   /// What becomes of who waits for the event; `nil`: it waits.
   func outcome(of event: NetworkGate.Event) -> Result<Void, any Error>? {
     switch event {
+    case _ where self.isOver:
+      .failure(CancellationError())
     case .free where self.isOpenForGood || self.verdict == .free:
       .success(())
     case .free where self.isExpired:
