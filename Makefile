@@ -39,7 +39,7 @@ bench_packages := gcc libc6-dev procps valgrind
 protobuf_packages := protobuf-compiler libprotobuf-dev
 unit_packages := systemd
 deb_packages := debhelper dpkg-dev lintian
-vm_packages := qemu-system-x86 mmdebstrap squashfs-tools cpio kmod xz-utils util-linux
+vm_packages := qemu-system-x86 mmdebstrap squashfs-tools cpio kmod xz-utils util-linux gcc-12 make libelf1
 
 ##@ Use
 
