@@ -15,6 +15,14 @@ configure() {
 told() { grep -E "$2" "$1" || { cat "$1"; return 1; }; }
 untold() { ! grep -E "$2" "$1"; }
 
+# lists LINK WORD...: whether connctl's listing of the link has them.
+lists() {
+    local name=$1 link word
+    shift
+    link=$(connctl links --json | grep "\"name\": *\"$name\"")
+    for word; do grep -qF -- "$word" <<<"$link" || { echo "$link"; return 1; }; done
+}
+
 # call ADDRESS: opens a connection to the server, which connd guards.
 call() {
     exec {socket}<>"/dev/tcp/$server/7"
@@ -23,8 +31,11 @@ call() {
     check "a connection to the server, from ${1:?}" within 30 told /run/guard '"satisfied".*"source": ?"'"$1"'"'
     check "the server answers" echoes
 }
+# echoes [SECONDS]: whether the server answers on the connection.
 echoes() {
     local line
-    echo "hello $SECONDS" >&$socket && read -r -t 120 -u $socket line && [[ $line == hello* ]]
+    echo "hello $SECONDS" >&$socket && read -r -t "${1:-120}" -u $socket line && [[ $line == hello* ]]
 }
+# dead: whether nothing comes back on it.
+dead() { ! echoes 3; }
 over() { ! kill -0 $guard 2>/dev/null; }

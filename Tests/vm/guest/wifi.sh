@@ -6,9 +6,8 @@
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
+. ./radios.sh
 
-phy() { cat "/sys/class/net/$1/phy80211/name"; }
-bssid() { ip -n "$1" -o link show "$2" | sed 's/.*ether \([^ ]*\).*/\1/'; }
 supplicant() { wpa_cli -i wlan0 "$@"; }
 # station WORD...: whether the supplicant's status has the lines.
 station() {
@@ -16,39 +15,20 @@ station() {
     status=$(supplicant status) || return
     for word; do grep -qxF "$word" <<<"$status" || { echo "$status"; return 1; }; done
 }
-# lease NETWORK: what a DHCP client does when it got an address.
-lease() {
-    ip address flush dev wlan0 scope global
-    ip address add "$1.2/24" dev wlan0
-    ip route replace default via "$1.1" dev wlan0
-}
-access_point() { systemd-run --quiet --unit="$2" ip netns exec "$1" hostapd "/run/$2.conf"; }
 
 echo "# radios"
 check "connd runs since the boot" within 120 is active systemctl is-active connd.service
-check "four radios" modprobe mac80211_hwsim radios=4
-check "four interfaces" within 30 test -e /sys/class/net/wlan3
-for where in home:wlan1 home:wlan2 cafe:wlan3; do
-    network=${where%:*} radio=${where#*:}
-    [ -e "/run/netns/$network" ] || { ip netns add "$network"; ip -n "$network" link set lo up; }
-    iw phy "$(phy "$radio")" set netns name "$network"
-done
-common="driver=nl80211 hw_mode=g"
-home="$common ssid=home bridge=br0 wpa=2 wpa_key_mgmt=WPA-PSK rsn_pairwise=CCMP wpa_passphrase=correct-horse"
+beyond home:wlan1 home:wlan2 cafe:wlan3
 printf '%s\n' interface=wlan1 channel=1 $home >/run/wlan1.conf
 printf '%s\n' interface=wlan2 channel=6 $home >/run/wlan2.conf
 # Its owner pays for what it carries (the network cost element: a fixed allotment).
 printf '%s\n' interface=wlan3 channel=11 ssid=cafe vendor_elements=dd080050f21102000000 $common >/run/wlan3.conf
-ip -n home link add br0 type bridge
-ip -n home link set br0 up
+bridged home
 access_point home wlan1
 access_point home wlan2
 access_point cafe wlan3
-ip -n home address add 10.0.1.1/24 dev br0
 ip -n cafe address add 10.0.2.1/24 dev wlan3
-for network in home cafe; do
-    serve $network
-done
+for network in home cafe; do serve $network; done
 
 echo "# association"
 # An emulated machine is slow: a roam may take it longer than the second of the default.
@@ -79,12 +59,6 @@ supplicant select_network 0 >/dev/null
 check "K3 after the handshake it is reachable" connctl wait wifi --timeout 2m
 check "the supplicant agrees" within 60 station wpa_state=COMPLETED ssid=home
 check "K5 sysfs is the evidence" told <(connctl links --json | grep '"name": *"wlan0"') '"source": ?"(deviceType|phy80211)"'
-# listed WORD...: whether connctl's listing of the station has them.
-listed() {
-    local link word
-    link=$(connctl links --json | grep '"name": *"wlan0"')
-    for word; do grep -qF -- "$word" <<<"$link" || { echo "$link"; return 1; }; done
-}
 check "the listing names the network" within 60 listed '"role": "station", "ssid": "home"' '"security": ["personal"]'
 check "and its access point" listed "\"bssid\": \"$(supplicant status | sed -n 's/^bssid=//p')\"" '"metered": false'
 check "and how well it is heard" listed '"signal": -' '"transmitRate": '
@@ -95,12 +69,6 @@ check "nor are people" untold <(connctl links) home
 check "reload" configure <<<'grace: {wifi: 2m}'
 check "a user says that data is to be saved on this network" connctl constrain --network home
 check "I8 it holds at once" connctl is constrained
-# networks WORD...: whether the listing of the present network has them.
-networks() {
-    local network word
-    network=$(connctl networks --json | grep '"current": *true')
-    for word; do grep -qF -- "$word" <<<"$network" || { echo "$network"; return 1; }; done
-}
 check "the network is listed by its name, and known by a hash" networks '"name": "home"' '"medium": "wifi"' '"constrained": true'
 check "what is kept of it is no name" untold /var/lib/connd/connd.networks home
 call 10.0.1.2

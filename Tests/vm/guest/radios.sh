@@ -1,0 +1,48 @@
+# Sourced by the scenarios of Wi-Fi: its radios are software (mac80211_hwsim), all else is the kernel's as everywhere. wlan0 is this machine's.
+
+common="driver=nl80211 hw_mode=g"
+# The network "home": of access points that a bridge joins.
+home="$common ssid=home bridge=br0 wpa=2 wpa_key_mgmt=WPA-PSK rsn_pairwise=CCMP wpa_passphrase=correct-horse"
+
+phy() { cat "/sys/class/net/$1/phy80211/name"; }
+bssid() { ip -n "$1" -o link show "$2" | sed 's/.*ether \([^ ]*\).*/\1/'; }
+
+# beyond NAMESPACE:RADIO...: makes wlan0 and these radios, each in a namespace that stands for what is beyond this machine.
+beyond() {
+    local where network radio
+    check "the radios" modprobe mac80211_hwsim radios=$(($# + 1))
+    check "their interfaces" within 30 test -e "/sys/class/net/wlan$#"
+    for where; do
+        network=${where%:*} radio=${where#*:}
+        [ -e "/run/netns/$network" ] || { ip netns add "$network"; ip -n "$network" link set lo up; }
+        iw phy "$(phy "$radio")" set netns name "$network"
+    done
+}
+
+# bridged NAMESPACE: has the bridge there that access points of one network join, with the router 10.0.1.1.
+bridged() {
+    ip -n "$1" link add br0 type bridge
+    ip -n "$1" link set br0 up
+    ip -n "$1" address add 10.0.1.1/24 dev br0
+}
+
+# access_point NAMESPACE NAME: starts hostapd by /run/NAME.conf.
+access_point() { systemd-run --quiet --unit="$2" ip netns exec "$1" hostapd "/run/$2.conf"; }
+
+# lease NETWORK [LINK]: what a DHCP client does when it got an address.
+lease() {
+    local link=${2:-wlan0}
+    ip address flush dev "$link" scope global
+    ip address add "$1.2/24" dev "$link"
+    ip route replace default via "$1.1" dev "$link"
+}
+
+# listed WORD...: whether connctl's listing of the link has them.
+listed() { lists wlan0 "$@"; }
+
+# networks WORD...: whether the listing of the present network has them.
+networks() {
+    local network word
+    network=$(connctl networks --json | grep '"current": *true')
+    for word; do grep -qF -- "$word" <<<"$network" || { echo "$network"; return 1; }; done
+}
