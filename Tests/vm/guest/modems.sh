@@ -59,6 +59,7 @@ gadget() {
     mkdir -p "$directory"/{strings/0x409,configs/c.1,"functions/$4.u0"}
     echo "$2" >"$directory/idVendor"
     echo "$3" >"$directory/idProduct"
+    echo 1 >"$directory/strings/0x409/serialnumber"  # without any the other end can read none, and so not the modem's address
     ln -s "$directory/functions/$4.u0" "$directory/configs/c.1"
     basename -a /sys/class/udc/* | head -1 >"$directory/UDC"
     check "the $name is plugged in" within 30 plugged
