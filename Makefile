@@ -164,13 +164,16 @@ replay: deps ## replay the recordings of Tests/recordings, and hold them against
 	@[ -n "$(CONND)" ] || swift build --product connd
 	Tests/recordings/replay "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
-.PHONY: test-vm test-systemd
-test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, bonds and a team, tunnels, without IPv6
-test-vm: scenarios := systemd policy package wifi bonds tunnels ipv4only
+.PHONY: test-vm test-systemd bench-vm
+test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, modems, phones, bonds and a team, tunnels, without IPv6
+test-vm: scenarios := systemd policy package wifi iwd hotspot modems bonds tunnels ipv4only
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
+bench-vm: ## measure in the VM how fast another Wi-Fi network is told of
+bench-vm: scenarios := wireless
 test-vm: deps-deb
-test-vm test-systemd: deps deps-vm
+bench-vm: deps-bench
+test-vm test-systemd bench-vm: deps deps-vm
 	@$(sudo) Tests/vm/build "$(VM_IMAGE)"
 	Tests/vm/test "$(VM_IMAGE)" $(scenarios)
 

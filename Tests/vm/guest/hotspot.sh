@@ -47,7 +47,7 @@ systemd-run --quiet --unit=peer ip netns exec peer wpa_supplicant -Dnl80211 -i w
 check "another device joins it" within 60 bash -c 'wpa_cli -p /run/peer -i wlan1 status | grep COMPLETED'
 ip -n peer address add 10.0.4.2/24 dev wlan1
 check "and reaches this machine" within 60 peer busybox ping -c 1 -W 5 10.0.4.1
-check "K5 what is sent there goes by Wi-Fi" told <(connctl path 10.0.4.2 --json) '"category": ?"wifi"'
+check "K5 what is sent there goes by Wi-Fi" told <(connctl path 10.0.4.2 --json) '"medium": ?"wifi"'
 undisturbed
 check "I4 a network of this machine's own is not one that it is in" untold <(connctl networks --json) mine
 systemctl stop peer.service mine.service
@@ -84,7 +84,7 @@ check "K5 it is listed as a client" within 60 lists "$member" '"medium": "wifi"'
 ip address add 10.0.5.2/24 dev "$member"
 ip -n peer address add 10.0.5.1/24 dev "$group"
 check "the owner is reached by it" within 60 busybox ping -c 1 -W 5 10.0.5.1
-check "K5 what is sent there goes by Wi-Fi" told <(connctl path 10.0.5.1 --json) '"category": ?"wifi"'
+check "K5 what is sent there goes by Wi-Fi" told <(connctl path 10.0.5.1 --json) '"medium": ?"wifi"'
 undisturbed
 check "the group ends" at "$group" there p2p_group_remove "$group"
 check "and its link goes" within 60 exits 1 typed P2P-client

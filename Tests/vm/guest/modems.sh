@@ -11,10 +11,14 @@ cd "$(dirname "$(readlink -f "$0")")" || exit
 modem() { busctl get-property org.freedesktop.ModemManager1 /org/freedesktop/ModemManager1/Modem/0 org.freedesktop.ModemManager1.Modem State; }
 # asked COUNT: whether ModemManager was asked for its objects so often. connd is the only one that does.
 asked() { is "$1" grep -c '^method call' /run/asked; }
+# connects: whether connd is on the bus. It looks for it whenever there is a new link.
+connects() { busctl list --no-pager | grep -w connd; }
 switches() { cat "/proc/$(systemctl show connd.service --property=MainPID --value)"/task/*/status | awk '/ctxt_switches/ { sum += $2 } END { print sum }'; }
 
 echo "# ModemManager"
+ip link add news type veth peer name of
 check "connd runs since the boot" within 120 is active systemctl is-active connd.service
+check "D3 its user is let in by the bus" within 60 connects
 check "reload" configure </dev/null
 connctl watch --json >>/run/watch 2>&1 &
 dbus-monitor --system "type=method_call,path=/org/freedesktop/ModemManager1,member=GetManagedObjects" >/run/asked 2>&1 &

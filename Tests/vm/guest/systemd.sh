@@ -52,7 +52,7 @@ check "D3 any user may ask" setpriv --reuid=4321 --regid=4321 --clear-groups con
 check "D3 the installed programs need no Swift toolchain" bash -c '! ldd /usr/bin/connd /usr/bin/connctl | grep -E "swift|Foundation|not found"'
 
 echo "# sandbox"
-check "D3 a dynamic user" is '[1-9][0-9]+ .*' bash -c "grep ^Uid: /proc/$(main)/status | xargs | cut -d' ' -f2-"
+check "D3 a user of its own" is '[1-9][0-9]+ .*' bash -c "grep ^Uid: /proc/$(main)/status | xargs | cut -d' ' -f2-"
 check "D3 no capabilities" is '0+ 0+ 0+ 0+ 0+' echo "$(in_status CapInh)" "$(in_status CapPrm)" "$(in_status CapEff)" "$(in_status CapBnd)" "$(in_status CapAmb)"
 check "D3 system calls are filtered" is 2 in_status Seccomp
 check "D3 no new privileges" is 1 in_status NoNewPrivs

@@ -1,0 +1,212 @@
+// wireless ROUNDS SOCKET LINK SSID:FREQUENCY:BSSID SSID:FREQUENCY:BSSID: how long it takes from the kernel's message that a Wi-Fi link
+// has joined another network (NL80211_CMD_CONNECT) to the end of a flow that connd guards on SOCKET; and, as the measure of that,
+// to a subscriber of the least that could know of it: a process that reads nl80211, asks the kernel once for the link's SSID, and tells
+// it. Both networks are open, and of the same subnet. The link has an address and the default route.
+#define _GNU_SOURCE
+#include <libmnl/libmnl.h>
+#include <linux/genetlink.h>
+#include <linux/nl80211.h>
+#include <net/if.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../common/flows.h"
+#include "../common/samples.h"
+
+enum { patience = 60000 };
+
+static unsigned link_index;
+
+static void fail(const char *what) {
+  perror(what);
+  exit(1);
+}
+
+// MARK: - nl80211
+
+static struct {
+  uint16_t family;
+  uint32_t mlme;
+} wireless;
+
+static int read_groups(const struct nlattr *groups) {
+  const struct nlattr *group, *attribute;
+  mnl_attr_for_each_nested(group, groups) {
+    const char *name = "";
+    uint32_t number = 0;
+    mnl_attr_for_each_nested(attribute, group) {
+      if (mnl_attr_get_type(attribute) == CTRL_ATTR_MCAST_GRP_NAME) name = mnl_attr_get_str(attribute);
+      if (mnl_attr_get_type(attribute) == CTRL_ATTR_MCAST_GRP_ID) number = mnl_attr_get_u32(attribute);
+    }
+    if (!strcmp(name, "mlme")) wireless.mlme = number;
+  }
+  return MNL_CB_OK;
+}
+
+static int read_family(const struct nlmsghdr *message, void *context) {
+  (void)context;
+  const struct nlattr *attribute;
+  mnl_attr_for_each(attribute, message, sizeof(struct genlmsghdr)) {
+    if (mnl_attr_get_type(attribute) == CTRL_ATTR_FAMILY_ID) wireless.family = mnl_attr_get_u16(attribute);
+    if (mnl_attr_get_type(attribute) == CTRL_ATTR_MCAST_GROUPS) read_groups(attribute);
+  }
+  return MNL_CB_OK;
+}
+
+static struct mnl_socket *open_generic(void) {
+  struct mnl_socket *netlink = mnl_socket_open(NETLINK_GENERIC);
+  if (!netlink || mnl_socket_bind(netlink, 0, MNL_SOCKET_AUTOPID) < 0) fail("generic netlink");
+  return netlink;
+}
+
+static struct nlmsghdr *begin(char *buffer, uint16_t family, uint8_t command) {
+  struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
+  message->nlmsg_type = family;
+  message->nlmsg_flags = NLM_F_REQUEST;
+  struct genlmsghdr *header = mnl_nlmsg_put_extra_header(message, sizeof(*header));
+  header->cmd = command;
+  header->version = 1;
+  return message;
+}
+
+static void ask(struct mnl_socket *netlink, struct nlmsghdr *message, mnl_cb_t read, void *context) {
+  static unsigned sequence;
+  char buffer[16384];
+  message->nlmsg_seq = ++sequence;
+  if (mnl_socket_sendto(netlink, message, message->nlmsg_len) < 0) fail("generic netlink");
+  ssize_t count = mnl_socket_recvfrom(netlink, buffer, sizeof(buffer));
+  if (count < 0 || mnl_cb_run(buffer, (size_t)count, sequence, mnl_socket_get_portid(netlink), read, context) < 0)
+    fail("answer");
+}
+
+static struct mnl_socket *listen_to_wireless(void) {
+  struct mnl_socket *netlink = open_generic();
+  if (mnl_socket_setsockopt(netlink, NETLINK_ADD_MEMBERSHIP, &wireless.mlme, sizeof(int))) fail("mlme");
+  return netlink;
+}
+
+static int find_connect(const struct nlmsghdr *message, void *is_there) {
+  const struct genlmsghdr *header = mnl_nlmsg_get_payload(message);
+  if (message->nlmsg_type == wireless.family && header->cmd == NL80211_CMD_CONNECT) *(int *)is_there = 1;
+  return MNL_CB_OK;
+}
+
+/// Whether what has come tells that a link has joined a network.
+static int tells_connect(struct mnl_socket *netlink) {
+  char buffer[32768];
+  int is_there = 0;
+  ssize_t count = recv(mnl_socket_get_fd(netlink), buffer, sizeof(buffer), MSG_DONTWAIT);
+  if (count > 0) mnl_cb_run(buffer, (size_t)count, 0, 0, find_connect, &is_there);
+  return is_there;
+}
+
+// MARK: - The floor
+
+/// What it tells: when it had heard of a network, and of which.
+struct news {
+  double heard;
+  char ssid[64];
+};
+
+static int read_ssid(const struct nlmsghdr *message, void *ssid) {
+  const struct nlattr *attribute;
+  mnl_attr_for_each(attribute, message, sizeof(struct genlmsghdr)) {
+    if (mnl_attr_get_type(attribute) == NL80211_ATTR_SSID)
+      snprintf(ssid, 64, "%.*s", mnl_attr_get_payload_len(attribute), (const char *)mnl_attr_get_payload(attribute));
+  }
+  return MNL_CB_OK;
+}
+
+/// Starts it, and returns what a subscriber reads.
+static int start_floor(void) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) fail("socketpair");
+  if (fork()) return close(ends[1]), ends[0];
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  struct mnl_socket *events = listen_to_wireless(), *questions = open_generic();
+  struct pollfd wait = {mnl_socket_get_fd(events), POLLIN, 0};
+  for (;;) {
+    if (poll(&wait, 1, -1) < 0) fail("poll");
+    if (!tells_connect(events)) continue;
+    struct news news = {.heard = now()};
+    char buffer[512];
+    struct nlmsghdr *message = begin(buffer, wireless.family, NL80211_CMD_GET_INTERFACE);
+    mnl_attr_put_u32(message, NL80211_ATTR_IFINDEX, link_index);
+    ask(questions, message, read_ssid, news.ssid);
+    if (send(ends[1], &news, sizeof(news), MSG_NOSIGNAL) < 0) exit(0);
+  }
+}
+
+// MARK: - What is measured
+
+static struct {
+  int answered, ended;
+} flow;
+
+static void take(void *context, const uint8_t *message, size_t length) {
+  (void)context;
+  struct answer answer = read_answer(message, length);
+  if (answer.event == refused) fprintf(stderr, "the flow was refused\n"), exit(1);
+  if (answer.event == path_told) flow.answered = 1;
+  if (answer.event == invalidated && answer.severity == destroy) flow.ended = 1;
+}
+
+/// By iw(8): SSID:FREQUENCY:BSSID, of which the last has colons itself.
+static void join(const char *link, char *network) {
+  char command[256], copy[128], *rest = strcpy(copy, network);
+  char *ssid = strsep(&rest, ":"), *frequency = strsep(&rest, ":");
+  snprintf(command, sizeof(command), "iw dev %s disconnect 2>/dev/null; exec iw dev %s connect %s %s %s >/dev/null", link, link,
+           ssid, frequency, rest);
+  if (system(command)) fprintf(stderr, "%s failed\n", command), exit(1);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 6) return fprintf(stderr, "usage: wireless ROUNDS SOCKET LINK NETWORK NETWORK\n"), 64;
+  int rounds = atoi(argv[1]);
+  link_index = if_nametoindex(argv[3]);
+  char buffer[512];
+  struct nlmsghdr *question = begin(buffer, GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
+  mnl_attr_put_strz(question, CTRL_ATTR_FAMILY_NAME, "nl80211");
+  struct mnl_socket *questions = open_generic();
+  ask(questions, question, read_family, NULL);
+
+  int floor = start_floor();
+  struct mnl_socket *events = listen_to_wireless();
+  struct call call = {.take = take};
+  open_call(&call, argv[2], "Guard");
+  static struct samples floors, connds;
+  for (int round = 0; round < rounds; round++) {
+    flow.answered = flow.ended = 0;
+    add_flow(&call, (uint64_t)round + 1, 0x11000001);
+    while (!flow.answered)
+      if (poll(&(struct pollfd){call.descriptor, POLLIN, 0}, 1, patience) > 0) read_messages(&call);
+    join(argv[3], argv[4 + round % 2]);
+    // Nobody can say when the kernel sent it: it counts from when the first of two has heard it.
+    double heard = 0, told = 0, ended = 0;
+    struct news news = {0};
+    while (!heard || !told || !ended) {
+      struct pollfd waits[] = {
+          {mnl_socket_get_fd(events), POLLIN, 0}, {floor, POLLIN, 0}, {call.descriptor, POLLIN, 0}};
+      if (poll(waits, 3, patience) <= 0)
+        fprintf(stderr, "round %d: nothing in a minute: %d %d %d\n", round, heard > 0, told > 0, ended > 0), exit(1);
+      double moment = now();
+      if (waits[0].revents && tells_connect(events)) heard = moment;
+      if (waits[1].revents && read(floor, &news, sizeof(news)) == sizeof(news)) told = moment;
+      if (waits[2].revents) read_messages(&call);
+      if (flow.ended && !ended) ended = moment;
+    }
+    double start = heard < news.heard ? heard : news.heard;
+    add_sample(&floors, told - start);
+    add_sample(&connds, ended - start);
+    pause_for(500);
+  }
+  print_times_header("change", "floor");
+  print_times("another network", "the floor, in C", &floors, &floors);
+  print_times("another network", "a guarded flow", &connds, &floors);
+}
