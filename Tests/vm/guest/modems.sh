@@ -63,7 +63,6 @@ gadget() {
     mkdir -p "$directory"/{strings/0x409,configs/c.1,"functions/$4.u0"}
     echo "$2" >"$directory/idVendor"
     echo "$3" >"$directory/idProduct"
-    echo 1 >"$directory/strings/0x409/serialnumber"  # without any the other end can read none, and so not the modem's address
     ln -s "$directory/functions/$4.u0" "$directory/configs/c.1"
     basename -a /sys/class/udc/* | head -1 >"$directory/UDC"
     check "the $name is plugged in" within 30 plugged
@@ -109,8 +108,8 @@ unplug phone
 lost phone
 
 echo "# a modem by USB"
-# Of Novatel, which cdc_ether knows for a modem.
-gadget modem 0x1410 0xb001 ecm
+# Of u-blox: cdc_ether knows it for a modem.
+gadget modem 0x1546 0x1143 ecm
 check "K5 it is cellular" connctl wait cellular --timeout 2m
 check "K5 and no phone" lists "$near" '"source": "deviceType", "value": "wwan"' '"via": null'
 call 10.0.3.2
