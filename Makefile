@@ -164,16 +164,18 @@ replay: deps ## replay the recordings of Tests/recordings, and hold them against
 	@[ -n "$(CONND)" ] || swift build --product connd
 	Tests/recordings/replay "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
-.PHONY: test-vm test-systemd bench-vm
+.PHONY: test-vm test-systemd bench-vm record-vm
 test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, modems, phones, bonds and a team, tunnels, without IPv6
 test-vm: scenarios := systemd policy package wifi iwd hotspot modems bonds tunnels ipv4only
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
 bench-vm: ## measure in the VM how fast another Wi-Fi network is told of
 bench-vm: scenarios := wireless
+record-vm: ## make the recordings anew that need a radio or a modem (the others: Tests/recordings/make)
+record-vm: scenarios := recordings
 test-vm: deps-deb
 bench-vm: deps-bench
-test-vm test-systemd bench-vm: deps deps-vm
+test-vm test-systemd bench-vm record-vm: deps deps-vm
 	@$(sudo) Tests/vm/build "$(VM_IMAGE)"
 	Tests/vm/test "$(VM_IMAGE)" $(scenarios)
 

@@ -39,5 +39,7 @@ near = channel(user, 0)
 near.connect((phone, PSM))
 far, _ = listener.accept()
 control = socket.socket(socket.AF_BLUETOOTH, socket.SOCK_RAW, 4)  # BTPROTO_BNEP
+# The kernel has both channels, too: they end where one is shut down, as by a phone that leaves.
+signal.signal(signal.SIGTERM, lambda *_: far.shutdown(socket.SHUT_RDWR))
 print(add(control, far, ROUTER), add(control, near, USER), flush=True)
 signal.pause()
