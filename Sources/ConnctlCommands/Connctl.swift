@@ -23,7 +23,8 @@ struct Connctl: RunnableCommand {
       LinksCommand.self, HistoryCommand.self, GuardCommand.self, IsCommand.self, WaitCommand.self,
       DNSCommand.self, ConstrainCommand.self, ExpensiveCommand.self, NetworksCommand.self,
       ForgetCommand.self,
-      OnCommand.self, RunCommand.self, KeepCommand.self, StatsCommand.self, RecordCommand.self, ReportCommand.self,
+      OnCommand.self, RunCommand.self, KeepCommand.self, StatsCommand.self, RecordCommand.self,
+      ReportCommand.self,
     ])
 
   @OptionGroup var options: Options

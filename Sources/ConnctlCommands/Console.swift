@@ -105,7 +105,8 @@ extension Console {
     }, errorWidth: Console.terminalWidth(STDERR_FILENO),
     glyphs: Glyphs.ofLocale(Console.variable),
     isLive: Console.movesCursor(
-      isTerminal: isatty(STDOUT_FILENO) == 1, environment: Console.variable), endWithReader: Console.endWithPipe)
+      isTerminal: isatty(STDOUT_FILENO) == 1, environment: Console.variable),
+    endWithReader: Console.endWithPipe)
 
   /// As tail(1) does: poll(2) tells of a pipe without a reader, and a thread that waits for it alone costs no wake-up.
   private static func endWithPipe() {

@@ -51,7 +51,9 @@ struct FrameTests {
     #expect(frame.update(from: plain, color: true) == "\u{1B}[1;1H\u{1B}[0;32mup\u{1B}[0m")
   }
 
-  @Test("any frame after any other shows what it would show alone", arguments: 1...40 as ClosedRange<UInt64>)
+  @Test(
+    "any frame after any other shows what it would show alone",
+    arguments: 1...40 as ClosedRange<UInt64>)
   func anyPair(seed: UInt64) {
     var random = SeededGenerator(seed: seed)
     let pieces = ["a", "b", " ", "    ", "愛", "é", "e\u{301}", "😀", "ก\u{E48}", "─"]
@@ -102,7 +104,8 @@ struct FrameTests {
       if step.draws {
         let seconds = Int64(start.duration(to: now) / .seconds(1))
         let frame = overview.frame(
-          size, .unicode, .plain(width: size.columns, color: true), now: .sample.adding(seconds: seconds))
+          size, .unicode, .plain(width: size.columns, color: true),
+          now: .sample.adding(seconds: seconds))
         let update = frame.update(from: shown, color: true)
         bytes += update.utf8.count
         schedule.drew(update.utf8.count, at: now)

@@ -59,7 +59,8 @@ struct LineTests {
     arguments: [
       ([:], true), (["LANG": "C"], true), (["LANG": "de_DE.UTF-8"], false),
       (["LANG": "C.utf8"], false), (["LANG": "de_DE.UTF-8@euro"], false),
-      (["LANG": "de_DE.UTF-8", "LC_ALL": "C"], true), (["LANG": "C", "LC_CTYPE": "C.UTF-8"], false),
+      (["LANG": "de_DE.UTF-8", "LC_ALL": "C"], true),
+      (["LANG": "C", "LC_CTYPE": "C.UTF-8"], false),
       (["LANG": "C.UTF-8", "LC_ALL": ""], false), (["LANG": "de_DE.ISO-8859-1"], true),
     ] as [([String: String], Bool)])
   func locale(environment: [String: String], isASCII: Bool) {

@@ -104,7 +104,10 @@ struct OverviewTests {
       // Letters that turn a line around have nothing behind them.
       for row in terminal.rows.map({ $0.joined() }) {
         guard let place = row.unicodeScalars.firstIndex(where: \.isRightToLeft) else { continue }
-        #expect(row.unicodeScalars[place...].allSatisfy { $0.isRightToLeft || "” ".unicodeScalars.contains($0) })
+        #expect(
+          row.unicodeScalars[place...].allSatisfy {
+            $0.isRightToLeft || "” ".unicodeScalars.contains($0)
+          })
       }
     }
   }

@@ -6,7 +6,8 @@ import Testing
 @Suite("connctl history --graph")
 struct TimelineTests {
   private static func transition(
-    _ from: Connectivity.Category, _ to: Connectivity.Category, _ seconds: Int64, bounced: Bool = false
+    _ from: Connectivity.Category, _ to: Connectivity.Category, _ seconds: Int64,
+    bounced: Bool = false
   ) -> HistoryEntry {
     var transition = Transition.sample
     (transition.from, transition.to, transition.bounced) = (from, to, bounced)
@@ -57,7 +58,8 @@ struct TimelineTests {
 
   @Test("many at once are more than nine")
   func many() {
-    let many = [Self.transition(.wired, .none, 0)] + (0..<12).map { _ in Self.invalidation(.destroy, 1) }
+    let many =
+      [Self.transition(.wired, .none, 0)] + (0..<12).map { _ in Self.invalidation(.destroy, 1) }
     let line = self.lines(many).first { $0.hasPrefix("destroy") }
     #expect(line?.dropFirst(10).prefix(2) == "+·" || line?.contains("+") == true)
   }
@@ -75,7 +77,8 @@ struct TimelineTests {
       #expect(lines.allSatisfy { $0.count <= max(20, columns) })
     }
     let late = Timestamp(microseconds: .max)
-    #expect(Timeline(Self.entries, until: late)?.lines(columns: 80, .ascii, .plain()).count ?? 0 > 5)
+    #expect(
+      Timeline(Self.entries, until: late)?.lines(columns: 80, .ascii, .plain()).count ?? 0 > 5)
   }
 
   @Test("the command draws it in the terminal's width, in 80 columns where there is none")

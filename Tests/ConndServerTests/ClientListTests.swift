@@ -12,7 +12,9 @@ struct ClientListTests {
     PeerCredentials(uid: 1000, pid: 41, groups: [1000]), PeerCredentials(uid: 1001, pid: 42)
   )
 
-  @Test("a user is told of his own streams, root and connd's own user of all, in the order in which they came")
+  @Test(
+    "a user is told of his own streams, root and connd's own user of all, in the order in which they came"
+  )
   func users() {
     let list = ClientList()
     let first = list.enter(Self.me, .changes)
@@ -58,7 +60,8 @@ struct ClientListTests {
   func elsewhere() {
     let list = ClientList()
     _ = list.enter(PeerCredentials(uid: 1000, pid: 0), .changes)
-    let client = Connectivity_V1_ListClientsResponse(list.clients(for: 1000), flows: [:]).clients.first
+    let client = Connectivity_V1_ListClientsResponse(list.clients(for: 1000), flows: [:]).clients
+      .first
     #expect(client?.process == 0)
     #expect(client?.subject == .watch(.init()))
   }

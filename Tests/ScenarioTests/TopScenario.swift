@@ -137,7 +137,9 @@ struct TopScenario {
     func processes(_ top: [String]) throws -> [Bool] {
       let rows = try Command.run(top).split(separator: "\n").map { $0.split(separator: " ") }
       return watchers.map { watcher in
-        rows.contains { $0.count > 3 && $0[1] == "\(watcher.processIdentifier)" && $0[3] == "changes" }
+        rows.contains {
+          $0.count > 3 && $0[1] == "\(watcher.processIdentifier)" && $0[3] == "changes"
+        }
       }
     }
     #expect(try processes(command + ["top"]) == [true, true])
@@ -159,7 +161,8 @@ struct TopScenario {
     let file = "\(lab.directory.path)/process"
     for (end, status) in [("q", 0), ("C-c", 130), ("TERM", 143), ("HUP", 129)] {
       try terminal.run(
-        "(echo $BASHPID >\(file); exec \(Programs.connctl) top); echo \"status $?\"; stty -a | grep -o ' .\\?icanon'")
+        "(echo $BASHPID >\(file); exec \(Programs.connctl) top); echo \"status $?\"; stty -a | grep -o ' .\\?icanon'"
+      )
       try terminal.wait("the view stands") { $0.first?.hasPrefix("wired via eth0") == true }
       #expect(try terminal.modes() == (cursor: false, alternate: true))
       let process = try Command.run(["cat", file]).filter { !$0.isNewline }
@@ -216,7 +219,9 @@ struct TopScenario {
   @Test("hostile names of links do nothing to the terminal")
   func hostileNames() throws {
     let lab = try self.online()
-    for name in ["\u{1B}[2J\u{1B}[31m", "\u{1B}c", "a\u{202E}b", "日本日本", "e\u{301}\u{301}x", "שלום"] {
+    for name in [
+      "\u{1B}[2J\u{1B}[31m", "\u{1B}c", "a\u{202E}b", "日本日本", "e\u{301}\u{301}x", "שלום",
+    ] {
       try Command.run(lab.namespace.wrapped(["ip", "link", "add", name, "type", "dummy"]))
     }
     let terminal = try self.top(lab)

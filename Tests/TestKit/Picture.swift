@@ -1,6 +1,7 @@
 /// What a screen is to show: a file of `Tests/pictures`, as it looks.
 public enum Picture {
-  private static let folder = "/" + #filePath.split(separator: "/").dropLast(2).joined(separator: "/")
+  private static let folder =
+    "/" + #filePath.split(separator: "/").dropLast(2).joined(separator: "/")
 
   /// Its lines; none where there is no such file.
   public static func lines(_ name: String) throws -> [String] {
@@ -12,6 +13,7 @@ public enum Picture {
   public static func difference(_ lines: [String], from name: String) throws -> String? {
     let expected = try Self.lines(name)
     guard lines != expected else { return nil }
-    return "\(name) is\n\(lines.joined(separator: "\n"))\nand is to be\n\(expected.joined(separator: "\n"))"
+    return
+      "\(name) is\n\(lines.joined(separator: "\n"))\nand is to be\n\(expected.joined(separator: "\n"))"
   }
 }

@@ -25,7 +25,8 @@ public final class TerminalEmulator {
     // None of the user's settings: neither colours of a status line nor other keys.
     try self.directory.write("set -g status off\nset -g escape-time 0\n", to: "tmux.conf")
     var variables = [
-      "LC_ALL": "C.UTF-8", "TZ": "UTC", "PS1": Self.prompt, "HISTFILE": "", "HOME": self.directory.path,
+      "LC_ALL": "C.UTF-8", "TZ": "UTC", "PS1": Self.prompt, "HISTFILE": "",
+      "HOME": self.directory.path,
     ]
     variables.merge(environment) { $1 }
     // TERM is tmux's to say, but where a test says it.

@@ -49,7 +49,8 @@ struct HistoryCommand: ConnctlCommand {
     let timeline = Timeline(entries, until: self.console.now())
     let lines = timeline?.lines(
       columns: style.width == .max ? 80 : style.width, self.console.glyphs, style)
-    try self.console.print(lines?.map { $0.text(color: style.color) } ?? ["nothing has changed yet"])
+    try self.console.print(
+      lines?.map { $0.text(color: style.color) } ?? ["nothing has changed yet"])
   }
 }
 

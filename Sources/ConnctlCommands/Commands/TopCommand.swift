@@ -39,7 +39,8 @@ struct TopCommand: ConnctlCommand {
   /// Until the user has seen enough.
   private func show(_ feed: OverviewFeed, through dialler: any Dialler) async throws {
     let console = self.console
-    let (questions, ask) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    let (questions, ask) = AsyncStream.makeStream(
+      of: Void.self, bufferingPolicy: .bufferingNewest(1))
     let view = try LiveView(color: console.style.color) { size in
       feed.overview.frame(size, console.glyphs, console.style, now: console.now())
     } read: { isFresh in

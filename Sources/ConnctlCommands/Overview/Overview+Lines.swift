@@ -70,7 +70,8 @@ extension Overview {
   private func family(_ family: AddressFamily, _ drawing: Drawing) -> Line {
     let path = self.snapshot.status[family]
     // Where there is little room, it is the way's.
-    var line = drawing.line(Text(drawing.isNarrow ? "\(family.rawValue) " : "  \(family.rawValue)  "))
+    var line = drawing.line(
+      Text(drawing.isNarrow ? "\(family.rawValue) " : "  \(family.rawValue)  "))
     line.append(
       Chain(path, links: self.links).line(
         drawing.glyphs, width: drawing.columns - line.width, ink: path.status.ink))
@@ -140,7 +141,8 @@ extension Overview {
     let today = drawing.style.localTime(drawing.now).date
     for change in self.changes.suffix(drawing.rows ?? 10).reversed() {
       let local = drawing.style.localTime(change.time)
-      let time = local.date == today ? String(local.time.prefix(8)) : String(local.date.dropFirst(5))
+      let time =
+        local.date == today ? String(local.time.prefix(8)) : String(local.date.dropFirst(5))
       table.rows.append([Text(time, .faint), change.headline, Text(change.details)])
     }
     return table

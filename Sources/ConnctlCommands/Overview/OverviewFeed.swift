@@ -28,7 +28,8 @@ final class OverviewFeed: Sendable {
       )
     }
     var overview = Overview(try Snapshot(status))
-    if let own = NetworkNamespace.own, status.networkNamespace != 0, status.networkNamespace != own {
+    if let own = NetworkNamespace.own, status.networkNamespace != 0, status.networkNamespace != own
+    {
       overview.isElsewhere = true
     }
     try overview.take(answers)

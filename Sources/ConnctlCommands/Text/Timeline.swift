@@ -125,7 +125,8 @@ struct Timeline {
     let isLong = self.span > .seconds(86_400)
     for column in stride(from: 0, to: count, by: Self.step) {
       let time = style.localTime(self.start.advanced(by: self.span / count * column))
-      let words = isLong ? "\(time.date.dropFirst(5)) \(time.time.prefix(5))" : "\(time.time.prefix(8))"
+      let words =
+        isLong ? "\(time.date.dropFirst(5)) \(time.time.prefix(5))" : "\(time.time.prefix(8))"
       guard column + words.count <= count else { break }
       marks.pad(to: Self.margin + column)
       marks.append(glyphs.mark, .faint)

@@ -1716,6 +1716,10 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   /// Clears the value of `sourcePrefixLength`. Subsequent reads from it will return its default value.
   public mutating func clearSourcePrefixLength() {self._sourcePrefixLength = nil}
 
+  /// How many links at the bottom of the chain are guessed: those below a tunnel that does not tell its other end. They decide
+  /// about the medium, expensive and constrained, and never about the status.
+  public var guessedLinks: UInt32 = 0
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -2322,6 +2326,17 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
     get {_storage._probes}
     set {_uniqueStorage()._probes = newValue}
   }
+
+  /// By what the lowest path.guessed_links of the links were found: `fwmark 0xca6c`, the mark that keeps traffic out of the tunnel, or
+  /// `default`, the way of the default route, the tunnel left aside. Not set where nothing is guessed.
+  public var guessedBy: String {
+    get {_storage._guessedBy ?? String()}
+    set {_uniqueStorage()._guessedBy = newValue}
+  }
+  /// Returns true if `guessedBy` has been explicitly set.
+  public var hasGuessedBy: Bool {_storage._guessedBy != nil}
+  /// Clears the value of `guessedBy`. Subsequent reads from it will return its default value.
+  public mutating func clearGuessedBy() {_uniqueStorage()._guessedBy = nil}
 
   /// Whether sending is paid for by use, and who says so.
   public var cost: Connectivity_V1_CostEvidence {
@@ -3048,6 +3063,164 @@ public nonisolated struct Connectivity_V1_Statistic: Sendable {
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
+}
+
+public nonisolated struct Connectivity_V1_ListClientsRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+public nonisolated struct Connectivity_V1_ListClientsResponse: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// In the order in which they came.
+  public var clients: [Connectivity_V1_Client] = []
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// A stream that a program has open. A program may have several.
+public nonisolated struct Connectivity_V1_Client: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The process that has connected (SO_PEERCRED), as connd's PID namespace numbers it; 0 where it is not in there.
+  public var process: UInt32 = 0
+
+  public var user: UInt32 = 0
+
+  /// When the stream began.
+  public var since: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_since ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_since = newValue}
+  }
+  /// Returns true if `since` has been explicitly set.
+  public var hasSince: Bool {self._since != nil}
+  /// Clears the value of `since`. Subsequent reads from it will return its default value.
+  public mutating func clearSince() {self._since = nil}
+
+  /// What it follows.
+  public var subject: Connectivity_V1_Client.OneOf_Subject? = nil
+
+  public var watch: Connectivity_V1_WatchingClient {
+    get {
+      if case .watch(let v)? = subject {return v}
+      return Connectivity_V1_WatchingClient()
+    }
+    set {subject = .watch(newValue)}
+  }
+
+  public var path: Connectivity_V1_PathClient {
+    get {
+      if case .path(let v)? = subject {return v}
+      return Connectivity_V1_PathClient()
+    }
+    set {subject = .path(newValue)}
+  }
+
+  public var guarding: Connectivity_V1_GuardingClient {
+    get {
+      if case .guarding(let v)? = subject {return v}
+      return Connectivity_V1_GuardingClient()
+    }
+    set {subject = .guarding(newValue)}
+  }
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  /// What it follows.
+  public nonisolated enum OneOf_Subject: Equatable, Sendable {
+    case watch(Connectivity_V1_WatchingClient)
+    case path(Connectivity_V1_PathClient)
+    case guarding(Connectivity_V1_GuardingClient)
+
+  }
+
+  public init() {}
+
+  fileprivate var _since: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+}
+
+/// A stream of Watch.
+public nonisolated struct Connectivity_V1_WatchingClient: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// A stream of WatchPath.
+public nonisolated struct Connectivity_V1_PathClient: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// As it was asked for.
+  public var destination: String = String()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// A stream of Guard.
+public nonisolated struct Connectivity_V1_GuardingClient: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// How many flows it guards.
+  public var flows: UInt32 = 0
+
+  /// What one of its flows was told last, beside paths; not set where that is nothing.
+  public var reason: Connectivity_V1_InvalidationReason {
+    get {_reason ?? .unspecified}
+    set {_reason = newValue}
+  }
+  /// Returns true if `reason` has been explicitly set.
+  public var hasReason: Bool {self._reason != nil}
+  /// Clears the value of `reason`. Subsequent reads from it will return its default value.
+  public mutating func clearReason() {self._reason = nil}
+
+  public var severity: Connectivity_V1_InvalidationSeverity {
+    get {_severity ?? .unspecified}
+    set {_severity = newValue}
+  }
+  /// Returns true if `severity` has been explicitly set.
+  public var hasSeverity: Bool {self._severity != nil}
+  /// Clears the value of `severity`. Subsequent reads from it will return its default value.
+  public mutating func clearSeverity() {self._severity = nil}
+
+  /// When that was.
+  public var time: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_time ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_time = newValue}
+  }
+  /// Returns true if `time` has been explicitly set.
+  public var hasTime: Bool {self._time != nil}
+  /// Clears the value of `time`. Subsequent reads from it will return its default value.
+  public mutating func clearTime() {self._time = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _reason: Connectivity_V1_InvalidationReason? = nil
+  fileprivate var _severity: Connectivity_V1_InvalidationSeverity? = nil
+  fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
@@ -3957,7 +4130,7 @@ nonisolated extension Connectivity_V1_Flags: SwiftProtobuf.Message, SwiftProtobu
 
 nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Path"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}reason\0\u{1}interface\0\u{1}chain\0\u{1}medium\0\u{1}source\0\u{1}gateway\0\u{1}table\0\u{1}expensive\0\u{1}constrained\0\u{1}evidence\0\u{3}chain_index\0\u{3}source_prefix_length\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}reason\0\u{1}interface\0\u{1}chain\0\u{1}medium\0\u{1}source\0\u{1}gateway\0\u{1}table\0\u{1}expensive\0\u{1}constrained\0\u{1}evidence\0\u{3}chain_index\0\u{3}source_prefix_length\0\u{3}guessed_links\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3978,6 +4151,7 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
       case 11: try { try decoder.decodeSingularMessageField(value: &self._evidence) }()
       case 12: try { try decoder.decodeRepeatedUInt32Field(value: &self.chainIndex) }()
       case 13: try { try decoder.decodeSingularUInt32Field(value: &self._sourcePrefixLength) }()
+      case 14: try { try decoder.decodeSingularUInt32Field(value: &self.guessedLinks) }()
       default: break
       }
     }
@@ -4027,6 +4201,9 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
     try { if let v = self._sourcePrefixLength {
       try visitor.visitSingularUInt32Field(value: v, fieldNumber: 13)
     } }()
+    if self.guessedLinks != 0 {
+      try visitor.visitSingularUInt32Field(value: self.guessedLinks, fieldNumber: 14)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -4044,6 +4221,7 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
     if lhs._evidence != rhs._evidence {return false}
     if lhs.chainIndex != rhs.chainIndex {return false}
     if lhs._sourcePrefixLength != rhs._sourcePrefixLength {return false}
+    if lhs.guessedLinks != rhs.guessedLinks {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -4948,7 +5126,7 @@ nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, Swi
 
 nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Explanation"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{1}rules\0\u{3}route_prefix\0\u{1}links\0\u{1}flags\0\u{1}category\0\u{1}probes\0\u{3}route_priority\0\u{2}\u{2}cost\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{1}rules\0\u{3}route_prefix\0\u{1}links\0\u{1}flags\0\u{1}category\0\u{1}probes\0\u{3}route_priority\0\u{3}guessed_by\0\u{1}cost\0")
 
   fileprivate class _StorageClass {
     var _destination: String = String()
@@ -4960,6 +5138,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
     var _flags: Connectivity_V1_Flags? = nil
     var _category: Connectivity_V1_Category = .unspecified
     var _probes: [Connectivity_V1_Probe] = []
+    var _guessedBy: String? = nil
     var _cost: Connectivity_V1_CostEvidence? = nil
 
       // This property is used as the initial default value for new instances of the type.
@@ -4980,6 +5159,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
       _flags = source._flags
       _category = source._category
       _probes = source._probes
+      _guessedBy = source._guessedBy
       _cost = source._cost
     }
   }
@@ -5008,6 +5188,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
         case 7: try { try decoder.decodeSingularEnumField(value: &_storage._category) }()
         case 8: try { try decoder.decodeRepeatedMessageField(value: &_storage._probes) }()
         case 9: try { try decoder.decodeSingularUInt32Field(value: &_storage._routePriority) }()
+        case 10: try { try decoder.decodeSingularStringField(value: &_storage._guessedBy) }()
         case 11: try { try decoder.decodeSingularMessageField(value: &_storage._cost) }()
         default: break
         }
@@ -5048,6 +5229,9 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
       try { if let v = _storage._routePriority {
         try visitor.visitSingularUInt32Field(value: v, fieldNumber: 9)
       } }()
+      try { if let v = _storage._guessedBy {
+        try visitor.visitSingularStringField(value: v, fieldNumber: 10)
+      } }()
       try { if let v = _storage._cost {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
       } }()
@@ -5069,6 +5253,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
         if _storage._flags != rhs_storage._flags {return false}
         if _storage._category != rhs_storage._category {return false}
         if _storage._probes != rhs_storage._probes {return false}
+        if _storage._guessedBy != rhs_storage._guessedBy {return false}
         if _storage._cost != rhs_storage._cost {return false}
         return true
       }
@@ -6047,6 +6232,252 @@ nonisolated extension Connectivity_V1_Statistic: SwiftProtobuf.Message, SwiftPro
     if lhs.kind != rhs.kind {return false}
     if lhs.value != rhs.value {return false}
     if lhs.present != rhs.present {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_ListClientsRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ListClientsRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_ListClientsRequest, rhs: Connectivity_V1_ListClientsRequest) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_ListClientsResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ListClientsResponse"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}clients\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.clients) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.clients.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.clients, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_ListClientsResponse, rhs: Connectivity_V1_ListClientsResponse) -> Bool {
+    if lhs.clients != rhs.clients {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_Client: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Client"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}process\0\u{1}user\0\u{1}since\0\u{1}watch\0\u{1}path\0\u{1}guarding\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.process) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.user) }()
+      case 3: try { try decoder.decodeSingularMessageField(value: &self._since) }()
+      case 4: try {
+        var v: Connectivity_V1_WatchingClient?
+        var hadOneofValue = false
+        if let current = self.subject {
+          hadOneofValue = true
+          if case .watch(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.subject = .watch(v)
+        }
+      }()
+      case 5: try {
+        var v: Connectivity_V1_PathClient?
+        var hadOneofValue = false
+        if let current = self.subject {
+          hadOneofValue = true
+          if case .path(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.subject = .path(v)
+        }
+      }()
+      case 6: try {
+        var v: Connectivity_V1_GuardingClient?
+        var hadOneofValue = false
+        if let current = self.subject {
+          hadOneofValue = true
+          if case .guarding(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.subject = .guarding(v)
+        }
+      }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.process != 0 {
+      try visitor.visitSingularUInt32Field(value: self.process, fieldNumber: 1)
+    }
+    if self.user != 0 {
+      try visitor.visitSingularUInt32Field(value: self.user, fieldNumber: 2)
+    }
+    try { if let v = self._since {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+    } }()
+    switch self.subject {
+    case .watch?: try {
+      guard case .watch(let v)? = self.subject else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    }()
+    case .path?: try {
+      guard case .path(let v)? = self.subject else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+    }()
+    case .guarding?: try {
+      guard case .guarding(let v)? = self.subject else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
+    }()
+    case nil: break
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_Client, rhs: Connectivity_V1_Client) -> Bool {
+    if lhs.process != rhs.process {return false}
+    if lhs.user != rhs.user {return false}
+    if lhs._since != rhs._since {return false}
+    if lhs.subject != rhs.subject {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_WatchingClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".WatchingClient"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_WatchingClient, rhs: Connectivity_V1_WatchingClient) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_PathClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".PathClient"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.destination) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.destination.isEmpty {
+      try visitor.visitSingularStringField(value: self.destination, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_PathClient, rhs: Connectivity_V1_PathClient) -> Bool {
+    if lhs.destination != rhs.destination {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_GuardingClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".GuardingClient"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}flows\0\u{1}reason\0\u{1}severity\0\u{1}time\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.flows) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self._reason) }()
+      case 3: try { try decoder.decodeSingularEnumField(value: &self._severity) }()
+      case 4: try { try decoder.decodeSingularMessageField(value: &self._time) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.flows != 0 {
+      try visitor.visitSingularUInt32Field(value: self.flows, fieldNumber: 1)
+    }
+    try { if let v = self._reason {
+      try visitor.visitSingularEnumField(value: v, fieldNumber: 2)
+    } }()
+    try { if let v = self._severity {
+      try visitor.visitSingularEnumField(value: v, fieldNumber: 3)
+    } }()
+    try { if let v = self._time {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_GuardingClient, rhs: Connectivity_V1_GuardingClient) -> Bool {
+    if lhs.flows != rhs.flows {return false}
+    if lhs._reason != rhs._reason {return false}
+    if lhs._severity != rhs._severity {return false}
+    if lhs._time != rhs._time {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
