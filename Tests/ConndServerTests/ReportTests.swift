@@ -24,6 +24,10 @@ struct ReportTests {
     line.split(separator: "\"", omittingEmptySubsequences: false).map { text in
       let text = String(text)
       if let address = IPAddress(text) { return substitutes.address(address).description }
+      for (known, substitute) in substitutes.operators {
+        if text == known.name { return substitute.name }
+        if text == known.code { return substitute.code }
+      }
       return substitutes.linkNames[text] ?? text
     }.joined(separator: "\"")
   }
@@ -75,7 +79,7 @@ struct ReportTests {
       let interface: [UInt8] = [0x02, 0x1B, 0x63, 0xFF, 0xFE, 0x84, 0x45, 0xE6]
       let texts = [
         Self.address, Self.other, "2a03:2880", "face:b00c", "00:1b:63", "001b63", "fe84:45e6",
-        Self.name, Self.name.lowercased(),
+        Self.name, Self.name.lowercased(), "26299",
       ]
       let addresses = [Self.address, Self.other].compactMap { IPAddress($0)?.bytes }
       return addresses + [Self.hardware, interface, Array(addresses[1].suffix(8))]
@@ -231,6 +235,10 @@ struct ReportTests {
     items.append(.input(Self.name))
     items.append(.modems(afterLinks: true, ModemLink.encoded([Secret.name: .silent])))
     items.append(.modems(afterLinks: true, Self.name))
+    let mobile = ModemLink(mobileOperator: MobileOperator(code: "26299", name: Secret.name))
+    items.append(.modems(afterLinks: true, ModemLink.encoded(["wwan0": mobile])))
+    let metering = MeteringWords(manager: [Secret.name: .yes], phones: [Secret.name])
+    items.append(.metering(metering.encoded))
     for kind in FileQuestion.Kind.allCases {
       for path in [
         "/sys/class/net/\(Secret.name)/ifindex", "/sys/class/net/\(Secret.name)/device/driver",

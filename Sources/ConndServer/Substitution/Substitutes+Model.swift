@@ -38,6 +38,22 @@ extension Substitutes {
     return path
   }
 
+  func modems(_ links: [String: ModemLink]) -> [String: ModemLink] {
+    let substitutes = links.map { name, link -> (String, ModemLink) in
+      var link = link
+      link.mobileOperator = link.mobileOperator.map(self.mobileOperator)
+      return (self.linkName(name), link)
+    }
+    return Dictionary(substitutes) { first, _ in first }
+  }
+
+  func metering(_ words: MeteringWords) -> MeteringWords {
+    var substitute = MeteringWords()
+    for (name, state) in words.manager { substitute.manager[self.linkName(name)] = state }
+    substitute.phones = Set(words.phones.map(self.linkName))
+    return substitute
+  }
+
   private func destination(_ destination: Destination) -> Destination {
     var destination = destination
     destination.address = self.address(destination.address)

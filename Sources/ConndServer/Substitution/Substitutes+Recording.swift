@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityRules
 
 extension Substitutes {
   /// A recording in bytes, with everything replaced.
@@ -39,10 +40,11 @@ extension Substitutes {
     case .file(let question, let error, let bytes):
       return self.file(question, bytes).map { .file($0.question, error: error, $0.answer) }
     case .modems(let afterLinks, let bytes):
-      guard let links = try? ModemLink.decoded(bytes) else { return nil }
-      let substitutes = links.map { (self.linkName($0.key), $0.value) }
-      return .modems(
-        afterLinks: afterLinks, ModemLink.encoded(Dictionary(substitutes) { first, _ in first }))
+      return (try? ModemLink.decoded(bytes)).map { links in
+        .modems(afterLinks: afterLinks, ModemLink.encoded(self.modems(links)))
+      }
+    case .metering(let bytes):
+      return (try? MeteringWords(decoding: bytes)).map { .metering(self.metering($0).encoded) }
     case .input(let bytes): return self.input(bytes).map { .input($0) }
     }
   }

@@ -9,7 +9,7 @@ final class Substitutes {
   /// What tells the hashes of one sort of thing from those of another.
   enum Sort: UInt8 {
     case ipv4 = 1
-    case ipv6, hardwareAddress, wirelessName, linkName, label, network
+    case ipv6, hardwareAddress, wirelessName, linkName, label, network, mobileOperator
   }
 
   private let function: SipHash
@@ -21,6 +21,7 @@ final class Substitutes {
   private(set) var linkNames: [String: String] = [:]
   private(set) var wirelessNames: [[UInt8]: [UInt8]] = [:]
   private(set) var hardwareAddresses: [[UInt8]: [UInt8]] = [:]
+  private(set) var operators: [MobileOperator: MobileOperator] = [:]
 
   /// - Parameter key: sixteen octets; a new one each time but in tests.
   init(key: [UInt8] = NetworkKey().bytes) { self.function = SipHash(key: key) }
@@ -109,18 +110,27 @@ final class Substitutes {
     "test",
   ]
 
+  /// A mobile operator's code, which has as many digits, and its name.
+  func mobileOperator(_ known: MobileOperator) -> MobileOperator {
+    let hash = self.hash(.mobileOperator, known.code.utf8)
+    let digits = "00000" + String(hash % 1_000_000)
+    let substitute = MobileOperator(
+      code: String(digits.suffix(min(6, known.code.utf8.count))),
+      name: known.name.isEmpty ? "" : "operator-" + self.digits(6, .mobileOperator, known.name))
+    self.operators[known] = substitute
+    return substitute
+  }
+
   // MARK: - Networks
 
-  /// As a user names one: by its hash, its SSID, or its gateway's hardware address.
+  /// As a user names one: by its hash, its SSID, its operator, or its gateway's address.
   func networkName(_ name: String) -> String {
     if let hash = NetworkHash(name) { return self.network(hash).description }
-    let octets = name.split(separator: ":", omittingEmptySubsequences: false)
-    let bytes = octets.compactMap { $0.utf8.count == 2 ? UInt8($0, radix: 16) : nil }
-    if bytes.count == 6, octets.count == 6 {
-      return self.hardwareAddress(bytes).map { byte in
-        (byte < 16 ? "0" : "") + String(byte, radix: 16)
-      }.joined(separator: ":")
+    for (known, substitute) in self.operators {
+      if name == known.name { return substitute.name }
+      if name == known.code { return substitute.code }
     }
+    if let address = IPAddress(name) { return self.address(address).description }
     return String(decoding: self.wirelessName(Array(name.utf8)), as: UTF8.self)
   }
 
@@ -140,6 +150,9 @@ final class Substitutes {
       where old.hash(of: WirelessNetwork(ssid: name, security: security)) == hash {
         return new.hash(of: WirelessNetwork(ssid: substitute, security: security))
       }
+    }
+    for (known, substitute) in self.operators where old.hash(of: known) == hash {
+      return new.hash(of: substitute)
     }
     for (address, substitute) in self.hardwareAddresses where old.hash(ofGateway: address) == hash {
       return new.hash(ofGateway: substitute)

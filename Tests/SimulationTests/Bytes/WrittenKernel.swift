@@ -191,7 +191,7 @@ final class WrittenKernel: ReopenableKernel {
   func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? { nil }
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? { nil }
 
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Netlink.Rule] {
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
     guard let kernel = self.kernel else { throw .notOpen }
     return try kernel.rules(family)
   }
