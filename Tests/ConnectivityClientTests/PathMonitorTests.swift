@@ -77,6 +77,24 @@ struct PathMonitorTests {
     }
   }
 
+  @Test("C8 a network that the application may not use is told as none, and why")
+  func access() async throws {
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { connd in
+        let paths = PathMonitor(
+          .system, access: .inexpensive, socket: socket, patience: Self.forever
+        ).makeAsyncIterator().subscription
+        let call = try #require(await connd.watches.next())
+        call.send(.snapshot(17, Self.cellular))
+        let forbidden = await paths.next()
+        #expect(forbidden?.status == .unsatisfied && forbidden?.isOnline == false)
+        #expect(forbidden?.refusal?.reason == .expensive)
+        call.send(.transition(18, from: .cellular, to: Self.wifi))
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+      }
+    }
+  }
+
   @Test("T2 a bounce is told by a loss in between, also where both ends are equal")
   func bounce() async throws {
     try await PathConnd.withSocket { socket in

@@ -169,4 +169,26 @@ struct DataSavingScenario {
     #expect(try client.wait() == 0)
     try bench.end()
   }
+
+  @Test("C8 a program that knows nothing of connd stands still while data are to be saved")
+  func anyProgram() throws {
+    let bench = try Bench()
+    let run = try RunningCommand(
+      [Programs.connctl, "--socket", bench.lab.socket, "run", "--when"]
+        + ["not-expensive,not-constrained", "--stop", "--", "sh", "-c", "echo $$; exec sleep 1000"])
+    let program = try #require(try run.nextLine())
+    func state() throws -> Character? {
+      let fields = try Command.run(["cat", "/proc/\(program)/stat"]).split(separator: " ")
+      return fields.dropFirst(2).first?.first
+    }
+    for command in ["constrain", "expensive"] {
+      #expect(try bench.lab.connctl(command, "eth0").status == 0)
+      try waitUntil("it stands still") { try state() == "T" }
+      #expect(try bench.lab.connctl(command, "eth0", "auto").status == 0)
+      try waitUntil("it goes on") { try state() == "S" }
+    }
+    run.signal(SIGTERM)
+    #expect(try run.wait() == 128 + Int(SIGTERM))
+    try bench.end()
+  }
 }
