@@ -46,9 +46,10 @@ extension String {
     guard !self.isEmpty else { return nil }
     if let begun = words.first(where: { $0.hasPrefix(self) }) { return begun }
     let slips = words.map { (word: $0, count: self.slips(to: $0)) }.min { $0.count < $1.count }
-    // As many slips as there are letters make any word of any other.
-    guard let slips, slips.count <= 2, slips.count < self.count, slips.count < slips.word.count
-    else { return nil }
+    // With slips in more than half of the letters any word is made of any other.
+    guard let slips, slips.count <= 2, 2 * slips.count <= min(self.count, slips.word.count) else {
+      return nil
+    }
     return slips.word
   }
 

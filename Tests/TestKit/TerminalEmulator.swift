@@ -27,6 +27,7 @@ public final class TerminalEmulator {
     var variables = [
       "LC_ALL": "C.UTF-8", "TZ": "UTC", "PS1": Self.prompt, "HISTFILE": "",
       "HOME": self.directory.path,
+      "NO_COLOR": "",
     ]
     variables.merge(environment) { $1 }
     // TERM is tmux's to say, but where a test says it.

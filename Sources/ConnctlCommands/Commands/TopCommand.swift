@@ -27,9 +27,9 @@ struct TopCommand: ConnctlCommand {
     if self.console.isLive {
       try await self.show(feed, through: dialler)
     } else {
-      let width = self.console.style.width == .max ? 80 : self.console.style.width
       let drawing = Overview.Drawing(
-        columns: width, rows: nil, glyphs: self.console.glyphs, style: self.console.style,
+        columns: self.console.style.width, rows: nil, glyphs: self.console.glyphs,
+        style: self.console.style,
         now: self.console.now())
       let color = self.console.style.color
       try self.console.print(feed.overview.lines(drawing).map { $0.text(color: color) })

@@ -129,7 +129,7 @@ extension Overview {
     if link.constrained { notes.append("constrained") }
     if link.hasModem { notes += link.modem.words }
     if let words = link.viaWords { notes.append(words) }
-    if link.hasWireless, link.wireless.hasSsid { notes.append("“\(link.wireless.ssid)”") }
+    if link.hasWireless, link.wireless.hasSsid { notes.append("\"\(link.wireless.ssid)\"") }
     return notes.joined(separator: ", ")
   }
 

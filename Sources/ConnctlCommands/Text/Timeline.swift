@@ -61,7 +61,9 @@ struct Timeline {
     let until = first.date == last.date ? "" : "\(last.date) "
     var line = Line(glyphs)
     line.append("\(first.date) \(first.time.prefix(8)) to \(until)\(last.time.prefix(8))", .heading)
-    line.append(", a column is \(column < .seconds(1) ? "less than a second" : column.words)")
+    var scale = Line(glyphs)
+    scale.append(", a column is \(column < .seconds(1) ? "less than a second" : column.words)")
+    if line.width + scale.width <= Self.margin + columns { line.append(scale) }
     return line
   }
 
