@@ -43,7 +43,7 @@ struct PathReader {
         hash: self.networkKey.hash(of: wireless), name: wireless.name, medium: .wifi, links: links)
     }
     // Its gateway, where it has one, is the modem.
-    if let mobile = facts.links.last?.modem?.mobileOperator {
+    if let mobile = facts.allLinks.last?.modem?.mobileOperator {
       return PresentNetwork(
         hash: self.networkKey.hash(of: mobile),
         name: mobile.name.isEmpty ? mobile.code : mobile.name, medium: path.medium, links: links)

@@ -47,10 +47,10 @@ struct Explainer {
     explanation.path = Connectivity_V1_Path(path)
     explanation.flags = Connectivity_V1_Flags(flags)
     explanation.category = Connectivity_V1_Category(Category(flags, medium: path.medium))
-    if !facts.links.isEmpty {
+    if !facts.allLinks.isEmpty {
       let network = try self.reader.network(of: path, facts, self.view)
       explanation.cost = .init(
-        self.reader.classifier.cost(of: facts.links, medium: path.medium, by: network?.hash)
+        self.reader.classifier.cost(of: facts.allLinks, medium: path.medium, by: network?.hash)
           .evidence)
     }
     let addresses = try self.kernel.addresses()
