@@ -158,15 +158,19 @@ echo "is anybody there?" >&$socket
 check "I4 another gateway answers behind the same SSID: the network is another" within 120 told /run/guard '"reason": ?"networkChanged".*"destroy"'
 check "I4 the guard is over" within 60 over
 exec {socket}>&-
-echo "# a name of odd octets, and hidden"
+
+echo "# a name of odd octets, as long as can be, and hidden"
+odd=ff1b5c680ae280ae$(printf '2d%.0s' {1..24})
 systemctl stop twin.service
-printf '%s\n' interface=wlan3 channel=11 ssid2=ff1b5c68 ignore_broadcast_ssid=1 $common >/run/odd.conf
+printf '%s\n' interface=wlan3 channel=11 ssid2=$odd ignore_broadcast_ssid=1 $common >/run/odd.conf
 access_point cafe odd
-odd=$(supplicant add_network)
-for setting in "ssid ff1b5c68" "key_mgmt NONE" "scan_ssid 1"; do supplicant set_network "$odd" $setting >/dev/null; done
-supplicant select_network "$odd" >/dev/null
+network=$(supplicant add_network)
+for setting in "ssid $odd" "key_mgmt NONE" "scan_ssid 1"; do supplicant set_network "$network" $setting >/dev/null; done
+supplicant select_network "$network" >/dev/null
 check "the station joins it" within 120 station wpa_state=COMPLETED "bssid=$(bssid cafe wlan3)" key_mgmt=NONE
-check "the listing names it, and hurts no terminal" within 60 listed '"ssid": "\\xff\u001b\\\\h"' '"security": ["open"]'
-check "no name of a network is in the journal or the history" untold <(journalctl --unit=connd --output=cat _COMM=connd; connctl history --json) '(home|cafe)'
+check "the listing names it, and hurts no terminal" within 60 listed '"ssid": "\\xff\u001b\\\\h\n\u202e------------------------"' '"security": ["open"]'
+check "nor do people see what would" untold <(connctl links) $'\e|\xe2\x80\xae'
+check "but they see its name" told <(connctl links) '^wlan0 .*-----'
+check "no name of a network is in the journal or the history" untold <(journalctl --unit=connd --output=cat _COMM=connd; connctl history --json) '(home|cafe|-----)'
 check "connd complained of nothing" is '' journalctl --quiet --unit=connd --priority=warning --output=cat _COMM=connd
 finish connd.service station.service twin.service odd.service wlan1.service wlan2.service wlan3.service
