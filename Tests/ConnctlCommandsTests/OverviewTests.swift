@@ -94,7 +94,7 @@ struct OverviewTests {
       // The rate stands below its title, by the columns of the terminal.
       func end(of text: String, in start: String) -> Int? {
         let row = terminal.rows.first { $0.joined().hasPrefix(start) }
-        let place = row?.indices.first { row?[$0...].joined().hasPrefix(text) == true }
+        let place = row?.indices.last { row?[$0...].joined().hasPrefix(text) == true }
         return place.map { $0 + text.count }
       }
       #expect(end(of: "1.2 MB/s", in: "wlan0") != nil, "\(name)")

@@ -9,7 +9,10 @@ extension ModelNetwork {
 
   /// Something that happens to a network, and may change what everybody knows.
   mutating func happen(using random: inout SeededGenerator) -> [KernelEvent] {
-    let link = random.pick(self.links.filter { $0.sort != .loopback && !self.isBystander($0) })
+    let links = self.links.filter { $0.sort != .loopback && !self.isBystander($0) }
+    // A recorded machine may have lost all of its own.
+    guard !links.isEmpty else { return [] }
+    let link = random.pick(links)
     let family = random.pick(AddressFamily.allCases)
     // What has addresses and routes is the bridge or the bond, not its ports.
     let top = self[link.master] ?? link
