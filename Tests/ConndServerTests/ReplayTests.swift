@@ -70,7 +70,7 @@ struct ReplayTests {
   @Test("whatever a recording holds, its replay comes to an end", arguments: names)
   func hostile(_ name: String) throws {
     let whole = try Self.bytes("\(name).recording")
-    var generator = SeededGenerator(seed: UInt64(name.utf8.reduce(0) { $0 &* 31 &+ Int($1) }))
+    var generator = SeededGenerator(seed: name.utf8.reduce(0) { $0 &* 31 &+ UInt64($1) })
     let records = Self.records(whole)
     for round in 0..<60 {
       let bytes =

@@ -193,9 +193,12 @@ struct TopScenario {
     #expect(try terminal.modes() == (cursor: true, alternate: false))
     try lab.outside.ip("link set eth0 down")
     // In the background it is not looked at: the kernel stops it before it writes anything.
-    try terminal.run("bg; jobs")
-    try terminal.run("jobs")
-    try terminal.wait("it is stopped again") { $0.count { $0.contains("Stopped") } >= 2 }
+    // The shell says so when it is asked after that.
+    try terminal.run("bg")
+    try waitUntil("it is stopped again") {
+      try terminal.run("jobs")
+      return try terminal.screen().count { $0.contains("Stopped") } >= 2
+    }
     #expect(try terminal.modes().alternate == false)
     try terminal.run("fg")
     try terminal.wait("it shows the present") {
