@@ -38,13 +38,9 @@ final class LiveView: Sendable {
     self.refresh()
   }
 
-  /// Shows it. Returns when the user has quit, or when the task is cancelled; to be called once, on the program's main thread.
+  /// Shows it. Returns when the user has quit, or when the task is cancelled; to be called once.
   func run() async throws {
-    let signals = Self.signals
     try await withTaskCancellationHandler {
-      // Threads have the mask of the one that starts them: from here on these signals wait to be read.
-      var mask = signals
-      pthread_sigmask(SIG_BLOCK, &mask, nil)
       let result: Result<Void, any Error> = await withCheckedContinuation { continuation in
         let isStarted = Thread.start(named: "connctl-terminal") {
           continuation.resume(returning: Result { try self.show() })
@@ -58,21 +54,11 @@ final class LiveView: Sendable {
     }
   }
 
-  private static var signals: sigset_t {
-    var signals = sigset_t()
-    sigemptyset(&signals)
-    for signal in Self.ending + [SIGTSTP, SIGCONT, SIGWINCH] { sigaddset(&signals, signal) }
-    return signals
-  }
-
   private static let ending = [SIGINT, SIGTERM, SIGHUP, SIGQUIT]
 
   /// What the thread does.
   private func show() throws {
-    var mask = Self.signals
-    let signals = signalfd(-1, &mask, CInt(SFD_CLOEXEC) | CInt(SFD_NONBLOCK))
-    guard signals >= 0 else { throw SystemError() }
-    defer { close(signals) }
+    let signals = try SignalPipe(Self.ending + [SIGTSTP, SIGCONT, SIGWINCH])
     var terminal = try Terminal()
     defer { terminal.leave() }
     var schedule = ViewSchedule(at: .now)
@@ -80,7 +66,7 @@ final class LiveView: Sendable {
     var (hasKeys, isFresh) = (terminal.hasKeys, true)
     while !self.isOver.load(ordering: .relaxed) {
       // Before all else: somebody else may have the terminal.
-      while let signal = Self.next(of: signals) {
+      while let signal = signals.next() {
         switch signal {
         case SIGWINCH: schedule.restart(at: .now)
         case SIGTSTP:
@@ -97,7 +83,7 @@ final class LiveView: Sendable {
         }
       }
       guard terminal.isEntered else {
-        if Self.wait([signals, self.bell], nil).contains(self.bell) { self.takeBell() }
+        if Self.wait([signals.descriptor, self.bell], nil).contains(self.bell) { self.takeBell() }
         continue
       }
       let step = schedule.step(at: .now)
@@ -114,7 +100,8 @@ final class LiveView: Sendable {
         shown = frame
         continue
       }
-      let ready = Self.wait([signals, self.bell, hasKeys ? STDIN_FILENO : -1], step.pause)
+      let ready = Self.wait(
+        [signals.descriptor, self.bell, hasKeys ? STDIN_FILENO : -1], step.pause)
       if ready.contains(self.bell) {
         self.takeBell()
         schedule.changed()
@@ -148,21 +135,10 @@ final class LiveView: Sendable {
     return polled.filter { $0.revents != 0 }.map(\.fd)
   }
 
-  private static func next(of signals: CInt) -> CInt? {
-    var information = signalfd_siginfo()
-    let size = MemoryLayout<signalfd_siginfo>.size
-    guard Glibc.read(signals, &information, size) == size else { return nil }
-    return CInt(information.ssi_signo)
-  }
-
   /// Ends the process as the signal would have, so that whoever waits for it is told so.
   private static func end(by signal: CInt) -> Never {
     Glibc.signal(signal, SIG_DFL)
-    var mask = sigset_t()
-    sigemptyset(&mask)
-    sigaddset(&mask, signal)
     kill(getpid(), signal)
-    pthread_sigmask(SIG_UNBLOCK, &mask, nil)
     _exit(128 + signal)
   }
 }
