@@ -94,6 +94,15 @@ public final class RunningCommand: Sendable {
     // What other tests have open at this moment is no business of the command's.
     clinux_close_from(&actions, end)
 
+    // A thread of a pool blocks signals, which a program that it starts would go on doing: tmux then never ends.
+    var attributes = posix_spawnattr_t()
+    posix_spawnattr_init(&attributes)
+    defer { posix_spawnattr_destroy(&attributes) }
+    var none = sigset_t()
+    sigemptyset(&none)
+    posix_spawnattr_setsigmask(&attributes, &none)
+    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+
     var variables = Self.environment
     variables.merge(environment) { $1 }
     let cArguments = arguments.map { strdup($0) } + [nil]
@@ -101,7 +110,7 @@ public final class RunningCommand: Sendable {
     defer { (cArguments + cEnvironment).forEach { free($0) } }
     var process: pid_t = 0
     let result = posix_spawnp(
-      &process, arguments.first ?? "", &actions, nil, cArguments, cEnvironment)
+      &process, arguments.first ?? "", &actions, &attributes, cArguments, cEnvironment)
     guard result == 0 else {
       close(self.errorFile)
       self.processDescriptor = -1
