@@ -182,6 +182,8 @@ private final class Core: Sendable {
   struct State {
     var cutter: ConnectionCutter?
     var isRetired = false
+    /// It was closed with calls on it. They leave it at once, so that it is looked at before they hear.
+    var isBroken = false
     var wasReady = false
     var calls = 0
     var wasUsed = false
@@ -203,7 +205,10 @@ private final class Core: Sendable {
 
   /// gRPC's transport opened a channel; it may do so once, and the channel is not connected yet.
   func opened(_ channel: any NIOCore.Channel) -> EventLoopFuture<Void> {
-    let cutter = ConnectionCutter(channel)
+    // Weakly, for the state keeps the cutter.
+    let cutter = ConnectionCutter(channel) { [weak self] in
+      self?.state.withLock { $0.isBroken = $0.calls > 0 && !$0.isRetired }
+    }
     let isFirst = self.state.withLock { state in
       if state.isRetired || state.cutter != nil { return false }
       state.cutter = cutter
@@ -229,8 +234,8 @@ private final class Core: Sendable {
 
   private func closed() {
     let broken = self.state.withLock { state in
-      defer { state.isRetired = true }
-      return state.calls > 0 && !state.isRetired
+      state.isRetired = true
+      return state.isBroken
     }
     self.onEvent(.closed(broken: broken))
   }

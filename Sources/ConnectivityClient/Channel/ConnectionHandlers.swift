@@ -19,9 +19,11 @@ struct ConnectionCutter: Sendable {
   private let bound: NIOLoopBound<Handler>
 
   /// To be made on the channel's thread.
-  init(_ channel: any NIOCore.Channel) {
+  ///
+  /// - Parameter onInactive: Called as soon as the connection is closed, before anybody above hears of it, on the channel's thread.
+  init(_ channel: any NIOCore.Channel, onInactive: @escaping () -> Void = {}) {
     self.channel = channel
-    self.bound = NIOLoopBound(Handler(), eventLoop: channel.eventLoop)
+    self.bound = NIOLoopBound(Handler(onInactive), eventLoop: channel.eventLoop)
   }
 
   /// To be added at the first position of the pipeline, on the channel's thread.
@@ -46,10 +48,18 @@ struct ConnectionCutter: Sendable {
   private final class Handler: ChannelInboundHandler {
     typealias InboundIn = NIOAny
     private var context: ChannelHandlerContext?
+    private let onInactive: () -> Void
+
+    init(_ onInactive: @escaping () -> Void) { self.onInactive = onInactive }
 
     func handlerAdded(context: ChannelHandlerContext) { self.context = context }
 
     func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+
+    func channelInactive(context: ChannelHandlerContext) {
+      self.onInactive()
+      context.fireChannelInactive()
+    }
 
     func cut(_ link: UInt32?) {
       guard let context else { return }
