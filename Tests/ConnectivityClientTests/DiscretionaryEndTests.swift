@@ -1,0 +1,224 @@
+import Connectivity
+import ConnectivityTestKit
+import Synchronization
+import Testing
+
+@testable import ConnectivityClient
+
+/// How work that waits ends, and what becomes of it where connd says nothing.
+@Suite("Work that waits, its ends", .timeLimit(.minutes(5)))
+struct DiscretionaryEndTests {
+  // MARK: Ends
+
+  @Test("C8 cancelling the task ends the wait at once, before the work and within it")
+  func cancelled() async throws {
+    try await withSimulatedNetwork(.cellular) { network in
+      let words = Happenings()
+      let task = discretionaryTask(network, words)
+      let before = Task { try await task.run { _ in words.say("runs") } }
+      #expect(await words.next() == "waits, expensive")
+      before.cancel()
+      await #expect(throws: CancellationError.self) { try await before.value }
+      try await network.waitForNoStreams()
+
+      network.become(.wifi)
+      for restarts in [false, true] {
+        let within = Task {
+          try await task.run { turn in
+            if restarts {
+              try await turn.restarting {
+                words.say("runs")
+                await cancellation()
+                throw CancellationError()
+              }
+            } else {
+              network.become(.cellular)
+              try await turn.gate.wait(for: .forbidden)
+              try await turn.wait()
+            }
+          }
+        }
+        #expect(await words.next() == (restarts ? "runs" : "waits, expensive"))
+        within.cancel()
+        await #expect(throws: CancellationError.self) { try await within.value }
+        try await network.waitForNoStreams()
+        network.become(.wifi)
+      }
+    }
+  }
+
+  @Test("C8 a task that was cancelled before does nothing")
+  func cancelledBefore() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let words = Happenings()
+      let task = discretionaryTask(network, words)
+      let run = Task {
+        withUnsafeCurrentTask { $0?.cancel() }
+        try await task.run { _ in words.say("runs") }
+      }
+      await #expect(throws: CancellationError.self) { try await run.value }
+      words.say("end")
+      #expect(await words.next() == "end")
+    }
+  }
+
+  @Test(
+    "C8 who has kept the network of a run that is over is cancelled, and does not wait for ever")
+  func over() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let words = Happenings()
+      let task = discretionaryTask(network, words)
+      let left = try await task.run { turn in
+        network.become(.cellular)
+        try await turn.gate.wait(for: .forbidden)
+        let left = Task { try await turn.wait() }
+        #expect(await words.next() == "waits, expensive")
+        return (turn, left)
+      }
+      await #expect(throws: CancellationError.self) { try await left.1.value }
+      await #expect(throws: CancellationError.self) { try await left.0.wait() }
+    }
+  }
+
+  @Test(
+    "C8 work that was held back for too long ends, and one expression makes do with less",
+    arguments: [.timeout(.zero), .timeout(.milliseconds(20)), .deadline(.now)] as [TimeLimit])
+  func expires(limit: TimeLimit) async throws {
+    try await withSimulatedNetwork(.cellular) { network in
+      let words = Happenings()
+      let task = discretionaryTask(network, words) { $0.timeLimit = limit }
+      let answer = try await withFallback(on: [.expensive]) {
+        try await task.run { _ in "large" }
+      } fallback: { reason in
+        "small, for it is \(reason.rawValue)"
+      }
+      #expect(answer == "small, for it is expensive")
+      network.become(.none)
+      let expired = await #expect(throws: DiscretionaryTask.Expired.self) {
+        try await task.run { _ in words.say("runs") }
+      }
+      #expect(expired?.refusal == nil)
+      #expect(expired?.path.status == .unsatisfied)
+      try await network.waitForNoStreams()
+    }
+  }
+
+  @Test("C8 work that is under way is not ended by time, unless it may not go on")
+  func expiresLater() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let words = Happenings()
+      let task = discretionaryTask(network, words) { $0.timeLimit = .timeout(.zero) }
+      let expired = await #expect(throws: DiscretionaryTask.Expired.self) {
+        try await task.run { turn in
+          try await turn.wait()
+          words.say("part 1")
+          try await turn.restarting {
+            words.say("part 2")
+            network.become(.cellular)
+            await cancellation()
+            throw CancellationError()
+          }
+        }
+      }
+      #expect(expired?.refusal?.reason == .expensive)
+      for word in ["part 1", "part 2"] { #expect(await words.next() == word) }
+    }
+  }
+
+  // MARK: Without connd
+
+  @Test("C8 C7 without connd, work runs, or waits for connd where it is told to")
+  func withoutConnd() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      await network.stop()
+      let words = Happenings()
+      try await discretionaryTask(network, words).run { _ in words.say("runs") }
+      #expect(await words.next() == "runs")
+      let task = discretionaryTask(network, words) { $0.whenUnknown = .wait }
+      async let run: Void = task.run { _ in words.say("runs") }
+      #expect(await words.next() == "waits, unknown")
+      try await network.start()
+      #expect(await words.next() == "runs")
+      try await run
+
+      let expired = await #expect(throws: DiscretionaryTask.Expired.self) {
+        await network.stop()
+        try await discretionaryTask(network, words) {
+          ($0.whenUnknown, $0.timeLimit) = (.wait, .timeout(.zero))
+        }.run { _ in words.say("runs") }
+      }
+      #expect(expired?.refusal?.reason == .unknown)
+    }
+  }
+
+  @Test("C8 K8 where the kernel cannot be asked, work runs, or waits where it is told to")
+  func kernelUnknown() async throws {
+    try await withSimulatedNetwork(.unknown) { network in
+      let words = Happenings()
+      try await discretionaryTask(network, words).run { _ in words.say("runs") }
+      #expect(await words.next() == "runs")
+      let task = discretionaryTask(network, words) { $0.whenUnknown = .wait }
+      async let run: Void = task.run { _ in words.say("runs") }
+      #expect(await words.next() == "waits, unknown")
+      network.become(.wifi)
+      #expect(await words.next() == "runs")
+      try await run
+    }
+  }
+
+  @Test("C8 C7 a restart of connd is not seen, and what it finds then holds")
+  func restart() async throws {
+    try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
+      let words = Happenings()
+      let task = discretionaryTask(network, words) {
+        $0.whenUnknown = .wait
+      }
+      async let run: Void = task.run { turn in
+        await network.stop()
+        // It is not known to be away, and what is known holds.
+        try await turn.wait()
+        words.say("part 1")
+        network.become(.cellular)
+        try await network.start()
+        try await turn.gate.wait(for: .forbidden)
+        try await turn.wait()
+        words.say("part 2")
+      }
+      #expect(await words.next() == "part 1")
+      #expect(await words.next() == "waits, expensive")
+      network.become(.wifi)
+      #expect(await words.next() == "part 2")
+      try await run
+    }
+  }
+
+  @Test(
+    "C8 C7 where connd stays away, what is under way goes on, and waits for it at its safe points")
+  func away() async throws {
+    try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
+      let words = Happenings()
+      let task = discretionaryTask(network, words) {
+        $0.monitor = PathMonitor(.system, socket: network.socket, patience: .milliseconds(20))
+        $0.whenUnknown = .wait
+      }
+      async let run: Void = task.run { turn in
+        let isCancelled = try await turn.restarting {
+          words.say("part 1")
+          let news = turn.gate.news
+          await network.stop()
+          try await turn.gate.wait(for: .news(since: news))
+          return Task.isCancelled
+        }
+        #expect(!isCancelled)
+        try await turn.wait()
+        words.say("part 2")
+      }
+      // So short is the patience that connd's first word may come too late for it.
+      while let word = await words.next(), word != "part 1" {}
+      #expect(await words.next() == "waits, unknown")
+      try await network.start()
+      #expect(await words.next() == "part 2")
+      try await run
+    }
+  }
+}

@@ -1,0 +1,33 @@
+import Connectivity
+import ConnectivityTestKit
+
+@testable import ConnectivityClient
+
+/// Longer than any test: on a machine under load, connd may be silent for a while.
+let longPatience: Duration = .seconds(3_600)
+
+/// Work on a network that is played, which says in words what it waits for.
+func discretionaryTask(
+  _ network: SimulatedNetwork, _ words: Happenings,
+  _ change: (inout DiscretionaryTask.Configuration) -> Void = { _ in }
+) -> DiscretionaryTask {
+  DiscretionaryTask {
+    $0.monitor = PathMonitor(.system, socket: network.socket, patience: longPatience)
+    $0.onWait = { words.say("waits, \(word(for: $0))") }
+    change(&$0)
+  }
+}
+
+func word(for path: NetworkPath) -> String {
+  if path.isConstrained { return "constrained" }
+  return path.isExpensive ? "expensive" : path.status.rawValue
+}
+
+/// What happened, in order, for one task to read.
+final class Happenings: Sendable {
+  private let (words, continuation) = AsyncStream.makeStream(of: String.self)
+
+  func say(_ word: String) { self.continuation.yield(word) }
+
+  func next() async -> String? { await self.words.first { _ in true } }
+}
