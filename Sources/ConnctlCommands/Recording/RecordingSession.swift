@@ -4,6 +4,7 @@ import ConnectivityProtocol
 import ConnectivitySession
 import Glibc
 import Synchronization
+import UnixTransport
 
 /// Records with a connd of its own: it needs no privilege, and nobody else finds its socket.
 struct RecordingSession: Sendable {
@@ -40,7 +41,11 @@ struct RecordingSession: Sendable {
   /// - Throws: `ExitCode`, after a remark, where connd did not record to the end.
   func run(through dialler: any Dialler) async throws -> (events: Int, isComplete: Bool) {
     let (occasions, occur) = AsyncStream.makeStream(of: Occasion.self)
-    try Interruption.begin { occur.yield(.enough) }
+    do throws(SystemError) {
+      try SignalPipe.follow([SIGINT, SIGTERM, SIGHUP]) { occur.yield(.enough) }
+    } catch {
+      throw OutputError(description: "cannot wait for signals: \(error)")
+    }
     let connd = try ConndProgram.start(
       ["--socket", self.socket, "--record", self.file, "--log-level", "warning"], self.console)
     let events = Counter()

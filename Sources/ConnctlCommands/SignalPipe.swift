@@ -4,7 +4,9 @@ import UnixTransport
 
 /// Signals that can be waited for as bytes can. By a handler, and not by signalfd(2), which is told of what all threads block: one that
 /// the system starts for the program's tasks does not for a moment, and the kernel would let that one have it.
-struct SignalPipe: ~Copyable {
+///
+/// Thread-safety: any thread may wait, one at a time.
+final class SignalPipe: Sendable {
   /// Can be read when there is a signal.
   let descriptor: CInt
   private let end: CInt
@@ -36,6 +38,20 @@ struct SignalPipe: ~Copyable {
     toldTo.store(-1, ordering: .relaxed)
     close(self.descriptor)
     close(self.end)
+  }
+
+  /// Tells of each signal, on a thread of its own, for as long as the program runs.
+  static func follow(_ signals: [CInt], _ tell: @escaping @Sendable () -> Void) throws(SystemError)
+  {
+    let pipe = try SignalPipe(signals)
+    let isStarted = Thread.start(named: "connctl-signals") {
+      while true {
+        var polled = pollfd(fd: pipe.descriptor, events: Int16(POLLIN), revents: 0)
+        poll(&polled, 1, -1)
+        while pipe.next() != nil { tell() }
+      }
+    }
+    if !isStarted { throw SystemError() }
   }
 
   /// The first signal that was not taken yet; `nil` where there is none.
