@@ -150,14 +150,14 @@ systemctl stop wlan1.service wlan2.service
 check "the station joins the other one by itself" within 120 station ssid=home wpa_state=COMPLETED "bssid=$(bssid cafe wlan3)"
 check "to connd the path is back" connctl wait wifi --timeout 2m
 check "I4 back on the network, data is to be saved again" connctl wait constrained --timeout 1m
-check "connd is started anew" systemctl restart connd.service
-check "I4 and remembers that" connctl wait constrained --timeout 1m
-check "until it is told to forget it" connctl forget home
-check "then it is not so any more" connctl is not-constrained
 echo "is anybody there?" >&$socket
 check "I4 another gateway answers behind the same SSID: the network is another" within 120 told /run/guard '"reason": ?"networkChanged".*"destroy"'
 check "I4 the guard is over" within 60 over
 exec {socket}>&-
+check "connd is started anew" systemctl restart connd.service
+check "I4 and remembers that" connctl wait constrained --timeout 1m
+check "until it is told to forget it" connctl forget home
+check "then it is not so any more" connctl is not-constrained
 
 echo "# a name of odd octets, as long as can be, and hidden"
 odd=ff1b5c680ae280ae$(printf '2d%.0s' {1..24})
