@@ -180,7 +180,7 @@ test-vm test-systemd bench-vm record-vm: deps deps-vm
 	Tests/vm/test "$(VM_IMAGE)" $(scenarios)
 
 .PHONY: fuzz
-fuzz: deps deps-test ## give hostile bytes to what reads netlink, settings, messages and frames (SECONDS=600 for each, TARGETS=)
+fuzz: deps deps-test ## give hostile bytes to what reads netlink, settings, messages, the bus and frames (SECONDS=600 for each, TARGETS=)
 	@Tests/fuzz/run "$(or $(SECONDS),600)" $(TARGETS)
 
 .PHONY: storms

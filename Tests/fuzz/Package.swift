@@ -81,6 +81,9 @@ let package = Package(
       dependencies: ["ConndServer", "ConnctlCommands", "Connectivity", "Expectation"],
       swiftSettings: fuzzerSettings),
     .executableTarget(
+      name: "bus", dependencies: ["ConndServer", "Connectivity", "Expectation"],
+      swiftSettings: fuzzerSettings),
+    .executableTarget(
       name: "frames",
       dependencies: ["ConndServer", "Systemd", "UnixTransport", "Expectation", logging],
       swiftSettings: fuzzerSettings),
