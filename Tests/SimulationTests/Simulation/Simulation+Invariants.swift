@@ -199,7 +199,7 @@ extension Simulation {
     // It may have read what connd has not heard of yet; then what connd hears concerns it.
     let isPresent = told.agrees(with: self.flows[index].shown(in: network))
     if !isPresent || !self.kernel.isQuiet || !self.daemon.isOpen {
-      self.flows[index].excuse("it began on what connd had not heard of")
+      self.flows[index].beganUnheard()
     }
   }
 
