@@ -48,6 +48,19 @@ struct NetworkAccessTests {
           prohibitedMedia: [.wifi, .cellular]))
   }
 
+  @Test(
+    "C8 K6 below a tunnel a medium that is a guess, or that nobody knows, ends nothing",
+    arguments: [
+      (Medium.cellular, 0, Invalidation.Severity.destroy), (.cellular, 1, .drain),
+      (.tunnel, 0, .drain), (.wifi, 1, nil),
+    ] as [(Medium, Int, Invalidation.Severity?)])
+  func guess(medium: Medium, guessedLinks: Int, severity: Invalidation.Severity?) {
+    var path = Path(status: .satisfied, chain: [Self.link], medium: medium)
+    path.guessedLinks = guessedLinks
+    let access = NetworkAccess.requiring([.wifi, .wired])
+    #expect(access.invalidation(by: .path(path))?.severity == severity)
+  }
+
   @Test("C8 each medium has a reason of its own")
   func media() {
     #expect(

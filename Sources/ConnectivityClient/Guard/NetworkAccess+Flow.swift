@@ -18,8 +18,10 @@ extension NetworkAccess {
       guard let refusal = self.refusal(of: path), self.prohibitedMedia.contains(path.medium) else {
         return nil
       }
+      // Below a tunnel the medium may be a guess, or not even that, as during each roam there: for that nothing under way ends.
+      let isCertain = path.guessedLinks == 0 && path.medium != .tunnel
       return FlowInvalidation(
-        reason: .policy, severity: .destroy,
+        reason: .policy, severity: isCertain ? .destroy : .drain,
         cause: Cause(.link, "mediumChanged", interface: path.interface), path: path,
         networkUnavailableReason: refusal.reason)
     }
