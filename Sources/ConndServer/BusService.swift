@@ -51,6 +51,11 @@ final class BusService<Question: Hashable> {
   var timeout: Duration? { self.bus?.timeout }
 
   var isThere: Bool { self.owner != nil }
+  /// Whether nothing is awaited of it: it has answered what it was asked, or it is known not to be there.
+  var isSettled: Bool {
+    self.bus == nil || self.ownerCall == nil && (self.owner == nil || self.calls.isEmpty)
+  }
+
   /// What has no answer yet.
   var questions: some Collection<Question> { self.calls.values }
 

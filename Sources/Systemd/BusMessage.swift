@@ -50,8 +50,18 @@ extension BusMessage {
   /// A string or an object's path; `nil` where something else comes next.
   public func readText() -> String? { try? self.text() }
 
-  /// Several of them, as many as anybody needs.
-  public func readTexts() -> [String]? { try? self.texts() }
+  /// Several of them; what there is beyond the first `most` is left out.
+  public func readTexts(most: Int = 64) -> [String]? {
+    var texts: [String] = []
+    do {
+      try self.eachText(most: most) { texts.append($0) }
+    } catch is Enough {
+      // Those that were read.
+    } catch {
+      return nil
+    }
+    return texts
+  }
 
   /// `a{sv}`: the properties of these names; `nil` where something else comes next.
   public func readProperties(_ wanted: Set<String>) -> [String: BusValue]? {
@@ -131,7 +141,10 @@ extension BusMessage {
     case "x": return try self.number("x", Int64.self)
     case "t": return try self.number("t", UInt64.self)
     case "s", "o": return .text(try self.text())
-    default: return .texts(try self.texts())
+    default:
+      var texts: [String] = []
+      try self.eachText(most: Most.texts) { texts.append($0) }
+      return .texts(texts)
     }
   }
 
@@ -152,17 +165,17 @@ extension BusMessage {
     return String(cString: value)
   }
 
-  private func texts() throws -> [String] {
+  private func eachText(most: Int, _ take: (String) -> Void) throws {
     let (type, contents) = try self.peek()
     guard type == "a", let contents, contents == "s" || contents == "o" else { throw OtherType() }
     try self.enter("a", contents)
-    var texts: [String] = []
+    var count = 0
     while try !self.isAtEnd {
-      guard texts.count < Most.texts else { throw Enough() }
-      texts.append(try self.text())
+      guard count < most else { throw Enough() }
+      count += 1
+      take(try self.text())
     }
     try self.exit()
-    return texts
   }
 
   // MARK: - The library

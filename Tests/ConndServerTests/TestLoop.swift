@@ -176,6 +176,8 @@ final class ModelMetering: MeteringSource {
   let descriptors: [pollfd] = []
   var timeout: Duration?
   var words: MeteringWords?
+  /// What is said a moment after the start.
+  var wordsOnceSettled: MeteringWords?
   private(set) var searches = 0
 
   func process() -> MeteringWords? {
@@ -184,6 +186,11 @@ final class ModelMetering: MeteringSource {
   }
 
   func noteLinks() { self.searches += 1 }
+
+  func settle(within time: Duration) {
+    self.words = self.wordsOnceSettled ?? self.words
+    self.wordsOnceSettled = nil
+  }
 }
 
 /// What knows of modems, as a test has it.

@@ -61,9 +61,48 @@ struct MeteringScenario {
     #expect(try self.cost(lab) == "no user")
     #expect(try lab.connctl("expensive", "eth0", "auto").status == 0)
     #expect(try lab.event().status.expensive)
+    // A modem that it has no more, and whose link is there still, is no news; the end of the link is.
     try bus.tell(#"{"remove": 7}"#)
-    #expect(try !lab.event().status.expensive)
+    #expect(try self.cost(lab) == "yes networkManager")
+    try lab.namespace.ip("link del eth0")
+    #expect(try lab.event().status.category == "none")
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    while try lab.event().status.category != "wired" {}
     #expect(try self.cost(lab) == "guessNo none")
+  }
+
+  @Test("I7 I8 neither its own orderly end nor a connd that is started anew takes its word back")
+  func restarts() throws {
+    let bus = try NetworkManagerBus()
+    let lab = try Laboratory(configuration: "links: [{match: \"eth*\", medium: cellular}]")
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try bus.startService()
+    // As many as on a machine full of containers.
+    for number in 100..<180 {
+      try bus.tell(
+        #"{"device": [\#(number), {"Interface": "veth\#(number)", "IpInterface": "", "Metered": 4}]}"#
+      )
+    }
+    try bus.tell(#"{"device": [200, {"Interface": "eth0", "IpInterface": "", "Metered": 2}]}"#)
+    // What the first reading shows is what it says already.
+    #expect(try !lab.start(prefix: bus.prefix).expensive)
+    #expect(try self.cost(lab) == "no networkManager")
+    let flow = try GuardedFlow(lab, "198.51.100.9", arguments: ["--forbid-expensive"])
+
+    #expect(try lab.connd?.terminate() == 0)
+    #expect(try !lab.start(prefix: bus.prefix).expensive)
+    // As it ends it removes all devices.
+    for number in 100..<180 { try bus.tell(#"{"remove": \#(number)}"#) }
+    try bus.tell(#"{"remove": 200}"#)
+    try bus.killService()
+    #expect(try self.cost(lab) == "no networkManager")
+    try bus.startService()
+    try bus.tell(#"{"device": [1, {"Interface": "eth0", "IpInterface": "", "Metered": 1}]}"#)
+    #expect(try lab.event().status.expensive)
+    // The first that the flow hears.
+    #expect(try flow.invalidation().reason == "policy")
   }
 
   @Test(

@@ -15,6 +15,10 @@ protocol MeteringSource {
 
   /// The kernel has told of links: what was not there may be.
   func noteLinks()
+
+  /// Waits, for this long at most, until what is there by now has said what it has to say: who starts anew is not to take a link for one
+  /// that costs something, or nothing, of which the opposite was said.
+  func settle(within time: Duration)
 }
 
 /// NetworkManager, and the leases of systemd-networkd.
@@ -34,7 +38,10 @@ final class MeteringWatch: MeteringSource {
     ]
   }
 
-  var timeout: Duration? { self.manager.timeout }
+  /// At once, where a link that is gone has changed what is said.
+  var timeout: Duration? {
+    self.manager.words == self.told.manager ? self.manager.timeout : .zero
+  }
 
   func process() -> MeteringWords? {
     self.manager.process()
@@ -45,7 +52,19 @@ final class MeteringWatch: MeteringSource {
     return words
   }
 
-  func noteLinks() { self.manager.connect() }
+  func noteLinks() { self.manager.noteLinks() }
+
+  func settle(within time: Duration) {
+    let end = ContinuousClock.now.advanced(by: time)
+    while !self.manager.isSettled {
+      let left = ContinuousClock.now.duration(to: end)
+      guard left > .zero else { return }
+      var descriptor = pollfd(
+        fd: self.manager.fileDescriptor, events: self.manager.events, revents: 0)
+      poll(&descriptor, 1, min(left, self.manager.timeout ?? left).pollTimeout)
+      self.manager.process()
+    }
+  }
 
   private func readPhones() -> Set<String> {
     if !self.changes.clear(), let phones = self.phones { return phones }

@@ -1,10 +1,11 @@
 import ConnectivityRules
+import Glibc
 import Systemd
 
 /// What NetworkManager says of its devices' costs, on the system bus.
 ///
-/// What it has said of a link holds on while it is away, and after it was started anew until it says something of that link again: who
-/// updates it is not to lose a connection by that.
+/// What it has said of a link holds on while it is away, and after it was started anew until it says something of that link again, as
+/// long as there is such a link: who updates it is not to lose a connection by that.
 final class NetworkManagerWatch {
   private struct Device: Hashable {
     var interface = ""
@@ -25,6 +26,7 @@ final class NetworkManagerWatch {
   private var devices: [String: Device] = [:]
   /// What an earlier NetworkManager has said of links that this one says nothing of yet.
   private var inherited: [String: Metering] = [:]
+  private let hasLink: (_ name: String) -> Bool
   /// What is said of links, by name, since everything was told last.
   private(set) var words: [String: Metering] = [:]
 
@@ -35,7 +37,8 @@ final class NetworkManagerWatch {
   private static let properties: Set<String> = ["Interface", "IpInterface", "Metered"]
   private static let mostDevices = 256
 
-  init() {
+  init(hasLink: @escaping (_ name: String) -> Bool = { if_nametoindex($0) != 0 }) {
+    self.hasLink = hasLink
     // Of devices only what concerns all kinds of them, for those of Wi-Fi tell of every scan.
     self.service = BusService(
       Self.name,
@@ -50,12 +53,24 @@ final class NetworkManagerWatch {
   var events: Int16 { self.service.events }
   var timeout: Duration? { self.service.timeout }
 
-  /// Looks for the bus, where it was not there.
-  func connect() { self.service.connect() }
+  /// Whether it has said what it has to say, for now.
+  var isSettled: Bool { self.service.isSettled }
+
+  /// The kernel has told of links: the bus, where it was not there, may be, and what was said may be of one that is gone.
+  func noteLinks() {
+    self.service.connect()
+    guard !self.inherited.isEmpty else { return }
+    self.inherited = self.inherited.filter { self.hasLink($0.key) }
+    self.gather()
+  }
 
   /// Deals with what was told.
   func process() {
     self.service.process(self.take)
+    self.gather()
+  }
+
+  private func gather() {
     guard self.service.isThere, self.service.questions.isEmpty else { return }
     let said = self.devices.values.filter { !$0.name.isEmpty && $0.metering != .unknown }
     // Of two that name one link the one that pays.
@@ -73,7 +88,7 @@ final class NetworkManagerWatch {
       self.service.ask(.devices, Self.root, Self.name, "GetDevices")
     case .gone: self.begin()
     case .answer(.devices, let message):
-      for path in message.readTexts() ?? [] { self.ask(of: path) }
+      for path in message.readTexts(most: Self.mostDevices) ?? [] { self.ask(of: path) }
     case .answer(.device(let path), let message):
       self.update(path, message.readProperties(Self.properties) ?? [:])
     case .signal(let message): self.takeSignal(message)
@@ -91,7 +106,9 @@ final class NetworkManagerWatch {
     } else if message.isSignal(Self.name, "DeviceRemoved") {
       guard let path = message.readText(), let device = self.devices.removeValue(forKey: path)
       else { return }
-      self.inherited[device.name] = nil
+      // As it ends it removes all that it has (nm_manager_stop): the link may be there still.
+      let isKept = device.metering != .unknown && self.hasLink(device.name)
+      self.inherited[device.name] = isKept ? device.metering : nil
     }
   }
 

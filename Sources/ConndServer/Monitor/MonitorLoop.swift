@@ -91,6 +91,9 @@ struct MonitorLoop {
       let changes = self.engine.update(to: settings, learntLate: true, time: self.clock.time)
       self.publish(changes)
     }
+    // Else a link of which somebody has said that it costs nothing would be taken for a costly one, and who came back first would lose his
+    // connection by that (I7).
+    self.metering?.settle(within: .milliseconds(250))
     if let words = self.metering?.process() { self.engine.metering = words }
     self.openKernelOrGiveUp(.start)
     self.answerWatchdog()

@@ -16,6 +16,7 @@ struct RecordedMetering: MeteringSource {
   }
 
   func noteLinks() { self.metering.noteLinks() }
+  func settle(within time: Duration) { self.metering.settle(within: time) }
 }
 
 /// What was said of links' costs in a recording.
@@ -28,6 +29,7 @@ struct ReplayedMetering: MeteringSource {
 
   func process() -> MeteringWords? { self.tape.takeMetering() }
   func noteLinks() {}
+  func settle(within time: Duration) {}
 }
 
 extension MeteringWords {

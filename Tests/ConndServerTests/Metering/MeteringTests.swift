@@ -42,6 +42,15 @@ struct MeteringTests {
     #expect(self.say(MeteringWords(), &loop).0 == false)
   }
 
+  @Test("I7 what is said a moment after the start is part of the first reading")
+  func settled() throws {
+    var loop = try TestLoop()
+    loop.metering.wordsOnceSettled = MeteringWords(phones: ["eth0"])
+    loop.loop.start()
+    #expect(loop.loop.store.past.count == 1)
+    #expect(loop.loop.engine.snapshot.status.isExpensive)
+  }
+
   @Test("what was not there is looked for when the kernel tells of a link")
   func looked() throws {
     var loop = try TestLoop.started()
