@@ -12,12 +12,18 @@ public enum Polkit {
   /// - Parameters:
   ///   - action: Of a `.policy` file, which names this program's user as an owner of it, unless that is root.
   ///   - time: How long to wait, for the bus and for polkit, which the bus may have to start.
-  /// - Returns: `nil` where polkit is not there, does not answer in time, makes no sense, or knows no such action.
+  /// - Returns: `nil` where polkit is not there, does not answer in time, makes no sense, or knows no such action. Of a process that is
+  ///   gone polkit can say nothing, which is not for its user to make use of: that is a no.
   public static func allows(
     _ action: String, process: Int32, user: UInt32, within time: Duration
   ) -> Bool? {
     let deadline = ContinuousClock.now.advanced(by: time)
     return try? Self.answer(action, process, user, by: deadline)
+  }
+
+  /// Whether nobody can look at it any more, or never could: one of another pid namespace is 0.
+  private static func isGone(_ process: Int32) -> Bool {
+    process <= 0 || kill(process, 0) != 0 && errno == ESRCH
   }
 
   private static func answer(
@@ -50,7 +56,10 @@ public enum Polkit {
       case .worked: continue
       case .message(let message):
         guard message.answeredCall == question else { continue }
-        return message.isError ? nil : message.readFlag(at: "bba{ss}")
+        guard message.isError else { return message.readFlag(at: "bba{ss}") }
+        // Where polkit is not there, the bus says so.
+        let isPolkits = message.sender != "org.freedesktop.DBus"
+        return isPolkits && Self.isGone(process) ? false : nil
       case .idle:
         var descriptor = pollfd(fd: bus.fileDescriptor, events: bus.events, revents: 0)
         let pause = min(left, bus.timeout ?? left)

@@ -79,6 +79,25 @@ struct PolkitScenario {
     #expect(try self.mark("on").standardError.contains("org.connd.set-cost"))
   }
 
+  @Test(
+    "of a process that is gone it knows nothing, which does not leave it to the seat and the group")
+  func orphan() throws {
+    try self.bus.startService()
+    try self.bus.answer("unknown")
+    let directory = try TemporaryDirectory()
+    #expect(chmod(directory.path, 0o777) == 0)
+    let relay = "\(directory.path)/relay"
+    let orphan = try RunningCommand(
+      Programs.asNobody([
+        "/usr/bin/python3", "-B", Programs.testFile("python/orphan.py"), self.lab.socket, relay,
+      ]))
+    #expect(try orphan.nextLine() == "ready", "\(orphan.standardError)")
+    let outcome = try Command.outcome(
+      of: Programs.asNobody([Programs.connctl, "--socket", relay, "constrain", "eth0", "on"]))
+    #expect(outcome.status == 77)
+    #expect(outcome.standardError.contains("org.connd.set-cost"), "\(outcome)")
+  }
+
   @Test("D7 one that hangs keeps nobody waiting but who asks, and that one for a bounded time")
   func hangs() throws {
     try self.bus.startService()
