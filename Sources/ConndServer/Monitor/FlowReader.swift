@@ -12,19 +12,18 @@ final class FlowPath: Sendable {
   /// What flows on it are judged by: those inside a tunnel depend on no more than the way into it.
   let judged: Path
   let network: NetworkIdentity
-  /// That it is expensive or constrained is a guess.
-  let isCostGuessed: Bool
+  let guesses: FlowReading.Guesses
 
   init(
     _ answer: RouteAnswer, _ facts: PathFacts, shown: Path, judged: Path, network: NetworkIdentity,
-    isCostGuessed: Bool
+    guesses: FlowReading.Guesses
   ) {
     self.answer = answer
     self.facts = facts
     self.shown = shown
     self.judged = judged
     self.network = network
-    self.isCostGuessed = isCostGuessed
+    self.guesses = guesses
   }
 }
 
@@ -86,19 +85,21 @@ final class FlowReader {
     let way = FlowPath(
       facts.answer, facts, shown: shown, judged: judged,
       network: try self.view.interests.networks.identity(of: judged, facts, self.view),
-      isCostGuessed: try self.isCostGuessed(shown, facts))
+      guesses: try self.guesses(shown, facts))
     self.ways[key] = way
     return way
   }
 
-  private func isCostGuessed(
+  private func guesses(
     _ shown: Path, _ facts: PathFacts
-  ) throws(KernelUnavailable) -> Bool {
-    guard shown.guessedLinks > 0 else { return false }
+  ) throws(KernelUnavailable) -> FlowReading.Guesses {
+    guard shown.guessedLinks > 0 else { return FlowReading.Guesses() }
     var certain = facts
     certain.guess = nil
     let path = try self.reader.path(certain, self.view)
-    return path.isExpensive != shown.isExpensive || path.isConstrained != shown.isConstrained
+    return FlowReading.Guesses(
+      isExpensive: path.isExpensive != shown.isExpensive,
+      isConstrained: path.isConstrained != shown.isConstrained)
   }
 
   private func key(
@@ -152,7 +153,7 @@ final class FlowReader {
     let before = made.chain.first?.index
     let now = way.judged.chain.first?.index
     var reading = FlowReading(
-      way.judged, network: way.network, isCostGuessed: way.isCostGuessed)
+      way.judged, network: way.network, guesses: way.guesses)
     if case .route(let route) = way.answer { reading.isLocal = route.kind == .local }
     reading.isLocal = reading.isLocal || question.address.isLoopback
     if let source = question.source, !source.isLoopback {

@@ -41,7 +41,8 @@ struct Explainer {
       }
     }
 
-    let (path, facts) = try self.reader.path(to: destination, self.view)
+    let (path, all) = try self.reader.path(to: destination, self.view)
+    let facts = self.reader.believed(all)
     let flags = ReachabilityFlags(path)
     explanation.destination = destination.address.description
     explanation.path = Connectivity_V1_Path(path)
@@ -83,7 +84,8 @@ struct Explainer {
     for family in families {
       let path = try self.reader.defaultPath(family, self.view)
       guard path.present.status == .satisfied,
-        let network = try self.reader.network(of: path.present, path.facts, self.view),
+        let network = try self.reader.network(
+          of: path.present, self.reader.believed(path.facts), self.view),
         !networks.contains(where: { $0.hash == network.hash })
       else { continue }
       networks.append(network)

@@ -37,8 +37,18 @@ package struct FlowReading: Hashable, Sendable {
   package var formerLink: FormerLink?
   /// What new connections to the same destination get; `nil` where that is the flow's own way and subnet.
   package var alternative: Alternative?
-  /// That the path is expensive or constrained is a guess.
-  package var isCostGuessed: Bool
+  package var guesses: Guesses
+
+  /// What of the path's cost is a guess.
+  package struct Guesses: Hashable, Sendable {
+    package var isExpensive: Bool
+    package var isConstrained: Bool
+
+    package init(isExpensive: Bool = false, isConstrained: Bool = false) {
+      self.isExpensive = isExpensive
+      self.isConstrained = isConstrained
+    }
+  }
 
   /// A link that a flow's way does not lead over any more.
   package enum FormerLink: Hashable, Sendable {
@@ -72,7 +82,7 @@ package struct FlowReading: Hashable, Sendable {
   package init(
     _ path: Path, network: NetworkIdentity = NetworkIdentity(), isSourceGone: Bool = false,
     isLocal: Bool = false, formerLink: FormerLink? = nil, alternative: Alternative? = nil,
-    isCostGuessed: Bool = false
+    guesses: Guesses = Guesses()
   ) {
     self.path = path
     self.network = network
@@ -80,7 +90,7 @@ package struct FlowReading: Hashable, Sendable {
     self.isLocal = isLocal
     self.formerLink = formerLink
     self.alternative = alternative
-    self.isCostGuessed = isCostGuessed
+    self.guesses = guesses
   }
 
   /// The kernel cannot be asked (K8).

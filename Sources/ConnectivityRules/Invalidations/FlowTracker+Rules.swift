@@ -58,12 +58,13 @@ extension FlowTracker {
 
   /// I8: for a guess nothing that is under way ends, and nothing new begins.
   private static func forbiddenPath(_ sight: Sight) -> Verdict? {
-    let path = sight.reading.path
-    let isForbidden =
-      sight.flow.forbidsExpensive && path.isExpensive
-      || sight.flow.forbidsConstrained && path.isConstrained
-    guard isForbidden, path.status == .satisfied else { return nil }
-    return Verdict(.policy, sight.reading.isCostGuessed ? .drain : .destroy)
+    let (path, guesses) = (sight.reading.path, sight.reading.guesses)
+    guard path.status == .satisfied else { return nil }
+    var isGuess: [Bool] = []
+    if sight.flow.forbidsExpensive, path.isExpensive { isGuess.append(guesses.isExpensive) }
+    if sight.flow.forbidsConstrained, path.isConstrained { isGuess.append(guesses.isConstrained) }
+    guard !isGuess.isEmpty else { return nil }
+    return Verdict(.policy, isGuess.contains(false) ? .destroy : .drain)
   }
 
   /// I6: what never leaves the machine slept at both ends.

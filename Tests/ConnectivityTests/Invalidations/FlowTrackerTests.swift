@@ -270,13 +270,19 @@ struct FlowTrackerTests {
   func guessedPolicy() {
     let guessed = Self.wifi.with {
       $0.path.isExpensive = true
-      $0.isCostGuessed = true
+      $0.guesses.isExpensive = true
     }
     var flow = FollowedFlow(Flow(Self.destination, forbidsExpensive: true), on: Self.wifi)
     #expect(flow.see(guessed) == "drain policy")
     #expect(flow.see(guessed) == nil)
     // It turns out to be so.
-    #expect(flow.see(guessed.with { $0.isCostGuessed = false }) == "destroy policy")
+    #expect(flow.see(guessed.with { $0.guesses.isExpensive = false }) == "destroy policy")
+
+    // Of two things that are forbidden one is certain.
+    let both = Flow(Self.destination, forbidsExpensive: true, forbidsConstrained: true)
+    flow = FollowedFlow(both, on: Self.wifi)
+    #expect(flow.see(guessed) == "drain policy")
+    #expect(flow.see(guessed.with { $0.path.isConstrained = true }) == "destroy policy")
   }
 
   // MARK: - I9
