@@ -3,7 +3,8 @@ import Connectivity
 
 /// Which units of systemd are to be started and stopped as conditions begin and cease to hold. A value without a clock.
 ///
-/// What ceases to hold for a moment stops nothing: a Wi-Fi roam, a DHCP client that deletes a route and adds it again.
+/// What ceases to hold for a moment stops nothing: a Wi-Fi roam, a DHCP client that deletes a route and adds it again. While the machine
+/// sleeps no time goes by: the network may be back a moment after it wakes.
 struct KeptUnits: Hashable, Sendable {
   /// A unit, and what has to hold for it, all of it.
   struct Rule: Hashable, Sendable {
@@ -27,7 +28,7 @@ struct KeptUnits: Hashable, Sendable {
     /// As it was asked for last; `nil`: nobody knows.
     var isStarted: Bool?
     /// Since when the conditions have not held.
-    var failsSince: ContinuousClock.Instant?
+    var failsSince: SuspendingClock.Instant?
   }
 
   private var units: [Kept]
@@ -40,7 +41,7 @@ struct KeptUnits: Hashable, Sendable {
 
   /// Takes in what is so now. The first word stops at once what an earlier run has left.
   mutating func note(
-    _ status: ConnectivityStatus, at now: ContinuousClock.Instant
+    _ status: ConnectivityStatus, at now: SuspendingClock.Instant
   ) -> [Action] {
     for (place, kept) in self.units.enumerated() {
       let holds = kept.rule.conditions.allSatisfy { $0.holds(for: status) }
@@ -50,7 +51,7 @@ struct KeptUnits: Hashable, Sendable {
   }
 
   /// Takes in that time has gone by.
-  mutating func elapse(at now: ContinuousClock.Instant) -> [Action] {
+  mutating func elapse(at now: SuspendingClock.Instant) -> [Action] {
     var actions: [Action] = []
     for (place, kept) in self.units.enumerated() {
       if let since = kept.failsSince {
@@ -74,7 +75,7 @@ struct KeptUnits: Hashable, Sendable {
   }
 
   /// When to look at the time again; `nil`: not before something is told.
-  var due: ContinuousClock.Instant? {
+  var due: SuspendingClock.Instant? {
     self.units.filter { $0.isStarted == true }.compactMap(\.failsSince).min()?
       .advanced(by: self.grace)
   }

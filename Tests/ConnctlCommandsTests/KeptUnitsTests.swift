@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Units that are kept started while conditions hold")
 struct KeptUnitsTests {
-  private static let start = ContinuousClock.now
+  private static let start = SuspendingClock.now
   private static let offline = ConnectivityStatus(
     ipv4: .unsatisfied(.noRoute), ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
   private static let free = ConnectivityStatus(
@@ -16,7 +16,7 @@ struct KeptUnitsTests {
     return status
   }
 
-  private func at(_ seconds: Int) -> ContinuousClock.Instant {
+  private func at(_ seconds: Int) -> SuspendingClock.Instant {
     Self.start.advanced(by: .seconds(seconds))
   }
 

@@ -78,9 +78,9 @@ struct KeepCommand: ConnctlCommand {
   private func keep(_ inputs: AsyncStream<Input>, wake: @escaping @Sendable () -> Void) async {
     await withDiscardingTaskGroup { group in
       var units = KeptUnits(self.rules, grace: self.grace.duration)
-      var alarm: ContinuousClock.Instant?
+      var alarm: SuspendingClock.Instant?
       for await input in inputs {
-        let now = ContinuousClock.now
+        let now = SuspendingClock.now
         let actions =
           switch input {
           case .status(let status): units.note(status, at: now)
@@ -93,7 +93,7 @@ struct KeepCommand: ConnctlCommand {
         guard let due = units.due, due != alarm else { continue }
         alarm = due
         group.addTask {
-          if (try? await Task.sleep(until: due, clock: .continuous)) != nil { wake() }
+          if (try? await Task.sleep(until: due, clock: .suspending)) != nil { wake() }
         }
       }
       group.cancelAll()

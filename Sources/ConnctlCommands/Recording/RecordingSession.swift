@@ -16,11 +16,13 @@ struct RecordingSession: Sendable {
 
   private var socket: String { "\(self.directory.path)/connd.sock" }
 
-  private enum Occasion: Sendable {
+  private enum Occasion: Hashable, Sendable {
     /// connd can be asked: it has read the kernel.
     case ready
-    /// Enough is recorded, or somebody wants no more.
-    case enough
+    /// Somebody wants no more.
+    case interrupted
+    /// Enough is recorded.
+    case complete
     /// connd should be ready by now.
     case late
     /// connd is to have ended by now.
@@ -32,7 +34,15 @@ struct RecordingSession: Sendable {
     case starting
     /// It is to end as soon as it has started.
     case hurried
-    case recording, ending
+    case recording
+    case ending(isInterrupted: Bool)
+
+    var hasBegun: Bool {
+      switch self {
+      case .starting, .hurried: false
+      case .recording, .ending: true
+      }
+    }
   }
 
   /// Returns when the recording is complete.
@@ -42,7 +52,7 @@ struct RecordingSession: Sendable {
   func run(through dialler: any Dialler) async throws -> (events: Int, isComplete: Bool) {
     let (occasions, occur) = AsyncStream.makeStream(of: Occasion.self)
     do throws(SystemError) {
-      try SignalPipe.follow([SIGINT, SIGTERM, SIGHUP]) { occur.yield(.enough) }
+      try SignalPipe.follow([SIGINT, SIGTERM, SIGHUP]) { occur.yield(.interrupted) }
     } catch {
       throw OutputError(description: "cannot wait for signals: \(error)")
     }
@@ -68,30 +78,32 @@ struct RecordingSession: Sendable {
           state = .recording
           self.console.hint(
             "recording; \(self.limit == nil ? "" : "it ends by itself, or by ")Ctrl-C")
-          if let limit { expect(.enough, after: limit) }
+          if let limit { expect(.complete, after: limit) }
         // What is read at the start is worth a moment.
-        case (.enough, .starting):
+        case (.interrupted, .starting):
           state = .hurried
           expect(.late, after: .seconds(5))
-        case (.ready, .hurried), (.enough, .recording):
+        case (.ready, .hurried), (.interrupted, .recording), (.complete, .recording):
           before = NewFile.size(of: self.file)
           await self.ask(through: dialler)
           fallthrough
-        case (.enough, .hurried), (.late, .hurried):
-          state = .ending
+        case (.interrupted, .hurried), (.late, .hurried):
+          // Whose time was up at the moment of a first Ctrl-C is not killed by that.
+          state = .ending(isInterrupted: occasion != .complete)
           connd.signal(SIGTERM)
           expect(.overdue, after: .seconds(10))
-        case (.enough, .ending), (.overdue, _): connd.signal(SIGKILL)
-        case (.ready, _), (.late, _): break
+        case (.interrupted, .ending(isInterrupted: false)): state = .ending(isInterrupted: true)
+        case (.interrupted, .ending(isInterrupted: true)), (.overdue, _): connd.signal(SIGKILL)
+        case (.ready, _), (.late, _), (.complete, _): break
         }
       }
       return (state, ExitStatus.notThere, false)
     }
-    guard state == .ending, status.isSuccess else {
+    guard case .ending = state, status.isSuccess else {
       self.console.remark(
-        state == .starting || state == .hurried
-          ? "connd did not start, and nothing is recorded (it ended with \(status.rawValue))"
-          : "connd has ended by itself, with \(status.rawValue): \(self.file) holds what came before"
+        state.hasBegun
+          ? "connd has ended by itself, with \(status.rawValue): \(self.file) holds what came before"
+          : "connd did not start, and nothing is recorded (it ended with \(status.rawValue))"
       )
       throw ExitStatus.notThere
     }
