@@ -85,10 +85,12 @@ struct GuardedFlow {
     if self.told.chain.first != self.made?.link { self.made = nil }
   }
 
-  /// It began on what connd had not heard of, which may have found in that moment that new connections get another subnet.
+  /// It began on what connd had not heard of, which may have found in that moment that new connections get another subnet, and takes the
+  /// router for the one before.
   mutating func beganUnheard() {
     self.excuse("it began on what connd had not heard of")
     self.made?.hasChosen = true
+    self.made?.router = nil
   }
 
   mutating func excuse(_ why: String) { self.disturbance = self.disturbance ?? why }
