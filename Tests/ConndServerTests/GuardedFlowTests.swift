@@ -207,6 +207,21 @@ struct GuardedFlowTests {
     #expect(loop.kernel.watched.gateways == [try self.router(last)])
   }
 
+  @Test("D6 K8 a look at flows waits for what the kernel has told by then, and only once")
+  func wait() throws {
+    var loop = try TestLoop.started()
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    let kernel = loop.kernel
+    kernel.untold.append { [.rule(.ipv4)] }
+    loop.loop.deal(with: .init(hasMessages: true, slept: nil))
+    kernel.untold.append { [.rule(.ipv4)] }
+    let before = kernel.questions
+    loop.loop.evaluateFlows()
+    #expect(kernel.questions == before && loop.loop.isBusy)
+    loop.loop.evaluateFlows()
+    #expect(kernel.questions > before)
+  }
+
   // MARK: - Connections that are not on the path that is known
 
   /// 198.51.100.7 is wlan0's.

@@ -35,7 +35,8 @@ extension ModelKernel {
         index: index, name: name, kind: kind,
         flags: hasCarrier ? [.up, .lowerUp, .running] : [.up],
         operationalState: hasCarrier ? .up : .down, carrier: hasCarrier,
-        hardwareAddress: [2, 0, 0, 0, 0, UInt8(truncatingIfNeeded: index)]))
+        hardwareAddress: [2, 0, 0, 0, 0, UInt8(truncatingIfNeeded: index)]),
+      device: Device(driver: kind == nil ? "e1000e" : nil))
   }
 
   func addTunnel(_ index: UInt32, _ name: String, to remote: String) {

@@ -16,6 +16,7 @@ struct Engine {
   var interests = Interests()
   /// The links that are a modem's.
   var modems: KnownModems
+  private var wireless = KnownWireless()
   private var damper: FlapDamper
   private var isKernelLost = false
   /// Until when what the kernel said holds (D9).
@@ -99,7 +100,7 @@ struct Engine {
   ) throws(KernelUnavailable) -> Step {
     if case .events(let events) = occasion { self.note(events, at: now) }
     // What the kernel told meanwhile is lost, as in an overrun.
-    if self.isKernelLost { self.interests.note([.overrun]) }
+    if self.isKernelLost { self.note([.overrun], at: now) }
     let reading = try self.settledReading(kernel, at: now)
     let occasion = self.isKernelLost ? .kernelBack : occasion
     self.isKernelLost = false
@@ -123,6 +124,7 @@ struct Engine {
     self.interests.note(events)
     for event in events {
       self.modems.note(event)
+      self.wireless.note(event)
       switch event {
       case .link(let link): self.damper.observe(link, isPartOfPath: false, at: now)
       case .linkRemoved(let link): self.damper.observeRemoval(of: link, at: now)
@@ -282,7 +284,9 @@ struct Engine {
 
 extension Engine {
   /// The kernel as it is from now on, for one turn. Whoever makes something depend on what he finds takes the interests back.
-  func view(of kernel: any Kernel) -> KernelView { KernelView(kernel, self.interests, self.modems) }
+  func view(of kernel: any Kernel) -> KernelView {
+    KernelView(kernel, self.interests, self.modems, self.wireless)
+  }
 
   /// The same, with the interests themselves, to be taken back when it is done: what two hold is copied as soon as one changes it.
   private mutating func lendInterests(to kernel: any Kernel) -> KernelView {
@@ -294,6 +298,7 @@ extension Engine {
   private mutating func takeBack(_ view: KernelView) {
     self.interests = view.interests
     self.modems = view.modems
+    self.wireless = view.wireless
   }
 
   /// The kernel's filter passes all that matters.

@@ -12,6 +12,7 @@ final class KernelView {
   var interests: Interests
   /// The links that are a modem's, with those that were found to be in this turn.
   private(set) var modems: KnownModems
+  private(set) var wireless: KnownWireless
   // Ordered dictionaries compare the few keys that there are mostly, which costs less than to hash them.
   private var answers = OrderedDictionary<Destination, RouteAnswer>()
   private var entries = OrderedDictionary<Destination, RouteEntry?>()
@@ -29,10 +30,14 @@ final class KernelView {
     var link: UInt32
   }
 
-  init(_ kernel: any Kernel, _ interests: Interests, _ modems: KnownModems = KnownModems()) {
+  init(
+    _ kernel: any Kernel, _ interests: Interests, _ modems: KnownModems = KnownModems(),
+    _ wireless: KnownWireless = KnownWireless()
+  ) {
     self.kernel = kernel
     self.interests = interests
     self.modems = modems
+    self.wireless = wireless
   }
 
   /// Whether the kernel has told something that no reading explains yet.
@@ -133,16 +138,20 @@ final class KernelView {
 
   /// A link as it is by now, whatever it was earlier in this turn.
   func linkAnew(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
-    let link = try self.kernel.link(index).map { self.modems.describe($0) }
+    let link = try self.kernel.link(index).map(self.describe)
     self.facts[index] = .some(link)
     return link
   }
 
   func links() throws(KernelUnavailable) -> [LinkFacts] {
     if let all = self.allLinks { return all }
-    let all = try self.kernel.links().map { self.modems.describe($0) }
+    let all = try self.kernel.links().map(self.describe)
     self.allLinks = all
     return all
+  }
+
+  private func describe(_ facts: LinkFacts) throws(KernelUnavailable) -> LinkFacts {
+    self.modems.describe(try self.wireless.describe(facts, self.kernel))
   }
 
   func address(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Address? {
@@ -187,11 +196,6 @@ final class KernelView {
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> UInt32? {
     try self.kernel.bridgePort(of: hardwareAddress, on: bridge)
-  }
-
-  /// The Wi-Fi network that a link has joined, as it is by now; `nil` where there is none.
-  func wirelessNetwork(of link: UInt32) throws(KernelUnavailable) -> WirelessNetwork? {
-    try self.kernel.wirelessLink(link)?.network
   }
 
   /// The link that has an address of this machine's, or `lo` where a whole block is local (AnyIP); `nil` where the address is

@@ -13,7 +13,7 @@ final class NetlinkKernel: Kernel {
   private let sockets: any SocketSource
   private let devices: DeviceReader
   /// What sysfs said about devices: it never changes as long as the link exists under its name. (What is below a stack
-  /// does, so stacks are not remembered.) What nl80211 said changes with the network that was joined, of which it tells.
+  /// does, so stacks are not remembered.)
   private var knownDevices: [UInt32: (name: String, device: Device)] = [:]
   private var unheard: UnheardLinks?
 
@@ -58,7 +58,6 @@ final class NetlinkKernel: Kernel {
     for event in events[first...] {
       switch event {
       case .linkRemoved(let link): self.knownDevices[link.index] = nil
-      case .wireless(let change): self.knownDevices[change.link] = nil
       case .overrun: self.knownDevices = [:]
       default: break
       }
@@ -137,16 +136,7 @@ final class NetlinkKernel: Kernel {
     if let known = self.knownDevices[link.index], known.name == link.name {
       return LinkFacts(link, device: known.device)
     }
-    var device = self.devices.device(of: link)
-    // A sandbox hides sysfs, and it may be another namespace's: then only nl80211 knows of Wi-Fi.
-    let isHidden = device.type == nil && !device.hasPhy80211
-    if link.kind == nil, isHidden || device.hasPhy80211,
-      let wireless = self.wirelessLink(link.index)
-    {
-      if isHidden { device.wirelessRole = wireless.role }
-      device.isMetered = wireless.accessPoint?.isMetered ?? false
-    }
-    let facts = LinkFacts(link, device: device)
+    let facts = LinkFacts(link, device: self.devices.device(of: link))
     if !facts.isStacked { self.knownDevices[link.index] = (link.name, facts.device) }
     return facts
   }

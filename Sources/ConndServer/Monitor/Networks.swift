@@ -7,8 +7,8 @@ struct Gateway: Hashable {
   var address: IPAddress
 }
 
-/// What is known of the networks behind the links in use: the hardware addresses of gateways and the names of Wi-Fi networks, by which
-/// one network is told from another (I4), and the ports of bridges behind which they are (K6).
+/// What is known of the networks behind the links in use: the hardware addresses of gateways, by which one network is told from another
+/// where no name does (I4), and the ports of bridges behind which they are (K6).
 ///
 /// Hardware addresses are compared of one gateway only, and only where the link, or an address of it, went in between: each
 /// time begins a stage, and what was made at an earlier stage than that of the network which is there now was made on another.
@@ -50,8 +50,6 @@ struct Networks {
   private var carriers: [UInt32: Carrier] = [:]
   private var ports: [BridgedAddress: UInt32] = [:]
   private var lastStage: UInt64 = 0
-  /// Of Wi-Fi links, since nl80211 told of them last.
-  private var wireless: [UInt32: WirelessNetwork?] = [:]
   /// Of links whose neighbours have no hardware addresses.
   private var linkStages: [UInt32: [AddressFamily: UInt64]] = [:]
   /// Whether the kernel's filter does not know of all that is here.
@@ -83,7 +81,7 @@ struct Networks {
     }
     var identity = NetworkIdentity(
       gateway: path.gateway, hasHardwareAddresses: first.hasNeighbours, prefix: prefix,
-      wireless: try self.wirelessNetwork(below: facts.links, view))
+      wireless: facts.links.wirelessNetwork)
     guard first.hasNeighbours else {
       identity.stage = self.linkStages[first.index]?[facts.destination.family] ?? 0
       return identity
@@ -97,17 +95,6 @@ struct Networks {
       identity.gatewayHardwareAddress = known.unknownSince == nil ? known.hardwareAddress : nil
     }
     return identity
-  }
-
-  /// The Wi-Fi network that the link at the bottom of a chain has joined.
-  mutating func wirelessNetwork(
-    below chain: [LinkFacts], _ view: KernelView
-  ) throws(KernelUnavailable) -> WirelessNetwork? {
-    guard let link = chain.last(where: \.isWireless)?.link.index else { return nil }
-    if let known = self.wireless[link] { return known }
-    let network = try view.wirelessNetwork(of: link)
-    self.wireless[link] = .some(network)
-    return network
   }
 
   private mutating func ask(
@@ -197,9 +184,7 @@ struct Networks {
         {
           self.ports[key] = entry.port
         }
-      case .wireless(let change): self.wireless[change.link] = nil
       case .overrun:
-        self.wireless = [:]
         // What was missed may be anything: what the kernel says now is compared.
         for key in self.known.keys { self.known[key]?.isInDoubt = true }
         // Some may be gone by now, of which it matters only where a gateway is behind them.
@@ -260,7 +245,7 @@ struct Networks {
   }
 
   private mutating func forget(_ link: UInt32) {
-    (self.carriers[link], self.linkStages[link], self.wireless[link]) = (nil, nil, nil)
+    (self.carriers[link], self.linkStages[link]) = (nil, nil)
     // What was behind a port that is gone is lost until the bridge has learnt it anew.
     self.ports = self.ports.filter { $0.key.bridge != link }
     let kept = self.known.filter { $0.key.link != link }
@@ -283,6 +268,13 @@ struct Networks {
       if isOther || neighbour.isFailed != known.isFailed { events.append(.neighbour(neighbour)) }
     }
     return events
+  }
+}
+
+extension [LinkFacts] {
+  /// The Wi-Fi network that the link at the bottom of this chain has joined.
+  var wirelessNetwork: WirelessNetwork? {
+    self.last(where: \.isWireless)?.device.wireless?.network
   }
 }
 

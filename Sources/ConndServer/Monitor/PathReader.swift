@@ -36,9 +36,7 @@ struct PathReader {
   ) throws(KernelUnavailable) -> PresentNetwork? {
     let identity = try view.interests.networks.identity(of: path, facts, view)
     let links = facts.allLinks.map(\.link.name)
-    let guessed = try view.interests.networks.wirelessNetwork(
-      below: facts.guess?.links ?? [], view)
-    if let wireless = identity.wireless ?? guessed {
+    if let wireless = identity.wireless ?? facts.guess?.links.wirelessNetwork {
       return PresentNetwork(
         hash: self.networkKey.hash(of: wireless), name: wireless.name, medium: .wifi, links: links)
     }

@@ -90,26 +90,26 @@ package struct Device: Hashable, Sendable {
   package var type: String?
   /// Whether it has a `phy80211`, as cfg80211's devices have.
   package var hasPhy80211: Bool
-  /// What nl80211 says of it, where sysfs says nothing of Wi-Fi.
-  package var wirelessRole: WirelessRole?
-  /// The access point that it has joined says that its network is paid for by use.
-  package var isMetered: Bool
+  /// What nl80211 says of it.
+  package var wireless: WirelessLink?
   /// The name of the driver that it is bound to.
   package var driver: String?
   /// The indexes of the links directly below it, from its `lower_*` entries.
   package var lowerLinks: [UInt32]
 
   package init(
-    type: String? = nil, hasPhy80211: Bool = false, wirelessRole: WirelessRole? = nil,
-    isMetered: Bool = false, driver: String? = nil, lowerLinks: [UInt32] = []
+    type: String? = nil, hasPhy80211: Bool = false, wireless: WirelessLink? = nil,
+    driver: String? = nil, lowerLinks: [UInt32] = []
   ) {
     self.type = type
     self.hasPhy80211 = hasPhy80211
-    self.wirelessRole = wirelessRole
-    self.isMetered = isMetered
+    self.wireless = wireless
     self.driver = driver
     self.lowerLinks = lowerLinks
   }
+
+  /// Whether the access point that it has joined says that its network is paid for by use.
+  package var isMetered: Bool { self.wireless?.accessPoint?.isMetered ?? false }
 
   /// What is known of a device that sysfs does not show.
   package static let unknown = Device()

@@ -77,7 +77,7 @@ extension MediumVerdict {
       self = .medium(Evidence(.deviceType, type, medium))
     } else if device.hasPhy80211 {
       self = .medium(Evidence(.phy80211, "phy80211", .wifi))
-    } else if let role = device.wirelessRole {
+    } else if let role = device.wireless?.role {
       self = .medium(Evidence(.nl80211, role.rawValue, .wifi))
     } else if isModem {
       self = .medium(Evidence(.modemManager, "bearer", .cellular))

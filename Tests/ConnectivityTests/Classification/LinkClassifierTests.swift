@@ -70,7 +70,8 @@ struct LinkClassifierTests {
     #expect(PathClassifier().evidence(for: phy).source == .phy80211)
     let modem = Self.link("wwan0", device: Device(driver: "bnep"), modem: ModemLink())
     #expect(PathClassifier().evidence(for: modem).source == .modemManager)
-    let role = Self.link("wwan0", device: Device(wirelessRole: .station), modem: ModemLink())
+    let role = Self.link(
+      "wwan0", device: Device(wireless: WirelessLink(role: .station)), modem: ModemLink())
     #expect(PathClassifier().evidence(for: role).source == .nl80211)
     let driver = Self.link("wwan0", device: Device(driver: "bnep"))
     #expect(PathClassifier().evidence(for: driver).source == .driver)

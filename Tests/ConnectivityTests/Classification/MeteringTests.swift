@@ -8,7 +8,12 @@ struct MeteringTests {
   private static let cable = LinkClassifierTests.link("eth0")
   private static let wwan = LinkClassifierTests.link("eth0", kind: "wwan")
   private static let hotspot = LinkClassifierTests.link(
-    "eth0", device: Device(hasPhy80211: true, isMetered: true))
+    "eth0",
+    device: Device(
+      hasPhy80211: true,
+      wireless: WirelessLink(
+        role: .station,
+        accessPoint: AccessPoint(bssid: [2, 0, 0, 0, 0, 1], isMetered: true))))
   private static let iPhone = LinkClassifierTests.link("eth0", device: Device(driver: "ipheth"))
   private static let rndis = LinkClassifierTests.link("eth0", device: Device(driver: "rndis_host"))
 

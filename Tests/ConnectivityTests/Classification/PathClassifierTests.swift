@@ -136,7 +136,12 @@ struct PathClassifierTests {
     #expect(cost([LinkClassifierTests.link()]) == [false, false])
     #expect(cost([wwan], [.init(match: "wwan0", expensive: false)]) == [false, false])
     let hotspot = LinkClassifierTests.link(
-      "wlan0", device: Device(hasPhy80211: true, isMetered: true))
+      "wlan0",
+      device: Device(
+        hasPhy80211: true,
+        wireless: WirelessLink(
+          role: .station,
+          accessPoint: AccessPoint(bssid: [2, 0, 0, 0, 0, 1], isMetered: true))))
     #expect(cost([hotspot]) == [true, false])
     #expect(cost([vlan, hotspot]) == [true, false])
     #expect(cost([hotspot], [.init(match: "wlan0", expensive: false)]) == [false, false])
