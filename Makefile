@@ -169,7 +169,7 @@ test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, modems, phones,
 test-vm: scenarios := $(or $(SCENARIOS),systemd policy package wifi iwd hotspot modems bonds tunnels ipv4only)
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
-bench-vm: ## measure in the VM how fast another Wi-Fi network is told of
+bench-vm: ## measure in the VM, in instructions, how fast another Wi-Fi network is told of
 bench-vm: scenarios := wireless
 record-vm: ## make the recordings anew that need a radio or a modem (the others: Tests/recordings/make)
 record-vm: scenarios := recordings

@@ -1,13 +1,15 @@
 // wireless ROUNDS SOCKET LINK SSID:FREQUENCY:BSSID SSID:FREQUENCY:BSSID: how long it takes from the kernel's message that a Wi-Fi link
 // has joined another network (NL80211_CMD_CONNECT) to the end of a flow that connd guards on SOCKET; and, as the measure of that,
 // to a subscriber of the least that could know of it: a process that reads nl80211, asks the kernel once for the link's SSID, and tells
-// it. Both networks are open, and of the same subnet. The link has an address and the default route.
+// it. The one is measured, and then the other without the first, so that neither waits for it on a single processor. Both networks are
+// open, and of the same subnet. The link has an address and the default route.
 #define _GNU_SOURCE
 #include <libmnl/libmnl.h>
 #include <linux/genetlink.h>
 #include <linux/nl80211.h>
 #include <net/if.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,11 +126,13 @@ static int read_ssid(const struct nlmsghdr *message, void *ssid) {
 }
 
 /// Starts it, and returns what a subscriber reads.
-static int start_floor(void) {
+static int start_floor(pid_t *process) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) fail("socketpair");
-  if (fork()) return close(ends[1]), ends[0];
+  if ((*process = fork())) return close(ends[1]), ends[0];
   prctl(PR_SET_PDEATHSIG, SIGTERM);
+  // Before connd, and after who measures, who is told at once.
+  sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 11});
   struct mnl_socket *events = listen_to_wireless(), *questions = open_generic();
   struct pollfd wait = {mnl_socket_get_fd(events), POLLIN, 0};
   for (;;) {
@@ -166,6 +170,37 @@ static void join(const char *link, char *network) {
   if (system(command)) fprintf(stderr, "%s failed\n", command), exit(1);
 }
 
+/// The times from the kernel's message on: of the floor, or, where that is not there, of connd.
+static void measure(int rounds, char **arguments, int floor, struct call *call, struct samples *samples) {
+  static uint64_t last_flow;
+  struct mnl_socket *events = listen_to_wireless();
+  for (int round = 0; round < rounds; round++) {
+    flow.answered = flow.ended = 0;
+    add_flow(call, ++last_flow, 0x11000001);
+    while (!flow.answered)
+      if (poll(&(struct pollfd){call->descriptor, POLLIN, 0}, 1, patience) > 0) read_messages(call);
+    join(arguments[3], arguments[4 + round % 2]);
+    // Nobody can say when the kernel sent it: it counts from when the first of two has heard it.
+    double heard = 0, told = floor < 0 ? -1 : 0, ended = 0;
+    struct news news = {0};
+    while (!heard || !told || !ended) {
+      struct pollfd waits[] = {
+          {mnl_socket_get_fd(events), POLLIN, 0}, {floor, POLLIN, 0}, {call->descriptor, POLLIN, 0}};
+      if (poll(waits, 3, patience) <= 0)
+        fprintf(stderr, "round %d: nothing in a minute: %d %d %d\n", round, heard > 0, told > 0, ended > 0), exit(1);
+      double moment = now();
+      if (waits[0].revents && tells_connect(events)) heard = moment;
+      if (waits[1].revents && read(floor, &news, sizeof(news)) == sizeof(news)) told = moment;
+      if (waits[2].revents) read_messages(call);
+      if (flow.ended && !ended) ended = moment;
+    }
+    double start = news.heard && news.heard < heard ? news.heard : heard;
+    add_sample(samples, (floor < 0 ? ended : told) - start);
+    pause_for(500);
+  }
+  mnl_socket_close(events);
+}
+
 int main(int argc, char **argv) {
   if (argc != 6) return fprintf(stderr, "usage: wireless ROUNDS SOCKET LINK NETWORK NETWORK\n"), 64;
   int rounds = atoi(argv[1]);
@@ -176,36 +211,13 @@ int main(int argc, char **argv) {
   struct mnl_socket *questions = open_generic();
   ask(questions, question, read_family, NULL);
 
-  int floor = start_floor();
-  struct mnl_socket *events = listen_to_wireless();
   struct call call = {.take = take};
   open_call(&call, argv[2], "Guard");
   static struct samples floors, connds;
-  for (int round = 0; round < rounds; round++) {
-    flow.answered = flow.ended = 0;
-    add_flow(&call, (uint64_t)round + 1, 0x11000001);
-    while (!flow.answered)
-      if (poll(&(struct pollfd){call.descriptor, POLLIN, 0}, 1, patience) > 0) read_messages(&call);
-    join(argv[3], argv[4 + round % 2]);
-    // Nobody can say when the kernel sent it: it counts from when the first of two has heard it.
-    double heard = 0, told = 0, ended = 0;
-    struct news news = {0};
-    while (!heard || !told || !ended) {
-      struct pollfd waits[] = {
-          {mnl_socket_get_fd(events), POLLIN, 0}, {floor, POLLIN, 0}, {call.descriptor, POLLIN, 0}};
-      if (poll(waits, 3, patience) <= 0)
-        fprintf(stderr, "round %d: nothing in a minute: %d %d %d\n", round, heard > 0, told > 0, ended > 0), exit(1);
-      double moment = now();
-      if (waits[0].revents && tells_connect(events)) heard = moment;
-      if (waits[1].revents && read(floor, &news, sizeof(news)) == sizeof(news)) told = moment;
-      if (waits[2].revents) read_messages(&call);
-      if (flow.ended && !ended) ended = moment;
-    }
-    double start = heard < news.heard ? heard : news.heard;
-    add_sample(&floors, told - start);
-    add_sample(&connds, ended - start);
-    pause_for(500);
-  }
+  pid_t process;
+  measure(rounds, argv, start_floor(&process), &call, &floors);
+  kill(process, SIGKILL);
+  measure(rounds, argv, -1, &call, &connds);
   print_times_header("change", "floor");
   print_times("another network", "the floor, in C", &floors, &floors);
   print_times("another network", "a guarded flow", &connds, &floors);
