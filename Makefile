@@ -166,7 +166,7 @@ replay: deps ## replay the recordings of Tests/recordings, and hold them against
 
 .PHONY: test-vm test-systemd bench-vm record-vm
 test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, modems, phones, bonds and a team, tunnels, without IPv6 (SCENARIOS= some of them)
-test-vm: scenarios := $(or $(SCENARIOS),systemd policy package wifi iwd hotspot modems bonds tunnels ipv4only)
+test-vm: scenarios := $(or $(SCENARIOS),systemd policy package wifi iwd hotspot modems bonds tunnels ipv4only kernels)
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
 bench-vm: ## measure in the VM, in instructions, how fast another Wi-Fi network is told of
