@@ -74,6 +74,39 @@ struct TunnelsScenario {
     withExtendedLifetime(wireGuard) {}
   }
 
+  @Test(
+    "I8 I4 K6 a cable's network that a user marks is spared below a VPN, and where the VPN moves to it again",
+    arguments: ["WireGuard", "OpenVPN"])
+  func marked(client: String) throws {
+    let lab = try self.laboratory()
+    try lab.namespace.run("ping", "-c", "1", "-W", "5", "10.0.0.1")
+    let vpn: AnyObject =
+      if client == "WireGuard" {
+        try WireGuard(lab, to: Uplinks.server)
+      } else {
+        try OpenVPN(lab, to: Uplinks.server, "udp")
+      }
+    let status = try lab.start()
+    #expect(status.ipv4.chain.last == "eth0" && !status.constrained)
+    let flow = try GuardedFlow(
+      lab, client == "WireGuard" ? "10.8.0.1" : "10.9.0.1", arguments: ["--forbid-constrained"])
+    #expect(try lab.connctl("constrain", "--network", "10.0.0.1").status == 0)
+    let marked = try lab.event()
+    #expect(marked.event == "path" && marked.status.constrained && !marked.status.expensive)
+    #expect(marked.cause?.change == "constrainedSet")
+    // What is below is a guess, and ends nothing.
+    let told = try flow.invalidation()
+    #expect("\(told.severity) \(told.reason)" == "drain policy")
+
+    try lab.namespace.ip("route del default via 10.0.0.1 dev eth0 metric 100")
+    let moved = try lab.events { $0.status.ipv4.chain.last == "wwan0" }.last
+    #expect(moved?.status.constrained == false && moved?.status.expensive == true)
+    try lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 100")
+    let back = try lab.events { $0.status.ipv4.chain.last == "eth0" }.last
+    #expect(back?.status.constrained == true && back?.status.expensive == false)
+    withExtendedLifetime(vpn) {}
+  }
+
   @Test("K6 Tailscale's rules with an exit node: the uplink is guessed by the mark")
   func tailscale() throws {
     let lab = try self.laboratory()

@@ -1,12 +1,6 @@
 import Connectivity
 import ConnectivityRules
 
-/// A gateway by its address, on the link behind which it is.
-struct Gateway: Hashable {
-  var link: UInt32
-  var address: IPAddress
-}
-
 /// What is known of the networks behind the links in use: the hardware addresses of gateways, by which one network is told from another
 /// where no name does (I4), and the ports of bridges behind which they are (K6).
 ///
@@ -138,8 +132,21 @@ struct Networks {
     }
   }
 
+  /// The hardware address of a gateway: the last that it was known to have, until it is known that it has another.
+  ///
+  /// - Parameter links: that of the gateway, and those below it.
+  mutating func hardwareAddress(
+    of gateway: Gateway, behind links: [LinkFacts], _ view: KernelView
+  ) throws(KernelUnavailable) -> [UInt8]? {
+    guard let first = links.first?.link, first.hasNeighbours else { return nil }
+    for facts in links { self.observe(facts.link) }
+    try self.ask(gateway, behind: Set(links.map(\.link.index)), view)
+    if self.known[gateway]?.unknownSince != nil { self.awaitRouter(gateway) }
+    return self.known[gateway]?.hardwareAddress
+  }
+
   /// It matters which hardware address a gateway has, whose link went since that was known: also that it is the same is to be told.
-  mutating func awaitRouter(_ gateway: Gateway) {
+  private mutating func awaitRouter(_ gateway: Gateway) {
     guard self.known[gateway]?.heard.hardwareAddress != nil else { return }
     self.known[gateway]?.heard.hardwareAddress = nil
     self.isNew = true

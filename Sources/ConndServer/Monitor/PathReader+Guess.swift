@@ -26,28 +26,29 @@ extension PathReader {
     else { return nil }
     if let table {
       for mark in try view.marks(keptOutOf: table.number, table.family) {
-        if let way = try self.wayBeside(chain, mark: mark, view) {
-          return GuessedLinks(way, mark: mark)
+        if var way = try self.wayBeside(chain, mark: mark, view) {
+          way.mark = mark
+          return way
         }
       }
     }
-    if let way = try self.wayBeside(chain, mark: 0, view) { return GuessedLinks(way) }
-    return try self.defaultRouteBeside(chain, view).map { GuessedLinks($0) }
+    if let way = try self.wayBeside(chain, mark: 0, view) { return way }
+    return try self.defaultRouteBeside(chain, view)
   }
 
   /// The default path of traffic with a mark, where that does not lead into the tunnel again: of IPv4 before IPv6, for the tunnel may use
   /// either, and what carries before what does not.
   private func wayBeside(
     _ chain: [LinkFacts], mark: UInt32, _ view: KernelView
-  ) throws(KernelUnavailable) -> [LinkFacts]? {
-    var failed: [LinkFacts]?
+  ) throws(KernelUnavailable) -> GuessedLinks? {
+    var failed: GuessedLinks?
     for family in AddressFamily.allCases {
       let (chosen, answers) = try self.probe(family, mark: mark, view)
       guard let chosen else { continue }
       let question = Destination(self.destinations[family][chosen], mark: mark)
       guard let way = try self.links(of: question, answers[chosen], below: chain, view)
       else { continue }
-      if GuessedLinks(way).carries { return way }
+      if way.carries { return way }
       failed = failed ?? way
     }
     return failed
@@ -57,11 +58,11 @@ extension PathReader {
   /// if it were bound to its link.
   private func defaultRouteBeside(
     _ chain: [LinkFacts], _ view: KernelView
-  ) throws(KernelUnavailable) -> [LinkFacts]? {
+  ) throws(KernelUnavailable) -> GuessedLinks? {
     let uplinks = try self.uplinks(view)
     // Which of them is best may be another one as soon as any of them comes or goes.
     view.interests.unusedLinks.use(uplinks)
-    var best: (priority: UInt32, links: [LinkFacts])?
+    var best: (priority: UInt32, links: GuessedLinks)?
     for family in AddressFamily.allCases {
       for uplink in uplinks {
         // A VRF's own default routes are not for what is sent outside of it.
@@ -103,7 +104,7 @@ extension PathReader {
   /// The links by which an answer leads, and what is below them, also by another guess; `nil` where it leads into the tunnel.
   private func links(
     of question: Destination, _ answer: RouteAnswer, below chain: [LinkFacts], _ view: KernelView
-  ) throws(KernelUnavailable) -> [LinkFacts]? {
+  ) throws(KernelUnavailable) -> GuessedLinks? {
     guard case .route(let route) = answer,
       answer.isDefault(over: question.outLink ?? route.outLink),
       !chain.contains(where: { $0.link.index == route.outLink })
@@ -114,8 +115,9 @@ extension PathReader {
     guard facts.brokenBelow == nil, facts.links.count > chain.count else { return nil }
     let isOutLink = facts.links.count == chain.count + 1
     let table = isOutLink ? (question.address.family, route.table) : nil
-    let deeper = try self.guess(below: facts.links, table: table, view)
-    return facts.links.dropFirst(chain.count) + (deeper?.links ?? [])
+    facts.guess = try self.guess(below: facts.links, table: table, view)
+    return GuessedLinks(
+      Array(facts.allLinks.dropFirst(chain.count)), gateway: facts.lowestGateway)
   }
 
   /// The facts, without a guess that would say that nothing is carried: not to know is not to be offline (K8). Nor is it of use while

@@ -29,35 +29,33 @@ struct PathReader {
     return self.classifier.path(facts, by: network.hash)
   }
 
-  /// The network that a path leads by; `nil` where nothing tells it from others: that of a modem of which
-  /// nobody says whose network it is in, one whose router has not answered yet.
+  /// The network that a path leads by, below all tunnels, also where that is a guess; `nil` where nothing tells it from others: that of a
+  /// modem of which nobody says whose network it is in, one whose router has not answered yet.
   func network(
     of path: Path, _ facts: PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> PresentNetwork? {
-    let identity = try view.interests.networks.identity(of: path, facts, view)
-    let links = facts.allLinks.map(\.link.name)
-    if let wireless = identity.wireless ?? facts.guess?.links.wirelessNetwork {
+    let facts = self.believed(facts)
+    let links = facts.allLinks
+    let names = links.map(\.link.name)
+    if let wireless = links.wirelessNetwork {
       return PresentNetwork(
-        hash: self.networkKey.hash(of: wireless), name: wireless.name, medium: .wifi, links: links)
+        hash: self.networkKey.hash(of: wireless), name: wireless.name, medium: .wifi, links: names)
     }
     // Its gateway, where it has one, is the modem.
-    if let mobile = facts.allLinks.last?.modem?.mobileOperator {
+    if let mobile = links.last?.modem?.mobileOperator {
       return PresentNetwork(
         hash: self.networkKey.hash(of: mobile),
-        name: mobile.name.isEmpty ? mobile.code : mobile.name, medium: path.medium, links: links)
-    }
-    guard path.status == .satisfied, let gateway = path.gateway,
-      let link = path.chain.first?.index, !facts.links.contains(where: \.isWireless)
-    else { return nil }
-    if identity.gatewayHardwareAddress == nil {
-      view.interests.networks.awaitRouter(Gateway(link: link, address: gateway))
+        name: mobile.name.isEmpty ? mobile.code : mobile.name, medium: path.medium, links: names)
     }
     // What a network costs is what it cost, until it is known that it is another.
-    let last = view.interests.networks.lastHardwareAddress(of: gateway, on: link)
-    guard let address = identity.gatewayHardwareAddress ?? last else { return nil }
+    guard path.status == .satisfied, !links.contains(where: \.isWireless),
+      let gateway = facts.lowestGateway,
+      let address = try view.interests.networks.hardwareAddress(
+        of: gateway, behind: Array(links.drop { $0.link.index != gateway.link }), view)
+    else { return nil }
     return PresentNetwork(
-      hash: self.networkKey.hash(ofGateway: address), name: gateway.description,
-      medium: path.medium, links: links)
+      hash: self.networkKey.hash(ofGateway: address), name: gateway.address.description,
+      medium: path.medium, links: names)
   }
 
   /// All that the kernel says about the way to a destination.
@@ -186,6 +184,7 @@ struct PathReader {
       let loop = facts.links.drop { $0.link.index != route.outLink }
       if loop.allSatisfy({ $0.device.lowerLinks.count < 2 }) { facts.brokenBelow = .noRoute }
     case .route(let route):
+      facts.gatewayBelow = route.gateway.map { Gateway(link: route.outLink, address: $0) }
       let nextHop = Gateway(link: route.outLink, address: route.gateway ?? end.address)
       try self.followChain(towards: nextHop, into: &facts, view)
     case .noRoute(let reason):

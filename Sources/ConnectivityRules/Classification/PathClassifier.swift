@@ -7,6 +7,8 @@ package struct PathFacts: Hashable, Sendable {
   package var answer: RouteAnswer
   /// The out-link and what is below it, the out-link first; empty where there is no route.
   package var links: [LinkFacts]
+  /// The gateway that the packets of the lowest tunnel go to whose other end is told; `nil` where there is no such tunnel, or no gateway.
+  package var gatewayBelow: Gateway?
   /// What is guessed to be below a tunnel that is the last of these and does not tell (K6).
   package var guess: GuessedLinks?
   /// The source address as its link has it; `nil` where the kernel named none or it could not be read.
@@ -34,10 +36,13 @@ package struct GuessedLinks: Hashable, Sendable {
   /// By what they were found: the mark that keeps traffic out of the tunnel; `nil`: it is the way of the default route, the tunnel left
   /// aside.
   package var mark: UInt32?
+  /// The gateway that what leaves by the lowest of them goes to; `nil` where there is none.
+  package var gateway: Gateway?
 
-  package init(_ links: [LinkFacts], mark: UInt32? = nil) {
+  package init(_ links: [LinkFacts], mark: UInt32? = nil, gateway: Gateway? = nil) {
     self.links = links
     self.mark = mark
+    self.gateway = gateway
   }
 
   /// Whether they all carry.
@@ -50,12 +55,19 @@ extension PathFacts {
   /// All links, also those that are only guessed.
   package var allLinks: [LinkFacts] { self.links + (self.guess?.links ?? []) }
 
+  /// The gateway of the network that everything leaves by, below all tunnels, as far as it is known or guessed.
+  package var lowestGateway: Gateway? {
+    if let gateway = self.guess?.gateway ?? self.gatewayBelow { return gateway }
+    guard case .route(let route) = self.answer else { return nil }
+    return route.gateway.map { Gateway(link: route.outLink, address: $0) }
+  }
+
   /// The facts down to the first tunnel: all that connections inside it depend on (I5). The whole where there is none.
   package var upToTunnel: PathFacts {
     guard let tunnel = self.links.firstIndex(where: \.isTunnel) else { return self }
     var facts = self
     facts.links = Array(self.links[...tunnel])
-    (facts.guess, facts.brokenBelow) = (nil, nil)
+    (facts.gatewayBelow, facts.guess, facts.brokenBelow) = (nil, nil, nil)
     return facts
   }
 }

@@ -136,6 +136,77 @@ struct CostsTests {
     #expect(later.loop.store.snapshot.status.isConstrained)
   }
 
+  enum Tunnel: CaseIterable {
+    /// Of which the mark says what is below.
+    case wireGuard
+    /// Of which the default route beside it says that.
+    case openVPN
+    /// Of which the kernel knows the other end.
+    case gre
+
+    /// Leads everything into the tunnel, and that by eth0.
+    fileprivate func take(_ kernel: ModelKernel) throws {
+      let byCable = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
+      switch self {
+      case .wireGuard:
+        kernel.addLink(5, "wg0", kind: "wireguard")
+        try kernel.lead("0.0.0.0", 0, .over(5, from: "10.8.0.2", table: 51820))
+        kernel.ruleTable = [
+          Rule(
+            family: .ipv4, priority: 32765, selection: .mark(0xca6c, isInverted: true),
+            table: 51820)
+        ]
+        kernel.marked[0xca6c] = byCable
+      case .openVPN:
+        kernel.addLink(5, "tun0", kind: "tun")
+        kernel.linkTable[5]?.link.hardwareAddress = []
+        try kernel.lead("0.0.0.0", 0, .over(5, via: "10.8.0.1", from: "10.8.0.2"), metric: 50)
+      case .gre:
+        kernel.addTunnel(5, "gre0", to: "198.51.100.77")
+        try kernel.lead("198.51.100.77", 32, byCable)
+        try kernel.lead("0.0.0.0", 0, .over(5, from: "10.8.0.2"), metric: 50)
+      }
+    }
+
+    /// What becomes of a flow inside that forbids what is below.
+    fileprivate var verdict: String { self == .gre ? "destroy policy" : "drain policy" }
+  }
+
+  @Test(
+    "I8 I4 K6 a network that is marked is known below a tunnel, too, and not by another's router",
+    arguments: Tunnel.allCases)
+  mutating func belowTunnel(_ tunnel: Tunnel) throws {
+    try tunnel.take(self.loop.kernel)
+    _ = self.loop.tell()
+    #expect(self.loop.loop.store.snapshot.status.path.chain.map(\.index) == [5, 2])
+    let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
+    self.loop.loop.requests.append(
+      .add(
+        .init(
+          key: .init(guardian: self.loop.mailbox.number, id: 1),
+          flow: Flow(remote, forbidsExpensive: true))))
+    let link = self.loop.kernel.linkTable[5]?.link.name ?? ""
+    #expect(self.loop.turn() == ["1 path \(link)"])
+    #expect(try self.list() == ["192.0.2.1 here"])
+    try self.set(.network("192.0.2.1"), constrained: .on)
+    #expect(self.last == "constrained: constrainedSet uid 1000")
+    _ = self.loop.turn()
+    try self.set(.network("192.0.2.1"), expensive: .on)
+    #expect(self.last == "constrained, expensive: expensiveSet uid 1000")
+    #expect(self.loop.turn().last == "1 \(tunnel.verdict)")
+    #expect(try self.list() == ["192.0.2.1 here constrained expensive"])
+
+    // The cable is moved to another router of that address.
+    self.loop.kernel.setState(of: 2, .down)
+    _ = self.loop.tell()
+    try Self.setRouter("192.0.2.1", on: 2, to: 2, self.loop)
+    self.loop.kernel.setState(of: 2, .up)
+    _ = self.loop.tell(self.loop.kernel.neighbours.values.map { .neighbour($0) })
+    #expect(!self.loop.loop.store.snapshot.status.isConstrained)
+    #expect(!self.loop.loop.store.snapshot.status.isExpensive)
+    #expect(try self.list() == ["192.0.2.1 here", "? constrained expensive"])
+  }
+
   @Test("an end by the clock, and one by leaving the network")
   mutating func ends() throws {
     try self.set(.link("eth0"), constrained: .on, end: .after(.seconds(60)))
