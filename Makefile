@@ -165,8 +165,8 @@ replay: deps ## replay the recordings of Tests/recordings, and hold them against
 	Tests/recordings/replay "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
 .PHONY: test-vm test-systemd bench-vm record-vm
-test-vm: ## run connd in a VM: under a real systemd, with Wi-Fi, modems, phones, bonds and a team, tunnels, without IPv6 (SCENARIOS= some of them)
-test-vm: scenarios := $(or $(SCENARIOS),systemd policy package wifi iwd hotspot modems bonds tunnels ipv4only kernels)
+test-vm: ## run connd in a VM: under a real systemd, with a phone's lease, Wi-Fi, modems, phones, bonds and a team, tunnels, without IPv6 (SCENARIOS= some of them)
+test-vm: scenarios := $(or $(SCENARIOS),systemd policy metering package wifi iwd hotspot modems bonds tunnels ipv4only kernels)
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
 bench-vm: ## measure in the VM, in instructions, how fast another Wi-Fi network is told of
@@ -180,7 +180,7 @@ test-vm test-systemd bench-vm record-vm: deps deps-vm
 	Tests/vm/test "$(VM_IMAGE)" $(scenarios)
 
 .PHONY: fuzz
-fuzz: deps deps-test ## give hostile bytes to what reads netlink, settings, messages, the bus and frames (SECONDS=600 for each, TARGETS=)
+fuzz: deps deps-test ## give hostile bytes to what reads netlink, settings, messages, choices, the bus and frames (SECONDS=600 for each, TARGETS=)
 	@Tests/fuzz/run "$(or $(SECONDS),600)" $(TARGETS)
 
 .PHONY: storms

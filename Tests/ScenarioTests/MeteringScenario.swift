@@ -61,14 +61,31 @@ struct MeteringScenario {
     #expect(try self.cost(lab) == "no user")
     #expect(try lab.connctl("expensive", "eth0", "auto").status == 0)
     #expect(try lab.event().status.expensive)
-    // A modem that it has no more, and whose link is there still, is no news; the end of the link is.
+
+    // It ends, and takes its leave of each device; the link stays. The next one guesses before it has a lease, and again.
     try bus.tell(#"{"remove": 7}"#)
+    try bus.killService()
     #expect(try self.cost(lab) == "yes networkManager")
+    try bus.startService()
+    let device = #"{"Interface": "eth0", "IpInterface": "", "Metered": 4, "State": 40}"#
+    try bus.tell(#"{"device": [3, \#(device)]}"#)
+    #expect(try self.cost(lab) == "yes networkManager")
+    try bus.tell(#"{"set": [3, {"Metered": 3}]}"#)
+    try waitUntil("it guesses") { try self.cost(lab) == "guessYes networkManager" }
+    try bus.tell(#"{"set": [3, {"Metered": 4}]}"#)
+    try bus.tell(#"{"set": [3, {"State": 100}]}"#)
+    #expect(try !lab.event().status.expensive)
+    try bus.tell(#"{"set": [3, {"Metered": 3}]}"#)
+    #expect(try lab.event().status.expensive)
+    try bus.tell(#"{"remove": 3}"#)
+    try bus.killService()
+    #expect(try self.cost(lab) == "guessYes networkManager")
     try lab.namespace.ip("link del eth0")
-    #expect(try lab.event().status.category == "none")
+    #expect(try lab.event().to == "none")
+    // Another one that has its name, as phones have by USB.
     try lab.addLink("eth0", "192.0.2.2")
     try lab.namespace.ip("route add default via 192.0.2.1")
-    while try lab.event().status.category != "wired" {}
+    #expect(try lab.events { $0.to == "wired" }.last?.status.expensive == false)
     #expect(try self.cost(lab) == "guessNo none")
   }
 

@@ -12,6 +12,20 @@ final class NetworkManagerWatch {
     /// That of its traffic, where it is another: a modem's.
     var trafficInterface = ""
     var metering = Metering.unknown
+    /// `NMDeviceState`; `nil` where that is not said.
+    var state: Int64?
+
+    /// What it says of the link; `nil` where that is nothing. That it costs nothing is its guess also before there is the lease that says
+    /// otherwise.
+    var word: Metering? {
+      switch self.metering {
+      case .unknown: nil
+      case .guessNo where self.state ?? Self.activated != Self.activated: nil
+      case .yes, .no, .guessYes, .guessNo: self.metering
+      }
+    }
+
+    private static let activated: Int64 = 100
 
     var name: String { self.trafficInterface.isEmpty ? self.interface : self.trafficInterface }
   }
@@ -34,7 +48,7 @@ final class NetworkManagerWatch {
   private static let root = "/org/freedesktop/NetworkManager"
   private static let device = "\(name).Device"
   private static let propertiesInterface = "org.freedesktop.DBus.Properties"
-  private static let properties: Set<String> = ["Interface", "IpInterface", "Metered"]
+  private static let properties: Set<String> = ["Interface", "IpInterface", "Metered", "State"]
   private static let mostDevices = 256
 
   init(hasLink: @escaping (_ name: String) -> Bool = { if_nametoindex($0) != 0 }) {
@@ -59,22 +73,20 @@ final class NetworkManagerWatch {
   /// The kernel has told of links: the bus, where it was not there, may be, and what was said may be of one that is gone.
   func noteLinks() {
     self.service.connect()
-    guard !self.inherited.isEmpty else { return }
-    self.inherited = self.inherited.filter { self.hasLink($0.key) }
-    self.gather()
+    for name in self.inherited.keys where !self.hasLink(name) {
+      (self.inherited[name], self.words[name]) = (nil, nil)
+    }
   }
 
   /// Deals with what was told.
   func process() {
     self.service.process(self.take)
-    self.gather()
-  }
-
-  private func gather() {
     guard self.service.isThere, self.service.questions.isEmpty else { return }
-    let said = self.devices.values.filter { !$0.name.isEmpty && $0.metering != .unknown }
+    let said = self.devices.values.compactMap { device in
+      device.name.isEmpty ? nil : device.word.map { (device.name, $0) }
+    }
     // Of two that name one link the one that pays.
-    let words = Dictionary(said.map { ($0.name, $0.metering) }) { $0 == .yes ? $0 : $1 }
+    let words = Dictionary(said) { $0 == .yes ? $0 : $1 }
     if !self.inherited.isEmpty {
       self.inherited = self.inherited.filter { words[$0.key] == nil }
     }
@@ -107,8 +119,8 @@ final class NetworkManagerWatch {
       guard let path = message.readText(), let device = self.devices.removeValue(forKey: path)
       else { return }
       // As it ends it removes all that it has (nm_manager_stop): the link may be there still.
-      let isKept = device.metering != .unknown && self.hasLink(device.name)
-      self.inherited[device.name] = isKept ? device.metering : nil
+      let word = device.word ?? self.words[device.name]
+      self.inherited[device.name] = self.hasLink(device.name) ? word : nil
     }
   }
 
@@ -125,6 +137,7 @@ final class NetworkManagerWatch {
       device.trafficInterface = Self.linkName(name)
     }
     if let value = values["Metered"] { device.metering = Metering(value) }
+    if case .number(let state)? = values["State"] { device.state = state }
     self.devices[path] = device
   }
 

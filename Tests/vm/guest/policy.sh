@@ -99,6 +99,18 @@ check "its rule for the group's members" as member connctl constrain up0
 check "it holds" connctl is constrained
 check "and for what is forgotten" as member connctl forget up0
 check "root needs no rule" connctl constrain up0
+# session TERMINAL USER COMMAND...: runs COMMAND in a session of USER's on TERMINAL: in front, where that is; with none, at no seat.
+session() {
+    systemd-run --quiet --wait --pipe --collect --uid="$2" --property=PAMName=login ${1:+--property=TTYPath="/dev/$1"} "${@:3}"
+}
+# Each user's own services only take time here.
+systemctl --quiet mask user@.service
+check "logind knows of a seat" within 30 loginctl seat-status seat0
+check "who sits before the machine may, without a password" session tty1 guest connctl constrain up0 off
+check "it holds" connctl is not-constrained
+check "a session that is not in front may not" exits 77 session tty2 guest connctl constrain up0
+check "nor one without a seat, as those from afar" exits 77 session '' guest connctl constrain up0
+check "and changed nothing" connctl is not-constrained
 check "an administrator has rules of his own" tee /etc/polkit-1/rules.d/10-guests.rules <<'R'
 polkit.addRule(function (action, subject) {
     if (action.id == "org.connd.set-cost") return subject.user == "guest" ? polkit.Result.YES : polkit.Result.NO;
@@ -115,5 +127,7 @@ systemctl kill --signal=KILL polkit.service
 systemctl --quiet mask --now polkit.service
 check "without it, too" as member connctl forget up0
 check "a guest may not" exits 77 as guest connctl constrain up0
+check "who sits before the machine may" session tty1 guest connctl constrain up0
+check "and not behind it" exits 77 session tty2 guest connctl forget up0
 check "nobody complains" is '' journalctl --quiet --unit=connd --priority=warning --output=cat
 finish connd.service connd-targets.service polkit.service
