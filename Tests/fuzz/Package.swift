@@ -84,6 +84,9 @@ let package = Package(
       name: "bus", dependencies: ["ConndServer", "Connectivity", "Expectation"],
       swiftSettings: fuzzerSettings),
     .executableTarget(
+      name: "choices", dependencies: ["ConndServer", "ConnectivityRules", "Expectation"],
+      swiftSettings: fuzzerSettings),
+    .executableTarget(
       name: "frames",
       dependencies: ["ConndServer", "Systemd", "UnixTransport", "Expectation", logging],
       swiftSettings: fuzzerSettings),

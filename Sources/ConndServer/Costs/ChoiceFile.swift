@@ -64,7 +64,7 @@ final class ChoiceFile {
       return Contents()
     }
     do throws(Fault) {
-      return try Self.read(String(decoding: bytes, as: UTF8.self), boot: self.boot)
+      return try Self.read(bytes, boot: self.boot)
     } catch {
       self.putAside(error.words)
       return Contents()
@@ -109,7 +109,7 @@ final class ChoiceFile {
     let choices = contents.choices.all.map { self.line($0, $1, boot) }.sorted()
     let key = contents.key.bytes.map { NetworkHash(UInt64($0)).description.suffix(2) }.joined()
     let body = ([self.header, "key \(key)"] + choices).map { $0 + "\n" }.joined()
-    return body + "end \(self.checksum(body))\n"
+    return body + "end \(self.checksum(Array(body.utf8)[...]))\n"
   }
 
   private static func line(
@@ -132,18 +132,21 @@ final class ChoiceFile {
     return words.joined(separator: " ")
   }
 
-  static func read(_ text: String, boot: String) throws(Fault) -> Contents {
-    var lines = text.split(separator: "\n", omittingEmptySubsequences: false)[...]
-    guard lines.first.map({ $0 == Self.header }) ?? false else {
+  /// A thousand lines are to cost a start nothing, so this is about octets, not about what people take for characters.
+  static func read(_ bytes: [UInt8], boot: String) throws(Fault) -> Contents {
+    var lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)[...]
+    guard lines.first.map({ String($0) == Self.header }) ?? false else {
       throw Fault(words: "is not of this version")
     }
     // The last line ends, too.
-    guard lines.popLast() == "", let end = lines.popLast(),
-      end == "end \(Self.checksum(lines.map { $0 + "\n" }.joined()))"
+    guard lines.popLast()?.isEmpty ?? false, let end = lines.popLast(),
+      String(end) == "end \(Self.checksum(bytes[..<end.startIndex]))"
     else { throw Fault(words: "is not whole") }
     lines.removeFirst()
     var contents = Contents()
-    guard let key = lines.popFirst().flatMap(Self.key) else { throw Fault(words: "has no key") }
+    guard let key = lines.popFirst().flatMap({ Self.key(String($0)) }) else {
+      throw Fault(words: "has no key")
+    }
     contents.key = key
     var choices: [CostChoices.Subject: CostChoice] = [:]
     for line in lines {
@@ -159,41 +162,41 @@ final class ChoiceFile {
 
   /// - Returns: `nil` for what makes no sense; no choice where it is over.
   private static func choice(
-    _ line: Substring, _ boot: String
+    _ line: ArraySlice<UInt8>, _ boot: String
   ) -> (CostChoices.Subject, CostChoice?)? {
-    let words = line.split(separator: " ", omittingEmptySubsequences: false)
+    let words = line.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
     guard words.count >= 3 else { return nil }
+    let (kind, name) = (String(words[0]), String(words[1]))
     let subject: CostChoices.Subject
-    switch words[0] {
-    case "link" where ResolvConf.isLinkName(String(words[1])): subject = .link(String(words[1]))
+    switch kind {
+    case "link" where ResolvConf.isLinkName(name): subject = .link(name)
     case "network":
-      guard let network = NetworkHash(words[1]) else { return nil }
+      guard let network = NetworkHash(name) else { return nil }
       subject = .network(network)
     default: return nil
     }
     var choice = CostChoice(user: 0)
     var isOver = false
     for word in words.dropFirst(2) {
-      let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-      guard parts.count == 2 else { return nil }
-      switch parts[0] {
+      guard let equals = word.firstIndex(of: UInt8(ascii: "=")) else { return nil }
+      let (name, value) = (String(word[..<equals]), String(word[(equals + 1)...]))
+      switch name {
       case "user":
-        guard let user = UInt32(parts[1]) else { return nil }
+        guard let user = UInt32(value) else { return nil }
         choice.user = user
-      case "constrained", "expensive":
-        guard let isOn = Bool(String(parts[1])) else { return nil }
-        if parts[0] == "constrained" {
-          choice.isConstrained = isOn
-        } else {
-          choice.isExpensive = isOn
-        }
+      case "constrained":
+        guard let isOn = Bool(value) else { return nil }
+        choice.isConstrained = isOn
+      case "expensive":
+        guard let isOn = Bool(value) else { return nil }
+        choice.isExpensive = isOn
       case "time":
-        guard let time = Int64(parts[1]) else { return nil }
+        guard let time = Int64(value) else { return nil }
         choice.end = .time(Timestamp(microseconds: time))
       case "boot":
         choice.end = .boot
         // Where one start cannot be told from another, it was another.
-        isOver = boot.isEmpty || parts[1] != boot
+        isOver = boot.isEmpty || value != boot
       case "left": choice.end = .left
       default: return nil
       }
@@ -202,7 +205,7 @@ final class ChoiceFile {
   }
 
   /// `key 00112233445566778899aabbccddeeff`
-  private static func key(_ line: Substring) -> NetworkKey? {
+  private static func key(_ line: String) -> NetworkKey? {
     let digits = Array(line.dropFirst(4))
     guard line.hasPrefix("key "), digits.count == 2 * NetworkKey.length else { return nil }
     let bytes = stride(from: 0, to: digits.count, by: 2).compactMap { place in
@@ -214,7 +217,11 @@ final class ChoiceFile {
   }
 
   /// It tells a torn or edited file from a whole one; nobody is kept from anything by it.
-  private static func checksum(_ text: String) -> String {
-    NetworkHash(SipHash(key: []).hash(Array(text.utf8))).description
+  static func checksum(_ bytes: ArraySlice<UInt8>) -> String {
+    NetworkHash(SipHash(key: []).hash(bytes)).description
   }
+}
+
+extension String {
+  fileprivate init(_ bytes: ArraySlice<UInt8>) { self.init(decoding: bytes, as: UTF8.self) }
 }

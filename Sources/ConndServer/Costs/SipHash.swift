@@ -8,11 +8,13 @@ struct SipHash {
     self.key = (Self.word(key[...]), Self.word(key.dropFirst(8)))
   }
 
-  func hash(_ bytes: [UInt8]) -> UInt64 {
+  func hash(_ bytes: [UInt8]) -> UInt64 { self.hash(bytes[...]) }
+
+  func hash(_ bytes: ArraySlice<UInt8>) -> UInt64 {
     var state = SIMD4<UInt64>(
       self.key.0 ^ 0x736f_6d65_7073_6575, self.key.1 ^ 0x646f_7261_6e64_6f6d,
       self.key.0 ^ 0x6c79_6765_6e65_7261, self.key.1 ^ 0x7465_6462_7974_6573)
-    var rest = bytes[...]
+    var rest = bytes
     while rest.count >= 8 {
       Self.absorb(Self.word(rest), into: &state)
       rest = rest.dropFirst(8)

@@ -50,7 +50,7 @@ extension RecordingHeader {
     }
     let snapshot = try fields.bytes()
     let costs = try fields.text()
-    guard let costs = try? ChoiceFile.read(costs, boot: Self.boot),
+    guard let costs = try? ChoiceFile.read(Array(costs.utf8), boot: Self.boot),
       fields.isAtEnd, self.watchdogTimeout ?? 1 > 0,
       let message = try? Connectivity_V1_WatchResponse(serializedBytes: snapshot),
       case .snapshot(let restored)? = try? WatchEvent(message),

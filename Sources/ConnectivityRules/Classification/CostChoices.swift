@@ -14,12 +14,21 @@ package struct NetworkHash: Hashable, Sendable, CustomStringConvertible {
   }
 
   /// `nil` for anything but sixteen hexadecimal digits.
-  package init?(_ text: some StringProtocol) {
-    guard text.utf8.count == 16, text.first != "+", let value = UInt64(text, radix: 16) else {
-      return nil
+  package init?(_ text: String) {
+    guard text.utf8.count == 16 else { return nil }
+    self.value = 0
+    // A start reads a thousand: Swift's own reading of a number takes thirty times as long.
+    for octet in text.utf8 {
+      switch octet {
+      case UInt8(ascii: "0")...UInt8(ascii: "9"): self.add(octet - UInt8(ascii: "0"))
+      case UInt8(ascii: "a")...UInt8(ascii: "f"): self.add(octet - UInt8(ascii: "a") + 10)
+      case UInt8(ascii: "A")...UInt8(ascii: "F"): self.add(octet - UInt8(ascii: "A") + 10)
+      default: return nil
+      }
     }
-    self.init(value)
   }
+
+  private mutating func add(_ digit: UInt8) { self.value = self.value << 4 | UInt64(digit) }
 }
 
 /// What a user has said of a link or a network. What is `nil` is left to connd.
@@ -62,14 +71,36 @@ package struct CostChoices: Hashable, Sendable {
     case network(NetworkHash)
   }
 
-  package private(set) var all: [Subject: CostChoice] = [:]
+  package private(set) var all: [Subject: CostChoice] {
+    didSet { self.summary = Summary(self.all) }
+  }
+  /// What every turn asks for, which does not depend on how many there are.
+  private var summary: Summary
 
-  package init(_ all: [Subject: CostChoice] = [:]) { self.all = all }
+  package init(_ all: [Subject: CostChoice] = [:]) {
+    self.all = all
+    self.summary = Summary(all)
+  }
+
+  private struct Summary: Hashable {
+    var concernNetworks = false
+    var endWithNetworks = false
+    var nextEnd: Timestamp?
+
+    init(_ all: [Subject: CostChoice]) {
+      for (subject, choice) in all {
+        if case .network = subject { self.concernNetworks = true }
+        switch choice.end {
+        case .time(let time): self.nextEnd = min(self.nextEnd ?? time, time)
+        case .left: self.endWithNetworks = true
+        case .boot, nil: break
+        }
+      }
+    }
+  }
 
   /// Whether anything is said of a network: else nobody need know which it is.
-  package var concernNetworks: Bool {
-    self.all.keys.contains { if case .network = $0 { true } else { false } }
-  }
+  package var concernNetworks: Bool { self.summary.concernNetworks }
 
   package subscript(subject: Subject) -> CostChoice? {
     get { self.all[subject] }
@@ -77,24 +108,13 @@ package struct CostChoices: Hashable, Sendable {
   }
 
   /// Whether anything ends by itself.
-  package var hasEnds: Bool {
-    self.all.values.contains { choice in
-      switch choice.end {
-      case .time, .left: true
-      case .boot, nil: false
-      }
-    }
-  }
+  package var hasEnds: Bool { self.summary.endWithNetworks || self.summary.nextEnd != nil }
 
   /// Whether anything ends when a network is left.
-  package var endWithNetworks: Bool { self.all.values.contains { $0.end == .left } }
+  package var endWithNetworks: Bool { self.summary.endWithNetworks }
 
   /// The earliest time by the wall clock at which something is over.
-  package var nextEnd: Timestamp? {
-    self.all.values.compactMap { choice in
-      if case .time(let time) = choice.end { time } else { nil }
-    }.min()
-  }
+  package var nextEnd: Timestamp? { self.summary.nextEnd }
 
   /// Forgets what is over.
   ///
@@ -110,7 +130,7 @@ package struct CostChoices: Hashable, Sendable {
       case .boot, nil: return false
       }
     }
-    for subject in over.keys { self.all[subject] = nil }
+    if !over.isEmpty { self.all = self.all.filter { over[$0.key] == nil } }
     return Array(over.keys)
   }
 

@@ -132,13 +132,13 @@ struct ChoiceFileTests {
         }
       }
       let text = String(decoding: bytes, as: UTF8.self)
-      if let read = try? ChoiceFile.read(text, boot: "a") {
+      if let read = try? ChoiceFile.read(Array(text.utf8), boot: "a") {
         #expect(Array(text.utf8) == whole && read == Self.contents)
       }
       // As if somebody had made the checksum right.
       let body = text.split(separator: "\n").dropLast().map { $0 + "\n" }.joined()
       let sum = NetworkHash(SipHash(key: []).hash(Array(body.utf8)))
-      _ = try? ChoiceFile.read(body + "end \(sum)\n", boot: "a")
+      _ = try? ChoiceFile.read(Array((body + "end \(sum)\n").utf8), boot: "a")
     }
   }
 
@@ -162,6 +162,6 @@ struct ChoiceFileTests {
     }
     let text = ChoiceFile.text(contents, boot: "a")
     #expect(text.utf8.count < 128 * 1024)
-    #expect(try ChoiceFile.read(text, boot: "a") == contents)
+    #expect(try ChoiceFile.read(Array(text.utf8), boot: "a") == contents)
   }
 }

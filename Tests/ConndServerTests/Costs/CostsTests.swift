@@ -21,10 +21,13 @@ struct CostsTests {
     self.loop.loop.start()
   }
 
-  private static func loop(_ directory: TemporaryDirectory) throws -> TestLoop {
+  private static func file(_ directory: TemporaryDirectory) -> ChoiceFile {
     let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-    let loop = try TestLoop(
-      choiceFile: ChoiceFile(path: "\(directory.path)/networks", boot: "a", logger: logger))
+    return ChoiceFile(path: "\(directory.path)/networks", boot: "a", logger: logger)
+  }
+
+  private static func loop(_ directory: TemporaryDirectory) throws -> TestLoop {
+    let loop = try TestLoop(choiceFile: Self.file(directory))
     try Self.setRouter("192.0.2.1", on: 2, to: 1, loop)
     return loop
   }
@@ -41,10 +44,10 @@ struct CostsTests {
   @discardableResult
   private mutating func set(
     _ target: CostRequest.Target, constrained: Connectivity_V1_Choice? = nil,
-    expensive: Connectivity_V1_Choice? = nil, end: CostRequest.End? = nil
+    expensive: Connectivity_V1_Choice? = nil, end: CostRequest.End? = nil, by user: UInt32 = 1000
   ) throws -> String? {
     let wish = CostRequest.Wish(
-      target: target, constrained: constrained, expensive: expensive, end: end, user: 1000)
+      target: target, constrained: constrained, expensive: expensive, end: end, user: user)
     guard case .set(let match) = try self.loop.loop.answer(.set(wish)).get() else { return nil }
     return match
   }
@@ -134,6 +137,39 @@ struct CostsTests {
     var later = try Self.loop(self.directory)
     later.loop.start()
     #expect(later.loop.store.snapshot.status.isConstrained)
+  }
+
+  @Test("of two users who disagree the last who may holds, and what is kept says who it was")
+  mutating func disagreement() throws {
+    for (user, choice) in [(1000, .on), (1001, .off), (1000, .on), (1001, .off)]
+      as [(UInt32, Connectivity_V1_Choice)]
+    {
+      try self.set(.network("192.0.2.1"), constrained: choice, by: user)
+      let word = choice == .on ? "constrained" : ""
+      #expect(self.last == "\(word): constrainedSet uid \(user)")
+    }
+    #expect(self.loop.loop.engine.costs.choices.all.values.map(\.user) == [1001])
+  }
+
+  @Test(
+    "a thousand links and networks are remembered; of more than 1024 it is said that they are too many"
+  )
+  mutating func many() throws {
+    let said = CostChoice(isConstrained: false, user: 1000)
+    let links = (1...1023).map { (CostChoices.Subject.link("eth\($0)"), said) }
+    let choices = CostChoices(Dictionary(uniqueKeysWithValues: links))
+    #expect(Self.file(self.directory).save(.init(choices: choices)))
+    self.loop = try Self.loop(self.directory)
+    self.loop.loop.start()
+    try self.set(.network("192.0.2.1"), constrained: .on)
+    #expect(throws: CostRequest.Refusal.self) { try self.set(.link("wlan7"), constrained: .on) }
+    #expect(try self.list().count == 1024)
+    var later = try Self.loop(self.directory)
+    later.loop.start()
+    #expect(later.loop.store.snapshot.status.isConstrained)
+    #expect(later.loop.engine.costs.choices.all.count == 1024)
+    try self.forget("eth7")
+    try self.set(.link("wlan7"), constrained: .on)
   }
 
   enum Tunnel: CaseIterable {
