@@ -32,9 +32,25 @@ let package = Package(
         .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
       ],
       swiftSettings: [.swiftLanguageMode(.v6)]),
+    .target(
+      name: "Album",
+      dependencies: [
+        .product(name: "ConnectivityClient", package: "connd"),
+        .product(name: "NIOCore", package: "swift-nio"),
+        .product(name: "NIOHTTP1", package: "swift-nio"),
+        .product(name: "NIOPosix", package: "swift-nio"),
+      ],
+      swiftSettings: [.swiftLanguageMode(.v6)]),
+    .executableTarget(
+      name: "album-cli",
+      dependencies: [
+        "Album", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+      ],
+      swiftSettings: [.swiftLanguageMode(.v6)]),
     .testTarget(
       name: "HTTPClientTests",
       dependencies: [
+        "Album",
         .product(name: "ConnectivityClient", package: "connd"),
         .product(name: "ConnectivityTestKit", package: "connd"),
         .product(name: "AsyncHTTPClient", package: "async-http-client"),

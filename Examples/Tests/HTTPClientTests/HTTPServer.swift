@@ -3,7 +3,7 @@ import NIOHTTP1
 import NIOPosix
 import Synchronization
 
-/// A server on loopback that says hello; asked for `/hang`, it never answers.
+/// A server on loopback that says hello, and for `/N` N octets; asked for `/hang`, it never answers.
 enum HTTPServer {
   /// What the server saw.
   final class Connections: Sendable {
@@ -60,10 +60,11 @@ enum HTTPServer {
       guard case .head(let head) = self.unwrapInboundIn(data) else { return }
       self.connections.requested()
       if head.uri == "/hang" { return }
-      let headers: HTTPHeaders = ["content-length": "5"]
+      let body = Int(head.uri.dropFirst()).map { String(repeating: "x", count: $0) } ?? "hello"
+      let headers: HTTPHeaders = ["content-length": "\(body.utf8.count)"]
       for part: HTTPServerResponsePart in [
         .head(HTTPResponseHead(version: .http1_1, status: .ok, headers: headers)),
-        .body(.byteBuffer(ByteBuffer(string: "hello"))), .end(nil),
+        .body(.byteBuffer(ByteBuffer(string: body))), .end(nil),
       ] {
         context.write(self.wrapOutboundOut(part), promise: nil)
       }
