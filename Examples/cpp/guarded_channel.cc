@@ -36,6 +36,12 @@ bool Concerns(const GuardResponse& answer) {
   return own == 0 || connd == 0 || connd == own;
 }
 
+// What an application that saves data goes by.
+std::string Cost(const Path& path) {
+  static const char* const words[] = {"free", "expensive", "constrained", "expensive and constrained"};
+  return words[(path.expensive() ? 1 : 0) + (path.constrained() ? 2 : 0)];
+}
+
 }  // namespace
 
 GuardedChannel::GuardedChannel(const std::string& target, const std::string& socket)
@@ -113,6 +119,8 @@ void GuardedChannel::Heed(const GuardResponse& answer, Stream& stream) {
     } else if (offline_ && satisfied) {
       offline_ = false;
       Replace();  // It may be waiting to try again, which is not needed any more.
+    } else if (Cost(answer.path()) != Cost(flow_.known_path())) {
+      Log("the path is " + Cost(answer.path()) + " now");
     }
     *flow_.mutable_known_path() = answer.path();
   } else if (answer.has_invalidation()) {

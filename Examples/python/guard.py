@@ -19,6 +19,11 @@ CONND = os.environ.get("CONND_SOCKET", "/run/connd/connd.sock")
 NAMESPACE = os.stat("/proc/self/ns/net").st_ino
 
 
+def cost(path):
+    """What an application that saves data goes by."""
+    return ["free", "expensive", "constrained", "expensive and constrained"][path.expensive + 2 * path.constrained]
+
+
 class GuardedChannel:
     """Holds a channel to one address, and replaces it when its network goes: take `channel` anew for every call.
 
@@ -82,6 +87,8 @@ class GuardedChannel:
             elif self._offline and satisfied:
                 self._offline = False
                 self._replace()  # It may be waiting to try again, which is not needed any more.
+            elif cost(answer.path) != cost(self._flow.known_path):
+                logging.info("the path is %s now", cost(answer.path))
             self._flow.known_path.CopyFrom(answer.path)
         elif event == "invalidation":
             reason = pb.InvalidationReason.Name(answer.invalidation.reason)

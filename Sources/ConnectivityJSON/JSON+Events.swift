@@ -17,9 +17,7 @@ extension JSON {
     case .transition(let transition):
       .head("transition", transition.snapshot.generation).appending(.body(transition))
     case .path(let change):
-      .head("path", change.snapshot.generation).appending([
-        "status": .status(change.snapshot), "cause": .cause(change.cause),
-      ])
+      .head("path", change.snapshot.generation).appending(.body(change))
     case .invalidation(let invalidation):
       .invalidation(invalidation)
     case .dns(let change):
@@ -71,6 +69,10 @@ extension JSON {
       "scope": .scope(scope),
       "cause": .cause(cause),
     ]
+  }
+
+  package static func body(_ change: PathChange) -> JSON {
+    ["status": .status(change.snapshot), "cause": .cause(change.cause)]
   }
 
   package static func body(_ transition: Transition) -> JSON {

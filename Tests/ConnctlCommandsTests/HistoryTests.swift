@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityJSON
 import ConnectivityProtocol
 import Testing
 
@@ -52,8 +53,32 @@ struct HistoryTests {
       switch entry {
       case .transition(let transition): transition.snapshot.generation
       case .invalidation(let invalidation): invalidation.generation
+      case .choice(let change): change.snapshot.generation
       }
     }
     #expect(generations == [2, 3, 4, 5, 7, 8])
+  }
+
+  @Test("history says who said what of costs, and what that has made of the path")
+  func choices() throws {
+    var response = Connectivity_V1_ListTransitionsResponse()
+    let said: [(UInt64, UInt32, Bool)] = [(1, 1000, true), (2, 1001, false)]
+    response.choices = said.map { generation, user, isOn in
+      var change = PathChange.sample
+      change.snapshot.generation = generation
+      change.snapshot.status.ipv4.isConstrained = isOn
+      change.snapshot.status.ipv6.isConstrained = isOn
+      change.cause = Cause(.user, "constrainedSet", message: "uid \(user)", interface: "wlan0")
+      return Connectivity_V1_PathChange(change)
+    }
+    let changes = try HistoryEntry.changes(response)
+    let lines = changes.flatMap { Style.plain(width: 200).history($0) }
+    #expect(lines.count == 2)
+    #expect(lines.first?.hasSuffix(", constrained: constrained set on wlan0 (uid 1000)") == true)
+    #expect(lines.last?.hasSuffix("constrained set on wlan0 (uid 1001)") == true)
+    #expect(lines.last?.contains("constrained:") == false)
+    let json = JSON.history(try #require(changes.last?.last)).description
+    #expect(json.hasPrefix(#"{"event": "path", "generation": 2, "time": "2026-"#))
+    #expect(json.contains(#""message": "uid 1001""#))
   }
 }

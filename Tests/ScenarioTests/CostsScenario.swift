@@ -46,6 +46,8 @@ struct CostsScenario {
     #expect(event.cause?.change == "constrainedSet" && event.cause?.message == "uid \(getuid())")
     #expect(try flow.invalidation().reason == "policy")
     #expect(try lab.connctl("is", "constrained").status == 0)
+    let history = try lab.connctl("history").output
+    #expect(history.contains("(uid \(getuid()))"), "\(history)")
 
     // By the other network it is not, and by this one it is again.
     try lab.ip("link set wlan0 down")

@@ -79,6 +79,25 @@ struct ExamplesTests {
   }
 
   @Test(
+    "I8 in other languages: what a user says of a link is heard at once",
+    arguments: Example.allCases)
+  func costs(_ example: Example) throws {
+    let (lab, server) = try self.laboratory()
+    try lab.startConnd()
+    let guarded = try example.start(in: lab.namespace, connd: lab.socket)
+    try self.expect(guarded, "guarded, by v-wifi")
+    #expect(try lab.connctl("expensive", "v-wifi").status == 0)
+    try self.expect(guarded, "the path is expensive now")
+    #expect(try lab.connctl("constrain", "v-wifi").status == 0)
+    try self.expect(guarded, "the path is expensive and constrained now")
+    #expect(try lab.connctl("expensive", "v-wifi", "off").status == 0)
+    try self.expect(guarded, "the path is constrained now")
+    #expect(try lab.connctl("forget", "v-wifi").status == 0)
+    try self.expect(guarded, "the path is free now")
+    server.signal(SIGKILL)
+  }
+
+  @Test(
     "C3 in other languages: after a time without any network, calls go out when there is one",
     arguments: Example.allCases)
   func outage(_ example: Example) throws {

@@ -18,7 +18,7 @@ struct PythonClientTests {
     "A client in Python gets what the protocol promises",
     arguments: [
       "status", "authorities", "watch", "resume", "invalidations", "guard", "health", "reflection",
-      "get_path", "watch_path", "explain", "links", "history", "invalid",
+      "get_path", "watch_path", "explain", "links", "history", "costs", "invalid",
     ])
   func check(_ name: String) throws {
     // Long enough for a route to come back in time, whatever else the machine does.

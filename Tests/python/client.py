@@ -462,6 +462,35 @@ def history(socket):
         assert list(last.transitions) == told[-1:], last
 
 
+def costs(socket):
+    with connect(socket) as channel:
+        stub = rpc.ConnectivityStub(channel)
+        stream = stub.Watch(pb.WatchRequest())
+        name, snapshot = event(stream)
+        assert name == "snapshot" and not snapshot.status.expensive and not snapshot.status.constrained, snapshot
+
+        def hear(expensive, constrained, change):
+            name, path = event(stream)
+            assert name == "path", path
+            assert (path.status.expensive, path.status.constrained) == (expensive, constrained), path
+            assert (path.status.ipv4.expensive, path.status.ipv4.constrained) == (expensive, constrained), path
+            assert path.cause.trigger == pb.CAUSE_TRIGGER_USER and path.cause.change == change, path
+            assert path.cause.message == "uid 0" and path.cause.interface == "eth0", path
+            return path.generation
+
+        generations = []
+        stub.SetCost(pb.SetCostRequest(link="eth0", expensive=pb.CHOICE_ON))
+        generations.append(hear(True, False, "expensiveSet"))
+        stub.SetCost(pb.SetCostRequest(link="eth0", constrained=pb.CHOICE_ON))
+        generations.append(hear(True, True, "constrainedSet"))
+        stub.SetCost(pb.SetCostRequest(link="eth0", expensive=pb.CHOICE_OFF))
+        generations.append(hear(False, True, "expensiveSet"))
+        history = stub.ListTransitions(pb.ListTransitionsRequest())
+        assert [choice.generation for choice in history.choices] == generations, history
+        network, = (network for network in stub.ListNetworks(pb.ListNetworksRequest()).networks if network.link == "eth0")
+        assert (network.expensive, network.constrained, network.user) == (pb.CHOICE_OFF, pb.CHOICE_ON, 0), network
+
+
 def invalid(socket):
     with connect(socket) as channel:
         stub = rpc.ConnectivityStub(channel)
@@ -551,7 +580,7 @@ CHECKS = {
     check.__name__: check
     for check in [
         status, authorities, watch, resume, invalidations, guard, health, reflection, get_path, watch_path, explain, links,
-        history, invalid, cancelled, stopping, idle_reader,
+        history, costs, invalid, cancelled, stopping, idle_reader,
     ]
 }
 

@@ -6,7 +6,8 @@ import ConnectivitySession
 struct HistoryCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "history",
-    abstract: "List the transitions and invalidations with their causes, the oldest first.")
+    abstract:
+      "List transitions, invalidations and what users said of costs, the oldest first.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -58,6 +59,8 @@ struct HistoryCommand: ConnctlCommand {
 enum HistoryEntry: Hashable, Sendable {
   case transition(Transition)
   case invalidation(Invalidation)
+  /// What users said of costs has changed those of the path.
+  case choice(PathChange)
 
   /// All of a response, in the order in which they were published, those together that were published at once: a
   /// transition and its invalidations, or the invalidations of what left the category as it was.
@@ -78,6 +81,7 @@ enum HistoryEntry: Hashable, Sendable {
     let entries =
       try response.transitions.map { Self.transition(try Transition($0)) }
       + response.invalidations.map { Self.invalidation(try Invalidation($0)) }
+      + response.choices.map { Self.choice(try PathChange($0)) }
     return entries.sorted { $0.generation < $1.generation }
   }
 
@@ -87,6 +91,7 @@ enum HistoryEntry: Hashable, Sendable {
     switch self {
     case .transition(let transition): .transition(transition)
     case .invalidation(let invalidation): .invalidation(invalidation)
+    case .choice(let change): .path(change)
     }
   }
 
@@ -94,6 +99,7 @@ enum HistoryEntry: Hashable, Sendable {
     switch self {
     case .transition(let transition): transition.cause
     case .invalidation(let invalidation): invalidation.cause
+    case .choice(let change): change.cause
     }
   }
 

@@ -22,6 +22,10 @@ extension JSON {
         .appending(.body(transition))
     case .invalidation(let invalidation):
       .invalidation(invalidation)
+    case .choice(let change):
+      .head("path", change.snapshot.generation)
+        .appending(["time": .string(change.time.description)])
+        .appending(.body(change))
     }
   }
 

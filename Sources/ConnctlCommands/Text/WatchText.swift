@@ -29,6 +29,8 @@ extension Style {
         let why = entry.cause == told ? "" : "; \(entry.cause.words)"
         return self.row(
           invalidation.time, invalidation.headline, invalidation.details + why, dated: true)
+      case .choice:
+        return self.row(entry.time, entry.change.headline, entry.change.details, dated: true)
       }
     }
   }
@@ -89,7 +91,8 @@ extension Change {
   var details: String {
     switch self {
     case .transition(let transition): transition.details
-    case .path(let change): "\(change.snapshot.status.families): \(change.cause.words)"
+    case .path(let change):
+      "\(change.snapshot.status.families + change.snapshot.status.costs): \(change.cause.words)"
     case .invalidation(let invalidation): invalidation.details
     case .dns(let change): "\(change.cause.words): \(change.settings.words)"
     }

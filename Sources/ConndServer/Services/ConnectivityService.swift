@@ -127,6 +127,12 @@ struct ConnectivityService: RegistrableRPCService {
         else { return nil }
         return Connectivity_V1_Invalidation(invalidation)
       }
+      response.choices = past.compactMap { published in
+        guard case .path(let change) = published.change, change.cause.trigger == .user,
+          change.snapshot.generation > first
+        else { return nil }
+        return Connectivity_V1_PathChange(change, networkNamespace: NetworkNamespace.told)
+      }
     }
   }
 

@@ -407,7 +407,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
+        /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_ListTransitionsRequest` messages.
@@ -685,7 +685,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
+        /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -964,7 +964,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
+        /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_ListTransitionsRequest` message.
@@ -1750,7 +1750,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
+        /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -2172,7 +2172,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
+        /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -2613,7 +2613,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
+    /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -3052,7 +3052,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The history that connd holds, the oldest first: transitions and invalidations with their causes.
+    /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
     ///
     /// - Parameters:
     ///   - message: request message to send.

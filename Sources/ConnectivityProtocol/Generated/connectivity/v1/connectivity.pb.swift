@@ -2744,6 +2744,9 @@ public nonisolated struct Connectivity_V1_ListTransitionsResponse: Sendable {
   /// Since the first of these transitions, or all that the history holds.
   public var invalidations: [Connectivity_V1_Invalidation] = []
 
+  /// Likewise, what the path has cost since a user said something of that: of several who disagree, who it was and when.
+  public var choices: [Connectivity_V1_PathChange] = []
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -5788,7 +5791,7 @@ nonisolated extension Connectivity_V1_ListTransitionsRequest: SwiftProtobuf.Mess
 
 nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ListTransitionsResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}transitions\0\u{1}invalidations\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}transitions\0\u{1}invalidations\0\u{1}choices\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5798,6 +5801,7 @@ nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Mes
       switch fieldNumber {
       case 1: try { try decoder.decodeRepeatedMessageField(value: &self.transitions) }()
       case 2: try { try decoder.decodeRepeatedMessageField(value: &self.invalidations) }()
+      case 3: try { try decoder.decodeRepeatedMessageField(value: &self.choices) }()
       default: break
       }
     }
@@ -5810,12 +5814,16 @@ nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Mes
     if !self.invalidations.isEmpty {
       try visitor.visitRepeatedMessageField(value: self.invalidations, fieldNumber: 2)
     }
+    if !self.choices.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.choices, fieldNumber: 3)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Connectivity_V1_ListTransitionsResponse, rhs: Connectivity_V1_ListTransitionsResponse) -> Bool {
     if lhs.transitions != rhs.transitions {return false}
     if lhs.invalidations != rhs.invalidations {return false}
+    if lhs.choices != rhs.choices {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
