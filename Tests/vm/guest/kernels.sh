@@ -1,0 +1,20 @@
+#!/bin/bash
+# with: recordings
+# The commands of Tests/recordings/make on this VM's kernel: connd says what it said on the kernel that the recordings were made on, all
+# but the times, and each recording that is made here says the same in a replay.
+cd "$(dirname "$(readlink -f "$0")")" || exit
+. ./tap.sh
+
+# events FILE: what was told, without when.
+events() { sed -E 's/"(since|time)": [^,}]*/"\1": -/g' "$1"; }
+same() { diff <(events "recordings/$1.json") <(events "/run/recordings/$1.json"); }
+
+mkdir /run/recordings
+cp recordings/make /run/recordings
+echo "# on $(uname -r)"
+for name in uplink-lost flapping failover containers default-route questions tunnel; do
+    check "$name is recorded" /run/recordings/make /usr/bin/connd /usr/bin/connctl $name
+    check "$name: connd says the same" same $name
+    check "$name is replayed" diff <(connd --replay /run/recordings/$name.recording) /run/recordings/$name.json
+done
+finish connd.service

@@ -1,0 +1,47 @@
+#!/bin/bash
+# Records a sleep of the machine, by the kernel's own test of it (Documentation/power/basic-pm-debugging.rst): all is suspended, time
+# among it, for five seconds. The devices of QEMU do not come back from that: what is needed then is read before, and what was made is
+# told by a serial line (Tests/vm/run).
+# cpus: 1
+cd "$(dirname "$(readlink -f "$0")")" || exit
+. ./tap.sh
+. ./connection.sh
+exec >/run/.output 2>&1
+
+for program in bash cat connctl connd diff grep journalctl sed sleep stty tar timeout; do
+    program=$(command -v $program)
+    cat "$program" $(ldd "$program" | grep -o '/[^ ]*') >/dev/null
+done
+mkdir /run/recorded
+ip netns add beyond
+ip link add eth0 type veth peer name eth0 netns beyond
+for words in "link set eth0 up" "link set lo up" "address add 192.0.2.1/24 dev eth0"; do ip -n beyond $words; done
+ip link set eth0 up
+ip address add 192.0.2.2/24 dev eth0
+ip route add default via 192.0.2.1 dev eth0
+serve beyond
+
+connd --socket /run/recorded/connd.sock --record /run/suspend.recording 2>/run/suspend.log &
+recorder=$!
+export CONND_SOCKET=/run/recorded/connd.sock
+check "connd records" within 60 connctl wait online --timeout 1m
+connctl watch --json >/run/suspend.json 2>/dev/null &
+watcher=$!
+check "a client follows it" within 60 told /run/suspend.json '"snapshot"'
+call 192.0.2.2
+echo core >/sys/power/pm_test
+check "the machine sleeps" timeout 60 sh -c 'echo mem >/sys/power/state'
+check "I6 who follows is told" within 60 told /run/suspend.json '"reason": ?"resumed", "severity": ?"advise"'
+check "I6 so is who guards a connection" within 60 told /run/guard '"reason": ?"resumed", "severity": ?"advise"'
+check "I6 I0 a short sleep ends nothing" echoes
+check "nor is it over for connd" untold /run/guard destroy
+kill $recorder
+wait $recorder
+kill $watcher 2>/dev/null
+check "it is replayed" is '' bash -c "connd --replay /run/suspend.recording | diff - /run/suspend.json"
+(finish connd.service)
+echo $? >/run/.status
+stty -F /dev/ttyS1 raw
+tar -C /run -c .status .output suspend.recording suspend.json >/dev/ttyS1
+echo o >/proc/sysrq-trigger
+sleep 60
