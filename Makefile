@@ -165,14 +165,15 @@ replay: deps ## replay the recordings of Tests/recordings, and hold them against
 	Tests/recordings/replay "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
 .PHONY: test-vm test-systemd bench-vm record-vm
-test-vm: ## run connd in a VM: under a real systemd, with a phone's lease, Wi-Fi, modems, phones, bonds and a team, tunnels, without IPv6 (SCENARIOS= some of them)
-test-vm: scenarios := $(or $(SCENARIOS),systemd policy metering package wifi iwd hotspot modems bonds tunnels ipv4only kernels)
+test-vm: ## run connd in a VM: under a real systemd, with a phone's lease, Wi-Fi, modems, phones, bonds and a team, tunnels, without IPv6, asleep, on its own kernel (SCENARIOS= some of them)
+test-vm: scenarios := $(or $(SCENARIOS),systemd policy metering package wifi iwd hotspot modems bonds tunnels ipv4only suspend kernels)
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
 bench-vm: ## measure in the VM, in instructions, how fast another Wi-Fi network is told of
 bench-vm: scenarios := wireless
-record-vm: ## make the recordings anew that need a radio or a modem (the others: Tests/recordings/make)
-record-vm: scenarios := recordings
+record-vm: ## make the recordings anew that need a radio, a modem or a sleep (the others: Tests/recordings/make)
+record-vm: scenarios := recordings suspend
+record-vm: export KEEP_RECORDINGS := yes
 test-vm: deps-deb
 bench-vm: deps-bench
 test-vm test-systemd bench-vm record-vm: deps deps-vm
