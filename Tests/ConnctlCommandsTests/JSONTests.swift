@@ -182,19 +182,24 @@ struct JSONShapeTests {
         + #""wireless": {"role": "station", "ssid": "Free \\xe9\u001bWi-Fi", "#
         + #""security": ["personal", "enterprise"], "bssid": "02:00:00:00:01:00", "frequency": 2437, "#
         + #""signal": -52, "transmitRate": 54000000, "receiveRate": null, "retries": null, "#
-        + #""metered": true}, "modem": null, "via": null, "viaGuessed": false}"#
+        + #""metered": true}, "modem": null, "via": null, "viaGuessed": false, "#
+        + #""lowerGuessed": false}"#
     )
     #expect(
       JSON.link(.docker).description
         == #"{"index": 5, "name": "docker0", "kind": "bridge", "medium": "unknown", "evidence": null, "#
         + #""state": "noCarrier", "expensive": false, "constrained": false, "addresses": ["172.17.0.1/16"], "#
         + #""master": "br0", "lower": "eth0", "defaultIpv4": false, "defaultIpv6": false, "hardwareType": 1, "#
-        + #""mtu": null, "wireless": null, "modem": null, "via": null, "viaGuessed": false}"#)
+        + #""mtu": null, "wireless": null, "modem": null, "via": null, "viaGuessed": false, "#
+        + #""lowerGuessed": false}"#)
     #expect(
       JSON.link(.ppp).description.hasSuffix(
         #""modem": {"connected": true, "suspended": true, "technology": "4G", "roaming": true}, "#
-          + #""via": null, "viaGuessed": false}"#))
-    #expect(JSON.link(.usb).description.hasSuffix(#""via": "phone", "viaGuessed": true}"#))
+          + #""via": null, "viaGuessed": false, "#
+          + #""lowerGuessed": false}"#))
+    #expect(
+      JSON.link(.usb).description.hasSuffix(
+        #""via": "phone", "viaGuessed": true, "lowerGuessed": false}"#))
   }
 
   @Test("explain")

@@ -52,6 +52,20 @@ struct GuessTests {
     #expect(explained.links.map(\.name) == ["wg0", "eth0"])
   }
 
+  @Test("K6 the listing says by which link a tunnel's packets leave, and what of that is a guess")
+  func listed() throws {
+    let loop = try self.startedInWireGuard()
+    loop.kernel.addLink(6, "tun0", kind: "tun")
+    loop.kernel.addTunnel(7, "gre1", to: "203.0.113.5")
+    loop.kernel.marked[0xca6c] = Self.byModem
+    try loop.kernel.lead("203.0.113.5", 32, Self.byCable)
+    let links = try loop.loop.ask { explainer throws(KernelUnavailable) in
+      try explainer.listLinks().links
+    }.get()
+    let below = links.filter(\.hasLower).map { "\($0.name) \($0.lower) \($0.lowerGuessed)" }
+    #expect(below.sorted() == ["gre1 eth0 false", "tun0 wg0 true", "wg0 wwan0 true"])
+  }
+
   @Test("K6 I5 I0 a guess that moves is told, costs what is below, and ends nothing")
   func moves() throws {
     var loop = try self.startedInWireGuard()

@@ -25,6 +25,7 @@ extension JSON {
       "modem": link.hasModem ? .modem(link.modem) : .null,
       "via": .string(link.hasVia ? link.via : nil),
       "viaGuessed": .bool(link.viaGuessed),
+      "lowerGuessed": .bool(link.lowerGuessed),
     ]
   }
 

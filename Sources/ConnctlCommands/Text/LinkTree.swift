@@ -1,6 +1,7 @@
 import ConnectivityProtocol
 
-/// Links as they are stacked: under each stands what is below it, a VLAN's link or a bond's ports.
+/// Links as they are stacked: under each stands what is below it, a VLAN's link, a bond's ports, or that by which a tunnel's packets
+/// leave.
 struct LinkTree {
   struct Row {
     var link: Connectivity_V1_Link

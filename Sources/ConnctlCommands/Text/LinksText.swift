@@ -20,6 +20,7 @@ extension Style {
       if link.hasWireless, let words = link.wireless.words { notes.append(words) }
       if link.hasModem { notes += link.modem.words }
       if let words = link.viaWords { notes.append(words) }
+      if link.lowerGuessed { notes.append("maybe over \(link.lower)") }
       columns.rows.append([
         Text(row.branch + link.name), Text(medium.rawValue),
         Text((link.state.word ?? "unknown").separatingWords, link.state.ink),

@@ -15,6 +15,22 @@ extension PathReader {
       below: facts.links, table: isOutLink ? (family, route.table) : nil, view)
   }
 
+  /// The link by which a tunnel's own packets leave; `nil` where it is no tunnel, or nothing speaks for one.
+  func underlay(
+    of tunnel: LinkFacts, _ view: KernelView
+  ) throws(KernelUnavailable) -> (link: UInt32, isGuess: Bool)? {
+    guard tunnel.link.state == .up else { return nil }
+    if case .destination(let end) = tunnel.below {
+      guard case .route(let route) = try view.route(to: end), route.kind == .unicast,
+        route.outLink != tunnel.link.index
+      else { return nil }
+      return (route.outLink, false)
+    }
+    return try self.guess(below: [tunnel], table: nil, view)?.links.first.map {
+      ($0.link.index, true)
+    }
+  }
+
   /// - Parameters:
   ///   - chain: from the out-link to the tunnel.
   ///   - table: the one that leads into the tunnel, where that is known.

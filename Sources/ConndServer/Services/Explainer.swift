@@ -93,6 +93,9 @@ struct Explainer {
     return networks
   }
 
+  /// Of a hub of tunnels not all are looked below.
+  private static let mostTunnels = 64
+
   /// All links, those that carry the default paths first, then by what they are worth.
   func listLinks() throws(KernelUnavailable) -> Connectivity_V1_ListLinksResponse {
     let observed = try self.reader.observation(self.view)
@@ -101,6 +104,7 @@ struct Explainer {
     let addresses = Dictionary(grouping: try self.kernel.addresses(), by: \.link)
 
     var links: [Connectivity_V1_Link] = []
+    var tunnels = 0
     for facts in all {
       var link = try self.describe(facts, addresses[facts.link.index] ?? [])
       if let master = facts.link.master.flatMap({ names[$0] }) { link.master = master }
@@ -108,6 +112,15 @@ struct Explainer {
         let lower = below.lazy.compactMap({ names[$0] }).first
       {
         link.lower = lower
+      } else if let below = observed.guess(below: facts.link.index) {
+        (link.lower, link.lowerGuessed) = (below.name, true)
+      } else if facts.isTunnel, tunnels < Self.mostTunnels {
+        tunnels += 1
+        if let underlay = try self.reader.underlay(of: facts, self.view),
+          let lower = names[underlay.link]
+        {
+          (link.lower, link.lowerGuessed) = (lower, underlay.isGuess)
+        }
       }
       link.defaultIpv4 = observed.ipv4.path.chain.first?.index == facts.link.index
       link.defaultIpv6 = observed.ipv6.path.chain.first?.index == facts.link.index
@@ -192,6 +205,14 @@ extension Connectivity_V1_LinkState {
 }
 
 extension Observation {
+  /// The link that the default paths are guessed to lead by below a tunnel.
+  fileprivate func guess(below tunnel: UInt32) -> PathLink? {
+    for path in [self.ipv4.path, self.ipv6.path] where path.guessedLinks > 0 {
+      if path.certainChain.last?.index == tunnel { return path.chain[path.certainChain.endIndex] }
+    }
+    return nil
+  }
+
   /// The family that a summary of this follows.
   fileprivate func followed(_ preferred: AddressFamily) -> AddressFamily {
     ConnectivityStatus(ipv4: self.ipv4.path, ipv6: self.ipv6.path, preferred: preferred).family

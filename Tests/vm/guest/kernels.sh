@@ -1,12 +1,13 @@
 #!/bin/bash
 # with: recordings
 # The commands of Tests/recordings/make on this VM's kernel: connd says what it said on the kernel that the recordings were made on, all
-# but the times, and each recording that is made here says the same in a replay.
+# but the times, and which of several messages of one change it has read first; and each recording that is made here says the same in a
+# replay.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 
-# events FILE: what was told, without when.
-events() { sed -E 's/"(since|time)": [^,}]*/"\1": -/g' "$1"; }
+# events FILE: what was told, without when, and by which message.
+events() { sed -E 's/"(since|time)": [^,}]*/"\1": -/g; s/"cause": \{[^}]*\}/"cause": -/' "$1"; }
 same() { diff <(events "recordings/$1.json") <(events "/run/recordings/$1.json"); }
 
 mkdir /run/recordings

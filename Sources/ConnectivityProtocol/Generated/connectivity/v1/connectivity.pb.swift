@@ -2502,7 +2502,7 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
   /// Clears the value of `master`. Subsequent reads from it will return its default value.
   public mutating func clearMaster() {_uniqueStorage()._master = nil}
 
-  /// The link below: a vlan's, the active port of a bond.
+  /// The link below: a vlan's, the active port of a bond, that by which a tunnel's own packets leave.
   public var lower: String {
     get {_storage._lower ?? String()}
     set {_uniqueStorage()._lower = newValue}
@@ -2573,6 +2573,12 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
   public var viaGuessed: Bool {
     get {_storage._viaGuessed}
     set {_uniqueStorage()._viaGuessed = newValue}
+  }
+
+  /// What is below is a guess: the tunnel does not tell its other end.
+  public var lowerGuessed: Bool {
+    get {_storage._lowerGuessed}
+    set {_uniqueStorage()._lowerGuessed = newValue}
   }
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -5433,7 +5439,7 @@ nonisolated extension Connectivity_V1_ListLinksResponse: SwiftProtobuf.Message, 
 
 nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Link"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0\u{1}wireless\0\u{1}modem\0\u{1}via\0\u{3}via_guessed\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0\u{1}wireless\0\u{1}modem\0\u{1}via\0\u{3}via_guessed\0\u{3}lower_guessed\0")
 
   fileprivate class _StorageClass {
     var _index: UInt32 = 0
@@ -5455,6 +5461,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
     var _modem: Connectivity_V1_Modem? = nil
     var _via: String? = nil
     var _viaGuessed: Bool = false
+    var _lowerGuessed: Bool = false
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -5484,6 +5491,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
       _modem = source._modem
       _via = source._via
       _viaGuessed = source._viaGuessed
+      _lowerGuessed = source._lowerGuessed
     }
   }
 
@@ -5521,6 +5529,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
         case 17: try { try decoder.decodeSingularMessageField(value: &_storage._modem) }()
         case 18: try { try decoder.decodeSingularStringField(value: &_storage._via) }()
         case 19: try { try decoder.decodeSingularBoolField(value: &_storage._viaGuessed) }()
+        case 20: try { try decoder.decodeSingularBoolField(value: &_storage._lowerGuessed) }()
         default: break
         }
       }
@@ -5590,6 +5599,9 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
       if _storage._viaGuessed != false {
         try visitor.visitSingularBoolField(value: _storage._viaGuessed, fieldNumber: 19)
       }
+      if _storage._lowerGuessed != false {
+        try visitor.visitSingularBoolField(value: _storage._lowerGuessed, fieldNumber: 20)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -5618,6 +5630,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._modem != rhs_storage._modem {return false}
         if _storage._via != rhs_storage._via {return false}
         if _storage._viaGuessed != rhs_storage._viaGuessed {return false}
+        if _storage._lowerGuessed != rhs_storage._lowerGuessed {return false}
         return true
       }
       if !storagesAreEqual {return false}
