@@ -9,7 +9,7 @@ struct LinksCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  @Flag(help: "Show under each link what is below it: a VLAN's link, a bond's ports.")
+  @Flag(help: "Show under each link what is below it: a VLAN's, a bond's, a tunnel's.")
   var tree = false
 
   func validate() throws {
