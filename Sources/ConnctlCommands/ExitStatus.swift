@@ -49,7 +49,7 @@ extension ConndError {
         "connd is not there: \(why) (start connd there, or name its socket with --socket or CONND_SOCKET)"
       }
     case .refused(let why):
-      "connd refuses this user: \(why) (join the socket's group, or ask as root)"
+      "connd refuses this user: \(why)"
     case .turnedAway(let why):
       "connd is there and takes no more: \(why)"
     case .invalid(let why):

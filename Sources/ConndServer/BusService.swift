@@ -139,3 +139,10 @@ final class BusService<Question: Hashable> {
     take(owner.isEmpty ? .gone : .came)
   }
 }
+
+extension BusValue {
+  /// The name of a link; `nil` where it can be none, as the empty one of a link that is not there.
+  var linkName: String? {
+    if case .text(let text) = self, ResolvConf.isLinkName(text) { text } else { nil }
+  }
+}

@@ -40,6 +40,18 @@ struct CommandsScenario {
     #expect(try hook.nextLine()?.hasPrefix("transition none>wired ") == true)
   }
 
+  @Test("a command that is run on each invalidation is told the category by then")
+  func invalidations() throws {
+    let lab = try self.online()
+    let hook = try self.spawn(
+      lab, "on", "invalidation", "--", "sh", "-c", #"echo "$CONND_EVENT $CONND_CATEGORY""#)
+    try waitUntil("the hook follows") {
+      try lab.connctl("stats").output.contains(/subscribers +1\n/)
+    }
+    try lab.outside.ip("link set eth0 down")
+    #expect(try hook.nextLine() == "invalidation none")
+  }
+
   @Test(
     "D7 a command is run when names are asked of others: the file is written anew, or another takes its place"
   )

@@ -86,7 +86,7 @@ struct CostOptions: ParsableArguments {
       throw ValidationError("--for: at least a second")
     }
     if self.until == .left, self.network == nil {
-      throw ValidationError("--until left: is of a network (--network)")
+      throw ValidationError("--until left is for a network: name it by --network")
     }
   }
 
@@ -131,8 +131,14 @@ extension CostCommand {
     case .left: request.whenLeft = true
     case nil: break
     }
-    let response = try await dialler.withConnd(at: self.socket) { [request] connd in
-      try await connd.setCost(request, options: .prompt)
+    let (response, isThere) = try await dialler.withConnd(at: self.socket) { [request] connd in
+      let response = try await connd.setCost(request, options: .prompt)
+      guard let link else { return (response, true) }
+      let links = try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt)
+      return (response, links.links.contains { $0.name == link })
+    }
+    if !isThere, choice != .auto, let link {
+      self.console.remark("there is no link “\(link)” now: it holds once there is")
     }
     if response.hasOverruledBy {
       self.console.remark(

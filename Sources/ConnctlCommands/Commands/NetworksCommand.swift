@@ -8,7 +8,7 @@ import GRPCCore
 struct NetworksCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "networks",
-    abstract: "List the networks that the machine is on, and those that something is said of.",
+    abstract: "List the networks that traffic leaves by, and those that something is said of.",
     discussion: """
       Of a network that the machine is not on, only its identity is remembered: a hash, which tells nobody where the machine has \
       been.

@@ -38,6 +38,7 @@ struct OnCommand: ConnctlCommand {
 
   func validate() throws {
     guard !self.command.isEmpty else { throw ValidationError("the command is missing, after --") }
+    guard self.timeout.duration > .zero else { throw ValidationError("--timeout: 0 is no time") }
   }
 
   private static func kind(_ text: String) throws -> StatusEvent.Kind {
@@ -52,7 +53,9 @@ struct OnCommand: ConnctlCommand {
 
   func run(through dialler: any Dialler) async throws {
     let last = Mutex<Snapshot?>(nil)
-    let follower = StatusFollower(socket: self.socket, through: dialler, kinds: [self.kind])
+    // What is so by then, which invalidations and news of resolvers do not say, is said by the other two.
+    let follower = StatusFollower(
+      socket: self.socket, through: dialler, kinds: [self.kind, .transition, .path])
     try await follower.run { event in
       let before = last.withLock { $0 }
       switch event {
@@ -68,7 +71,7 @@ struct OnCommand: ConnctlCommand {
         try await self.perform(event, snapshot)
       case .change(let change):
         if let snapshot = change.snapshot { last.withLock { $0 = snapshot } }
-        try await self.perform(event, change.snapshot ?? before)
+        if change.isOf(self.kind) { try await self.perform(event, change.snapshot ?? before) }
       }
     }
   }
@@ -132,5 +135,16 @@ struct OnCommand: ConnctlCommand {
       ("CONND_CATEGORY", snapshot?.status.category.rawValue ?? ""), ("CONND_FROM", from),
       ("CONND_INTERFACE", interface),
     ]
+  }
+}
+
+extension Change {
+  fileprivate func isOf(_ kind: StatusEvent.Kind) -> Bool {
+    switch self {
+    case .transition: kind == .transition
+    case .path: kind == .path
+    case .invalidation: kind == .invalidation
+    case .dns: kind == .dns
+    }
   }
 }

@@ -51,10 +51,17 @@ extension MonitorLoop {
   private mutating func set(_ wish: CostRequest.Wish) throws(CostRequest.Refusal) -> String? {
     let present = try self.presentNetworks()
     let subjects = self.subjects(wish.target, present)
+    if case .network(let name) = wish.target, IPAddress(name) != nil,
+      !present.contains(where: { $0.name == name })
+    {
+      // Taken for an SSID, it would be remembered for nothing.
+      throw .invalid(
+        "network: no default path leads by the gateway \(name) now, or it has not answered yet")
+    }
     if case .left = wish.end {
       guard
         subjects.contains(where: { subject in present.contains { .network($0.hash) == subject } })
-      else { throw .invalid("when_left: the machine is not on this network") }
+      else { throw .invalid("until it is left: the machine is not on this network") }
     }
     var costs = self.engine.costs
     for subject in subjects {

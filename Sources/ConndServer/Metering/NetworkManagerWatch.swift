@@ -132,18 +132,11 @@ final class NetworkManagerWatch {
 
   private func update(_ path: String, _ values: [String: BusValue]) {
     guard var device = self.devices[path] else { return }
-    if case .text(let name)? = values["Interface"] { device.interface = Self.linkName(name) }
-    if case .text(let name)? = values["IpInterface"] {
-      device.trafficInterface = Self.linkName(name)
-    }
+    if let name = values["Interface"] { device.interface = name.linkName ?? "" }
+    if let name = values["IpInterface"] { device.trafficInterface = name.linkName ?? "" }
     if let value = values["Metered"] { device.metering = Metering(value) }
     if case .number(let state)? = values["State"] { device.state = state }
     self.devices[path] = device
-  }
-
-  /// Empty where it can be none.
-  private static func linkName(_ text: String) -> String {
-    ResolvConf.isLinkName(text) ? text : ""
   }
 }
 

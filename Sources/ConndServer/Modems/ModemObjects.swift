@@ -153,9 +153,4 @@ extension BusValue {
   fileprivate var operatorName: String? {
     if case .text(let text) = self { String(text.prefix(64)) } else { nil }
   }
-
-  /// The name of a link; `nil` where it can be none. Of a bearer that is not connected it is empty.
-  fileprivate var linkName: String? {
-    if case .text(let text) = self, ResolvConf.isLinkName(text) { text } else { nil }
-  }
 }

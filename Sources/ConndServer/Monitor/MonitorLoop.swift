@@ -19,7 +19,7 @@ struct MonitorLoop {
   let statistics: Statistics
   let logger: Logger
   let clock: any MonitorClock
-  private let publisher: any Publisher
+  let publisher: any Publisher
   private let notifier: Notifier
   private let openKernel: (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
 
@@ -39,7 +39,7 @@ struct MonitorLoop {
   var refusals: [String: LogThrottle] = [:]
   private var overruns = LogThrottle()
   private var overrunPause = OverrunPause()
-  private var sweepDelay = SweepDelay()
+  var sweepDelay = SweepDelay()
   private(set) var kernel: (any Kernel)?
   var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
   var lastWatcher: UInt64 = 0
@@ -55,13 +55,13 @@ struct MonitorLoop {
   private var reopening = Reopening()
   private var watchdogDue: Instant?
   /// What was published, of which those who observe the store and the log have not heard.
-  private var news: [(change: Change, status: ConnectivityStatus)] = []
+  var news: [(change: Change, status: ConnectivityStatus)] = []
   /// They have waited for the flows of clients once.
-  private var newsHasWaited = false
+  var newsHasWaited = false
   /// A look at flows has waited for the kernel's messages once.
   var flowsHaveWaited = false
   /// So many are kept for the end of a turn.
-  private static let mostNews = 64
+  static let mostNews = 64
 
   init(
     _ configuration: Configuration, store: Store, publisher: any Publisher, statistics: Statistics,
@@ -265,60 +265,6 @@ struct MonitorLoop {
       self.publish(paths)
     } catch {
       self.lose(error)
-    }
-  }
-
-  mutating func publish(_ changes: [Change]) {
-    guard !changes.isEmpty else { return }
-    self.publisher.publish(changes)
-    if self.engine.flows.lookTakesLong { self.sweepDelay.begin(at: self.clock.now) }
-    let status = self.engine.snapshot.status
-    self.news += changes.map { ($0, $0.snapshot?.status ?? status) }
-  }
-
-  /// Tells those who can wait until the flows of clients were looked at.
-  mutating func tellOfNews() {
-    guard !self.news.isEmpty else { return }
-    for (change, status) in self.news {
-      self.statistics.count(change)
-      self.log(change, status)
-    }
-    self.news.removeAll(keepingCapacity: true)
-    self.newsHasWaited = false
-    self.store.touch()
-  }
-
-  func publish(_ paths: [(destination: Destination, path: Path)]) {
-    for (destination, path) in paths {
-      for watcher in (self.watchers[destination] ?? [:]).values { watcher.yield(path) }
-    }
-  }
-
-  private func log(_ change: Change, _ status: ConnectivityStatus) {
-    guard self.logger.logLevel <= .notice else { return }
-    var metadata: Logger.Metadata = [
-      "generation": "\(change.generation)", "category": "\(status.category.rawValue)",
-    ]
-    metadata["interface"] = status.interface.map { "\($0)" }
-    switch change {
-    case .invalidation(let invalidation):
-      metadata["interface"] = invalidation.scope.interface.map { "\($0)" }
-      metadata["reason"] = "\(invalidation.reason.rawValue)"
-      metadata["severity"] = "\(invalidation.severity.rawValue)"
-      metadata["cause"] = "\(invalidation.cause.change)"
-      self.logger.info("channels are not viable", metadata: metadata)
-    case .transition(let transition):
-      metadata["from"] = "\(transition.from.rawValue)"
-      metadata["cause"] = "\(transition.cause.change)"
-      metadata["bounced"] = transition.bounced ? "true" : nil
-      self.logger.notice("the category is \(status.category.rawValue)", metadata: metadata)
-    case .path(let path):
-      metadata["cause"] = "\(path.cause.change)"
-      self.logger.info("the path has changed", metadata: metadata)
-    case .dns(let dns):
-      metadata["cause"] = "\(dns.cause.change)"
-      metadata["servers"] = "\(dns.settings.servers.map(\.description).joined(separator: " "))"
-      self.logger.info("names are asked of others", metadata: metadata)
     }
   }
 

@@ -101,7 +101,10 @@ package enum SocketProbe {
     switch number {
     case ENOENT, ENOTDIR: .notThere("there is no \(path)")
     case ECONNREFUSED: .notThere("nobody listens on \(path)")
-    case EACCES, EPERM: .refused("\(path): \(String(cString: strerror(number)))")
+    case EACCES, EPERM:
+      .refused(
+        "\(path): \(String(cString: strerror(number))) (join the group of the socket, or of its directory, or ask as root)"
+      )
     default: .failed("\(path): \(String(cString: strerror(number)))")
     }
   }

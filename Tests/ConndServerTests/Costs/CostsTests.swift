@@ -273,6 +273,10 @@ struct CostsTests {
     #expect(throws: CostRequest.Refusal.self) {
       try self.set(.network("Elsewhere"), expensive: .on, end: .left)
     }
+    // A gateway's address tells nothing of a network that it is not the gateway of now, and is no SSID.
+    #expect(throws: CostRequest.Refusal.self) {
+      try self.set(.network("198.51.100.1"), expensive: .on)
+    }
     #expect(try self.list() == ["192.0.2.1 here"])
   }
 
