@@ -113,6 +113,10 @@ struct ReportScenario {
   func refusals() throws {
     let lab = try self.laboratory()
     let there = try lab.directory.write("mine", to: "there")
+    let recording = Programs.testFile("recordings/failover.recording")
+    let replaced = try Command.outcome(
+      of: [Programs.connd, "--replay", recording, "--report", there])
+    #expect(replaced.status == 1 && replaced.standardError.contains("is there already"))
     for command in ["record", "report"] {
       let taken = try Command.outcome(of: [Programs.connctl, command, there])
       #expect(taken.status == 1)
