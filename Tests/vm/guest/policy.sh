@@ -84,7 +84,6 @@ systemctl stop connd-targets.service
 echo "# polkit"
 ip route add default via 192.0.2.1
 check "online" connctl wait online --timeout 1m
-groupadd connd
 useradd --uid 4321 guest
 useradd --uid 4322 --groups connd member
 as() { setpriv --reuid="$1" --regid="$1" --init-groups "${@:2}"; }

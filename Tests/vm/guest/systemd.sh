@@ -183,7 +183,7 @@ check "the history is kept" is '.*transition.*|.*"to".*' bash -c 'connctl histor
 check "watch outlived it" kill -0 $watch
 
 echo "# what links cost"
-check "a group whose members may say" groupadd connd
+check "a group whose members may say" getent group connd
 check "connd starts beside it" systemctl restart connd.service
 check "it serves" within 60 connctl is wired
 useradd --uid 4323 --groups connd member
