@@ -100,9 +100,11 @@ struct RecordingSession: Sendable {
       return (state, ExitStatus.notThere, false)
     }
     guard case .ending = state, status.isSuccess else {
+      let end =
+        status.rawValue == 128 + SIGKILL ? "was killed" : "has ended, with \(status.rawValue)"
       self.console.remark(
         state.hasBegun
-          ? "connd has ended by itself, with \(status.rawValue): \(self.file) holds what came before"
+          ? "connd \(end), before all was written: \(self.file) holds what came before"
           : "connd did not start, and nothing is recorded (it ended with \(status.rawValue))"
       )
       throw ExitStatus.notThere
