@@ -70,6 +70,9 @@ gadget() {
     far=$(cat "$directory/functions/$4.u0/ifname")
     router "$name" "$far"
     ip link set "$near" up
+    # What the gadget has said of its carrier while nobody listened yet may be lost (cdc_ether): it says it again.
+    ip -n "$name" link set "$far" down
+    ip -n "$name" link set "$far" up
     ip address add 10.0.3.2/24 dev "$near"
     ip route replace default via 10.0.3.1
 }
