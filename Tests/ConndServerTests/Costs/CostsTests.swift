@@ -41,6 +41,15 @@ struct CostsTests {
       address, link: link, hardwareAddress: [2, 0, 0, 0, 0, octet])
   }
 
+  /// The cable is moved to another router of the same address.
+  private mutating func moveCable() throws {
+    self.loop.kernel.setState(of: 2, .down)
+    _ = self.loop.tell()
+    try Self.setRouter("192.0.2.1", on: 2, to: 2, self.loop)
+    self.loop.kernel.setState(of: 2, .up)
+    _ = self.loop.tell(self.loop.kernel.neighbours.values.map { .neighbour($0) })
+  }
+
   @discardableResult
   private mutating func set(
     _ target: CostRequest.Target, constrained: Connectivity_V1_Choice? = nil,
@@ -125,12 +134,7 @@ struct CostsTests {
     try self.set(.network("192.0.2.1"), constrained: .on)
     #expect(self.last == "constrained: constrainedSet uid 1000")
     #expect(try self.list() == ["192.0.2.1 here constrained"])
-    // The cable is moved to another router of that address.
-    self.loop.kernel.setState(of: 2, .down)
-    _ = self.loop.tell()
-    try Self.setRouter("192.0.2.1", on: 2, to: 2, self.loop)
-    self.loop.kernel.setState(of: 2, .up)
-    _ = self.loop.tell(self.loop.kernel.neighbours.values.map { .neighbour($0) })
+    try self.moveCable()
     #expect(self.loop.loop.store.snapshot.status.isConstrained == false)
     #expect(try self.list() == ["192.0.2.1 here", "? constrained"])
 
@@ -232,12 +236,7 @@ struct CostsTests {
     #expect(self.loop.turn().last == "1 \(tunnel.verdict)")
     #expect(try self.list() == ["192.0.2.1 here constrained expensive"])
 
-    // The cable is moved to another router of that address.
-    self.loop.kernel.setState(of: 2, .down)
-    _ = self.loop.tell()
-    try Self.setRouter("192.0.2.1", on: 2, to: 2, self.loop)
-    self.loop.kernel.setState(of: 2, .up)
-    _ = self.loop.tell(self.loop.kernel.neighbours.values.map { .neighbour($0) })
+    try self.moveCable()
     #expect(!self.loop.loop.store.snapshot.status.isConstrained)
     #expect(!self.loop.loop.store.snapshot.status.isExpensive)
     #expect(try self.list() == ["192.0.2.1 here", "? constrained expensive"])
