@@ -134,8 +134,10 @@ extension CostCommand {
     let (response, isThere) = try await dialler.withConnd(at: self.socket) { [request] connd in
       let response = try await connd.setCost(request, options: .prompt)
       guard let link else { return (response, true) }
-      let links = try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt)
-      return (response, links.links.contains { $0.name == link })
+      // That it was said stands, whatever becomes of this question.
+      let links = try? await connd.listLinks(
+        Connectivity_V1_ListLinksRequest(), options: .prompt)
+      return (response, links?.links.contains { $0.name == link } ?? true)
     }
     if !isThere, choice != .auto, let link {
       self.console.remark("there is no link “\(link)” now: it holds once there is")
