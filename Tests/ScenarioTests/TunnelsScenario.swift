@@ -166,4 +166,38 @@ struct TunnelsScenario {
     #expect(connection.carries(within: .seconds(20)))
     try flow.expectAlive(in: lab, on: OpenVPN.link)
   }
+
+  @Test(
+    "K6 I5 I0 OpenConnect is moved to another uplink: connd advises at most, and bytes come when it has connected anew"
+  )
+  func openConnect() throws {
+    let lab = try self.laboratory()
+    let vpn = try OpenConnect(lab, to: Uplinks.server)
+    let status = try lab.start()
+    #expect(status.category == "wired" && status.interface == OpenConnect.link)
+    #expect(status.ipv4.chain == [OpenConnect.link, "eth0"])
+    let flow = try GuardedFlow(lab, to: "10.10.0.1")
+    let connection = try #require(flow.connection)
+    #expect(connection.carries(within: .seconds(10)))
+
+    // Its script has given the server a route by each uplink, with the metrics of the default routes.
+    try lab.namespace.ip("link set eth0 down")
+    let moved = try lab.event()
+    #expect(moved.from == "wired" && moved.to == "cellular" && moved.status.expensive)
+    #expect(moved.status.ipv4.chain == [OpenConnect.link, "wwan0"])
+    #expect(try #require(lab.watcher).nextInvalidation().severity == "advise")
+    // The outer connections are bound to an address that is gone, until the pings are not answered.
+    #expect(!connection.carries(within: .milliseconds(700)))
+    try vpn.awaitConnection()
+    #expect(connection.carries(within: .seconds(20)))
+
+    // The script keeps to the modem's route to the server: what connd guesses below is wrong, and still ends nothing.
+    try lab.namespace.ip("link set eth0 up")
+    try lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 100")
+    let back = try lab.events { $0.status.ipv4.chain.last == "eth0" }.last
+    #expect(back?.to == "wired")
+    try GuardedFlow.expectSpared([flow]) {
+      try lab.namespace.ip("address del \(connection.local)/32 dev \(OpenConnect.link)")
+    }
+  }
 }

@@ -67,18 +67,12 @@ final class OpenVPN {
   /// - Parameter transport: `udp` or `tcp`.
   init(_ laboratory: Laboratory, to address: String, _ transport: String) throws {
     let directory = laboratory.directory.path
-    var prints: [String] = []
-    for name in ["server", "client"] {
-      try Command.run(
-        [
-          "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-          "-nodes", "-days", "2", "-subj", "/CN=\(name)", "-keyout", "\(directory)/\(name).key",
-          "-out", "\(directory)/\(name).pem",
-        ])
+    let prints = try ["server", "client"].map { name in
+      try makeCertificate(named: name, in: laboratory)
       let print = try Command.run([
         "openssl", "x509", "-in", "\(directory)/\(name).pem", "-noout", "-fingerprint", "-sha256",
       ])
-      prints.append(String(print.split(whereSeparator: { "=\n".contains($0) }).last ?? ""))
+      return String(print.split(whereSeparator: { "=\n".contains($0) }).last ?? "")
     }
     func options(_ name: String, _ peer: String) -> [String] {
       [
@@ -107,4 +101,77 @@ final class OpenVPN {
   func awaitConnection() throws {
     _ = try self.client.line { $0.contains("Initialization Sequence Completed") }
   }
+}
+
+/// An OpenConnect tunnel from a laboratory to the world outside, whose end has 10.10.0.1: a client that leads all traffic into it,
+/// and ocserv. It lasts as long as this.
+final class OpenConnect {
+  static let link = "tun0"
+  private let server: RunningCommand
+  private let client: RunningCommand
+
+  init(_ laboratory: Laboratory, to address: String) throws {
+    let directory = laboratory.directory
+    try makeCertificate(named: "server", in: laboratory)
+    try Command.run([
+      "bash", "-c", #"printf 'secret\nsecret\n' | ocpasswd -c "$1" user"#, "",
+      "\(directory.path)/passwords",
+    ])
+    try directory.write(
+      """
+      auth = "plain[passwd=\(directory.path)/passwords]"
+      listen-host = \(address)
+      tcp-port = 443
+      udp-port = 443
+      run-as-user = root
+      run-as-group = root
+      socket-file = \(directory.path)/ocserv
+      server-cert = \(directory.path)/server.pem
+      server-key = \(directory.path)/server.key
+      isolate-workers = false
+      device = oc
+      ipv4-network = 10.10.0.0
+      ipv4-netmask = 255.255.255.0
+      ping-leases = false
+      cookie-timeout = 300
+      persistent-cookies = true
+      """, to: "ocserv.conf")
+    self.server = try laboratory.outside.spawn([
+      "sh", "-c", #"exec ocserv --foreground --debug 1 --config "$1" 2>&1"#, "",
+      "\(directory.path)/ocserv.conf",
+    ])
+    _ = try self.server.line { $0.contains("sec-mod initialized") }
+    let key = try Command.run([
+      "sh", "-c",
+      """
+      openssl x509 -in "$1" -noout -pubkey | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | openssl base64
+      """, "", "\(directory.path)/server.pem",
+    ]).prefix(44)
+    self.client = try laboratory.namespace.spawn(
+      ["bash", "-c", #"exec "$@" <<<secret"#, ""] + [
+        "openconnect", "--user", "user", "--passwd-on-stdin", "--servercert", "pin-sha256:\(key)",
+        "--interface", Self.link, "--force-dpd", "1", "https://\(address)/",
+      ])
+    _ = try self.client.line { $0.contains("Configured as") }
+    // Its script goes on.
+    try waitUntil("all traffic is led into the tunnel") {
+      try laboratory.namespace.ip("route show default").contains(" dev \(Self.link) ")
+    }
+  }
+
+  /// The client has connected anew.
+  func awaitConnection() throws {
+    _ = try self.client.line { $0.contains("CSTP connected") }
+  }
+}
+
+/// Makes NAME.pem and NAME.key in the laboratory's directory: a certificate that nobody but itself vouches for.
+private func makeCertificate(named name: String, in laboratory: Laboratory) throws {
+  let path = "\(laboratory.directory.path)/\(name)"
+  try Command.run(
+    [
+      "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+      "-nodes", "-days", "2", "-subj", "/CN=\(name)", "-keyout", "\(path).key", "-out",
+      "\(path).pem",
+    ])
 }
