@@ -45,10 +45,34 @@ struct CostTests {
       try await self.said("expensive", "--network", "Free Wi-Fi", "--until", "boot") == wish)
   }
 
+  @Test("where nothing is named, the network that the machine is on is marked, and told")
+  func here() async throws {
+    var wish = Connectivity_V1_SetCostRequest()
+    wish.network = "00000000000000ff"
+    wish.constrained = .on
+    #expect(try await self.said("constrain") == wish)
+    wish.constrained = .off
+    #expect(try await self.said("constrain", "off") == wish)
+    wish.whenLeft = true
+    #expect(try await self.said("constrain", "off", "--until", "left") == wish)
+    let told = try await connctl("constrain", "auto")
+    #expect(told.screen.errors.contains("of the network that the machine is on, “Free"))
+    #expect(!told.screen.errors.contains("\u{1b}"))
+  }
+
+  @Test("who says something that connd cannot keep is told how long it holds")
+  func notKept() async throws {
+    let said = try await connctl("constrain", "sealed0")
+    #expect(said.status == 0 && said.screen.errors.contains("it holds until connd ends"))
+    let forgotten = try await connctl("forget", "Sealed")
+    #expect(forgotten.status == 0 && forgotten.screen.errors.contains("it comes back"))
+  }
+
   @Test(
     "what makes no sense is not sent: 64",
     arguments: [
-      ["constrain"], ["constrain", "wlan0", "maybe"], ["constrain", "wlan0", "on", "off"],
+      ["constrain", "off", "wlan0"], ["constrain", "wlan0", "maybe"],
+      ["constrain", "wlan0", "on", "off"],
       ["constrain", "--network", "x", "wlan0", "on"], ["expensive", "wlan0", "--until", "left"],
       ["expensive", "wlan0", "--for", "1h", "--until", "boot"],
       ["expensive", "wlan0", "--for", "0s"], ["constrain", "wlan0", "--until", "noon"],
@@ -84,14 +108,17 @@ struct CostTests {
     let lines = json.screen.outputLines
     let here =
       #"{"name": "Free \u001b[31mWi-Fi", "identity": "00000000000000ff", "link": null, "medium": "wifi", "#
-      + #""constrained": true, "expensive": null, "current": true, "user": 1000, "until": null}"#
+      + #""constrained": true, "expensive": null, "current": true, "user": 1000, "until": null, "#
+      + #""constrainedUntil": null, "expensiveUntil": null}"#
     let away =
       #"{"name": null, "identity": "0123456789abcdef", "link": null, "medium": "unknown", "#
       + #""constrained": null, "expensive": false, "current": false, "user": 0, "#
-      + #""until": "2026-11-21T01:25:00.123456Z"}"#
+      + #""until": "2026-11-21T01:25:00.123456Z", "constrainedUntil": null, "#
+      + #""expensiveUntil": "2026-11-21T01:25:00.123456Z"}"#
     let cable =
       #"{"name": null, "identity": null, "link": "eth0", "medium": "unknown", "constrained": false, "#
-      + #""expensive": true, "current": false, "user": 1000, "until": null}"#
+      + #""expensive": true, "current": false, "user": 1000, "until": null, "constrainedUntil": null, "#
+      + #""expensiveUntil": null}"#
     #expect(lines == [here, away, cable])
     let text = try await connctl("networks")
     #expect(!text.screen.output.contains("\u{1b}"))
@@ -129,6 +156,7 @@ extension Connectivity_V1_Network {
     network.expensive = .off
     network.user = 0
     network.until = .init(Timestamp.sample)
+    network.expensiveUntil = .init(Timestamp.sample)
     return network
   }()
 

@@ -105,6 +105,7 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     self.said.withLock { $0.append(request) }
     var response = Connectivity_V1_SetCostResponse()
     if request.link == "eth0" { response.overruledBy = "eth*" }
+    response.notKept = request.link == "sealed0"
     return response
   }
 
@@ -121,10 +122,12 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     request: Connectivity_V1_ForgetNetworkRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ForgetNetworkResponse {
     if let error { throw error }
-    guard request.network == "Home" else {
+    guard ["Home", "Sealed"].contains(request.network) else {
       throw RPCError(code: .notFound, message: "nothing is said of “\(request.network)”")
     }
-    return Connectivity_V1_ForgetNetworkResponse()
+    var response = Connectivity_V1_ForgetNetworkResponse()
+    response.notKept = request.network == "Sealed"
+    return response
   }
 
   func getStatistics(

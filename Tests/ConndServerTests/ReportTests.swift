@@ -205,7 +205,7 @@ struct ReportTests {
       servers: [.init(remote)], search: ["\(Secret.name).com"],
       links: [.init(interface: Secret.name, servers: [.init(remote, zone: Secret.name)])])
     var costs = ChoiceFile.Contents()
-    costs.choices = CostChoices([.link(Secret.name): CostChoice(isExpensive: true, user: 1)])
+    costs.choices = CostChoices([.link(Secret.name): CostChoice(expensive: .on, user: 1)])
     let text = """
       # \(Secret.name)
       destinations: {ipv4: [\(Secret.address)]}

@@ -211,16 +211,16 @@ struct SubstitutesTests {
     )
     let names = (self.substitutes.wirelessName(ssid), self.substitutes.hardwareAddress(router))
     contents.choices = CostChoices([
-      .network(old.hash(of: wireless)): CostChoice(isConstrained: true, user: 1000),
-      .network(old.hash(ofGateway: router)): CostChoice(isExpensive: true, user: 1000),
-      .link("acme"): CostChoice(isExpensive: false, user: 0),
+      .network(old.hash(of: wireless)): CostChoice(constrained: .on, user: 1000),
+      .network(old.hash(ofGateway: router)): CostChoice(expensive: .on, user: 1000),
+      .link("acme"): CostChoice(expensive: .off, user: 0),
     ])
     let other = self.substitutes.choices(contents)
     #expect(other.key != old)
     let network = WirelessNetwork(ssid: names.0, security: .personal)
-    #expect(other.choices[.network(other.key.hash(of: network))]?.isConstrained == true)
-    #expect(other.choices[.network(other.key.hash(ofGateway: names.1))]?.isExpensive == true)
-    #expect(other.choices[.link(self.substitutes.linkName("acme"))]?.isExpensive == false)
+    #expect(other.choices[.network(other.key.hash(of: network))]?.constrained == .on)
+    #expect(other.choices[.network(other.key.hash(ofGateway: names.1))]?.expensive == .on)
+    #expect(other.choices[.link(self.substitutes.linkName("acme"))]?.expensive == .off)
     #expect(
       self.substitutes.networkName(old.hash(of: wireless).description)
         == other.key.hash(of: network).description)

@@ -91,6 +91,47 @@ struct CostsScenario {
     #expect(try !lab.status().expensive)
   }
 
+  @Test("I4 a network has the same identity whenever connd starts, also before anybody marks one")
+  func identity() throws {
+    let lab = try self.laboratory()
+    let identity = try #require(try self.networks(lab).first?.identity)
+    try lab.connd?.terminate()
+    try lab.startConnd()
+    #expect(try self.networks(lab).first?.identity == identity)
+  }
+
+  @Test("where nothing is named, it is the network that the machine is on; by another it is not")
+  func here() throws {
+    let lab = try self.laboratory()
+    let marked = try lab.connctl("constrain")
+    #expect(marked.status == 0 && marked.standardError.contains("“10.0.0.1”"), "\(marked)")
+    #expect(try lab.event().status.constrained)
+    try lab.ip("link set wlan0 down")
+    #expect(try !lab.event().status.constrained)
+    #expect(try lab.connctl("constrain", "off").status == 0)
+    #expect(try self.networks(lab).first { $0.current }?.constrained == false)
+    try lab.ip("link set wwan0 down")
+    #expect(try lab.connctl("constrain", "off").status == 1)
+  }
+
+  @Test("what cannot be written down holds until connd ends, and whoever says it is told so")
+  func notKept() throws {
+    let lab = try self.laboratory()
+    #expect(try lab.connctl("constrain", "wlan0").standardError.isEmpty)
+    // Root may write anywhere, but not a file where a directory is.
+    let obstacle = "\(lab.directory.path)/connd.networks.new"
+    #expect(mkdir(obstacle, 0o700) == 0)
+    let said = try lab.connctl("expensive", "wlan0")
+    #expect(said.status == 0 && said.standardError.contains("until connd ends"), "\(said)")
+    #expect(try lab.status().expensive)
+    rmdir(obstacle)
+    // Once more is enough.
+    #expect(try lab.connctl("expensive", "wlan0").standardError.isEmpty)
+    try lab.connd?.terminate()
+    try lab.startConnd()
+    #expect(try lab.status().expensive && lab.status().constrained)
+  }
+
   @Test(
     "who may not is refused, and may look",
     .enabled(if: Users.areMany, "only one user exists here"))

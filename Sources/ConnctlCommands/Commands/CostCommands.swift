@@ -38,13 +38,13 @@ struct CostOptions: ParsableArguments {
   static func configuration(_ name: String, _ abstract: String) -> CommandConfiguration {
     CommandConfiguration(
       commandName: name, abstract: abstract,
-      usage: "connctl \(name) [<options>] (<link> | --network <name>) [on|off|auto]",
+      usage: "connctl \(name) [<options>] [<link> | --network <name>] [on|off|auto]",
       discussion: self.discussion)
   }
 
   private static let discussion = """
-    All programs hear of it at once. It beats what connd finds out by itself, and the configuration beats it. auto takes it back; \
-    left out, it is on.
+    Where neither a link nor a network is named, it is the network that the machine is on. All programs hear of it at once. It \
+    beats what connd finds out by itself, and the configuration beats it. auto takes it back; left out, it is on.
 
     A network is remembered by a hash, so that it is known when the machine comes back to it; “connctl networks” lists those that \
     something is said of.
@@ -70,7 +70,7 @@ struct CostOptions: ParsableArguments {
       "Until the machine starts anew, or leaves the network.", valueName: "boot|left"))
   var until: End?
 
-  @Argument(help: "The link's name, unless --network names a network; and on, off or auto.")
+  @Argument(help: "A link's name, unless --network names a network; and on, off or auto.")
   var words: [String] = []
 
   enum End: String, ExpressibleByArgument, CaseIterable {
@@ -85,27 +85,47 @@ struct CostOptions: ParsableArguments {
     if let time = self.for, time.duration < .seconds(1) {
       throw ValidationError("--for: at least a second")
     }
-    if self.until == .left, self.network == nil {
+    if self.until == .left, case .link = try self.parsed().target {
       throw ValidationError("--until left is for a network: name it by --network")
     }
   }
 
-  /// The link, unless a network is named, and what is said.
-  func parsed() throws -> (link: String?, Connectivity_V1_Choice) {
+  /// Of what something is said.
+  enum Target {
+    case link(String)
+    case network(String)
+    case here
+  }
+
+  /// Of what something is said, and what.
+  func parsed() throws -> (target: Target, Connectivity_V1_Choice) {
     var words = self.words[...]
-    let link = self.network == nil ? words.popFirst() : nil
-    guard self.network != nil || link != nil else {
-      throw ValidationError("name a link, or a network with --network")
+    let target: Target
+    if let network {
+      target = .network(network)
+    } else if let word = words.first, Self.choice(word) == nil {
+      target = .link(word)
+      words.removeFirst()
+    } else {
+      target = .here
     }
-    let choice: Connectivity_V1_Choice
-    switch words.popFirst() {
-    case "on", nil: choice = .on
-    case "off": choice = .off
-    case "auto": choice = .auto
-    case let word?: throw ValidationError("“\(word)” is not on, off or auto")
+    let choice = try words.popFirst().map { word in
+      guard let choice = Self.choice(word) else {
+        throw ValidationError("“\(word)” is not on, off or auto")
+      }
+      return choice
     }
-    guard words.isEmpty else { throw ValidationError("there is more than on, off or auto") }
-    return (link, choice)
+    guard words.isEmpty else { throw ValidationError("on, off or auto is the last word") }
+    return (target, choice ?? .on)
+  }
+
+  private static func choice(_ word: String) -> Connectivity_V1_Choice? {
+    switch word {
+    case "on": .on
+    case "off": .off
+    case "auto": .auto
+    default: nil
+    }
   }
 }
 
@@ -119,9 +139,7 @@ protocol CostCommand: ConnctlCommand {
 extension CostCommand {
   func run(through dialler: any Dialler) async throws {
     var request = Connectivity_V1_SetCostRequest()
-    let (link, choice) = try self.cost.parsed()
-    if let network = self.cost.network { request.network = network }
-    if let link { request.link = link }
+    let (target, choice) = try self.cost.parsed()
     Self.say(choice, in: &request)
     if let time = self.cost.for {
       request.seconds = UInt32(clamping: time.duration.components.seconds)
@@ -131,20 +149,47 @@ extension CostCommand {
     case .left: request.whenLeft = true
     case nil: break
     }
-    let (response, isThere) = try await dialler.withConnd(at: self.socket) { [request] connd in
+    let response = try await dialler.withConnd(at: self.socket) { [request] connd in
+      var request = request
+      switch target {
+      case .link(let name): request.link = name
+      case .network(let name): request.network = name
+      case .here: request.network = try await self.networkHere(connd)
+      }
       let response = try await connd.setCost(request, options: .prompt)
-      guard let link else { return (response, true) }
       // That it was said stands, whatever becomes of this question.
-      let links = try? await connd.listLinks(
-        Connectivity_V1_ListLinksRequest(), options: .prompt)
-      return (response, links?.links.contains { $0.name == link } ?? true)
-    }
-    if !isThere, choice != .auto, let link {
-      self.console.remark("there is no link “\(link)” now: it holds once there is")
+      if choice != .auto, case .link(let name) = target,
+        let links = try? await connd.listLinks(
+          Connectivity_V1_ListLinksRequest(), options: .prompt),
+        !links.links.contains(where: { $0.name == name })
+      {
+        self.console.remark("there is no link “\(name)” now: it holds once there is")
+      }
+      return response
     }
     if response.hasOverruledBy {
       self.console.remark(
         "the configuration says otherwise of “\(response.overruledBy)”, and that holds")
     }
+    if response.notKept {
+      self.console.remark(
+        "it holds until connd ends: connd cannot write its file, and its log says why")
+    }
+  }
+
+  /// The identity of the network that the traffic goes by.
+  private func networkHere(
+    _ connd: any Connectivity_V1_Connectivity.ClientProtocol
+  ) async throws -> String {
+    let list = try await connd.listNetworks(
+      Connectivity_V1_ListNetworksRequest(), options: .prompt)
+    guard let network = list.networks.first(where: \.current) else {
+      self.console.remark("connd knows no network that the machine is on: name a link")
+      throw ExitStatus.doesNotHold
+    }
+    self.console.remark(
+      "of the network that the machine is on, \(network.hasName ? "“\(network.name)”" : network.identity)"
+    )
+    return network.identity
   }
 }

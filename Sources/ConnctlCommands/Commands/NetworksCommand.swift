@@ -4,6 +4,7 @@ import ConnectivityJSON
 import ConnectivityProtocol
 import ConnectivitySession
 import GRPCCore
+import SwiftProtobuf
 
 struct NetworksCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -45,7 +46,11 @@ struct ForgetCommand: ConnctlCommand {
     request.network = self.name
     let isForgotten = try await dialler.withConnd(at: self.socket) { [request] connd in
       do {
-        _ = try await connd.forgetNetwork(request, options: .prompt)
+        if try await connd.forgetNetwork(request, options: .prompt).notKept {
+          self.console.remark(
+            "it comes back when connd starts anew: connd cannot write its file, and its log says why"
+          )
+        }
         return true
       } catch let error as RPCError where error.code == .notFound {
         self.console.remark(error.message)
@@ -68,7 +73,11 @@ extension JSON {
       "expensive": .choice(network.expensive),
       "current": .bool(network.current),
       "user": network.hasUser ? .number(network.user) : .null,
-      "until": .string(network.hasUntil ? (try? Timestamp(network.until))?.description : nil),
+      "until": .string(network.until(\.hasUntil, \.until)?.description),
+      "constrainedUntil": .string(
+        network.until(\.hasConstrainedUntil, \.constrainedUntil)?.description),
+      "expensiveUntil": .string(
+        network.until(\.hasExpensiveUntil, \.expensiveUntil)?.description),
     ]
   }
 
@@ -90,12 +99,12 @@ extension Style {
       var words: [String] = []
       if network.current { words.append("here") }
       if network.hasLink { words.append("link") }
-      words += Self.words(network.constrained, "constrained", "not constrained")
-      words += Self.words(network.expensive, "expensive", "not expensive")
-      if network.hasUntil, let until = try? Timestamp(network.until) {
-        let local = self.localTime(until)
-        words.append("until " + Text.tied(local.date, local.time))
-      }
+      words += self.words(
+        network.constrained, "constrained",
+        until: network.until(\.hasConstrainedUntil, \.constrainedUntil))
+      words += self.words(
+        network.expensive, "expensive", until: network.until(\.hasExpensiveUntil, \.expensiveUntil)
+      )
       rows.add(
         Text(name.isEmpty ? "-" : name), Text(network.identity, .faint),
         Text(network.current ? Medium(network.medium).rawValue : "-"),
@@ -104,13 +113,25 @@ extension Style {
     return rows.lines(self)
   }
 
-  private static func words(
-    _ choice: Connectivity_V1_Choice, _ on: String, _ off: String
+  private func words(
+    _ choice: Connectivity_V1_Choice, _ property: String, until: Timestamp?
   ) -> [String] {
-    switch choice {
-    case .on: [on]
-    case .off: [off]
-    case .auto, .unspecified, .UNRECOGNIZED: []
+    let end = until.map { until in
+      let local = self.localTime(until)
+      return " until " + Text.tied(local.date, local.time)
     }
+    switch choice {
+    case .on: return [property + (end ?? "")]
+    case .off: return ["not " + property + (end ?? "")]
+    case .auto, .unspecified, .UNRECOGNIZED: return []
+    }
+  }
+}
+
+extension Connectivity_V1_Network {
+  fileprivate func until(
+    _ isThere: KeyPath<Self, Bool>, _ time: KeyPath<Self, Google_Protobuf_Timestamp>
+  ) -> Timestamp? {
+    self[keyPath: isThere] ? try? Timestamp(self[keyPath: time]) : nil
   }
 }

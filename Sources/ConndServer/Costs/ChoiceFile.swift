@@ -15,13 +15,17 @@ final class ChoiceFile {
     var choices = CostChoices()
   }
 
-  private static let header = "connd networks 1"
+  private static let header = "connd networks 2"
+  /// There all that is said of one subject ends together.
+  private static let oldHeader = "connd networks 1"
   /// In octets; room for more choices than anybody makes.
   private static let largest = 1 << 20
 
   private let path: String
   private let boot: String
   private let logger: Logger
+  /// What the file holds; `nil` where it could not be read or written.
+  private var saved: Contents?
 
   /// - Parameters:
   ///   - path: where the file is; its directory must be there.
@@ -54,20 +58,28 @@ final class ChoiceFile {
     return RecordFrame.write(Array(new.utf8), to: descriptor) ? new : ""
   }
 
-  /// What an earlier run has kept; what has never been there, or cannot be read, is new.
+  /// What an earlier run has kept; what has never been there, or cannot be read, is new, and its key is kept from now on.
   func load() -> Contents {
+    self.saved = self.read()
+    if let saved { return saved }
+    let new = Contents()
+    _ = self.save(new)
+    return new
+  }
+
+  private func read() -> Contents? {
     let bytes: [UInt8]
     do throws(SystemError) {
       bytes = try contents(of: self.path, most: Self.largest, followsLinks: false)
     } catch {
       if error.code != ENOENT { self.putAside("cannot be read: \(error)") }
-      return Contents()
+      return nil
     }
     do throws(Fault) {
       return try Self.read(bytes, boot: self.boot)
     } catch {
       self.putAside(error.words)
-      return Contents()
+      return nil
     }
   }
 
@@ -79,9 +91,14 @@ final class ChoiceFile {
       metadata: ["path": "\(self.path)", "aside": "\(aside)"])
   }
 
+  /// Saves what is not saved yet.
+  ///
   /// - Returns: whether it is kept: on a full disk the file stays as it was.
-  @discardableResult
-  func save(_ contents: Contents) -> Bool {
+  func keep(_ contents: Contents) -> Bool {
+    contents == self.saved || self.save(contents)
+  }
+
+  private func save(_ contents: Contents) -> Bool {
     let temporary = "\(self.path).new"
     let descriptor = open(
       temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
@@ -90,7 +107,10 @@ final class ChoiceFile {
       descriptor >= 0 && RecordFrame.write(bytes, to: descriptor) && fsync(descriptor) == 0
     let error = SystemError()
     if descriptor >= 0 { close(descriptor) }
-    if isWritten, rename(temporary, self.path) == 0 { return true }
+    if isWritten, rename(temporary, self.path) == 0 {
+      self.saved = contents
+      return true
+    }
     self.logger.error(
       "what users say of networks cannot be kept, and holds until connd ends",
       metadata: ["path": "\(self.path)", "error": "\(error)"])
@@ -121,13 +141,16 @@ final class ChoiceFile {
       case .network(let network): ["network", network.description]
       }
     words.append("user=\(choice.user)")
-    if let isOn = choice.isConstrained { words.append("constrained=\(isOn)") }
-    if let isOn = choice.isExpensive { words.append("expensive=\(isOn)") }
-    switch choice.end {
-    case .time(let time): words.append("time=\(time.microseconds)")
-    case .boot: words.append("boot=\(boot)")
-    case .left: words.append("left=true")
-    case nil: break
+    // An end is that of the word before it.
+    for (name, setting) in [("constrained", choice.constrained), ("expensive", choice.expensive)] {
+      guard let setting else { continue }
+      words.append("\(name)=\(setting.isOn)")
+      switch setting.end {
+      case .time(let time): words.append("time=\(time.microseconds)")
+      case .boot: words.append("boot=\(boot)")
+      case .left: words.append("left=true")
+      case nil: break
+      }
     }
     return words.joined(separator: " ")
   }
@@ -135,7 +158,8 @@ final class ChoiceFile {
   /// A thousand lines are to cost a start nothing, so this is about octets, not about what people take for characters.
   static func read(_ bytes: [UInt8], boot: String) throws(Fault) -> Contents {
     var lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)[...]
-    guard lines.first.map({ String($0) == Self.header }) ?? false else {
+    let header = lines.first.map { String($0) }
+    guard header == Self.header || header == Self.oldHeader else {
       throw Fault(words: "is not of this version")
     }
     // The last line ends, too.
@@ -150,20 +174,20 @@ final class ChoiceFile {
     contents.key = key
     var choices: [CostChoices.Subject: CostChoice] = [:]
     for line in lines {
-      guard let (subject, choice) = Self.choice(line, boot) else {
-        throw Fault(words: "has a line that makes no sense")
-      }
-      // Of another start of the machine.
-      if let choice { choices[subject] = choice }
+      guard
+        let (subject, choice) = Self.choice(line, boot, endsTogether: header == Self.oldHeader)
+      else { throw Fault(words: "has a line that makes no sense") }
+      // What was said until another start of the machine is over.
+      if !choice.isEmpty { choices[subject] = choice }
     }
     contents.choices = CostChoices(choices)
     return contents
   }
 
-  /// - Returns: `nil` for what makes no sense; no choice where it is over.
+  /// - Returns: `nil` for what makes no sense; an empty choice where all of it is over.
   private static func choice(
-    _ line: ArraySlice<UInt8>, _ boot: String
-  ) -> (CostChoices.Subject, CostChoice?)? {
+    _ line: ArraySlice<UInt8>, _ boot: String, endsTogether: Bool
+  ) -> (CostChoices.Subject, CostChoice)? {
     let words = line.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
     guard words.count >= 3 else { return nil }
     let (kind, name) = (String(words[0]), String(words[1]))
@@ -176,7 +200,8 @@ final class ChoiceFile {
     default: return nil
     }
     var choice = CostChoice(user: 0)
-    var isOver = false
+    // Of what the next end is.
+    var spoken: [WritableKeyPath<CostChoice, CostChoice.Setting?>] = []
     for word in words.dropFirst(2) {
       guard let equals = word.firstIndex(of: UInt8(ascii: "=")) else { return nil }
       let (name, value) = (String(word[..<equals]), String(word[(equals + 1)...]))
@@ -184,24 +209,31 @@ final class ChoiceFile {
       case "user":
         guard let user = UInt32(value) else { return nil }
         choice.user = user
-      case "constrained":
+      case "constrained", "expensive":
         guard let isOn = Bool(value) else { return nil }
-        choice.isConstrained = isOn
-      case "expensive":
-        guard let isOn = Bool(value) else { return nil }
-        choice.isExpensive = isOn
-      case "time":
-        guard let time = Int64(value) else { return nil }
-        choice.end = .time(Timestamp(microseconds: time))
-      case "boot":
-        choice.end = .boot
+        let property = name == "constrained" ? \CostChoice.constrained : \CostChoice.expensive
+        choice[keyPath: property] = CostChoice.Setting(isOn)
+        spoken = endsTogether ? spoken + [property] : [property]
+      case "time", "boot", "left":
+        guard !spoken.isEmpty, let end = Self.end(name, value) else { return nil }
         // Where one start cannot be told from another, it was another.
-        isOver = boot.isEmpty || value != boot
-      case "left": choice.end = .left
+        let isOver = end == .boot && (boot.isEmpty || value != boot)
+        for property in spoken {
+          choice[keyPath: property]?.end = end
+          if isOver { choice[keyPath: property] = nil }
+        }
       default: return nil
       }
     }
-    return (subject, isOver || choice.isEmpty ? nil : choice)
+    return (subject, choice)
+  }
+
+  private static func end(_ name: String, _ value: String) -> CostChoice.End? {
+    switch name {
+    case "time": Int64(value).map { .time(Timestamp(microseconds: $0)) }
+    case "boot": .boot
+    default: .left
+    }
   }
 
   /// `key 00112233445566778899aabbccddeeff`

@@ -32,9 +32,9 @@ enum CostRequest: Sendable {
 
   enum Answer: Sendable {
     /// The `match` of the configuration's entry that holds instead.
-    case set(overruledBy: String?)
+    case set(overruledBy: String?, isKept: Bool)
     case list([Connectivity_V1_Network])
-    case forgotten
+    case forgotten(isKept: Bool)
   }
 
   /// Why nothing came of it.

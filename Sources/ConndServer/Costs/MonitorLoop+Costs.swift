@@ -12,11 +12,12 @@ extension MonitorLoop {
   ) -> Result<CostRequest.Answer, CostRequest.Refusal> {
     Result { () throws(CostRequest.Refusal) in
       switch request {
-      case .set(let wish): return .set(overruledBy: try self.set(wish))
+      case .set(let wish):
+        let (match, isKept) = try self.set(wish)
+        return .set(overruledBy: match, isKept: isKept)
       case .list: return .list(try self.listNetworks())
       case .forget(let name, let user):
-        try self.forget(name, user)
-        return .forgotten
+        return .forgotten(isKept: try self.forget(name, user))
       }
     }
   }
@@ -48,7 +49,9 @@ extension MonitorLoop {
 
   // MARK: - Changes
 
-  private mutating func set(_ wish: CostRequest.Wish) throws(CostRequest.Refusal) -> String? {
+  private mutating func set(
+    _ wish: CostRequest.Wish
+  ) throws(CostRequest.Refusal) -> (overruledBy: String?, isKept: Bool) {
     let present = try self.presentNetworks()
     let subjects = self.subjects(wish.target, present)
     if case .network(let name) = wish.target, IPAddress(name) != nil,
@@ -64,52 +67,65 @@ extension MonitorLoop {
       else { throw .invalid("until it is left: the machine is not on this network") }
     }
     var costs = self.engine.costs
+    let end = self.end(of: wish)
     for subject in subjects {
       var choice = costs.choices[subject] ?? CostChoice(user: wish.user)
-      if let constrained = wish.constrained { choice.isConstrained = constrained.isOn }
-      if let expensive = wish.expensive { choice.isExpensive = expensive.isOn }
       choice.user = wish.user
-      switch wish.end {
-      case .after(let duration): choice.end = .time(self.clock.time.advanced(by: duration))
-      case .boot: choice.end = .boot
-      case .left: choice.end = .left
-      case nil: choice.end = nil
-      }
+      if let said = wish.constrained { choice.constrained = said.setting(until: end) }
+      if let said = wish.expensive { choice.expensive = said.setting(until: end) }
       costs.choices[subject] = choice
     }
     guard costs.choices.all.count <= Self.mostChoices else {
       throw .full("something is said of \(Self.mostChoices) links and networks: forget some first")
     }
     let (who, link) = ("uid \(wish.user)", wish.target.link)
-    self.take(
-      costs,
+    let isKept = self.take(
+      costs, subjects,
       wish.constrained == nil
         ? Cause(.user, "expensiveSet", message: who, interface: link)
         : Cause(.user, "constrainedSet", message: who, interface: link))
-    return self.overruling(wish, subjects, present)
+    return (self.overruling(wish, subjects, present), isKept)
+  }
+
+  private func end(of wish: CostRequest.Wish) -> CostChoice.End? {
+    switch wish.end {
+    case .after(let duration): .time(self.clock.time.advanced(by: duration))
+    case .boot: .boot
+    case .left: .left
+    case nil: nil
+    }
   }
 
   private mutating func forget(
     _ name: String, _ user: UInt32
-  ) throws(CostRequest.Refusal) {
+  ) throws(CostRequest.Refusal) -> Bool {
     let subjects =
       self.subjects(.network(name), try self.presentNetworks()) + [CostChoices.Subject.link(name)]
     var costs = self.engine.costs
     let known = subjects.filter { costs.choices[$0] != nil }
     guard !known.isEmpty else { throw .notFound("nothing is said of “\(name)”") }
     for subject in known { costs.choices[subject] = nil }
-    self.take(costs, Cause(.user, "choiceForgotten", message: "uid \(user)"))
+    return self.take(costs, known, Cause(.user, "choiceForgotten", message: "uid \(user)"))
   }
 
   /// Keeps choices, and publishes what follows from them.
-  private mutating func take(_ costs: ChoiceFile.Contents, _ cause: Cause) {
-    guard costs != self.engine.costs else { return }
+  ///
+  /// - Returns: whether they outlive connd.
+  @discardableResult
+  private mutating func take(
+    _ costs: ChoiceFile.Contents, _ subjects: [CostChoices.Subject], _ cause: Cause
+  ) -> Bool {
+    let isKept = self.choiceFile?.keep(costs) ?? false
+    guard costs != self.engine.costs else { return isKept }
     self.engine.costs = costs
-    self.choiceFile?.save(costs)
     self.logger.notice(
       "what links and networks cost was set",
-      metadata: ["cause": "\(cause.change)", "user": "\(cause.message ?? "nobody")"])
+      metadata: [
+        "cause": "\(cause.change)", "user": "\(cause.message ?? "nobody")",
+        "of": "\(subjects.map(\.description).joined(separator: ", "))",
+      ])
     self.step(.choice(cause))
+    return isKept
   }
 
   /// The entry of the configuration that says otherwise.
@@ -145,7 +161,7 @@ extension MonitorLoop {
     let present = costs.choices.endWithNetworks ? (try? self.presentNetworks()) ?? [] : []
     let over = costs.choices.end(at: self.clock.time, on: Set(present.map(\.hash)))
     guard !over.isEmpty else { return }
-    self.take(costs, Cause(.user, "choiceEnded"))
+    self.take(costs, over, Cause(.user, "choiceEnded"))
   }
 
   // MARK: - The list
@@ -183,8 +199,12 @@ extension Connectivity_V1_Choice {
     }
   }
 
-  fileprivate init(_ isOn: Bool?) {
-    self = isOn.map { $0 ? .on : .off } ?? .auto
+  fileprivate func setting(until end: CostChoice.End?) -> CostChoice.Setting? {
+    self.isOn.map { CostChoice.Setting($0, until: end) }
+  }
+
+  fileprivate init(_ setting: CostChoice.Setting?) {
+    self = setting.map { $0.isOn ? .on : .off } ?? .auto
   }
 }
 
@@ -196,9 +216,19 @@ extension Connectivity_V1_Network {
     case .network(let network): self.identity = network.description
     }
     self.medium = .unknown
-    self.constrained = .init(choice?.isConstrained)
-    self.expensive = .init(choice?.isExpensive)
-    if let choice { self.user = choice.user }
-    if case .time(let time) = choice?.end { self.until = Google_Protobuf_Timestamp(time) }
+    self.constrained = .init(choice?.constrained)
+    self.expensive = .init(choice?.expensive)
+    guard let choice else { return }
+    self.user = choice.user
+    if let time = choice.constrained?.endTime { self.constrainedUntil = .init(time) }
+    if let time = choice.expensive?.endTime { self.expensiveUntil = .init(time) }
+    if let time = [choice.constrained, choice.expensive].compactMap({ $0?.endTime }).min() {
+      self.until = .init(time)
+    }
   }
+}
+
+extension CostChoice.Setting {
+  /// The time at which it is over, where that is one by the wall clock.
+  fileprivate var endTime: Timestamp? { if case .time(let time) = self.end { time } else { nil } }
 }

@@ -16,9 +16,14 @@ struct CostService {
     _ request: Connectivity_V1_SetCostRequest, _ peer: PeerCredentials
   ) async throws -> Connectivity_V1_SetCostResponse {
     try await self.authority.check(peer)
-    guard case .set(let match) = try await self.answer(.set(try request.wish(of: peer.uid)), peer)
+    guard
+      case .set(let match, let isKept) = try await self.answer(
+        .set(try request.wish(of: peer.uid)), peer)
     else { return Connectivity_V1_SetCostResponse() }
-    return .with { if let match { $0.overruledBy = match } }
+    return .with {
+      if let match { $0.overruledBy = match }
+      $0.notKept = !isKept
+    }
   }
 
   func list(
@@ -37,8 +42,11 @@ struct CostService {
     guard !request.network.isEmpty else {
       throw RPCError(code: .invalidArgument, message: "network: is empty")
     }
-    _ = try await self.answer(.forget(name: request.network, user: peer.uid), peer)
-    return Connectivity_V1_ForgetNetworkResponse()
+    guard
+      case .forgotten(let isKept) = try await self.answer(
+        .forget(name: request.network, user: peer.uid), peer)
+    else { return Connectivity_V1_ForgetNetworkResponse() }
+    return .with { $0.notKept = !isKept }
   }
 
   private func answer(

@@ -43,32 +43,62 @@ package struct CostChoice: Hashable, Sendable {
     case left
   }
 
-  package var isConstrained: Bool?
-  package var isExpensive: Bool?
-  package var end: End?
-  /// Who has said it.
+  /// What is said of one property.
+  package struct Setting: Hashable, Sendable {
+    package var isOn: Bool
+    /// `nil`: it holds until somebody says otherwise.
+    package var end: End?
+
+    package init(_ isOn: Bool, until end: End? = nil) {
+      self.isOn = isOn
+      self.end = end
+    }
+
+    package static let on = Setting(true)
+    package static let off = Setting(false)
+  }
+
+  package var constrained: Setting?
+  package var expensive: Setting?
+  /// Who has said it last.
   package var user: UInt32
 
-  package init(
-    isConstrained: Bool? = nil, isExpensive: Bool? = nil, end: End? = nil, user: UInt32
-  ) {
-    self.isConstrained = isConstrained
-    self.isExpensive = isExpensive
-    self.end = end
+  package init(constrained: Setting? = nil, expensive: Setting? = nil, user: UInt32) {
+    self.constrained = constrained
+    self.expensive = expensive
     self.user = user
   }
 
   /// It says nothing.
-  package var isEmpty: Bool { self.isConstrained == nil && self.isExpensive == nil }
+  package var isEmpty: Bool { self.constrained == nil && self.expensive == nil }
+
+  /// When the parts of it end.
+  package var ends: [End] { [self.constrained?.end, self.expensive?.end].compactMap { $0 } }
+
+  /// What is left of it when some ends have come.
+  fileprivate func ending(_ isOver: (End) -> Bool) -> CostChoice {
+    func rest(_ setting: Setting?) -> Setting? {
+      setting.flatMap { $0.end.map(isOver) ?? false ? nil : $0 }
+    }
+    return CostChoice(
+      constrained: rest(self.constrained), expensive: rest(self.expensive), user: self.user)
+  }
 }
 
 /// What users have said of links and of networks; of the same one the last holds.
 package struct CostChoices: Hashable, Sendable {
   /// What is spoken of.
-  package enum Subject: Hashable, Sendable {
+  package enum Subject: Hashable, Sendable, CustomStringConvertible {
     /// By its name.
     case link(String)
     case network(NetworkHash)
+
+    package var description: String {
+      switch self {
+      case .link(let name): name
+      case .network(let network): network.description
+      }
+    }
   }
 
   package private(set) var all: [Subject: CostChoice] {
@@ -90,10 +120,12 @@ package struct CostChoices: Hashable, Sendable {
     init(_ all: [Subject: CostChoice]) {
       for (subject, choice) in all {
         if case .network = subject { self.concernNetworks = true }
-        switch choice.end {
-        case .time(let time): self.nextEnd = min(self.nextEnd ?? time, time)
-        case .left: self.endWithNetworks = true
-        case .boot, nil: break
+        for end in choice.ends {
+          switch end {
+          case .time(let time): self.nextEnd = min(self.nextEnd ?? time, time)
+          case .left: self.endWithNetworks = true
+          case .boot: break
+          }
         }
       }
     }
@@ -119,19 +151,26 @@ package struct CostChoices: Hashable, Sendable {
   /// Forgets what is over.
   ///
   /// - Parameter present: the networks that the traffic goes by; empty where it goes nowhere, which ends nothing.
-  /// - Returns: what was forgotten.
+  /// - Returns: of what something was forgotten.
   package mutating func end(at time: Timestamp, on present: Set<NetworkHash>) -> [Subject] {
-    let over = self.all.filter { subject, choice in
-      switch choice.end {
-      case .time(let end): return end <= time
-      case .left:
-        guard case .network(let network) = subject else { return false }
-        return !present.isEmpty && !present.contains(network)
-      case .boot, nil: return false
+    var rest = self.all
+    var over: [Subject] = []
+    for (subject, choice) in self.all where !choice.ends.isEmpty {
+      let left = choice.ending { end in
+        switch end {
+        case .time(let end): return end <= time
+        case .left:
+          guard case .network(let network) = subject else { return false }
+          return !present.isEmpty && !present.contains(network)
+        case .boot: return false
+        }
       }
+      guard left != choice else { continue }
+      rest[subject] = left.isEmpty ? nil : left
+      over.append(subject)
     }
-    if !over.isEmpty { self.all = self.all.filter { over[$0.key] == nil } }
-    return Array(over.keys)
+    if !over.isEmpty { self.all = rest }
+    return over
   }
 
   /// What is said of a path: of the topmost of its links that somebody speaks of, else of the network behind them.

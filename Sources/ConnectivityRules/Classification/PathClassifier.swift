@@ -154,11 +154,11 @@ package struct PathClassifier: Hashable, Sendable {
     let evidence = self.costEvidence(
       of: chain, medium: medium,
       saidByConfiguration: rules.lazy.compactMap(\.expensive).first,
-      saidByUser: self.choices.said(of: names, on: network, \.isExpensive))
+      saidByUser: self.choices.said(of: names, on: network, \.expensive?.isOn))
     return (
       evidence, evidence.isExpensive,
       rules.lazy.compactMap(\.constrained).first
-        ?? self.choices.said(of: names, on: network, \.isConstrained) ?? false
+        ?? self.choices.said(of: names, on: network, \.constrained?.isOn) ?? false
     )
   }
 

@@ -57,7 +57,7 @@ struct CostsTests {
   ) throws -> String? {
     let wish = CostRequest.Wish(
       target: target, constrained: constrained, expensive: expensive, end: end, user: user)
-    guard case .set(let match) = try self.loop.loop.answer(.set(wish)).get() else { return nil }
+    guard case .set(let match, _) = try self.loop.loop.answer(.set(wish)).get() else { return nil }
     return match
   }
 
@@ -159,10 +159,10 @@ struct CostsTests {
     "a thousand links and networks are remembered; of more than 1024 it is said that they are too many"
   )
   mutating func many() throws {
-    let said = CostChoice(isConstrained: false, user: 1000)
+    let said = CostChoice(constrained: .off, user: 1000)
     let links = (1...1023).map { (CostChoices.Subject.link("eth\($0)"), said) }
     let choices = CostChoices(Dictionary(uniqueKeysWithValues: links))
-    #expect(Self.file(self.directory).save(.init(choices: choices)))
+    #expect(Self.file(self.directory).keep(.init(choices: choices)))
     self.loop = try Self.loop(self.directory)
     self.loop.loop.start()
     try self.set(.network("192.0.2.1"), constrained: .on)
@@ -265,6 +265,22 @@ struct CostsTests {
     try Self.setRouter("198.51.100.1", on: 3, to: 3, self.loop)
     _ = self.loop.tell()
     #expect(try self.list() == ["198.51.100.1 here"])
+  }
+
+  @Test("what is said of one property does not end with the other, nor stay with it")
+  mutating func endsApart() throws {
+    try self.set(.link("eth0"), constrained: .on, end: .after(.seconds(60)))
+    try self.set(.link("eth0"), expensive: .off)
+    try self.set(.network("192.0.2.1"), constrained: .on)
+    try self.set(.network("192.0.2.1"), expensive: .on, end: .after(.seconds(60)))
+    self.loop.clock.wall = self.loop.clock.wall.advanced(by: .seconds(60))
+    _ = self.loop.turn(after: .seconds(60))
+    #expect(try self.list() == ["192.0.2.1 here constrained", "eth0 not-expensive"])
+    #expect(self.loop.loop.due == nil)
+    // Whoever takes an end back says so of that property.
+    try self.set(.link("eth0"), expensive: .off, end: .after(.seconds(60)))
+    try self.set(.link("eth0"), expensive: .off)
+    #expect(self.loop.loop.due == nil)
   }
 
   @Test("who is not on a network cannot leave it")

@@ -22,7 +22,7 @@ struct MeteringTests {
     configured: Bool? = nil
   ) -> (String, Bool) {
     var choices = CostChoices()
-    choices[.link("eth0")] = said.map { CostChoice(isExpensive: $0, user: 1000) }
+    choices[.link("eth0")] = said.map { CostChoice(expensive: .init($0), user: 1000) }
     let rules = configured.map { [LinkPolicy.Rule(match: "eth*", expensive: $0)] } ?? []
     let classifier = PathClassifier(
       policy: LinkPolicy(rules), choices: choices, metering: words)

@@ -2788,7 +2788,7 @@ public nonisolated struct Connectivity_V1_SetCostRequest: Sendable {
 
   public var expensive: Connectivity_V1_Choice = .unspecified
 
-  /// When it is over; not set: never. All that is said of one target ends together.
+  /// When what is said now is over; not set: never. What was said before of the other property ends as it was said then.
   public var end: Connectivity_V1_SetCostRequest.OneOf_End? = nil
 
   /// After so many seconds.
@@ -2828,7 +2828,7 @@ public nonisolated struct Connectivity_V1_SetCostRequest: Sendable {
 
   }
 
-  /// When it is over; not set: never. All that is said of one target ends together.
+  /// When what is said now is over; not set: never. What was said before of the other property ends as it was said then.
   public nonisolated enum OneOf_End: Equatable, Sendable {
     /// After so many seconds.
     case seconds(UInt32)
@@ -2856,6 +2856,9 @@ public nonisolated struct Connectivity_V1_SetCostResponse: Sendable {
   public var hasOverruledBy: Bool {self._overruledBy != nil}
   /// Clears the value of `overruledBy`. Subsequent reads from it will return its default value.
   public mutating func clearOverruledBy() {self._overruledBy = nil}
+
+  /// It holds until connd ends, and no longer: its file cannot be written. connd's log says why.
+  public var notKept: Bool = false
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -2945,7 +2948,7 @@ public nonisolated struct Connectivity_V1_Network: Sendable {
   /// Clears the value of `user`. Subsequent reads from it will return its default value.
   public mutating func clearUser() {self._user = nil}
 
-  /// When it is over, where that is at a time.
+  /// When something of it is over, where that is at a time: the earlier of the two below.
   public var until: SwiftProtobuf.Google_Protobuf_Timestamp {
     get {_until ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
     set {_until = newValue}
@@ -2954,6 +2957,24 @@ public nonisolated struct Connectivity_V1_Network: Sendable {
   public var hasUntil: Bool {self._until != nil}
   /// Clears the value of `until`. Subsequent reads from it will return its default value.
   public mutating func clearUntil() {self._until = nil}
+
+  public var constrainedUntil: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_constrainedUntil ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_constrainedUntil = newValue}
+  }
+  /// Returns true if `constrainedUntil` has been explicitly set.
+  public var hasConstrainedUntil: Bool {self._constrainedUntil != nil}
+  /// Clears the value of `constrainedUntil`. Subsequent reads from it will return its default value.
+  public mutating func clearConstrainedUntil() {self._constrainedUntil = nil}
+
+  public var expensiveUntil: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_expensiveUntil ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_expensiveUntil = newValue}
+  }
+  /// Returns true if `expensiveUntil` has been explicitly set.
+  public var hasExpensiveUntil: Bool {self._expensiveUntil != nil}
+  /// Clears the value of `expensiveUntil`. Subsequent reads from it will return its default value.
+  public mutating func clearExpensiveUntil() {self._expensiveUntil = nil}
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -2964,6 +2985,8 @@ public nonisolated struct Connectivity_V1_Network: Sendable {
   fileprivate var _link: String? = nil
   fileprivate var _user: UInt32? = nil
   fileprivate var _until: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+  fileprivate var _constrainedUntil: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+  fileprivate var _expensiveUntil: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
 public nonisolated struct Connectivity_V1_ForgetNetworkRequest: Sendable {
@@ -2983,6 +3006,9 @@ public nonisolated struct Connectivity_V1_ForgetNetworkResponse: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
+
+  /// It comes back when connd starts anew: its file cannot be written. connd's log says why.
+  public var notKept: Bool = false
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -5951,7 +5977,7 @@ nonisolated extension Connectivity_V1_SetCostRequest: SwiftProtobuf.Message, Swi
 
 nonisolated extension Connectivity_V1_SetCostResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".SetCostResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}overruled_by\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}overruled_by\0\u{3}not_kept\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5960,6 +5986,7 @@ nonisolated extension Connectivity_V1_SetCostResponse: SwiftProtobuf.Message, Sw
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularStringField(value: &self._overruledBy) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.notKept) }()
       default: break
       }
     }
@@ -5973,11 +6000,15 @@ nonisolated extension Connectivity_V1_SetCostResponse: SwiftProtobuf.Message, Sw
     try { if let v = self._overruledBy {
       try visitor.visitSingularStringField(value: v, fieldNumber: 1)
     } }()
+    if self.notKept != false {
+      try visitor.visitSingularBoolField(value: self.notKept, fieldNumber: 2)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Connectivity_V1_SetCostResponse, rhs: Connectivity_V1_SetCostResponse) -> Bool {
     if lhs._overruledBy != rhs._overruledBy {return false}
+    if lhs.notKept != rhs.notKept {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -6034,7 +6065,7 @@ nonisolated extension Connectivity_V1_ListNetworksResponse: SwiftProtobuf.Messag
 
 nonisolated extension Connectivity_V1_Network: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Network"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}identity\0\u{1}link\0\u{1}medium\0\u{1}constrained\0\u{1}expensive\0\u{1}current\0\u{1}user\0\u{1}until\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}identity\0\u{1}link\0\u{1}medium\0\u{1}constrained\0\u{1}expensive\0\u{1}current\0\u{1}user\0\u{1}until\0\u{3}constrained_until\0\u{3}expensive_until\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -6051,6 +6082,8 @@ nonisolated extension Connectivity_V1_Network: SwiftProtobuf.Message, SwiftProto
       case 7: try { try decoder.decodeSingularBoolField(value: &self.current) }()
       case 8: try { try decoder.decodeSingularUInt32Field(value: &self._user) }()
       case 9: try { try decoder.decodeSingularMessageField(value: &self._until) }()
+      case 10: try { try decoder.decodeSingularMessageField(value: &self._constrainedUntil) }()
+      case 11: try { try decoder.decodeSingularMessageField(value: &self._expensiveUntil) }()
       default: break
       }
     }
@@ -6088,6 +6121,12 @@ nonisolated extension Connectivity_V1_Network: SwiftProtobuf.Message, SwiftProto
     try { if let v = self._until {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
     } }()
+    try { if let v = self._constrainedUntil {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
+    } }()
+    try { if let v = self._expensiveUntil {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -6101,6 +6140,8 @@ nonisolated extension Connectivity_V1_Network: SwiftProtobuf.Message, SwiftProto
     if lhs.current != rhs.current {return false}
     if lhs._user != rhs._user {return false}
     if lhs._until != rhs._until {return false}
+    if lhs._constrainedUntil != rhs._constrainedUntil {return false}
+    if lhs._expensiveUntil != rhs._expensiveUntil {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -6138,18 +6179,29 @@ nonisolated extension Connectivity_V1_ForgetNetworkRequest: SwiftProtobuf.Messag
 
 nonisolated extension Connectivity_V1_ForgetNetworkResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ForgetNetworkResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}not_kept\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    // Load everything into unknown fields
-    while try decoder.nextFieldNumber() != nil {}
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBoolField(value: &self.notKept) }()
+      default: break
+      }
+    }
   }
 
   public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.notKept != false {
+      try visitor.visitSingularBoolField(value: self.notKept, fieldNumber: 1)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Connectivity_V1_ForgetNetworkResponse, rhs: Connectivity_V1_ForgetNetworkResponse) -> Bool {
+    if lhs.notKept != rhs.notKept {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
