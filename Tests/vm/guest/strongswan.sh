@@ -1,0 +1,97 @@
+#!/bin/bash
+# connd and IPsec by strongSwan, as a laptop has it (K6, I5): no link of its own, an address that the other end gives, and MOBIKE, which
+# takes the tunnel from one uplink to the other (RFC 4555). What connd says of a connection inside is held against its bytes.
+cd "$(dirname "$(readlink -f "$0")")" || exit
+. ./tap.sh
+. ./connection.sh
+. ./uplinks.sh
+check "connd runs since the boot" within 120 is active systemctl is-active connd.service
+check "reload" configure <<<'links: [{match: eth0, medium: wired}, {match: wwan0, medium: cellular}]'
+check "the cable is the way out" connctl wait wired --timeout 2m
+
+# charon NAME COMMAND...: runs the daemon in a namespace, or here.
+charon() {
+    local name=$1
+    shift
+    cat >"/run/$name.strongswan.conf" <<CONF
+charon-systemd {
+    load_modular = yes
+    plugins {
+        include /etc/strongswan.d/charon/*.conf
+        vici { socket = unix:///run/$name.vici }
+    }
+    retransmit_timeout = 1
+    retransmit_base = 1
+}
+CONF
+    systemd-run --quiet --unit="charon-$name" --setenv=STRONGSWAN_CONF="/run/$name.strongswan.conf" "$@" charon-systemd
+    within 60 test -S "/run/$name.vici"
+}
+swan() {
+    local name=$1
+    shift
+    swanctl "$@" --uri "unix:///run/$name.vici"
+}
+cat >/run/there.conf <<'CONF'
+connections {
+    laptops {
+        local_addrs = 203.0.113.1
+        pools = laptops
+        proposals = aes128-sha256-x25519
+        local { auth = psk
+            id = there }
+        remote { auth = psk
+            id = here }
+        children { all { local_ts = 0.0.0.0/0
+            esp_proposals = aes128gcm16 } }
+    }
+}
+pools { laptops { addrs = 10.6.0.2/32 } }
+secrets { ike { secret = "no secret" } }
+CONF
+cat >/run/here.conf <<'CONF'
+connections {
+    office {
+        remote_addrs = 203.0.113.1
+        vips = 0.0.0.0
+        proposals = aes128-sha256-x25519
+        local { auth = psk
+            id = here }
+        remote { auth = psk
+            id = there }
+        children { all { remote_ts = 0.0.0.0/0
+            esp_proposals = aes128gcm16 } }
+    }
+}
+secrets { ike { secret = "no secret" } }
+CONF
+check "the gateway runs" charon there ip netns exec net
+check "the laptop's runs" charon here
+for name in there here; do check "$name is configured" swan "$name" --load-all --file "/run/$name.conf"; done
+check "the tunnel is made" swan here --initiate --child all --timeout 60
+ip address; ip route show table 220; ip rule
+check "K6 the path is the uplink's" within 60 chain eth0
+connctl explain
+call 10.6.0.2
+check "it is transformed" told <(ip -s -n net xfrm state list) '[1-9][0-9]*\(bytes\)'
+echo "# guard:"; cat /run/guard
+
+uplink down
+check "the connection goes on, by the modem" echoes
+ip address; ip route show table 220; ip route get $server from 10.6.0.2
+check "the path is the modem's" within 60 chain wwan0
+echo "# guard:"; cat /run/guard
+check "I5 I0 nothing ends it" untold /run/guard '"severity": ?"(drain|destroy)"'
+uplink up
+sleep 5
+ip address; ip route show table 220; ip route get $server from 10.6.0.2
+check "it goes on when the cable is back" echoes
+echo "# guard:"; cat /run/guard
+check "I5 I0 nothing has ended it" untold /run/guard '"severity": ?"(drain|destroy)"'
+swan here --terminate --ike office
+sleep 2
+ip address; ip route get $server from 10.6.0.2
+check "I2 it ends with the tunnel" within 60 told /run/guard '"severity": ?"destroy"'
+cat /run/guard
+
+finish connd.service charon-here.service charon-there.service
