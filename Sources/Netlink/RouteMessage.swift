@@ -141,10 +141,12 @@ extension RouteEntry {
   init?(_ message: RouteMessage) {
     guard message.reason == nil else { return nil }
     let isOfOneLink = message.legs.count == 1
+    let isKernels = message.origin == UInt8(RTPROT_KERNEL)
     self.init(
       MatchedRoute(message), kind: message.kind,
       outLink: isOfOneLink ? message.legs.first : message.outLink,
-      legs: isOfOneLink ? [] : message.legs, isKernels: message.origin == UInt8(RTPROT_KERNEL))
+      legs: isOfOneLink ? [] : message.legs, isKernels: isKernels,
+      source: isKernels ? nil : message.source)
   }
 }
 

@@ -92,6 +92,53 @@ final class FlowReaderTests {
     #expect(try self.reading().formerLink == .withRoute)
     try self.kernel.cut("0.0.0.0", 0, metric: 100)
     #expect(try self.reading().formerLink == .withoutRoute)
+    // Its link has not failed with the one that the traffic left by.
+    self.kernel.setState(of: 2, .down)
+    #expect(try self.reading().formerLink == .withoutRoute)
+    // By the new way it is what others get, too.
+    try self.kernel.lead("0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "192.0.2.7"))
+    #expect(try self.reading().formerLink == .untied)
+  }
+
+  @Test(
+    "I0 I3 an address of the link that was left goes with the route where that says so, and not where the kernel borrows it",
+    arguments: [true, false])
+  func givenAddress(isSet: Bool) throws {
+    let other = RouteAnswer.over(3, via: "198.51.100.1", from: "192.0.2.7")
+    try self.kernel.lead("0.0.0.0", 0, other)
+    if isSet { self.kernel.setSources = [try IPAddress(spelt: "192.0.2.7")] }
+    #expect(try self.reading().formerLink == (isSet ? .untied : .withRoute))
+  }
+
+  @Test(
+    "I10 a route that was removed, over whose link a worse one leads, is no better path's matter")
+  func withWorseRoute() throws {
+    try self.kernel.lead("0.0.0.0", 0, self.eth1)
+    func formerLink(
+      after prefix: String, _ length: Int, on link: UInt32?
+    ) throws -> FlowReading.FormerLink? {
+      let route = MatchedRoute(
+        prefix: try IPPrefix(spelt: prefix, length), table: 254, priority: 0)
+      let removals = Removals(
+        .events([.routeRemoved(RouteChange(route, outLink: link, gateway: nil))]))
+      let reader = FlowReader(self.reader.reader, self.reader.view, removals: removals)
+      var way = try reader.way(to: self.flow)
+      return try reader.reading(of: self.flow, madeOn: self.made, &way).formerLink
+    }
+    #expect(try formerLink(after: "203.0.113.0", 24, on: 2) == .withWorseRoute)
+    #expect(try formerLink(after: "203.0.113.0", 24, on: nil) == .withWorseRoute)
+    #expect(try formerLink(after: "203.0.112.0", 24, on: 2) == .withRoute)
+    #expect(try formerLink(after: "203.0.113.0", 24, on: 3) == .withRoute)
+    for (event, former) in [
+      (.ruleRemoved(.ipv4), .withWorseRoute), (.ruleRemoved(.ipv6), .withRoute),
+      (.nexthopRemoved(id: 7), .withWorseRoute), (.overrun, .withRoute),
+    ] as [(KernelEvent, FlowReading.FormerLink)] {
+      let reader = FlowReader(
+        self.reader.reader, self.reader.view, removals: Removals(.events([event])))
+      var way = try reader.way(to: self.flow)
+      #expect(
+        try reader.reading(of: self.flow, madeOn: self.made, &way).formerLink == former, "\(event)")
+    }
   }
 
   @Test("I0 a link that the flow does not depend on", arguments: ["address", "legs"])
@@ -142,16 +189,31 @@ final class FlowReaderTests {
     #expect(try self.reading().formerLink == .failed)
   }
 
-  @Test("I0 I1 of a flow whose address is gone, or whose other end is here, nothing else matters")
+  @Test("I0 I1 of a flow whose address is gone nothing else matters")
   func nothingElse() throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     self.kernel.take("192.0.2.7")
     let gone = try self.reading()
     #expect(gone.isSourceGone && gone.formerLink == nil)
-    try self.kernel.give("192.0.2.7", to: 2)
+  }
+
+  @Test(
+    "I3 I10 an address that moves from another machine to this one, and the other way, may move back"
+  )
+  func takenOver() throws {
+    self.kernel.linkTable[1] = LinkFacts(Link(index: 1, name: "lo", flags: [.up, .loopback]))
+    let made = try self.reader.way(to: self.flow).judged
     try self.kernel.give("203.0.113.9", to: 3)
-    let local = try self.reading()
-    #expect(local.isLocal && local.formerLink == nil && local.alternative == nil)
+    var way = try self.reader.way(to: self.flow)
+    let here = way.judged
+    let local = try self.reader.reading(of: self.flow, madeOn: made, &way)
+    #expect(local.isLocal && local.formerLink == .withoutRoute && local.alternative == nil)
+    // What begins as it is here has left nothing.
+    #expect(try self.reader.reading(of: self.flow, madeOn: here, &way).formerLink == nil)
+    self.kernel.take("203.0.113.9")
+    way = try self.reader.way(to: self.flow)
+    let gone = try self.reader.reading(of: self.flow, madeOn: here, &way)
+    #expect(!gone.isLocal && gone.formerLink == .withoutRoute)
   }
 
   @Test("I10 a flow that has no address yet has left nothing, whatever it would have been sent by")
@@ -209,6 +271,22 @@ final class FlowReaderTests {
     let near = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.8")
     try self.kernel.lead("0.0.0.0", 0, near, metric: 100)
     #expect(try self.reading().alternative == nil)
+  }
+
+  @Test(
+    "I0 I3 another prefix of the same IPv6 router is no better way; of another router it is",
+    arguments: ["fe80::1", "fe80::2"])
+  func prefix(router: String) throws {
+    try self.kernel.give("2001:db8:1::7", to: 2)
+    try self.kernel.give("2001:db8:2::7", to: 2)
+    self.flow.address = try IPAddress(spelt: "2001:db8:9::9")
+    self.flow.source = try IPAddress(spelt: "2001:db8:1::7")
+    try self.kernel.lead("::", 0, .over(2, via: "fe80::1", from: "2001:db8:1::7"), metric: 100)
+    let made = try self.reader.way(to: self.flow).judged
+    try self.kernel.lead("::", 0, .over(2, via: router, from: "2001:db8:2::7"), metric: 50)
+    let alternative = try self.reading(madeOn: made).alternative
+    #expect(alternative?.source == IPAddress("2001:db8:2::7"))
+    #expect(alternative?.isKept == (router == "fe80::1"))
   }
 
   @Test("I0 I3 another subnet on one of several legs: each connection takes one, and its address")

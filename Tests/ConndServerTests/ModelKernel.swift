@@ -35,6 +35,8 @@ final class ModelKernel: Kernel {
   var addressTable: [Address] = []
   /// Whether of several legs that of the source's link is taken, as Linux does since 6.15.
   var choosesLegBySource = true
+  /// The source addresses that routes set (`src`); any other is the kernel's choice.
+  var setSources: Set<IPAddress> = []
   /// Addresses that a link has no longer, and the local table still has.
   var leaving: [IPAddress: UInt32] = [:]
   /// Whole blocks that are local (AnyIP).
@@ -169,7 +171,8 @@ final class ModelKernel: Kernel {
     guard !links.isEmpty else { return nil }
     return RouteEntry(
       MatchedRoute(prefix: entry.prefix, table: 254, priority: entry.metric),
-      outLink: links.count == 1 ? links[0] : nil, legs: links.count > 1 ? links : [])
+      outLink: links.count == 1 ? links[0] : nil, legs: links.count > 1 ? links : [],
+      source: entry.ways.compactMap(\.source).first { self.setSources.contains($0) })
   }
 
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
@@ -244,6 +247,10 @@ final class ModelKernel: Kernel {
 extension RouteAnswer {
   /// The link that the way leads over.
   fileprivate var link: UInt32? { if case .route(let route) = self { route.outLink } else { nil } }
+
+  fileprivate var source: IPAddress? {
+    if case .route(let route) = self { route.source } else { nil }
+  }
 }
 
 extension KernelView {

@@ -103,6 +103,27 @@ struct AddressesScenario {
     #expect(try lab.start().interface == "eth1")
   }
 
+  @Test(
+    "I0 I3 of two prefixes of one router the kernel prefers now one, now the other; and one that fades away stays good for its connections"
+  )
+  func fadingPrefix() throws {
+    let lab = try Uplinks.laboratory(["eth0"], ipv6: true)
+    try lab.outside.ip("address add 2001:db8:f::1/64 dev eth0 nodad")
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server6)
+    #expect(flow.path.source == "2001:db8:0::2" || flow.path.source == "2001:db8::2")
+    // Of two that are equally good the kernel takes the newer one.
+    try lab.ip("address add 2001:db8:f::2/64 dev eth0 nodad")
+    let other = try lab.events { $0.status.ipv6.source == "2001:db8:f::2" }.last
+    #expect(other != nil)
+    // RFC 4192 and RFC 9096: the old prefix is announced with no time left in which it is preferred.
+    try lab.namespace.ip(
+      "address change 2001:db8:0::2/64 dev eth0 preferred_lft 0 valid_lft 7200")
+    try flow.expectSpared { try lab.namespace.ip("address del 2001:db8:0::2/64 dev eth0") }
+    let told = try #require(lab.watcher).nextInvalidation()
+    #expect(told.severity == "advise" && told.reason == "betterPath")
+  }
+
   @Test("K3 a tentative address carries nothing")
   func tentative() throws {
     let lab = try Laboratory(ipv6: true)

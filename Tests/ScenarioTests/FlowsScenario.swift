@@ -242,6 +242,23 @@ struct FlowsScenario {
     try other.expectAlive(in: lab, on: "eth0")
   }
 
+  @Test(
+    "I3 I10 the server's address moves to this machine: what was connected to the other one is over, unless it moves back"
+  )
+  func addressTakenOver() throws {
+    let lab = try self.laboratory(["eth0"])
+    try lab.outside.ip("address add 10.0.0.100/32 dev eth0")
+    let flow = try GuardedFlow(lab, to: "10.0.0.100")
+    try lab.namespace.ip("address add 10.0.0.100/32 dev eth0")
+    #expect(try flow.invalidation().severity == "drain")
+    // Who connects now reaches this machine.
+    let local = try GuardedFlow(lab, to: "10.0.0.100", in: lab.namespace)
+    #expect(local.path.interface == "lo")
+    try flow.expectDestroyed("interfaceLost")
+    try lab.namespace.ip("address del 10.0.0.100/32 dev eth0")
+    try local.expectDestroyed("sourceAddressLost", "interfaceLost", after: nil)
+  }
+
   @Test("I5 the server is on the link while the default path changes: its flow goes on")
   func onLink() throws {
     let lab = try self.laboratory(["eth0", "wlan0"], routes: ["wlan0"])

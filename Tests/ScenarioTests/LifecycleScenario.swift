@@ -133,6 +133,9 @@ struct LifecycleScenario {
     #expect(event.from == "wired")
     #expect(event.to == "cellular")
     #expect(event.cause?.trigger == "configuration")
+    // The way is what it was (I0).
+    let told = try #require(lab.watcher).nextInvalidation()
+    #expect("\(told.severity) \(told.reason)" == "advise categoryChanged")
 
     try lab.configure("links: [{match: eth0, medium: telepathy}]")
     connd.signal(SIGHUP)

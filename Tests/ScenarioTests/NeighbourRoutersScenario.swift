@@ -84,11 +84,19 @@ struct NeighbourRoutersScenario {
     }
   }
 
-  @Test("I4 the gateway's MAC changes on a link that never went: it is a failover, and advised")
-  func failover() throws {
+  @Test(
+    "I4 the gateway's MAC changes on a link that never went: it is a failover, and advised, also where a cluster's address goes first",
+    arguments: [false, true])
+  func failover(losesAddress: Bool) throws {
     let lab = try self.lan()
+    try lab.namespace.ip("address add 10.0.0.100/32 dev eth0")
     let flow = try GuardedFlow(lab, to: Self.server)
     let near = try GuardedFlow(lab, to: "10.0.0.1")
+    if losesAddress {
+      // Its keeper has seen that the router does not answer any more.
+      try lab.namespace.ip("neighbour del 10.0.0.1 dev eth0")
+      try lab.namespace.ip("address del 10.0.0.100/32 dev eth0")
+    }
     try lab.outside.ip("link set eth0 address 02:00:00:00:00:99")
     try lab.namespace.ip(
       "neighbour replace 10.0.0.1 lladdr 02:00:00:00:00:99 dev eth0 nud reachable")

@@ -84,6 +84,43 @@ struct OwnWayScenario {
       "address del \(family == "-6" ? "2001:db8:1::2/64" : "10.1.0.2/24") dev \(link)")
   }
 
+  // MARK: A way that is made anew
+
+  /// How the connection's own way goes, and comes back, while another default route leads over the same link.
+  private static let refills = [
+    (
+      ["route add default via 10.1.0.1 dev eth1 table 101", "rule add from 10.1.0.2 lookup 101"], 0
+    ),
+    (
+      ["route add default via 10.1.0.1 dev eth1 table 101", "rule add from 10.1.0.2 lookup 101"], 1
+    ),
+    (["route add 203.0.113.0/24 via 10.1.0.1 dev eth1 metric 200"], 0),
+  ]
+
+  @Test(
+    "I10 a way of its own that is taken away and made anew ends nothing, although a worse one leads over its link",
+    arguments: Self.refills, [true, false])
+  func refilled(way: (words: [String], last: Int), comesBack: Bool) throws {
+    let lab = try Uplinks.laboratory(
+      ["eth0", "eth1"], configuration: comesBack ? "grace: {route: 20s}\n" : "")
+    for words in way.words { try lab.namespace.ip(words) }
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server, .init(source: "10.1.0.2"))
+    #expect(flow.path.interface == "eth1")
+    let words = way.words[way.last]
+    try lab.namespace.ip(words.replacing(" add ", with: " del "))
+    let told = try flow.invalidation()
+    #expect("\(told.severity) \(told.reason)" == "drain interfaceLost")
+    guard comesBack else { return try flow.expectDestroyed("interfaceLost") }
+    // What else happens meanwhile changes nothing of that.
+    try lab.namespace.ip("address add 10.0.0.3/24 dev eth0")
+    try lab.namespace.ip("route add 192.0.2.0/24 via 10.0.0.1 dev eth0")
+    try lab.namespace.ip(words)
+    try flow.expectSpared(atMost: .drain) {
+      try lab.namespace.ip("address del 10.1.0.2/24 dev eth1")
+    }
+  }
+
   // MARK: Protocol and ports
 
   @Test(

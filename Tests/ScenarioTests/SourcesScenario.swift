@@ -43,6 +43,62 @@ struct SourcesScenario {
   }
 
   @Test(
+    "I0 I3 an address of the router's own, which goes with the route: by another link, in time where the cable is pulled",
+    arguments: [false, true])
+  func routingDaemon(fails: Bool) throws {
+    let lab = try Uplinks.laboratory(
+      ["eth0", "eth1"], routes: [], configuration: "grace: {route: 20s}\n")
+    for link in ["all", "eth0", "eth1"] {
+      try lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0")
+    }
+    try lab.namespace.ip("address add 198.51.100.7/32 dev lo")
+    func route(by link: Int) throws {
+      try lab.outside.ip("route replace 198.51.100.7/32 via 10.\(link).0.2 dev eth\(link)")
+      try lab.namespace.ip(
+        "route replace default via 10.\(link).0.1 dev eth\(link) proto bgp src 198.51.100.7")
+    }
+    try route(by: 0)
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    #expect(flow.connection?.local == "198.51.100.7" && flow.path.interface == "eth0")
+    if fails {
+      try lab.step("the cable is pulled") { try lab.outside.ip("link set eth0 down") }
+      try flow.expectAdvice("interfaceLost")
+    }
+    try route(by: 1)
+    let moved = try lab.events { $0.status.interface == "eth1" }.last
+    #expect(moved?.status.ipv4.source == "198.51.100.7")
+    try flow.expectSpared { try lab.namespace.ip("address del 198.51.100.7/32 dev lo") }
+  }
+
+  @Test(
+    "I0 I3 an address that a VPN has given stays on the link that it was given on, and goes with the route"
+  )
+  func virtualAddress() throws {
+    let lab = try Uplinks.laboratory(["wlan0", "eth1"], routes: ["wlan0"])
+    for link in ["all", "wlan0", "eth1"] {
+      try lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0")
+    }
+    // As strongSwan installs it, and has MOBIKE move what is outside (RFC 4555).
+    try lab.namespace.ip("address add 10.9.0.5/32 dev wlan0")
+    try lab.namespace.ip("rule add priority 220 lookup 220")
+    func route(by link: String, _ number: Int) throws {
+      try lab.outside.ip("route replace 10.9.0.5/32 via 10.\(number).0.2 dev \(link)")
+      try lab.namespace.ip(
+        "route replace default via 10.\(number).0.1 dev \(link) table 220 proto static src 10.9.0.5"
+      )
+    }
+    try route(by: "wlan0", 0)
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    #expect(flow.connection?.local == "10.9.0.5" && flow.path.interface == "wlan0")
+    try lab.namespace.ip("route add default via 10.1.0.1 dev eth1 metric 50")
+    try route(by: "eth1", 1)
+    #expect(try lab.events { $0.status.interface == "eth1" }.last != nil)
+    try flow.expectSpared { try lab.namespace.ip("address del 10.9.0.5/32 dev wlan0") }
+  }
+
+  @Test(
     "I0 an address of lo over two nexthops: the link of one goes, and the connection goes on by the other"
   )
   func deadLeg() throws {

@@ -58,6 +58,9 @@ struct FlowTable {
   /// Whether a look at all of them takes more than about 20 ms.
   var lookTakesLong: Bool { self.flows.count > 4096 }
 
+  /// What the kernel has removed since the flows were looked at.
+  var removals: Removals { self.log.removals }
+
   /// Whether a look at the flows is under way.
   var isBusy: Bool { self.due > 0 }
 

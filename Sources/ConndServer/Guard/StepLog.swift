@@ -21,10 +21,13 @@ struct StepLog {
   private var steps: Deque<Step> = []
   /// The number of the last step; the first is 1.
   private(set) var last: UInt64 = 0
+  /// What was removed in all of them.
+  private(set) var removals = Removals()
   private static let most = 8
 
   mutating func append(_ step: Step) {
     self.last += 1
+    self.removals.note(step.occasion)
     self.steps.append(step)
     guard self.steps.count > Self.most, var first = self.steps.popFirst() else { return }
     first.join(self.steps[0])
@@ -40,7 +43,10 @@ struct StepLog {
   }
 
   /// All flows have seen all of it.
-  mutating func clear() { self.steps = [] }
+  mutating func clear() {
+    self.steps = []
+    self.removals = Removals()
+  }
 }
 
 extension Occasion {

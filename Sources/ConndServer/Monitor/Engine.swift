@@ -101,7 +101,7 @@ struct Engine {
     if case .events(let events) = occasion { self.note(events, at: now) }
     // What the kernel told meanwhile is lost, as in an overrun.
     if self.isKernelLost { self.note([.overrun], at: now) }
-    let reading = try self.settledReading(kernel, at: now)
+    let reading = try self.settledReading(kernel, Removals(occasion), at: now)
     let occasion = self.isKernelLost ? .kernelBack : occasion
     self.isKernelLost = false
     // Of a route's last hundredth of a second the kernel says that it lasts for ever, so an earlier answer is kept.
@@ -136,14 +136,14 @@ struct Engine {
   /// A reading of which what is news holds from its first question to its last: one that the default route moved in would
   /// compare the new connections of one moment with the old ones of another (K8).
   private mutating func settledReading(
-    _ kernel: any Kernel, at now: Instant
+    _ kernel: any Kernel, _ removals: Removals, at now: Instant
   ) throws(KernelUnavailable) -> ChangeMaker.Reading {
     for _ in 0..<Self.mostRepetitions {
       let view = self.lendInterests(to: kernel)
-      let (reading, paths) = try self.reading(view, at: now)
+      let (reading, paths) = try self.reading(view, removals, at: now)
       if try self.isSettled(paths, view) { return reading }
     }
-    return try self.reading(self.lendInterests(to: kernel), at: now).reading
+    return try self.reading(self.lendInterests(to: kernel), removals, at: now).reading
   }
 
   /// Where routes change faster than that, the messages of it tell.
@@ -161,7 +161,7 @@ struct Engine {
   private typealias FamilyPath = (family: AddressFamily, path: DefaultPath)
 
   private mutating func reading(
-    _ view: KernelView, at now: Instant
+    _ view: KernelView, _ removals: Removals, at now: Instant
   ) throws(KernelUnavailable) -> (reading: ChangeMaker.Reading, paths: [FamilyPath]) {
     defer { self.takeBack(view) }
     self.reader.held = self.damper.held(at: now)
@@ -175,7 +175,7 @@ struct Engine {
       paths = try self.defaultPaths(view)
     }
 
-    let flows = FlowReader(self.reader, view)
+    let flows = FlowReader(self.reader, view, removals: removals)
     var reading = ChangeMaker.Reading(.unknown)
     for (family, path) in paths {
       reading.observation[family] = path.observed
@@ -319,7 +319,7 @@ extension Engine {
   ) throws(KernelUnavailable) -> [FlowTable.Told] {
     let view = self.lendInterests(to: kernel)
     defer { self.takeBack(view) }
-    let reader = FlowReader(self.reader, view)
+    let reader = FlowReader(self.reader, view, removals: self.flows.removals)
     let told = try self.flows.evaluate(reader, policy: self.changes.policy, at: now)
     self.noteExpiry(kernel, at: now)
     return told

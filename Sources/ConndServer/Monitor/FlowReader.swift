@@ -32,6 +32,8 @@ final class FlowPath: Sendable {
 final class FlowReader {
   let reader: PathReader
   let view: KernelView
+  /// What the kernel has removed since the flows were looked at.
+  private let removals: Removals
   private var ways = OrderedDictionary<WayKey, FlowPath>()
   /// The way of the flow before: that of most, which is found without a hash.
   private var last: (key: WayKey, way: FlowPath)?
@@ -47,9 +49,10 @@ final class FlowReader {
     var neighbour: IPAddress?
   }
 
-  init(_ reader: PathReader, _ view: KernelView) {
+  init(_ reader: PathReader, _ view: KernelView, removals: Removals = Removals()) {
     self.reader = reader
     self.view = view
+    self.removals = removals
   }
 
   // MARK: - Ways
@@ -67,24 +70,27 @@ final class FlowReader {
     let facts = try self.reader.facts(about: question, answer: answer, self.view)
     // An answer that was no longer true is that of this destination only.
     key.answer = facts.answer
-    return try self.add(facts, self.reader.path(facts, self.view), key)
+    return try self.add(
+      facts, self.reader.path(facts, self.view), key, isOfNew: question.source == nil)
   }
 
   /// The way of new connections to a destination, of which all is known.
   func way(
     to question: Destination, _ facts: PathFacts, _ path: Path
   ) throws(KernelUnavailable) -> FlowPath {
-    try self.add(facts, path, try self.key(facts.answer, question))
+    try self.add(
+      facts, path, try self.key(facts.answer, question), isOfNew: question.source == nil)
   }
 
   private func add(
-    _ facts: PathFacts, _ shown: Path, _ key: WayKey
+    _ facts: PathFacts, _ shown: Path, _ key: WayKey, isOfNew: Bool
   ) throws(KernelUnavailable) -> FlowPath {
     self.view.interests.use(facts)
     let judged = self.judged(shown, facts)
     let way = FlowPath(
       facts.answer, facts, shown: shown, judged: judged,
-      network: try self.view.interests.networks.identity(of: judged, facts, self.view),
+      network: try self.view.interests.networks.identity(
+        of: judged, facts, isOfNew: isOfNew, self.view),
       guesses: try self.guesses(shown, facts))
     self.ways[key] = way
     return way
@@ -159,25 +165,38 @@ final class FlowReader {
     if let source = question.source, !source.isLoopback {
       // Mostly it is where it was, which is one question.
       if let before, before != 0 { _ = try self.view.address(source, on: before) }
-      reading.isSourceGone = try self.view.owner(of: source) == nil
+      let owner = try self.view.owner(of: source)
+      reading.isSourceGone = owner == nil
+      reading.isSourceElsewhere = !made.chain.contains { $0.index == owner }
     }
     // What has no address yet has left nothing: it begins with the first path that there is.
-    guard question.source != nil, !reading.isLocal, !reading.isSourceGone, let before, before != 0
-    else { return reading }
+    guard question.source != nil, !reading.isSourceGone, let before, before != 0 else {
+      return reading
+    }
+    // The other end is this machine now, or was and is no more: an address that moves from one to another, and perhaps back.
+    if now != before, try self.isLoopback(before) != reading.isLocal {
+      reading.formerLink = .withoutRoute
+    }
+    guard !reading.isLocal, reading.formerLink == nil else { return reading }
     // To IPv4 traffic that is bound to a link the kernel gives a route, of table 0, where no table has one any more.
     if way.judged.table == 0, made.table != 0, made.table != nil {
       reading.path = .unsatisfied(.noRoute)
     }
     if reading.path.status == .satisfied {
       if now == before {
-        reading.alternative = try self.alternative(question, way)
+        reading.alternative = try self.alternative(question, way, madeOn: made)
       } else {
-        reading.formerLink = try self.formerLink(before, question, way)
+        reading.formerLink = try self.formerLink(
+          before, question, way, isTied: !reading.isSourceElsewhere)
       }
-    } else if now != before, try self.isDown(before) {
+    } else if now != before, !reading.isSourceElsewhere, try self.isDown(before) {
       reading.formerLink = .failed
     }
     return reading
+  }
+
+  private func isLoopback(_ link: UInt32) throws(KernelUnavailable) -> Bool {
+    try self.view.link(link)?.link.flags.contains(.loopback) ?? false
   }
 
   private func isDown(_ link: UInt32) throws(KernelUnavailable) -> Bool {
@@ -185,8 +204,10 @@ final class FlowReader {
   }
 
   /// What became of a link that the flow's way led over before.
+  ///
+  /// - Parameter isTied: the flow's address is that link's, or one's below it.
   private func formerLink(
-    _ link: UInt32, _ question: Destination, _ way: FlowPath
+    _ link: UInt32, _ question: Destination, _ way: FlowPath, isTied: Bool
   ) throws(KernelUnavailable) -> FlowReading.FormerLink {
     let owner = try question.source.flatMap { (source) throws(KernelUnavailable) in
       try self.view.owner(of: source)
@@ -195,6 +216,8 @@ final class FlowReader {
     if let source = question.source, let now = way.judged.chain.first?.index {
       let isThere = try self.view.address(source, on: now) != nil
       if isThere || owner == now { return .untied }
+      let isGiven = try self.isGiven(source, to: question, on: now, isSet: isTied)
+      if isGiven { return .untied }
     }
     // With several nexthops each is right, unless the address is one's own: then the kernel must go on taking that one, as far
     // as the question is that of the connection. IPv6 passes over a leg whose router it believes silent, and the connection
@@ -206,19 +229,36 @@ final class FlowReader {
     {
       return isOwn ? .leg : .untied
     }
-    guard isUp else { return .failed }
+    guard isUp else { return isTied ? .failed : .withoutRoute }
     var bound = question
     bound.outLink = link
     guard case .route(let route) = try self.view.route(to: bound), route.kind == .unicast,
       route.table != 0, route.outLink == link,
       try self.way(to: bound).judged.status == .satisfied
     else { return .withoutRoute }
-    return .withRoute
+    return self.removals.concern(link, question.address) ? .withWorseRoute : .withRoute
+  }
+
+  /// Whether the kernel gives new connections this source address by a link that it is none of: a router's own, on its loopback
+  /// link, or one that a VPN by IPsec has given, on whichever link.
+  ///
+  /// - Parameter isSet: only where the route says so: where a link has no address the kernel borrows any other link's.
+  private func isGiven(
+    _ source: IPAddress, to question: Destination, on link: UInt32, isSet: Bool
+  ) throws(KernelUnavailable) -> Bool {
+    var new = question
+    new.source = nil
+    new.transport?.localPort = 0
+    guard case .route(let route) = try self.view.route(to: new), route.kind == .unicast,
+      route.outLink == link, route.source == source
+    else { return false }
+    if !isSet { return true }
+    return try self.view.entry(for: new)?.source == source
   }
 
   /// What new connections get, where that is another way or subnet.
   private func alternative(
-    _ question: Destination, _ way: FlowPath
+    _ question: Destination, _ way: FlowPath, madeOn made: Path
   ) throws(KernelUnavailable) -> FlowReading.Alternative? {
     guard case .route(let own) = way.answer, own.kind == .unicast, let source = question.source
     else { return nil }
@@ -253,10 +293,15 @@ final class FlowReader {
       if isOwnRoute, preferred.source == source { self.usual.insert(key) }
       return nil
     }
+    // A router of several prefixes sends all of them on: which one new connections take changes with each address that is made
+    // (RFC 8981), and an old prefix fades away while its addresses stay good for those that have them (RFC 4862, 5.5.4).
+    let isOfSameRouter =
+      question.address.family == .ipv6 && made.gateway == own.gateway
     // Of several nexthops each connection takes one, and its address.
     let isSpread = try self.view.entry(for: new).map { $0.legs.count > 1 } ?? false
     return .init(
-      link: preferred.outLink, source: preferred.source, isKept: !isOwnRoute || isSpread)
+      link: preferred.outLink, source: preferred.source,
+      isKept: !isOwnRoute || isOfSameRouter || isSpread)
   }
 
   private func isLegOfSame(

@@ -16,6 +16,8 @@ struct Networks {
     var isInDoubt = true
     /// The links below the gateway's, and that one.
     var links: Set<UInt32>
+    /// The address that new connections by it have; `nil` as long as none was looked at.
+    var source: IPAddress?
     var stage: UInt64
     /// The first stage since the hardware address was known for certain; `nil` while it is.
     var unknownSince: UInt64?
@@ -65,8 +67,10 @@ struct Networks {
   // MARK: - What there is
 
   /// What is known of the network behind a path's link.
+  ///
+  /// - Parameter isOfNew: it is the path of new connections, whose address the kernel chooses.
   mutating func identity(
-    of path: Path, _ facts: PathFacts, _ view: KernelView
+    of path: Path, _ facts: PathFacts, isOfNew: Bool = false, _ view: KernelView
   ) throws(KernelUnavailable) -> NetworkIdentity {
     guard let first = facts.links.first?.link else { return NetworkIdentity() }
     for facts in facts.links { self.observe(facts.link) }
@@ -83,6 +87,7 @@ struct Networks {
     guard let address = path.gateway else { return identity }
     let gateway = Gateway(link: first.index, address: address)
     try self.ask(gateway, behind: Set(facts.links.map(\.link.index)), view)
+    if isOfNew { self.known[gateway]?.source = path.source }
     if let known = self.known[gateway] {
       identity.stage = known.stage
       identity.firstStage = known.firstStage
@@ -183,7 +188,7 @@ struct Networks {
         // Of others it is not known whether it would be told that they go.
         self.observe(link)
       case .linkRemoved(let link): self.forget(link.index)
-      case .addressRemoved(let address): self.interrupt(address.link, address.address.family)
+      case .addressRemoved(let address): self.interrupt(by: address)
       case .bridgeEntry(let entry):
         for key in self.ports.keys
         where key.hardwareAddress == entry.hardwareAddress
@@ -235,16 +240,30 @@ struct Networks {
 
   private mutating func went(_ link: Link, _ isUp: Bool) {
     self.carriers[link.index] = Carrier(isUp: isUp, downCount: link.carrierDownCount)
-    self.interrupt(link.index, nil)
+    self.interrupt(link.index)
   }
 
   /// Another network may be behind the link from now on.
-  private mutating func interrupt(_ link: UInt32, _ family: AddressFamily?) {
+  private mutating func interrupt(_ link: UInt32) {
+    self.begin(AddressFamily.allCases, on: link) { _ in true }
+  }
+
+  /// A link that is given another network loses the address that it has in this one. Others come and go: that of a cluster with the
+  /// service, a temporary one with its time.
+  private mutating func interrupt(by removed: Address) {
+    self.begin([removed.address.family], on: removed.link) { known in
+      known.source.map { $0 == removed.address } ?? true
+    }
+  }
+
+  /// A stage begins.
+  private mutating func begin(
+    _ families: [AddressFamily], on link: UInt32, _ concerns: (Known) -> Bool
+  ) {
     self.lastStage += 1
-    let families = family.map { [$0] } ?? AddressFamily.allCases
     for family in families { self.linkStages[link, default: [:]][family] = self.lastStage }
     for (key, known) in self.known
-    where known.links.contains(link) && families.contains(key.address.family) {
+    where known.links.contains(link) && families.contains(key.address.family) && concerns(known) {
       self.known[key]?.stage = self.lastStage
       self.known[key]?.unknownSince = known.unknownSince ?? self.lastStage
       self.known[key]?.isInDoubt = true
@@ -259,7 +278,7 @@ struct Networks {
     if kept.count != self.known.count { self.isNew = true }
     self.known = kept
     // One below goes on above another.
-    self.interrupt(link, nil)
+    self.interrupt(link)
   }
 
   /// The kernel's filter knows of all; what it let pass before is read again.

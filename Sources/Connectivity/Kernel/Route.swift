@@ -104,16 +104,19 @@ package struct RouteEntry: Hashable, Sendable {
   package var legs: [UInt32]
   /// The kernel made it itself, for an address (`RTPROT_KERNEL`).
   package var isKernels: Bool
+  /// The source address that somebody has set (`src`); `nil` where the kernel chooses.
+  package var source: IPAddress?
 
   package init(
     _ route: MatchedRoute, kind: Route.Kind = .unicast, outLink: UInt32? = nil,
-    legs: [UInt32] = [], isKernels: Bool = false
+    legs: [UInt32] = [], isKernels: Bool = false, source: IPAddress? = nil
   ) {
     self.route = route
     self.kind = kind
     self.outLink = outLink
     self.legs = legs
     self.isKernels = isKernels
+    self.source = source
   }
 }
 

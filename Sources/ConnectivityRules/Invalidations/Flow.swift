@@ -31,6 +31,8 @@ package struct FlowReading: Hashable, Sendable {
   package var network: NetworkIdentity
   /// The flow's own address is none of this machine's any more.
   package var isSourceGone: Bool
+  /// Its address is none of the link's that it was made on: another link may carry it.
+  package var isSourceElsewhere: Bool
   /// The remote address is this machine's own.
   package var isLocal: Bool
   /// What became of the link that the flow was made on; `nil` where its way still leads over that.
@@ -56,9 +58,11 @@ package struct FlowReading: Hashable, Sendable {
     case failed
     /// It carries traffic, and no route leads over it to the flow's destination.
     case withoutRoute
+    /// It carries traffic, and the route that led over it has just been removed: there is another, which would not be taken.
+    case withWorseRoute
     /// It carries traffic, its route is there, and another is preferred.
     case withRoute
-    /// The flow does not depend on it: its address is none of the link's, or the route has several legs.
+    /// The flow does not depend on it: its address is good for the way that it takes now, or the route has several legs.
     case untied
     /// It is one of several legs of the flow's route, and has the flow's address: the connection may be on it still.
     case leg
@@ -81,12 +85,14 @@ package struct FlowReading: Hashable, Sendable {
 
   package init(
     _ path: Path, network: NetworkIdentity = NetworkIdentity(), isSourceGone: Bool = false,
-    isLocal: Bool = false, formerLink: FormerLink? = nil, alternative: Alternative? = nil,
+    isSourceElsewhere: Bool = false, isLocal: Bool = false, formerLink: FormerLink? = nil,
+    alternative: Alternative? = nil,
     guesses: Guesses = Guesses()
   ) {
     self.path = path
     self.network = network
     self.isSourceGone = isSourceGone
+    self.isSourceElsewhere = isSourceElsewhere
     self.isLocal = isLocal
     self.formerLink = formerLink
     self.alternative = alternative

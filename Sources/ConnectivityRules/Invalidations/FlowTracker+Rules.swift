@@ -47,8 +47,9 @@ extension FlowTracker {
     let reading = sight.reading
     guard reading.path.status == .satisfied, !reading.isLocal else { return nil }
     switch reading.formerLink {
-    case .withRoute: return Verdict(.betterPath, sight.policy.betterPath)
-    case .failed, .withoutRoute, .untied, .leg: return nil
+    case .withRoute:
+      return sight.nextDoubt == nil ? Verdict(.betterPath, sight.policy.betterPath) : nil
+    case .failed, .withoutRoute, .withWorseRoute, .untied, .leg: return nil
     case nil:
       return reading.alternative.map {
         Verdict(.betterPath, $0.isKept || sight.hasChosen ? .advise : sight.policy.betterPath)
@@ -76,13 +77,27 @@ extension FlowTracker {
 }
 
 extension FlowTracker.Sight {
+  /// Whether the link that the flow was made on carries traffic, and its route is not there. That a worse one is, which was there
+  /// before, is no sign that another way is preferred.
+  private var isRouteMissing: Bool {
+    switch self.reading.formerLink {
+    case .withoutRoute, .withWorseRoute: true
+    case .withRoute: self.doubt?.hasWorseRoute ?? false
+    case .failed, .untied, .leg, nil: false
+    }
+  }
+
   /// The doubt that the flow is in from this reading on; `nil` where its path is there.
   var nextDoubt: FlowTracker.Doubt? {
     let lost = self.standing.path
     let isTakenOver = self.reading.path.status == .satisfied
-    if isTakenOver, self.reading.formerLink != .withoutRoute { return nil }
-    let hasFailed = !isTakenOver && self.reading.path.hasFailedLink(of: lost)
-    let end = self.now.advanced(by: self.policy.grace(for: self.reading.path, after: lost))
+    if isTakenOver, !self.isRouteMissing { return nil }
+    let hasFailed =
+      !isTakenOver && !self.reading.isSourceElsewhere && self.reading.path.hasFailedLink(of: lost)
+    let grace =
+      self.reading.isSourceElsewhere
+      ? self.policy.routeGrace : self.policy.grace(for: self.reading.path, after: lost)
+    let end = self.now.advanced(by: grace)
     var doubt =
       self.doubt
       ?? FlowTracker.Doubt(isRouteOnly: !hasFailed, severity: .advise, until: end)
@@ -91,6 +106,7 @@ extension FlowTracker.Sight {
     if hasFailed || doubt.isSuspension && !isSuspended { doubt.until = min(doubt.until, end) }
     if hasFailed { doubt.isRouteOnly = false }
     doubt.isSuspension = isSuspended
+    if self.reading.formerLink == .withWorseRoute { doubt.hasWorseRoute = true }
     // New connections have a way, and take that.
     if isTakenOver { doubt.severity = .drain }
     return doubt

@@ -37,6 +37,8 @@ package struct FlowTracker: Hashable, Sendable {
     var until: Instant
     /// It has the time that a modem may carry nothing.
     var isSuspension = false
+    /// Over the same link leads a route that is no better than what took over.
+    var hasWorseRoute = false
   }
 
   /// Why a flow is not viable, and what is to be done.
@@ -210,7 +212,7 @@ extension FlowTracker.Standing {
     case nil:
       return Self(path: reading.path, network: reading.network.completed(by: self.network))
     case .untied: return Self(path: reading.path, network: reading.network)
-    case .failed, .withoutRoute, .withRoute, .leg: return self
+    case .failed, .withoutRoute, .withWorseRoute, .withRoute, .leg: return self
     }
   }
 }

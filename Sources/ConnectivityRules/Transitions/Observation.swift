@@ -85,8 +85,13 @@ extension Occasion {
 }
 
 extension Occasion {
-  /// ModemManager has said something: the kernel has not.
-  var isOfModem: Bool { if case .modem = self { true } else { false } }
+  /// Somebody else than the kernel has said what links are: a way that leads as before may be called something else now.
+  var isOfNames: Bool {
+    switch self {
+    case .modem, .configuration, .start: true
+    case .events, .timer, .expiry, .kernelLost, .kernelBack, .resumed, .choice, .metering: false
+    }
+  }
 }
 
 extension Cause {

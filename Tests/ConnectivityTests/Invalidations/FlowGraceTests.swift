@@ -136,6 +136,30 @@ struct FlowGraceTests {
     #expect(flow.see(.by(.wired, leaving: .withRoute), at: 500) == "destroy betterPath")
   }
 
+  @Test(
+    "I10 a route that was removed has its grace, although a worse one leads over its link all the while"
+  )
+  func worseRoute() {
+    var flow = FollowedFlow(on: Self.wifi)
+    #expect(flow.see(.by(.wired, leaving: .withWorseRoute)) == "drain interfaceLost")
+    #expect(flow.see(.by(.wired, leaving: .withRoute), at: 500) == nil)
+    var back = flow
+    #expect(back.see(Self.wifi, at: 999) == nil && back.deadline == nil)
+    // What is preferred later is a better path.
+    #expect(back.see(.by(.wired, leaving: .withRoute), at: 1500) == "destroy betterPath")
+    #expect(flow.see(.by(.wired, leaving: .withRoute), at: 1000) == "destroy interfaceLost")
+  }
+
+  @Test("I10 a link that fails under what has its address elsewhere has the route's grace")
+  func addressElsewhere() {
+    let lost = FlowReading.by(TestLink.wired.withoutCarrier).with { $0.isSourceElsewhere = true }
+    var flow = FollowedFlow(on: .by(.wired))
+    #expect(flow.see(lost) == "advise interfaceLost" && flow.deadline == 1000)
+    var moved = flow
+    #expect(moved.see(.by(.wifi, leaving: .untied), at: 30) == nil && moved.deadline == nil)
+    #expect(flow.see(lost, at: 1000) == "destroy interfaceLost")
+  }
+
   @Test("I10 a link that fails while its route is missing ends the flow where another carries")
   func failedWhileTakenOver() {
     var flow = FollowedFlow(on: Self.wifi)

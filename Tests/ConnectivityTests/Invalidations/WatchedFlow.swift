@@ -98,7 +98,7 @@ struct WatchedFlow {
     if reading.path.status == .satisfied {
       switch reading.formerLink {
       case .withRoute: return .moved
-      case .withoutRoute: return .routeLost(isTakenOver: true)
+      case .withoutRoute, .withWorseRoute: return .routeLost(isTakenOver: true)
       case .failed, .untied, .leg, nil: return .here
       }
     }
