@@ -111,6 +111,20 @@ final class FlowReaderTests {
   }
 
   @Test(
+    "I0 an address is given by a VPN where it is of no subnet, and a route in a table of its own sets it",
+    arguments: [(100, 32, true), (254, 32, true), (100, 24, true), (100, 32, false)])
+  func givenByVPN(table: UInt32, length: Int, isSet: Bool) throws {
+    let address = try IPAddress(spelt: "10.9.0.5")
+    self.kernel.addressTable.append(Address(address, prefixLength: length, link: 3))
+    self.kernel.pin(.over(2, via: "192.0.2.1", from: "10.9.0.5", table: table))
+    if isSet { self.kernel.setSources = [address] }
+    self.flow.source = address
+    let made = try self.reader.way(to: self.flow).judged
+    #expect(
+      try self.reading(madeOn: made).isSourceGiven == (table == 100 && length == 32 && isSet))
+  }
+
+  @Test(
     "I10 a route that was removed, over whose link a worse one leads, is no better path's matter")
   func withWorseRoute() throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)

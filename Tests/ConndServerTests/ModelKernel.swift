@@ -164,7 +164,8 @@ final class ModelKernel: Kernel {
       let all = IPPrefix(.unspecified(address.family), length: 0)
     {
       return RouteEntry(
-        MatchedRoute(prefix: all, table: route.table, priority: 0), outLink: route.outLink)
+        MatchedRoute(prefix: all, table: route.table, priority: 0), outLink: route.outLink,
+        source: route.source.flatMap { self.setSources.contains($0) ? $0 : nil })
     }
     guard let entry = self.match(destination) else { return nil }
     let links = entry.ways.compactMap(\.link)

@@ -75,7 +75,8 @@ struct SourcesScenario {
     "I0 I3 an address that a VPN has given stays on the link that it was given on, and goes with the route"
   )
   func virtualAddress() throws {
-    let lab = try Uplinks.laboratory(["wlan0", "eth1"], routes: ["wlan0"])
+    let lab = try Uplinks.laboratory(
+      ["wlan0", "eth1"], routes: ["wlan0"], configuration: "grace: {route: 20s}\n")
     for link in ["all", "wlan0", "eth1"] {
       try lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0")
     }
@@ -95,7 +96,23 @@ struct SourcesScenario {
     try lab.namespace.ip("route add default via 10.1.0.1 dev eth1 metric 50")
     try route(by: "eth1", 1)
     #expect(try lab.events { $0.status.interface == "eth1" }.last != nil)
-    try flow.expectSpared { try lab.namespace.ip("address del 10.9.0.5/32 dev wlan0") }
+    // The address follows.
+    try lab.namespace.ip("address del 10.9.0.5/32 dev wlan0")
+    try flow.expectAdvice("sourceAddressLost")
+    try lab.namespace.ip("address add 10.9.0.5/32 dev eth1")
+    // With the address the routes went that set it.
+    try route(by: "eth1", 1)
+    #expect(flow.connection?.carries(within: .seconds(10)) == true)
+    // Then the tunnel's link goes, and its routes with it; the tunnel is moved a moment later.
+    try lab.namespace.ip("link set eth1 down")
+    #expect(try flow.invalidation().severity == "drain")
+    try lab.namespace.ip("address del 10.9.0.5/32 dev eth1")
+    try flow.expectAdvice("sourceAddressLost")
+    try lab.namespace.ip("address add 10.9.0.5/32 dev wlan0")
+    try route(by: "wlan0", 0)
+    try flow.expectSpared(atMost: .drain) {
+      try lab.namespace.ip("address del 10.9.0.5/32 dev wlan0")
+    }
   }
 
   @Test(

@@ -13,10 +13,12 @@ final class FlowPath: Sendable {
   let judged: Path
   let network: NetworkIdentity
   let guesses: FlowReading.Guesses
+  /// A VPN has given the address of those on it.
+  let isSourceGiven: Bool
 
   init(
     _ answer: RouteAnswer, _ facts: PathFacts, shown: Path, judged: Path, network: NetworkIdentity,
-    guesses: FlowReading.Guesses
+    guesses: FlowReading.Guesses, isSourceGiven: Bool
   ) {
     self.answer = answer
     self.facts = facts
@@ -24,6 +26,7 @@ final class FlowPath: Sendable {
     self.judged = judged
     self.network = network
     self.guesses = guesses
+    self.isSourceGiven = isSourceGiven
   }
 }
 
@@ -70,31 +73,45 @@ final class FlowReader {
     let facts = try self.reader.facts(about: question, answer: answer, self.view)
     // An answer that was no longer true is that of this destination only.
     key.answer = facts.answer
-    return try self.add(
-      facts, self.reader.path(facts, self.view), key, isOfNew: question.source == nil)
+    return try self.add(question, facts, self.reader.path(facts, self.view), key)
   }
 
   /// The way of new connections to a destination, of which all is known.
   func way(
     to question: Destination, _ facts: PathFacts, _ path: Path
   ) throws(KernelUnavailable) -> FlowPath {
-    try self.add(
-      facts, path, try self.key(facts.answer, question), isOfNew: question.source == nil)
+    try self.add(question, facts, path, try self.key(facts.answer, question))
   }
 
   private func add(
-    _ facts: PathFacts, _ shown: Path, _ key: WayKey, isOfNew: Bool
+    _ question: Destination, _ facts: PathFacts, _ shown: Path, _ key: WayKey
   ) throws(KernelUnavailable) -> FlowPath {
     self.view.interests.use(facts)
     let judged = self.judged(shown, facts)
     let way = FlowPath(
       facts.answer, facts, shown: shown, judged: judged,
       network: try self.view.interests.networks.identity(
-        of: judged, facts, isOfNew: isOfNew, self.view),
-      guesses: try self.guesses(shown, facts))
+        of: judged, facts, isOfNew: question.source == nil, self.view),
+      guesses: try self.guesses(shown, facts),
+      isSourceGiven: try self.isSourceGiven(question, judged))
     self.ways[key] = way
     return way
   }
+
+  /// Whether it is as IPsec's key exchange (strongSwan's charon, for one) installs what the other end has given: an address of no
+  /// subnet, which a route in a table of its own sets.
+  private func isSourceGiven(
+    _ question: Destination, _ path: Path
+  ) throws(KernelUnavailable) -> Bool {
+    guard let table = path.table, !Self.systemTables.contains(table), let source = path.source,
+      let owner = try self.view.owner(of: source),
+      try self.view.address(source, on: owner)?.prefixLength == source.family.bitWidth
+    else { return false }
+    return try self.view.entry(for: question)?.source == source
+  }
+
+  /// None, `default`, `main` and `local` (rtnetlink(7)).
+  private static let systemTables: Set<UInt32> = [0, 253, 254, 255]
 
   private func guesses(
     _ shown: Path, _ facts: PathFacts
@@ -159,7 +176,7 @@ final class FlowReader {
     let before = made.chain.first?.index
     let now = way.judged.chain.first?.index
     var reading = FlowReading(
-      way.judged, network: way.network, guesses: way.guesses)
+      way.judged, network: way.network, isSourceGiven: way.isSourceGiven, guesses: way.guesses)
     if case .route(let route) = way.answer { reading.isLocal = route.kind == .local }
     reading.isLocal = reading.isLocal || question.address.isLoopback
     if let source = question.source, !source.isLoopback {

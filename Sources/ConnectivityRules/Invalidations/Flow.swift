@@ -33,6 +33,8 @@ package struct FlowReading: Hashable, Sendable {
   package var isSourceGone: Bool
   /// Its address is none of the link's that it was made on: another link may carry it.
   package var isSourceElsewhere: Bool
+  /// A VPN by IPsec has given it its address, and moves that with its tunnel (RFC 4555): from one link to another, too.
+  package var isSourceGiven: Bool
   /// The remote address is this machine's own.
   package var isLocal: Bool
   /// What became of the link that the flow was made on; `nil` where its way still leads over that.
@@ -85,7 +87,8 @@ package struct FlowReading: Hashable, Sendable {
 
   package init(
     _ path: Path, network: NetworkIdentity = NetworkIdentity(), isSourceGone: Bool = false,
-    isSourceElsewhere: Bool = false, isLocal: Bool = false, formerLink: FormerLink? = nil,
+    isSourceElsewhere: Bool = false, isSourceGiven: Bool = false, isLocal: Bool = false,
+    formerLink: FormerLink? = nil,
     alternative: Alternative? = nil,
     guesses: Guesses = Guesses()
   ) {
@@ -93,6 +96,7 @@ package struct FlowReading: Hashable, Sendable {
     self.network = network
     self.isSourceGone = isSourceGone
     self.isSourceElsewhere = isSourceElsewhere
+    self.isSourceGiven = isSourceGiven
     self.isLocal = isLocal
     self.formerLink = formerLink
     self.alternative = alternative

@@ -22,13 +22,20 @@ extension FlowTracker {
 
   /// I1
   private static func sourceAddressLost(_ sight: Sight) -> Verdict? {
-    sight.reading.isSourceGone ? Verdict(.sourceAddressLost, .destroy) : nil
+    guard sight.reading.isSourceGone else { return nil }
+    guard sight.standing.isSourceGiven, let doubt = sight.nextDoubt, doubt.until > sight.now else {
+      return Verdict(.sourceAddressLost, .destroy)
+    }
+    // It may be on its way to another link.
+    return Verdict(.sourceAddressLost, .advise)
   }
 
   /// I2 and I10
   private static func interfaceLost(_ sight: Sight) -> Verdict? {
-    if sight.reading.formerLink == .failed { return Verdict(.interfaceLost, .destroy) }
-    guard let doubt = sight.nextDoubt else { return nil }
+    if sight.reading.formerLink == .failed, !sight.standing.isSourceGiven {
+      return Verdict(.interfaceLost, .destroy)
+    }
+    guard !sight.reading.isSourceGone, let doubt = sight.nextDoubt else { return nil }
     var verdict = Verdict(.interfaceLost, doubt.until <= sight.now ? .destroy : doubt.severity)
     verdict.isRouteOnly = doubt.isRouteOnly
     return verdict
@@ -38,7 +45,9 @@ extension FlowTracker {
   private static func networkChanged(_ sight: Sight) -> Verdict? {
     let (reading, before) = (sight.reading, sight.standing.network)
     guard reading.path.status == .satisfied, reading.formerLink == nil else { return nil }
-    if reading.network.isOther(than: before) { return Verdict(.networkChanged, .destroy) }
+    if reading.network.isOther(than: before) {
+      return Verdict(.networkChanged, sight.standing.isSourceGiven ? .advise : .destroy)
+    }
     return reading.network.isFailover(after: before) ? Verdict(.networkChanged, .advise) : nil
   }
 
@@ -82,28 +91,40 @@ extension FlowTracker.Sight {
   private var isRouteMissing: Bool {
     switch self.reading.formerLink {
     case .withoutRoute, .withWorseRoute: true
-    case .withRoute: self.doubt?.hasWorseRoute ?? false
-    case .failed, .untied, .leg, nil: false
+    case .withRoute: self.standing.isSourceGiven || self.doubt?.hasWorseRoute ?? false
+    case .failed: self.standing.isSourceGiven
+    case nil: self.isSourceAway
+    case .untied, .leg: false
     }
+  }
+
+  /// Whether its address may be on its way to another link.
+  private var isSourceAway: Bool { self.standing.isSourceGiven && self.reading.isSourceGone }
+
+  private var grace: Duration {
+    if self.standing.isSourceGiven {
+      return self.isSourceAway ? self.policy.routeGrace : InvalidationPolicy.tunnelGrace
+    }
+    if self.reading.isSourceElsewhere { return self.policy.routeGrace }
+    return self.policy.grace(for: self.reading.path, after: self.standing.path)
   }
 
   /// The doubt that the flow is in from this reading on; `nil` where its path is there.
   var nextDoubt: FlowTracker.Doubt? {
-    let lost = self.standing.path
     let isTakenOver = self.reading.path.status == .satisfied
     if isTakenOver, !self.isRouteMissing { return nil }
+    let isTied = !self.reading.isSourceElsewhere && !self.standing.isSourceGiven
     let hasFailed =
-      !isTakenOver && !self.reading.isSourceElsewhere && self.reading.path.hasFailedLink(of: lost)
-    let grace =
-      self.reading.isSourceElsewhere
-      ? self.policy.routeGrace : self.policy.grace(for: self.reading.path, after: lost)
-    let end = self.now.advanced(by: grace)
+      !isTakenOver && isTied && self.reading.path.hasFailedLink(of: self.standing.path)
+    let end = self.now.advanced(by: self.grace)
     var doubt =
       self.doubt
       ?? FlowTracker.Doubt(isRouteOnly: !hasFailed, severity: .advise, until: end)
     let isSuspended = self.reading.path.reason == .suspended
     // A link that fails while its route was missing has no longer grace than its own; nor has what is missing after a call.
-    if hasFailed || doubt.isSuspension && !isSuspended { doubt.until = min(doubt.until, end) }
+    if hasFailed || self.isSourceAway || doubt.isSuspension && !isSuspended {
+      doubt.until = min(doubt.until, end)
+    }
     if hasFailed { doubt.isRouteOnly = false }
     doubt.isSuspension = isSuspended
     if self.reading.formerLink == .withWorseRoute { doubt.hasWorseRoute = true }

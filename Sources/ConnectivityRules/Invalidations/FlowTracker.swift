@@ -26,6 +26,8 @@ package struct FlowTracker: Hashable, Sendable {
   struct Standing: Hashable, Sendable {
     var path: Path
     var network: NetworkIdentity
+    /// A VPN has given it its address.
+    var isSourceGiven = false
   }
 
   /// The time that a path that is lost has to come back in (I10).
@@ -207,11 +209,15 @@ extension FlowTracker.State {
 extension FlowTracker.Standing {
   /// What is remembered of a path that is there: as long as it leads the flow's way, as it is now.
   fileprivate func settled(on reading: FlowReading) -> Self {
-    guard reading.path.status == .satisfied else { return self }
+    guard reading.path.status == .satisfied, !reading.isSourceGone else { return self }
     switch reading.formerLink {
     case nil:
-      return Self(path: reading.path, network: reading.network.completed(by: self.network))
-    case .untied: return Self(path: reading.path, network: reading.network)
+      return Self(
+        path: reading.path, network: reading.network.completed(by: self.network),
+        isSourceGiven: reading.isSourceGiven)
+    case .untied:
+      return Self(
+        path: reading.path, network: reading.network, isSourceGiven: reading.isSourceGiven)
     case .failed, .withoutRoute, .withWorseRoute, .withRoute, .leg: return self
     }
   }

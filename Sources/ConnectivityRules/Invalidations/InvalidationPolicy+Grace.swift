@@ -9,6 +9,10 @@ extension InvalidationPolicy {
   /// after about so long (tcp_retries2).
   package static let suspension = Duration.seconds(900)
 
+  /// How long a VPN that moves its tunnel may take to find another way: until then it says itself that it has given up, and takes the
+  /// address away. strongSwan tries for 165 s (charon.retransmit_tries), and then begins anew.
+  package static let tunnelGrace = Self.suspension
+
   /// What a sleep does to channels.
   func severity(ofSleep duration: Duration) -> Invalidation.Severity {
     duration >= Self.longSleep ? .destroy : .advise

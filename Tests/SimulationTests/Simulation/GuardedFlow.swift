@@ -45,6 +45,8 @@ struct GuardedFlow {
     case carried
     /// It may come back in time.
     case away
+    /// It may come back in time, if that is what connd has heard of: else it is over.
+    case awayOrOver(String)
     case over(String)
     /// connd may know of it, and may not.
     case maybeOver(String)
@@ -105,6 +107,9 @@ struct GuardedFlow {
     if network[made.link?.index] == nil { return self.excuse("its link was made anew, or is gone") }
     switch self.fate(in: network) {
     case .carried: self.isAway = false
+    case .awayOrOver(let why):
+      self.excuse(why)
+      fallthrough
     case .away:
       self.isAway = true
       self.lostAt = self.lostAt ?? now
@@ -125,12 +130,14 @@ struct GuardedFlow {
     if let source = made.source, !network.isLocal(source) { return .over("its source went") }
     let path = self.ownPath(in: network)
     let before = network[link.index]
+    // What comes from an address that is not the link's may be on another link in time.
+    let isElsewhere = made.source.map { source in
+      let owner = network.owner(of: source)
+      return !made.path.chain.contains { $0.index == owner }
+    }
     guard path.status == .satisfied else {
-      // What comes from a block that is local as a whole may be on another link by now.
-      let isFree = made.source.map { network.owner(of: $0) == nil } ?? false
-      guard let before, before.isUp else {
-        return isFree ? .maybeOver("\(link.name) went") : .over("\(link.name) went")
-      }
+      if isElsewhere ?? false { return .awayOrOver("\(link.name) went") }
+      guard let before, before.isUp else { return .over("\(link.name) went") }
       // What fails below a tunnel may be gone round.
       let upper = network.path(to: self.question, upToTunnel: true)
       let isFailed =
@@ -149,8 +156,21 @@ struct GuardedFlow {
         ? .over("another subnet is preferred") : .carried
     }
     if !self.isTied(to: link, path, in: network) { return .carried }
-    guard network.link(link.index)?.state == .up else { return .over("\(link.name) failed") }
-    return self.hasOldRoute(in: network) ? .over("another link is preferred") : .away
+    if isElsewhere ?? false, self.isPreferred(by: path, in: network) { return .carried }
+    guard network.link(link.index)?.state == .up else {
+      return isElsewhere ?? false ? .away : .over("\(link.name) failed")
+    }
+    // Where its own route was removed, a worse one over the same link says nothing.
+    return self.hasOldRoute(in: network) ? .awayOrOver("another link is preferred") : .away
+  }
+
+  /// Whether new connections by the way that it takes now get its address, too.
+  private func isPreferred(by path: Path, in network: ModelNetwork) -> Bool {
+    var question = self.question
+    question.source = nil
+    question.transport?.localPort = 0
+    let new = network.path(to: question)
+    return new.chain.first == path.chain.first && new.source == self.made?.source
   }
 
   /// Whether its address is not that of the link that its way leads over now, and that is no leg of several that are as good.
@@ -182,6 +202,8 @@ struct GuardedFlow {
     let new = network.path(to: question, upToTunnel: true)
     // Of several nexthops each connection takes one, and its address.
     if network.entry(for: question)?.legs.count ?? 0 > 1 { return false }
+    // A router of several IPv6 prefixes sends all of them on.
+    if question.address.family == .ipv6, own.gateway == self.made?.path.gateway { return false }
     guard own.status == .satisfied, new.chain.first == own.chain.first,
       new.gateway == own.gateway, new.table == own.table, let prefix = Self.prefix(own),
       let preferred = new.source, let other = Self.prefix(new)
@@ -195,7 +217,10 @@ struct GuardedFlow {
     self.follow(network)
     // Two losses between which nobody looked are one.
     if !self.isAway { self.lostAt = nil }
-    self.knownLostAt = self.fate(in: network) == .away ? self.knownLostAt ?? now : nil
+    switch self.fate(in: network) {
+    case .away, .awayOrOver: self.knownLostAt = self.knownLostAt ?? now
+    case .carried, .over, .maybeOver: self.knownLostAt = nil
+    }
   }
 
   /// Where its way leads over another link and it goes on, that is the link that it is on from now on.
@@ -284,7 +309,7 @@ struct GuardedFlow {
     guard !self.isLocal, let made = self.made, made.path.status == .satisfied else { return nil }
     switch self.fate(in: network) {
     case .carried: break
-    case .away:
+    case .away, .awayOrOver:
       let isOver = self.knownLostAt.map { $0.advanced(by: .seconds(1)) <= now } ?? false
       return isOver ? "I10: kept although its way has been away for a second" : nil
     case .maybeOver: break

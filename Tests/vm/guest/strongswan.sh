@@ -30,7 +30,8 @@ CONF
 swan() {
     local name=$1
     shift
-    swanctl "$@" --uri "unix:///run/$name.vici"
+    swanctl "$@" --uri "unix:///run/$name.vici" 2>&1 | grep -v 'failed to load'
+    return "${PIPESTATUS[0]}"
 }
 cat >/run/there.conf <<'CONF'
 connections {
@@ -69,29 +70,27 @@ check "the gateway runs" charon there ip netns exec net
 check "the laptop's runs" charon here
 for name in there here; do check "$name is configured" swan "$name" --load-all --file "/run/$name.conf"; done
 check "the tunnel is made" swan here --initiate --child all --timeout 60
-ip address; ip route show table 220; ip rule
 check "K6 the path is the uplink's" within 60 chain eth0
-connctl explain
 call 10.6.0.2
 check "it is transformed" told <(ip -s -n net xfrm state list) '[1-9][0-9]*\(bytes\)'
-echo "# guard:"; cat /run/guard
 
+# spared: whether connd has told nothing worse than that it drains: the tunnel takes some tenths of a second to move.
+spared() { untold /run/guard '"severity": ?"destroy"'; }
 uplink down
-check "the connection goes on, by the modem" echoes
-ip address; ip route show table 220; ip route get $server from 10.6.0.2
-check "the path is the modem's" within 60 chain wwan0
-echo "# guard:"; cat /run/guard
-check "I5 I0 nothing ends it" untold /run/guard '"severity": ?"(drain|destroy)"'
+check "I5 the connection goes on, by the modem" echoes
+check "K6 the path is the modem's" within 60 chain wwan0
+check "the address has moved with the tunnel" within 60 told <(ip -br address show wwan0) 10.6.0.2
+check "I2 I0 nothing ends it" spared
 uplink up
-sleep 5
-ip address; ip route show table 220; ip route get $server from 10.6.0.2
-check "it goes on when the cable is back" echoes
-echo "# guard:"; cat /run/guard
-check "I5 I0 nothing has ended it" untold /run/guard '"severity": ?"(drain|destroy)"'
-swan here --terminate --ike office
-sleep 2
-ip address; ip route get $server from 10.6.0.2
-check "I2 it ends with the tunnel" within 60 told /run/guard '"severity": ?"destroy"'
-cat /run/guard
+check "I5 the connection goes on when the cable is back" echoes
+check "I3 I0 nothing has ended it" spared
+# The tunnel stays where it is as long as that works, and fails with the modem.
+ip link set wwan0 down
+check "I5 the connection goes on, by the cable" echoes
+check "K6 the path is the cable's" within 60 chain eth0
+check "I2 I0 nothing has ended it so far" spared
+check "the tunnel is ended" swan here --terminate --ike office
+check "I1 with its address the connection ends" within 60 told /run/guard '"reason": ?"sourceAddressLost", ?"severity": ?"destroy"'
+check "its guard is over" within 60 over
 
 finish connd.service charon-here.service charon-there.service

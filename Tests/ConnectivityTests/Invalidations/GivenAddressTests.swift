@@ -1,0 +1,81 @@
+import Connectivity
+import ConnectivityRules
+import Testing
+
+/// Flows whose address a VPN by IPsec has given: it moves from link to link with the tunnel (RFC 4555).
+@Suite("Given addresses")
+struct GivenAddressTests {
+  private static let given = FlowReading.by(.wifi).with { $0.isSourceGiven = true }
+  private static func begin() -> FollowedFlow {
+    var flow = FollowedFlow(on: .by(.wifi))
+    #expect(flow.see(Self.given) == nil)
+    return flow
+  }
+
+  private static let gone = FlowReading.noRoute.with { $0.isSourceGone = true }
+
+  @Test(
+    "I2 I10 the tunnel's link fails: its flows drain where another takes over, and are in doubt as long as the VPN may try"
+  )
+  func linkFails() {
+    for left in [FlowReading.FormerLink.failed, .withRoute, .withoutRoute, .withWorseRoute] {
+      var flow = Self.begin()
+      #expect(flow.see(.by(.cellular, leaving: left)) == "drain interfaceLost")
+      #expect(flow.deadline == 900_000)
+      // The tunnel has moved.
+      var moved = flow
+      #expect(
+        moved.see(.by(.cellular, leaving: .untied).with { $0.isSourceGiven = true }, at: 500) == nil
+      )
+      #expect(moved.deadline == nil)
+      #expect(moved.see(.by(.wired, leaving: .failed), at: 600) == "drain interfaceLost")
+      #expect(flow.see(.by(.cellular, leaving: left), at: 899_999) == nil)
+      #expect(flow.see(.by(.cellular, leaving: left), at: 900_000) == "destroy interfaceLost")
+    }
+  }
+
+  @Test("I10 nothing takes over: the flow is advised, and no carrier's grace ends it")
+  func nothingElse() {
+    var flow = Self.begin()
+    #expect(flow.see(.by(TestLink.wifi.withoutCarrier)) == "advise interfaceLost")
+    #expect(flow.see(.by(TestLink.wifi.withoutCarrier), at: 5000) == nil)
+    #expect(flow.see(Self.given, at: 6000) == nil && flow.deadline == nil)
+  }
+
+  @Test("I1 the address goes, and may be on its way to another link: it has a route's grace")
+  func addressGoes() {
+    var flow = Self.begin()
+    #expect(flow.see(Self.gone) == "advise sourceAddressLost" && flow.deadline == 1000)
+    var back = flow
+    #expect(back.see(Self.given, at: 999) == nil && back.deadline == nil)
+    #expect(flow.see(Self.gone, at: 1000) == "destroy sourceAddressLost")
+    // Also where the kernel would send IPv6 from an address that is none of the machine's.
+    var other = Self.begin()
+    let sent = FlowReading.by(.cellular).with { $0.isSourceGone = true }
+    #expect(other.see(sent) == "advise sourceAddressLost" && other.deadline == 1000)
+    #expect(other.see(sent, at: 1000) == "destroy sourceAddressLost")
+  }
+
+  @Test("I1 a VPN that has given up takes its address away: what was in doubt for long ends then")
+  func givesUp() {
+    var flow = Self.begin()
+    #expect(flow.see(.by(.cellular, leaving: .failed)) == "drain interfaceLost")
+    #expect(flow.see(Self.gone, at: 165_000) == "advise sourceAddressLost")
+    #expect(flow.see(Self.gone, at: 166_000) == "destroy sourceAddressLost")
+  }
+
+  @Test("I4 another network behind the tunnel's link is advice")
+  func otherNetwork() {
+    var flow = Self.begin()
+    let other = FlowReading.by(.wifi, router: 2, stage: 1, first: 1).with {
+      $0.isSourceGiven = true
+    }
+    #expect(flow.see(other) == "advise networkChanged")
+  }
+
+  @Test("I1 an address that nobody has given ends its flow at once")
+  func own() {
+    var flow = FollowedFlow(on: .by(.wifi))
+    #expect(flow.see(Self.gone) == "destroy sourceAddressLost")
+  }
+}
