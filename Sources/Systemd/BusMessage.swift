@@ -122,7 +122,8 @@ extension BusMessage {
   private func variant() throws -> BusValue {
     let (type, contents) = try self.peek()
     guard type == "v", let contents else { throw OtherType() }
-    guard ["b", "y", "n", "q", "i", "u", "x", "t", "s", "o", "as", "ao"].contains(contents) else {
+    let types = ["b", "y", "n", "q", "i", "u", "x", "t", "s", "o", "as", "ao", "(ub)"]
+    guard types.contains(contents) else {
       try self.skip("v")
       return .other
     }
@@ -141,6 +142,13 @@ extension BusMessage {
     case "x": return try self.number("x", Int64.self)
     case "t": return try self.number("t", UInt64.self)
     case "s", "o": return .text(try self.text())
+    case "(ub)":
+      var (number, flag): (UInt32, CInt) = (0, 0)
+      try self.enter("r", "ub")
+      try self.read("u", &number)
+      try self.read("b", &flag)
+      try self.exit()
+      return .flaggedNumber(Int64(number), flag != 0)
     default:
       var texts: [String] = []
       try self.eachText(most: Most.texts) { texts.append($0) }

@@ -3,6 +3,8 @@ public enum BusValue: Hashable, Sendable {
   case flag(Bool)
   /// A number without a fraction, of whatever width; what no `Int64` holds is its nearest.
   case number(Int64)
+  /// A number, and a flag that says something of it: `(ub)`.
+  case flaggedNumber(Int64, Bool)
   /// A string or an object's path.
   case text(String)
   /// Several of these.

@@ -194,7 +194,8 @@ struct JSONShapeTests {
         + #""lowerGuessed": false}"#)
     #expect(
       JSON.link(.ppp).description.hasSuffix(
-        #""modem": {"connected": true, "suspended": true, "technology": "4G", "roaming": true}, "#
+        #""modem": {"connected": true, "suspended": true, "technology": "4G", "roaming": true, "#
+          + #""signalQuality": 67}, "#
           + #""via": null, "viaGuessed": false, "#
           + #""lowerGuessed": false}"#))
     #expect(

@@ -33,6 +33,7 @@ extension Connectivity_V1_Link {
     link.modem.suspended = true
     link.modem.technology = "4G"
     link.modem.roaming = true
+    link.modem.signalQuality = 67
     return link
   }()
 

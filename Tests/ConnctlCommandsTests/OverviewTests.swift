@@ -162,7 +162,17 @@ struct OverviewTests {
       (-88, "▂··· -88"), (-89, "···· -89"), (.min, "···· -2147483648"),
     ] as [(Int32, String)])
   func signal(dBm: Int32, words: String) {
-    #expect(Signal.words(dBm, .unicode) == words)
+    #expect(Signal.strength(dBm).words(.unicode) == words)
+  }
+
+  @Test(
+    "a modem's signal has bars, a fifth each",
+    arguments: [
+      (100, "▂▄▆█ 100%"), (80, "▂▄▆█ 80%"), (79, "▂▄▆· 79%"), (20, "▂··· 20%"), (19, "···· 19%"),
+      (0, "···· 0%"), (.max, "▂▄▆█ 4294967295%"),
+    ] as [(UInt32, String)])
+  func modemSignal(percent: UInt32, words: String) {
+    #expect(Signal.quality(percent).words(.unicode) == words)
   }
 
   @Test("what connd tells moves the picture, and each change is noted once")

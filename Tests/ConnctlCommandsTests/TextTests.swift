@@ -196,10 +196,10 @@ struct TextTests {
                                              2001:db8:1111:2222:3333:4444:5555:6666/64
                                              expensive "Free \\xe9?Wi-Fi" -52 dBm
       docker0  unknown   no carrier             172.17.0.1/16
-      ppp0     cellular  up                     4G roaming suspended
+      ppp0     cellular  up                     4G roaming suspended signal 67%
       usb0     wired     up                     maybe via phone
       """)
-    #expect(Connectivity_V1_Link.ppp.words == "ppp0, ppp, up, 4G, roaming, suspended")
+    #expect(Connectivity_V1_Link.ppp.words == "ppp0, ppp, up, 4G, roaming, suspended, signal 67%")
     #expect(Connectivity_V1_Link.usb.words == "usb0, up, maybe via phone")
   }
 

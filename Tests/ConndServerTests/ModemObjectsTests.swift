@@ -60,6 +60,23 @@ struct ModemObjectsTests {
   }
 
   @Test(
+    "T3 how well a modem hears its network is known by its link, and says nothing else of that",
+    arguments: [
+      (.flaggedNumber(67, true), 67), (.flaggedNumber(0, true), 0),
+      (.flaggedNumber(100, false), 100), (.flaggedNumber(0, false), nil),
+      (.flaggedNumber(101, true), nil), (.flaggedNumber(1 << 31, true), nil), (.number(67), nil),
+      (.other, nil), (nil, nil),
+    ] as [(BusValue?, UInt32?)])
+  func signalQuality(value: BusValue?, percent: UInt32?) {
+    let objects = self.objects(value.map { ["SignalQuality": $0] } ?? [:])
+    #expect(objects.signalQualities["wwan0"] == percent)
+    #expect(objects.links == self.objects().links)
+    var lost = self.objects(["SignalQuality": .flaggedNumber(50, true)])
+    lost.update(Self.modem, BusProperties(ModemObjects.modem, ["SignalQuality": value ?? .other]))
+    #expect(lost.signalQualities["wwan0"] == percent, "what is said last")
+  }
+
+  @Test(
     "a bearer says which link it has, and whether that carries anything",
     arguments: [
       ([:], [:]),

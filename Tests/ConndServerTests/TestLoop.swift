@@ -199,6 +199,7 @@ final class ModelModems: ModemSource {
   let events: Int16 = 0
   var timeout: Duration?
   var links: [String: ModemLink]?
+  var signalQualities: [String: UInt32] = [:]
   private(set) var searches = 0
 
   func process() -> [String: ModemLink]? {

@@ -140,6 +140,24 @@ struct ModemsScenario {
     #expect(try lab.event().to == "none", "the first since")
   }
 
+  @Test("D7 what a connected modem tells of its signal and of bytes is shown, and makes no reading")
+  func signal() throws {
+    let lab = try self.dialled()
+    let before = try lab.statistics()
+    try self.bus.tell(#"{"idle": ["Modem/0", "Bearer/0", 67]}"#)
+    try waitUntil("the last is shown") { try lab.link("ppp0").modem?.signalQuality == 67 }
+    #expect(try lab.connctl("links").output.contains("4G signal 67%"))
+    #expect(try lab.connctl("explain").output.contains("4G, signal 67%"))
+    let after = try lab.statistics()
+    #expect(after.readings == before.readings)
+    #expect(after.published == before.published)
+    // A modem that is not connected hears something, but nothing of this link's.
+    try self.bus.tell(#"{"set": ["Bearer/0", "Bearer", {"Connected": ["b", false]}]}"#)
+    try waitUntil("it is not shown") { try lab.link("ppp0").modem?.signalQuality == nil }
+    try lab.namespace.ip("link set ppp0 down")
+    #expect(try lab.event().to == "none", "the first since")
+  }
+
   @Test("K3 a bearer that is suspended carries nothing for the moment")
   func suspended() throws {
     let lab = try self.dialled()

@@ -10,6 +10,8 @@ is, after which it prints `done`:
     {"set": [PATH, INTERFACE, {NAME: [SIGNATURE, VALUE]}]}          and tells of it
     {"forge": [PATH, INTERFACE, {NAME: [SIGNATURE, VALUE]}]}        a stranger tells of it, to whoever has asked for the objects
     {"bearers": [PATH, COUNT]}                                      a modem with so many
+    {"idle": [MODEM, BEARER, COUNT]}                                goes on as a modem does that is connected: so often its signal is another,
+                                                                    and its bearer has carried more
     {"mute": true}                                                  no call is answered from now on
 
 Paths begin behind /org/freedesktop/ModemManager1/, interfaces behind org.freedesktop.ModemManager1. and a dot.
@@ -37,6 +39,8 @@ def path(words):
 
 
 def value(signature, content):
+    if signature == "(ub)":
+        return dbus.Struct([dbus.UInt32(content[0]), dbus.Boolean(content[1])], signature="ub")
     if signature == "ao":
         return dbus.Array([dbus.ObjectPath(path(one)) for one in content], signature="o")
     if signature.startswith("a{"):
@@ -101,6 +105,14 @@ class ModemManager(BusService):
         words, count = arguments
         paths = [f"Bearer/{number}" for number in range(count)]
         self.publish({words: {"Modem": {"Bearers": ["ao", paths]}}})
+
+    def idle(self, arguments):
+        modem, bearer, count = arguments
+        for number in range(1, count + 1):
+            # As of a bearer that is half a minute older (BEARER_STATS_UPDATE_TIMEOUT).
+            stats = {"duration": dbus.UInt32(30 * number), "rx-bytes": dbus.UInt64(1000 * number), "attempts": dbus.UInt32(1)}
+            self.set([bearer, "Bearer", {"Stats": ["a{sv}", stats]}])
+            self.set([modem, "Modem", {"SignalQuality": ["(ub)", [number % 101, True]]}])
 
 
 address, commands = sys.argv[1:]

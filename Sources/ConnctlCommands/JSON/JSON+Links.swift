@@ -36,6 +36,7 @@ extension JSON {
       "suspended": .bool(modem.suspended),
       "technology": .string(modem.hasTechnology ? modem.technology : nil),
       "roaming": .bool(modem.roaming),
+      "signalQuality": .number(modem.hasSignalQuality ? modem.signalQuality : nil),
     ]
   }
 

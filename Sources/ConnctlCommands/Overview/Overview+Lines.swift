@@ -89,7 +89,7 @@ extension Overview {
 
   private func linkTable(_ drawing: Drawing) -> Table? {
     guard !self.links.isEmpty else { return nil }
-    let hasSignal = self.links.contains { $0.hasWireless && $0.wireless.hasSignal }
+    let hasSignal = self.links.contains { $0.signal != nil }
     var columns = [Table.Column("LINK")]
     columns.append(.init("MEDIUM", giveWay: 1))
     columns.append(.init("STATE", giveWay: 2))
@@ -101,7 +101,9 @@ extension Overview {
     for link in self.links {
       var cells = [Text(link.name), Text(Medium(link.medium).rawValue)]
       cells.append(Text((link.state.word ?? "unknown").separatingWords, link.state.ink))
-      if hasSignal { cells.append(self.signal(of: link, drawing.glyphs)) }
+      if hasSignal {
+        cells.append(link.signal.map { Text($0.words(drawing.glyphs), $0.ink) } ?? "")
+      }
       let rate = self.rates.perSecond[link.name]
       cells.append(Self.rate(rate?.received))
       cells.append(Self.rate(rate?.sent))
@@ -109,12 +111,6 @@ extension Overview {
       table.rows.append(cells)
     }
     return table
-  }
-
-  private func signal(of link: Connectivity_V1_Link, _ glyphs: Glyphs) -> Text {
-    guard link.hasWireless, link.wireless.hasSignal else { return "" }
-    let signal = link.wireless.signal
-    return Text(Signal.words(signal, glyphs), Signal.ink(signal))
   }
 
   private static func rate(_ rate: UInt64?) -> Text {
@@ -195,6 +191,15 @@ extension Overview {
     let time = drawing.style.localTime(last.time).time.prefix(8)
     return Text(
       "\(words.joined(separator: ", ")) (\(severity.rawValue): \(reason), \(time))", severity.ink)
+  }
+}
+
+extension Connectivity_V1_Link {
+  /// How well its network is heard; `nil` where nobody says.
+  fileprivate var signal: Signal? {
+    if self.hasWireless, self.wireless.hasSignal { return .strength(self.wireless.signal) }
+    if self.hasModem, self.modem.hasSignalQuality { return .quality(self.modem.signalQuality) }
+    return nil
   }
 }
 

@@ -88,7 +88,7 @@ extension Connectivity_V1_Link {
     if self.hasKind { words.append(self.kind) }
     if let state = self.state.word { words.append(state.separatingWords) }
     if self.hasMaster { words.append("port of \(self.master)") }
-    if self.hasModem { words += self.modem.words }
+    if self.hasModem { words += self.modem.words + [self.modem.signalWords].compactMap { $0 } }
     if let via = self.viaWords { words.append(via) }
     return words.joined(separator: ", ")
   }

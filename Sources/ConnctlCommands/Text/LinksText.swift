@@ -18,7 +18,7 @@ extension Style {
       if link.expensive { notes.append("expensive") }
       if link.constrained { notes.append("constrained") }
       if link.hasWireless, let words = link.wireless.words { notes.append(words) }
-      if link.hasModem { notes += link.modem.words }
+      if link.hasModem { notes += link.modem.words + [link.modem.signalWords].compactMap { $0 } }
       if let words = link.viaWords { notes.append(words) }
       if link.lowerGuessed { notes.append("maybe over \(link.lower)") }
       columns.rows.append([
@@ -49,6 +49,11 @@ extension Connectivity_V1_Modem {
       self.hasTechnology ? self.technology : nil, self.roaming ? "roaming" : nil,
       self.suspended ? "suspended" : nil, self.connected ? nil : "not connected",
     ].compactMap { $0 }
+  }
+
+  /// `signal 67%`
+  var signalWords: String? {
+    self.hasSignalQuality ? "signal \(self.signalQuality)%" : nil
   }
 }
 

@@ -10,6 +10,8 @@ struct ModemObjects: Hashable {
     var registration: Int64?
     var operatorCode = ""
     var operatorName = ""
+    /// In percent.
+    var signalQuality: UInt32?
     /// Their paths.
     var bearers: [String] = []
   }
@@ -30,7 +32,7 @@ struct ModemObjects: Hashable {
 
   /// What is read of each interface.
   static let properties: [String: Set<String>] = [
-    Self.modem: ["AccessTechnologies", "Bearers"],
+    Self.modem: ["AccessTechnologies", "Bearers", "SignalQuality"],
     Self.network: ["RegistrationState", "OperatorCode", "OperatorName"],
     Self.bearer: ["Interface", "Connected", "Suspended"],
   ]
@@ -48,6 +50,7 @@ struct ModemObjects: Hashable {
         modem.technologies = UInt32(clamping: value.number ?? 0)
       }
       if let value = values["Bearers"] { modem.bearers = value.texts ?? [] }
+      if let value = values["SignalQuality"] { modem.signalQuality = value.signalQuality }
       self.modems[path] = modem
       self.forgetBearers()
     case Self.network:
@@ -94,8 +97,13 @@ struct ModemObjects: Hashable {
   var unreadBearers: [String] { self.listed.filter { self.bearers[$0] == nil } }
 
   /// The links that bearers are said to have, by their names.
-  var links: [String: ModemLink] {
-    var links: [String: ModemLink] = [:]
+  var links: [String: ModemLink] { self.carried.mapValues(\.link) }
+
+  /// How well the modems of these links hear their networks, in percent.
+  var signalQualities: [String: UInt32] { self.carried.compactMapValues(\.signalQuality) }
+
+  private var carried: [String: (link: ModemLink, signalQuality: UInt32?)] {
+    var links: [String: (link: ModemLink, signalQuality: UInt32?)] = [:]
     for (_, modem) in self.modems.sorted(by: { $0.key < $1.key }) {
       for bearer in modem.bearers.compactMap({ self.bearers[$0] }) {
         guard let interface = bearer.interface else { continue }
@@ -106,7 +114,9 @@ struct ModemObjects: Hashable {
           mobileOperator: modem.operatorCode.isEmpty
             ? nil : MobileOperator(code: modem.operatorCode, name: modem.operatorName))
         // Several may share one link: what any of them carries, it carries.
-        if links[interface].map(link.carriesMore) ?? true { links[interface] = link }
+        if links[interface].map({ link.carriesMore(than: $0.link) }) ?? true {
+          links[interface] = (link, modem.signalQuality)
+        }
       }
     }
     return links
@@ -140,6 +150,14 @@ extension MobileGeneration {
 extension BusValue {
   fileprivate var flag: Bool? { if case .flag(let value) = self { value } else { nil } }
   fileprivate var number: Int64? { if case .number(let value) = self { value } else { nil } }
+  /// In percent. ModemManager says zero, and that it is no recent value, of a modem that it does not measure (mm-iface-modem.c); of one whose
+  /// signal is the same for long, that it is no recent value.
+  fileprivate var signalQuality: UInt32? {
+    guard case .flaggedNumber(let percent, let isRecent) = self, (0...100).contains(percent),
+      isRecent || percent > 0
+    else { return nil }
+    return UInt32(percent)
+  }
   fileprivate var texts: [String]? { if case .texts(let values) = self { values } else { nil } }
   /// MCC and MNC; `nil` for anything else. Of a modem that is in no network it is empty.
   fileprivate var operatorCode: String? {

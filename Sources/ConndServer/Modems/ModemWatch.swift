@@ -18,6 +18,10 @@ protocol ModemSource {
   ///
   /// - Returns: as `process()`.
   func noteLinks() -> [String: ModemLink]?
+
+  /// How well modems hear their networks, in percent, by their links' names, as it was told last. It changes all the time, and that is
+  /// no news.
+  var signalQualities: [String: UInt32] { get }
 }
 
 /// ModemManager on the system bus.
@@ -29,6 +33,8 @@ final class ModemWatch: ModemSource {
   private let serialLines: SerialLines
   /// The links as they were said last.
   private var told: [String: ModemLink] = [:]
+  /// The same by the names that ModemManager has for them.
+  private var heard: [String: ModemLink] = [:]
 
   private enum Question: Hashable {
     case objects
@@ -55,30 +61,40 @@ final class ModemWatch: ModemSource {
   var timeout: Duration? { self.service.timeout }
 
   func noteLinks() -> [String: ModemLink]? {
+  var signalQualities: [String: UInt32] { self.byLink(self.objects.signalQualities) }
+
     self.service.connect()
     return self.news()
   }
 
-  /// What is to be said of links now, with those that serial lines have become; `nil` where that was said already.
+  /// What is to be said of links now; `nil` where that was said already.
   private func news() -> [String: ModemLink]? {
-    var links = self.objects.links
-    for (line, modem) in links where SerialLines.isLine(line) {
-      links[line] = nil
-      if let link = self.serialLines.link(of: line) { links[link] = modem }
-    }
+    self.heard = self.objects.links
+    let links = self.byLink(self.heard)
     guard links != self.told else { return nil }
     self.told = links
     return links
   }
 
   // MARK: - What comes
+  /// The same by the links that serial lines have become.
+  private func byLink<Value>(_ values: [String: Value]) -> [String: Value] {
+    var links = values
+    for (line, value) in values where SerialLines.isLine(line) {
+      links[line] = nil
+      if let link = self.serialLines.link(of: line) { links[link] = value }
+    }
+    return links
+  }
+
 
   func process() -> [String: ModemLink]? {
     self.service.process { event in
       self.take(event)
       self.askOfBearers()
     }
-    return self.news()
+    // Most of what it tells is of the signal and of bytes.
+    return self.objects.links == self.heard ? nil : self.news()
   }
 
   private func take(_ event: BusService<Question>.Event) {

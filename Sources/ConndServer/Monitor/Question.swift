@@ -99,7 +99,8 @@ extension MonitorLoop {
       return try question(
         Explainer(
           kernel: kernel, view: self.engine.view(of: kernel), reader: self.engine.reader,
-          preferred: self.engine.preferred, identify: self.engine.identify))
+          preferred: self.engine.preferred, identify: self.engine.identify,
+          signalQualities: self.modems?.signalQualities ?? [:]))
     }
   }
 }

@@ -9,6 +9,7 @@ struct RecordedModems: ModemSource {
   var fileDescriptor: CInt { self.modems.fileDescriptor }
   var events: Int16 { self.modems.events }
   var timeout: Duration? { self.modems.timeout }
+  var signalQualities: [String: UInt32] { self.modems.signalQualities }
 
   func process() -> [String: ModemLink]? { self.noting(self.modems.process(), afterLinks: false) }
 
@@ -32,6 +33,8 @@ struct ReplayedModems: ModemSource {
   let events: Int16 = 0
   /// That it was dealt with is told by what it led to.
   var timeout: Duration? { self.tape.hasModems ? .zero : nil }
+  /// Nothing follows from them, and they are in no recording.
+  let signalQualities: [String: UInt32] = [:]
 
   func process() -> [String: ModemLink]? { self.tape.takeModems(afterLinks: false) }
   func noteLinks() -> [String: ModemLink]? { self.tape.takeModems(afterLinks: true) }

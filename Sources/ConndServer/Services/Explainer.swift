@@ -13,6 +13,8 @@ struct Explainer {
   let preferred: AddressFamily
   /// Whether who asks is told which Wi-Fi networks were joined.
   let identify: Identification
+  /// How well modems hear their networks, in percent, by their links' names.
+  var signalQualities: [String: UInt32] = [:]
 
   /// The path to a destination, read from the kernel now.
   func path(to destination: Destination) throws(KernelUnavailable) -> Path {
@@ -144,6 +146,11 @@ extension Explainer {
         wireless.network == nil ? nil : try self.kernel.wirelessSignal(facts.link.index)
       link.wireless = Connectivity_V1_Wireless(wireless, signal, isNamed: self.identify == .shown)
     }
+    if let modem = facts.modem {
+      // Of one that is not connected it says nothing of this link.
+      let quality = modem.isConnected ? self.signalQualities[facts.link.name] : nil
+      link.modem = Connectivity_V1_Modem(modem, signalQuality: quality)
+    }
     return link
   }
 }
@@ -170,7 +177,6 @@ extension PathReader {
       $0.constrained = cost.constrained
       $0.hardwareType = UInt32(facts.link.hardwareType)
       if let via = facts.via { ($0.via, $0.viaGuessed) = (via.kind.rawValue, via.isGuess) }
-      if let modem = facts.modem { $0.modem = Connectivity_V1_Modem(modem) }
       if let mtu = facts.link.mtu { $0.mtu = mtu }
       $0.addresses = addresses.filter { $0.link == facts.link.index }.map {
         "\($0.address)/\($0.prefixLength)"

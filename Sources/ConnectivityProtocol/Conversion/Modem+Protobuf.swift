@@ -1,10 +1,12 @@
 package import Connectivity
 
 extension Connectivity_V1_Modem {
-  package init(_ link: ModemLink) {
+  /// - Parameter signalQuality: In percent; `nil` where nobody has measured it.
+  package init(_ link: ModemLink, signalQuality: UInt32? = nil) {
     self.connected = link.isConnected
     self.suspended = link.isSuspended
     if let generation = link.generation { self.technology = generation.rawValue }
     self.roaming = link.isRoaming
+    if let signalQuality { self.signalQuality = signalQuality }
   }
 }

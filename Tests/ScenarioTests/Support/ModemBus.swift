@@ -71,6 +71,7 @@ final class ModemBus {
         "Modem/0": {
           "Modem": {"AccessTechnologies": ["u", 16384], "Bearers": ["ao", ["Bearer/\(bearer)"]],
             "State": ["i", 11]},
+          "Modem.Location": {"Location": ["a{uv}", {}]},
           "Modem.Modem3gpp": {"RegistrationState": ["u", 1], "OperatorName": ["s", "Example"]}}}}
       """)
   }
@@ -83,6 +84,7 @@ struct ModemLinkReport: Decodable {
     var suspended: Bool
     var technology: String?
     var roaming: Bool
+    var signalQuality: Int?
   }
 
   var name: String

@@ -129,11 +129,11 @@ tell() {
 # dialled NUMBER: what it says of a modem that has dialled.
 dialled() {
     echo '{"publish": {"Bearer/'"$1"'": {"Bearer": {"Interface": ["s", "'"$near"'"], "Connected": ["b", true], "Suspended": ["b", false]}},' \
-        '"Modem/0": {"Modem": {"AccessTechnologies": ["u", 16384], "Bearers": ["ao", ["Bearer/'"$1"'"]], "State": ["i", 11]},' \
+        '"Modem/0": {"Modem": {"AccessTechnologies": ["u", 16384], "Bearers": ["ao", ["Bearer/'"$1"'"]], "State": ["i", 11], "SignalQuality": ["(ub)", [67, true]]},' \
         '"Modem.Modem3gpp": {"RegistrationState": ["u", 5]}}}}'
 }
 tell "$(dialled 0)" "says that the link is a modem's"
-check "K5 the listing says so" within 60 lists "$near" '"modem": {"connected": true, "suspended": false, "technology": "4G", "roaming": true}'
+check "K5 the listing says so" within 60 lists "$near" '"modem": {"connected": true, "suspended": false, "technology": "4G", "roaming": true, "signalQuality": 67}'
 check "I0 the connection goes on" echoes
 check "I0 and nothing was told of it" untold /run/guard '"severity"'
 tell '{"set": ["Bearer/0", "Bearer", {"Suspended": ["b", true]}]}' "is suspended by a telephone call"

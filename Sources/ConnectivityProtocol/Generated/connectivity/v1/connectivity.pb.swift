@@ -2612,11 +2612,23 @@ public nonisolated struct Connectivity_V1_Modem: Sendable {
   /// The network is not that of the subscription.
   public var roaming: Bool = false
 
+  /// How well the network is heard, in percent, as ModemManager has measured it last (org.freedesktop.ModemManager1.Modem.SignalQuality); not
+  /// set where it has not. A change of it is no news: nobody is told.
+  public var signalQuality: UInt32 {
+    get {_signalQuality ?? 0}
+    set {_signalQuality = newValue}
+  }
+  /// Returns true if `signalQuality` has been explicitly set.
+  public var hasSignalQuality: Bool {self._signalQuality != nil}
+  /// Clears the value of `signalQuality`. Subsequent reads from it will return its default value.
+  public mutating func clearSignalQuality() {self._signalQuality = nil}
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
   fileprivate var _technology: String? = nil
+  fileprivate var _signalQuality: UInt32? = nil
 }
 
 /// A Wi-Fi link: the network that it has joined, and the access point by which it is there. What the driver does not tell is not
@@ -5668,7 +5680,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
 
 nonisolated extension Connectivity_V1_Modem: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Modem"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}connected\0\u{1}suspended\0\u{1}technology\0\u{1}roaming\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}connected\0\u{1}suspended\0\u{1}technology\0\u{1}roaming\0\u{3}signal_quality\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5680,6 +5692,7 @@ nonisolated extension Connectivity_V1_Modem: SwiftProtobuf.Message, SwiftProtobu
       case 2: try { try decoder.decodeSingularBoolField(value: &self.suspended) }()
       case 3: try { try decoder.decodeSingularStringField(value: &self._technology) }()
       case 4: try { try decoder.decodeSingularBoolField(value: &self.roaming) }()
+      case 5: try { try decoder.decodeSingularUInt32Field(value: &self._signalQuality) }()
       default: break
       }
     }
@@ -5702,6 +5715,9 @@ nonisolated extension Connectivity_V1_Modem: SwiftProtobuf.Message, SwiftProtobu
     if self.roaming != false {
       try visitor.visitSingularBoolField(value: self.roaming, fieldNumber: 4)
     }
+    try { if let v = self._signalQuality {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 5)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -5710,6 +5726,7 @@ nonisolated extension Connectivity_V1_Modem: SwiftProtobuf.Message, SwiftProtobu
     if lhs.suspended != rhs.suspended {return false}
     if lhs._technology != rhs._technology {return false}
     if lhs.roaming != rhs.roaming {return false}
+    if lhs._signalQuality != rhs._signalQuality {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
