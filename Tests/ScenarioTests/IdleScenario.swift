@@ -34,6 +34,15 @@ struct IdleScenario {
     return threads + timers
   }
 
+  /// How often its threads have waited for something.
+  static func waits(_ process: pid_t) -> Int {
+    entries(of: "/proc/\(process)/task").reduce(0) { sum, thread in
+      let status = contents(of: "/proc/\(process)/task/\(thread)/status")
+      let line = status.split(separator: "\n").first { $0.hasPrefix("voluntary_ctxt_switches:") }
+      return sum + (line?.split(separator: "\t").last.flatMap { Int($0) } ?? 0)
+    }
+  }
+
   /// Whether a line of proc(5)'s `syscall` is a wait that only an event ends.
   private static func waitsForever(_ call: String) -> Bool {
     let words = call.split(separator: " ")

@@ -158,6 +158,26 @@ struct ModemsScenario {
     #expect(try lab.event().to == "none", "the first since")
   }
 
+  @Test("D7 where a modem is, and what else it tells that is nobody's matter here, wakes nobody")
+  func others() throws {
+    let lab = try self.dialled()
+    let process = try #require(lab.connd).processIdentifier
+    func tell() throws {
+      // The service answers to each before the next: there is time to wake.
+      for _ in 1...100 {
+        try self.bus.tell(
+          #"{"set": ["Modem/0", "Modem.Location", {"Location": ["a{uv}", {}]}]}"#)
+      }
+    }
+    // Whatever the start has left to do is done after the first of them.
+    try tell()
+    let before = IdleScenario.waits(process)
+    try tell()
+    #expect(IdleScenario.waits(process) - before < 20)
+    try self.bus.tell(#"{"idle": ["Modem/0", "Bearer/0", 7]}"#)
+    try waitUntil("it is heard still") { try lab.link("ppp0").modem?.signalQuality == 7 }
+  }
+
   @Test("K3 a bearer that is suspended carries nothing for the moment")
   func suspended() throws {
     let lab = try self.dialled()

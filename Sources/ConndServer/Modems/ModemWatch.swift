@@ -47,22 +47,23 @@ final class ModemWatch: ModemSource {
 
   init(_ serialLines: SerialLines = SerialLines()) {
     self.serialLines = serialLines
-    // The signal's strength is among what modems tell of, and is not looked at.
+    // By interface (arg0): of a modem's position or its cells' signals, which somebody may have ModemManager tell every second, the bus
+    // passes on nothing. What a bearer has carried it tells every half a minute, by the same message as that it is connected.
+    let changes = ModemObjects.properties.keys.sorted().map {
+      "interface='\(Self.propertiesInterface)',member='PropertiesChanged',path_namespace='\(Self.root)',arg0='\($0)'"
+    }
     self.service = BusService(
       "org.freedesktop.ModemManager1",
-      signals: [
-        "interface='\(Self.propertiesInterface)',member='PropertiesChanged',path_namespace='\(Self.root)'",
-        "interface='\(Self.managerInterface)',path='\(Self.root)'",
-      ])
+      signals: changes + ["interface='\(Self.managerInterface)',path='\(Self.root)'"])
   }
 
   var fileDescriptor: CInt { self.service.fileDescriptor }
   var events: Int16 { self.service.events }
   var timeout: Duration? { self.service.timeout }
 
-  func noteLinks() -> [String: ModemLink]? {
   var signalQualities: [String: UInt32] { self.byLink(self.objects.signalQualities) }
 
+  func noteLinks() -> [String: ModemLink]? {
     self.service.connect()
     return self.news()
   }
@@ -76,7 +77,6 @@ final class ModemWatch: ModemSource {
     return links
   }
 
-  // MARK: - What comes
   /// The same by the links that serial lines have become.
   private func byLink<Value>(_ values: [String: Value]) -> [String: Value] {
     var links = values
@@ -87,6 +87,7 @@ final class ModemWatch: ModemSource {
     return links
   }
 
+  // MARK: - What comes
 
   func process() -> [String: ModemLink]? {
     self.service.process { event in
