@@ -6,13 +6,18 @@ package import Connectivity
 /// of the same name is another link. Then nothing is known (`Device.unknown`).
 package struct DeviceReader {
   private let root: String
+  private let run: String
   private let files: any FileReader
 
   /// - Parameters:
   ///   - root: Where sysfs is mounted.
+  ///   - run: Where programs leave what holds until the next boot.
   ///   - files: What reads there.
-  package init(root: String = "/sys", from files: any FileReader = DeviceFiles()) {
+  package init(
+    root: String = "/sys", run: String = "/run", from files: any FileReader = DeviceFiles()
+  ) {
     self.root = root
+    self.run = run
     self.files = files
   }
 
@@ -25,6 +30,7 @@ package struct DeviceReader {
       type: self.type(in: directory),
       hasPhy80211: self.ask(.existence, "\(directory)/phy80211") != nil,
       driver: self.lastComponent(ofLink: "\(directory)/device/driver"),
+      serialDriver: link.kind == "ppp" ? self.serialDriver(of: link.name) : nil,
       lowerLinks: self.lowerLinks(in: directory))
     guard self.index(in: directory) == link.index else { return .unknown }
     return device
@@ -51,6 +57,29 @@ package struct DeviceReader {
   private func lowerLinks(in directory: String) -> [UInt32] {
     self.names(in: directory).filter { $0.hasPrefix("lower_") }.sorted()
       .compactMap { self.index(in: "\(directory)/\($0)") }
+  }
+
+  /// The driver of the serial line that a ppp link runs over: the line is the one that is locked by the process which has left its number for
+  /// the link, as pppd(8) does both. The lock is root's, for pppd makes it as root; everybody may write to its directory.
+  private func serialDriver(of link: String) -> String? {
+    // Of versions before and from 2.5 on.
+    let process = ["\(self.run)/\(link).pid", "\(self.run)/pppd/\(link).pid"].lazy
+      .compactMap { self.process(.page, $0) }.first
+    guard let process else { return nil }
+    let (locks, prefix) = ("\(self.run)/lock", "LCK..")
+    for lock in self.names(in: locks).filter({ $0.hasPrefix("\(prefix)tty") }).sorted().prefix(64)
+    where self.process(.rootPage, "\(locks)/\(lock)") == process {
+      let line = lock.dropFirst(prefix.count)
+      return self.lastComponent(ofLink: "\(self.root)/class/tty/\(line)/device/driver")
+    }
+    return nil
+  }
+
+  /// The number that is all that a file holds.
+  private func process(_ kind: FileQuestion.Kind, _ path: String) -> UInt32? {
+    guard let bytes = self.ask(kind, path), bytes.count <= 64 else { return nil }
+    let digits = String(decoding: bytes, as: UTF8.self).filter { !$0.isWhitespace }
+    return UInt32(digits).flatMap { $0 > 0 ? $0 : nil }
   }
 
   private func ask(_ kind: FileQuestion.Kind, _ path: String) -> [UInt8]? {

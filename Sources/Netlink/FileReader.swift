@@ -17,6 +17,8 @@ package struct FileQuestion: Hashable, Sendable {
     case linkIndex
     /// The name of the network link of this index, in decimal (if_indextoname(3)).
     case linkName
+    /// As `page`, of a file that is root's and no symbolic link: for a directory to which everybody may write.
+    case rootPage
   }
 
   package var kind: Kind
@@ -45,13 +47,17 @@ package protocol FileReader {
 
 /// The machine's files, as far as sysfs is asked for. (`linkIndex`, `linkName` and `file` are what others ask.)
 package struct DeviceFiles: FileReader {
-  package init() {}
+  private let root: UInt32
+
+  /// - Parameter root: Who is root; another outside of machines.
+  package init(root: UInt32 = 0) { self.root = root }
 
   package func answer(_ question: FileQuestion) -> FileAnswer {
     let answer: [UInt8]? =
       switch question.kind {
       case .existence: access(question.subject, F_OK) == 0 ? [] : nil
       case .page: page(question.subject)
+      case .rootPage: page(question.subject, owner: self.root)
       case .linkTarget: target(ofLink: question.subject)
       case .names: names(in: question.subject)
       case .file, .linkIndex, .linkName: nil
@@ -60,10 +66,19 @@ package struct DeviceFiles: FileReader {
   }
 }
 
-private func page(_ path: String) -> [UInt8]? {
-  let file = open(path, O_RDONLY | O_CLOEXEC)
+/// - Parameter owner: Whose it must be, and no symbolic link; `nil`: anybody's.
+private func page(_ path: String, owner: uid_t? = nil) -> [UInt8]? {
+  // Not waiting for the writer of a pipe that somebody has put there.
+  let file = open(path, O_RDONLY | O_CLOEXEC | (owner == nil ? 0 : O_NOFOLLOW | O_NONBLOCK))
   guard file >= 0 else { return nil }
   defer { close(file) }
+  if let owner {
+    var status = stat()
+    guard fstat(file, &status) == 0, status.st_uid == owner else {
+      errno = EPERM
+      return nil
+    }
+  }
   var bytes = [UInt8](repeating: 0, count: 4096)
   let count = read(file, &bytes, bytes.count)
   return count >= 0 ? Array(bytes.prefix(count)) : nil

@@ -139,6 +139,27 @@ struct KnownModemsTests {
     #expect(none.describe(ppp).modem == nil)
   }
 
+  @Test(
+    "K5 I7 a ppp link stays a modem's where pppd hangs up and waits, and over a restart of connd")
+  func lines() throws {
+    var loop = try self.loop()
+    loop.kernel.linkTable[2]?.device.serialDriver = "option1"
+    _ = loop.tell()
+    #expect(self.told(loop).last?.hasPrefix("cellular") == true)
+    #expect(
+      loop.loop.store.snapshot.status.ipv4.evidence == Evidence(.driver, "option1", .cellular))
+    let ppp = try #require(loop.kernel.linkTable[2])
+    loop.kernel.linkTable[2]?.device.serialDriver = nil
+    _ = loop.tell()
+    #expect(loop.loop.store.snapshot.status.category == .cellular)
+    let free = try #require(loop.kernel.linkTable[2])
+    var restored = KnownModems(restored: loop.loop.store.snapshot)
+    #expect(restored.describe(free) == ppp)
+    // Another link is another one.
+    restored.note(.linkRemoved(free.link))
+    #expect(restored.describe(free) == free)
+  }
+
   @Test("D7 a bus that is not there is looked for when a link changes, and not otherwise")
   func search() throws {
     var loop = try self.loop()

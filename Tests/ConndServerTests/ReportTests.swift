@@ -243,6 +243,10 @@ struct ReportTests {
       for path in [
         "/sys/class/net/\(Secret.name)/ifindex", "/sys/class/net/\(Secret.name)/device/driver",
         "/sys/class/net/eth0/uevent", "/sys/class/net/eth0", "/sys/class/net/eth0/\(Secret.name)",
+        "/sys/class/tty/ttyUSB0/device/driver",
+        "/sys/class/tty/tty\(Secret.name)/device/driver", "/run/lock", "/run/\(Secret.name).pid",
+        "/run/lock/LCK..ttyUSB0", "/run/lock/LCK..tty\(Secret.name)",
+        "/run/pppd/\(Secret.name).pid",
         "/etc/resolv.conf", "/etc/\(Secret.name)",
         "/run/resolvconf/interface/\(Secret.name).dhcpcd",
         "/run/resolvconf/interface", "/run/systemd/netif/links/7", "7", Secret.name,
@@ -252,6 +256,7 @@ struct ReportTests {
           "DEVTYPE=é\(Secret.name)\n", "nameserver \(Secret.address)%\(Secret.name)\n",
           "search \(Secret.name).com\n# \(Secret.name)\n", "DNS=\(Secret.other)#\(Secret.name)\n",
           "DOMAINS=~\(Secret.name).com \(Secret.name).com\n",
+          "LCK..tty\(Secret.name)\0LCK..ttyS\(Secret.name)7\0", "4711 \(Secret.name)\n",
         ] {
           items.append(.file(FileQuestion(kind, path), error: 0, Array(text.utf8)))
         }

@@ -240,6 +240,10 @@ struct SubstitutesTests {
       (
         .linkTarget, "/sys/class/net/acme/device/driver", "../../bus/pci/drivers/iwlwifi", "iwlwifi"
       ),
+      (.page, "/run/acme.pid", "4711\nacme", "4711"), (.page, "/run/pppd/acme.pid", "7\n", "7"),
+      (.names, "/run/lock", "LCK..ttyUSB2\0LCK..ttyacme\0acme\0", "LCK..ttyUSB2\0"),
+      (.rootPage, "/run/lock/LCK..ttyUSB2", "      4711\n", "4711"),
+      (.linkTarget, "/sys/class/tty/ttyUSB2/device/driver", "../usb-serial/option1", "option1"),
       (
         .file, "/etc/resolv.conf", "# acme\noptions acme\nnameserver 127.0.0.53\n",
         "nameserver 127.0.0.53\n"

@@ -152,7 +152,7 @@ struct ResolverFiles: FileReader {
         return .failure(FileError(code: ENXIO))
       }
       return .success(name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)))
-    case .existence, .page, .linkTarget:
+    case .existence, .page, .linkTarget, .rootPage:
       return .failure(FileError(code: EINVAL))
     }
   }

@@ -15,7 +15,8 @@ extension Substitutes {
     case .linkName:
       guard UInt32(question.subject) != nil else { return nil }
       return (question, answer.isEmpty ? [] : Array(self.linkName(text).utf8))
-    case .existence, .page, .linkTarget: return self.device(question, text)
+    case .existence, .page, .linkTarget, .rootPage:
+      return self.device(question, text) ?? self.line(question, text)
     case .names:
       if let directory = ResolverDirectory(question.subject) {
         let names = answer.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
@@ -24,7 +25,7 @@ extension Substitutes {
           names.compactMap { self.name($0, in: directory) }.flatMap { Array($0.utf8) + [0] }
         )
       }
-      return self.device(question, text)
+      return self.device(question, text) ?? self.line(question, text)
     case .file: return self.resolverFile(question, text)
     }
   }
@@ -51,6 +52,40 @@ extension Substitutes {
     return (
       FileQuestion(question.kind, path), Array(self.content(question.kind, parts.last, text).utf8)
     )
+  }
+
+  /// Which serial line a ppp link runs over, and by which driver.
+  private func line(
+    _ question: FileQuestion, _ text: String
+  ) -> (question: FileQuestion, answer: [UInt8])? {
+    var parts = question.subject.split(separator: "/")
+    let isLock = { (name: Substring) in name.hasPrefix("LCK..") && Self.isLine(name.dropFirst(5)) }
+    let answer: String
+    switch (question.kind, parts.first, parts.count) {
+    case (.names, "run", 2) where parts[1] == "lock":
+      answer = text.split(separator: "\0").filter(isLock).map { "\($0)\0" }.joined()
+    case (.rootPage, "run", 3) where parts[1] == "lock" && isLock(parts[2]):
+      answer = text.filter { $0.isASCII && $0.isNumber }
+    case (.page, "run", 2...3) where parts.last?.hasSuffix(".pid") ?? false:
+      guard parts.count == 2 || parts[1] == "pppd", let name = parts.popLast() else { return nil }
+      parts.append("\(self.linkName(String(name.dropLast(4)))).pid")
+      answer = text.filter { $0.isASCII && $0.isNumber }
+    case (.linkTarget, "sys", 6) where parts[1...2] == ["class", "tty"] && Self.isLine(parts[3]):
+      guard parts[4...] == ["device", "driver"] else { return nil }
+      answer = self.content(.linkTarget, nil, text)
+    default: return nil
+    }
+    let path = parts.map { "/\($0)" }.joined()
+    return (FileQuestion(question.kind, path), Array(answer.utf8))
+  }
+
+  /// `ttyUSB2`: as drivers call them, and nobody else.
+  private static func isLine(_ name: Substring) -> Bool {
+    guard name.hasPrefix("tty") else { return false }
+    let kind = name.dropFirst(3).prefix { $0.isASCII && $0.isLetter }
+    let number = name.dropFirst(3 + kind.count)
+    return kind.count <= 4 && (1...3).contains(number.count)
+      && number.allSatisfy { $0.isASCII && $0.isNumber }
   }
 
   private func lower(_ name: Substring) -> String? {

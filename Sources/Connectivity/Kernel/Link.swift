@@ -94,17 +94,21 @@ package struct Device: Hashable, Sendable {
   package var wireless: WirelessLink?
   /// The name of the driver that it is bound to.
   package var driver: String?
+  /// Of a ppp link, the name of the driver of the serial line that it runs over.
+  package var serialDriver: String?
   /// The indexes of the links directly below it, from its `lower_*` entries.
   package var lowerLinks: [UInt32]
 
   package init(
     type: String? = nil, hasPhy80211: Bool = false, wireless: WirelessLink? = nil,
-    driver: String? = nil, lowerLinks: [UInt32] = []
+    driver: String? = nil, serialDriver: String? = nil,
+    lowerLinks: [UInt32] = []
   ) {
     self.type = type
     self.hasPhy80211 = hasPhy80211
     self.wireless = wireless
     self.driver = driver
+    self.serialDriver = serialDriver
     self.lowerLinks = lowerLinks
   }
 

@@ -66,9 +66,13 @@ extension MediumVerdict {
   /// By the evidence in the rule's order.
   ///
   /// A kind is the word of the driver that made the link, so it speaks before all that can be set or imitated: a tun
-  /// device takes any ARPHRD type and any name, and stays a tun. A kind that places nothing leaves the word to ModemManager.
+  /// device takes any ARPHRD type and any name, and stays a tun. A kind that places nothing leaves the word to ModemManager, and to the driver
+  /// of a serial line.
   fileprivate init(_ link: Link, _ device: Device, isModem: Bool) {
-    if let verdict = link.kind.flatMap(Self.init(ofKind:)), !(isModem && verdict.isUnplaced) {
+    let line = device.serialDriver.flatMap { modemLineDrivers.contains($0) ? $0 : nil }
+    if let verdict = link.kind.flatMap(Self.init(ofKind:)),
+      !(verdict.isUnplaced && (isModem || line != nil))
+    {
       self = verdict
     } else if let (name, medium) = hardwareTypes[link.hardwareType] {
       let evidence = Evidence(.hardwareType, name, medium)
@@ -81,6 +85,8 @@ extension MediumVerdict {
       self = .medium(Evidence(.nl80211, role.rawValue, .wifi))
     } else if isModem {
       self = .medium(Evidence(.modemManager, "bearer", .cellular))
+    } else if let line {
+      self = .medium(Evidence(.driver, line, .cellular))
     } else if let driver = device.driver, let medium = drivers[driver] {
       self = .medium(Evidence(.driver, driver, medium))
     } else if let prefix = cellularPrefixes.first(where: { link.name.hasPrefix($0) }) {
@@ -250,6 +256,14 @@ private let drivers: [String: Medium] = [
   "bnep": .bluetooth, "cdc_mbim": .cellular, "hso": .cellular, "huawei_cdc_ncm": .cellular,
   "iosm": .cellular, "mhi_wwan_mbim": .cellular, "mtk_t7xx": .cellular, "option": .cellular,
   "qmi_wwan": .cellular, "sierra_net": .cellular,
+]
+
+/// Drivers of the serial lines of nothing but modems of mobile networks (drivers/usb/serial: option.c, qcserial.c, sierra.c, ipw.c;
+/// drivers/net/usb/hso.c, drivers/tty/nozomi.c). Not `cdc_acm`: boards, telephones of the fixed network and gadgets of this very kernel are
+/// such lines, too, and announce themselves as modems do (02/02/01, AT commands), so that nothing tells them apart; a guess would make a
+/// board's link expensive.
+private let modemLineDrivers: Set<String> = [
+  "hso", "ipw", "nozomi", "option1", "qcserial", "sierra",
 ]
 
 /// Names that vendors' kernels give. Not `ppp`: it is DSL as often as a modem.

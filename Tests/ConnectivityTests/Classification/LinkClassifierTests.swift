@@ -44,6 +44,10 @@ struct LinkClassifierTests {
     (link(device: Device(driver: "qmi_wwan")), Evidence(.driver, "qmi_wwan", .cellular)),
     (link("rmnet_data0"), Evidence(.name, "rmnet*", .cellular)),
     (link("ppp0", kind: "ppp", type: 512), Evidence(.kind, "ppp", .unknown)),
+    (
+      link("ppp0", kind: "ppp", type: 512, device: Device(serialDriver: "option1")),
+      Evidence(.driver, "option1", .cellular)
+    ),
     (link("ppp0", type: 512), Evidence(.none, "", .unknown)),
     (link("eth0"), Evidence(.hardwareType, "ether", .wired)),
     (link("eth0", device: Device(driver: "virtio_net")), Evidence(.hardwareType, "ether", .wired)),
@@ -87,6 +91,28 @@ struct LinkClassifierTests {
     ])
   func neverWired(facts: LinkFacts) {
     #expect(PathClassifier().evidence(for: facts).medium == .unknown)
+  }
+
+  @Test(
+    "K5 a ppp link over a modem's serial line is cellular, and over one that others have as well it is unknown",
+    arguments: [
+      ("option1", .cellular), ("qcserial", .cellular), ("sierra", .cellular), ("ipw", .cellular),
+      ("hso", .cellular), ("nozomi", .cellular), ("cdc_acm", .unknown), ("ftdi_sio", .unknown),
+      ("pl2303", .unknown), ("cp210x", .unknown), ("ch341-uart", .unknown),
+      ("serial8250", .unknown),
+      ("qmi_wwan", .unknown), (nil, .unknown),
+    ] as [(String?, Medium)])
+  func serialLines(driver: String?, medium: Medium) {
+    let device = Device(serialDriver: driver)
+    let ppp = Self.link("ppp0", kind: "ppp", type: 512, device: device)
+    #expect(PathClassifier().evidence(for: ppp).medium == medium)
+    let known = Self.link("ppp0", kind: "ppp", type: 512, device: device, modem: ModemLink())
+    #expect(PathClassifier().evidence(for: known).source == .modemManager)
+    // Only a kind that places nothing leaves it the word.
+    let tunnel = Self.link("tun0", kind: "tun", type: 65534, device: device)
+    #expect(PathClassifier().evidence(for: tunnel).medium == .tunnel)
+    let policy = PathClassifier(policy: LinkPolicy([.init(match: "ppp*", medium: .wired)]))
+    #expect(policy.evidence(for: ppp).medium == .wired)
   }
 
   @Test(
