@@ -26,10 +26,11 @@ package struct DeviceReader {
     guard let directory = self.directory(of: link.name) else { return .unknown }
     // The name may pass to another link at any time: what was read in between would be that one's.
     guard self.index(in: directory) == link.index else { return .unknown }
+    let driver = self.lastComponent(ofLink: "\(directory)/device/driver")
     let device = Device(
       type: self.type(in: directory),
       hasPhy80211: self.ask(.existence, "\(directory)/phy80211") != nil,
-      driver: self.lastComponent(ofLink: "\(directory)/device/driver"),
+      driver: driver, usbInterface: driver == "rndis_host" ? self.usbInterface(in: directory) : nil,
       serialDriver: link.kind == "ppp" ? self.serialDriver(of: link.name) : nil,
       lowerLinks: self.lowerLinks(in: directory))
     guard self.index(in: directory) == link.index else { return .unknown }
@@ -57,6 +58,20 @@ package struct DeviceReader {
   private func lowerLinks(in directory: String) -> [UInt32] {
     self.names(in: directory).filter { $0.hasPrefix("lower_") }.sorted()
       .compactMap { self.index(in: "\(directory)/\($0)") }
+  }
+
+  /// What the USB interface is for that is the link's device. Asked of a driver whose devices announce themselves in several ways: of another
+  /// it tells nothing that the driver does not.
+  private func usbInterface(in directory: String) -> USBInterface? {
+    func code(_ name: String) -> UInt8? {
+      self.text("\(directory)/device/\(name)").flatMap {
+        UInt8($0.prefix { $0 != "\n" }, radix: 16)
+      }
+    }
+    guard let interfaceClass = code("bInterfaceClass"), let subclass = code("bInterfaceSubClass"),
+      let protocolCode = code("bInterfaceProtocol")
+    else { return nil }
+    return USBInterface(interfaceClass, subclass, protocolCode)
   }
 
   /// The driver of the serial line that a ppp link runs over: the line is the one that is locked by the process which has left its number for

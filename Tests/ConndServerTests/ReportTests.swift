@@ -243,7 +243,7 @@ struct ReportTests {
       for path in [
         "/sys/class/net/\(Secret.name)/ifindex", "/sys/class/net/\(Secret.name)/device/driver",
         "/sys/class/net/eth0/uevent", "/sys/class/net/eth0", "/sys/class/net/eth0/\(Secret.name)",
-        "/sys/class/tty/ttyUSB0/device/driver",
+        "/sys/class/net/eth0/device/bInterfaceClass", "/sys/class/tty/ttyUSB0/device/driver",
         "/sys/class/tty/tty\(Secret.name)/device/driver", "/run/lock", "/run/\(Secret.name).pid",
         "/run/lock/LCK..ttyUSB0", "/run/lock/LCK..tty\(Secret.name)",
         "/run/pppd/\(Secret.name).pid",

@@ -240,6 +240,8 @@ struct SubstitutesTests {
       (
         .linkTarget, "/sys/class/net/acme/device/driver", "../../bus/pci/drivers/iwlwifi", "iwlwifi"
       ),
+      (.page, "/sys/class/net/acme/device/bInterfaceClass", "e0\nacme", "e0\n"),
+      (.page, "/sys/class/net/acme/device/bInterfaceSubClass", "acme", ""),
       (.page, "/run/acme.pid", "4711\nacme", "4711"), (.page, "/run/pppd/acme.pid", "7\n", "7"),
       (.names, "/run/lock", "LCK..ttyUSB2\0LCK..ttyacme\0acme\0", "LCK..ttyUSB2\0"),
       (.rootPage, "/run/lock/LCK..ttyUSB2", "      4711\n", "4711"),

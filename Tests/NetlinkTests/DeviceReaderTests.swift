@@ -18,6 +18,15 @@ struct DeviceReaderTests {
       try uevent.write(toFile: "\(directory)/uevent", atomically: false, encoding: .utf8)
     }
 
+    /// A file anywhere in the tree.
+    func file(_ path: String, _ text: String) throws {
+      let whole = "\(self.root)/\(path)"
+      try FileManager.default.createDirectory(
+        atPath: String(whole[..<(whole.lastIndex(of: "/") ?? whole.endIndex)]),
+        withIntermediateDirectories: true)
+      try text.write(toFile: whole, atomically: false, encoding: .utf8)
+    }
+
     func link(_ path: String, to target: String) throws {
       try FileManager.default.createSymbolicLink(
         atPath: "\(self.root)/class/net/\(path)", withDestinationPath: target)
@@ -44,27 +53,44 @@ struct DeviceReaderTests {
         == Device(type: "wlan", hasPhy80211: true, driver: "iwlwifi"))
   }
 
-  /// Of a device by USB the link's `device` is the interface that its driver is bound to.
+  /// Of a device by USB the link's `device` is the interface that its driver is bound to: of the two of RNDIS, ECM and NCM the one that
+  /// controls the other.
   @Test(
-    "K5 a phone by USB has a driver, and no DEVTYPE",
+    "K5 a device by USB has a driver, no DEVTYPE, and where it speaks RNDIS it says what for",
     arguments: [
-      ("eth1", "3-2:4.2", "ipheth"), ("usb0", "1-4:1.0", "rndis_host"),
-      ("enx021a11f0a1b2", "1-4:1.0", "cdc_ether"),
+      ("eth1", "3-2:4.2", "ipheth", "ff", "fd", "01"),
+      ("usb0", "1-4:1.0", "rndis_host", "e0", "01", "03"),
+      ("usb1", "1-1:1.0", "rndis_host", "02", "02", "ff"),
+      ("enx021a11f0a1b2", "2-1:2.0", "cdc_ether", "02", "06", "00"),
     ])
-  func phones(name: String, interface: String, driver: String) throws {
+  func phones(
+    name: String, interface: String, driver: String, class: String, subclass: String,
+    protocol: String
+  ) throws {
     let tree = Tree()
-    let bus = "\(tree.root)/devices/pci0000:00/0000:00:14.0/usb1/\(interface)"
-    for directory in [bus, "\(tree.root)/bus/usb/drivers/\(driver)"] {
-      try FileManager.default.createDirectory(
-        atPath: directory, withIntermediateDirectories: true)
-    }
+    let bus = "devices/pci0000:00/0000:00:14.0/usb1/\(interface)"
+    try tree.file("\(bus)/bInterfaceClass", "\(`class`)\n")
+    try tree.file("\(bus)/bInterfaceSubClass", "\(subclass)\n")
+    try tree.file("\(bus)/bInterfaceProtocol", "\(`protocol`)\n")
+    try tree.file("bus/usb/drivers/\(driver)/module/refcnt", "1\n")
     try tree.add(name, index: 7, uevent: "INTERFACE=\(name)\nIFINDEX=7\n")
     try FileManager.default.createSymbolicLink(
-      atPath: "\(bus)/driver", withDestinationPath: "../../../../../bus/usb/drivers/\(driver)")
-    try tree.link("\(name)/device", to: bus)
+      atPath: "\(tree.root)/\(bus)/driver",
+      withDestinationPath: "../../../../../bus/usb/drivers/\(driver)")
+    try tree.link("\(name)/device", to: "\(tree.root)/\(bus)")
+    let codes = [`class`, subclass, `protocol`].compactMap { UInt8($0, radix: 16) }
+    let isRead = driver == "rndis_host"
+    let reader = DeviceReader(root: tree.root)
+    let link = Link(index: 7, name: name)
     #expect(
-      DeviceReader(root: tree.root).device(of: Link(index: 7, name: name))
-        == Device(driver: driver))
+      reader.device(of: link)
+        == Device(
+          driver: driver,
+          usbInterface: isRead ? USBInterface(codes[0], codes[1], codes[2]) : nil))
+    for nonsense in ["", "xx\n", "100\n", "-1\n"] {
+      try tree.file("\(bus)/bInterfaceSubClass", nonsense)
+      #expect(reader.device(of: link) == Device(driver: driver))
+    }
   }
 
   @Test("K6 the links below, by their indexes")

@@ -43,7 +43,7 @@ extension Substitutes {
     for part in parts.dropFirst() {
       if let lower = self.lower(part) {
         path += "/\(lower)"
-      } else if ["ifindex", "uevent", "phy80211", "device", "driver"].contains(part) {
+      } else if Self.deviceFiles.contains(part) {
         path += "/\(part)"
       } else {
         return nil
@@ -53,6 +53,13 @@ extension Substitutes {
       FileQuestion(question.kind, path), Array(self.content(question.kind, parts.last, text).utf8)
     )
   }
+
+  private static let deviceFiles: Set<Substring> = Substitutes.usbCodes.union([
+    "ifindex", "uevent", "phy80211", "device", "driver",
+  ])
+  private static let usbCodes: Set<Substring> = [
+    "bInterfaceClass", "bInterfaceSubClass", "bInterfaceProtocol",
+  ]
 
   /// Which serial line a ppp link runs over, and by which driver.
   private func line(
@@ -103,6 +110,9 @@ extension Substitutes {
         line.hasPrefix("DEVTYPE=") && line.dropFirst(8).isKernelWord
       }
       return lines.map { "\($0)\n" }.joined()
+    case .page where name.map(Self.usbCodes.contains) ?? false:
+      let code = text.prefix { $0 != "\n" }
+      return code.count == 2 && UInt8(code, radix: 16) != nil ? "\(code)\n" : ""
     // A driver's name.
     case .linkTarget:
       return text.split(separator: "/").last.map { $0.isKernelWord ? "\($0)" : "" } ?? ""

@@ -94,6 +94,8 @@ package struct Device: Hashable, Sendable {
   package var wireless: WirelessLink?
   /// The name of the driver that it is bound to.
   package var driver: String?
+  /// Of a device by USB that speaks RNDIS, what the interface is for that its driver is bound to.
+  package var usbInterface: USBInterface?
   /// Of a ppp link, the name of the driver of the serial line that it runs over.
   package var serialDriver: String?
   /// The indexes of the links directly below it, from its `lower_*` entries.
@@ -101,13 +103,14 @@ package struct Device: Hashable, Sendable {
 
   package init(
     type: String? = nil, hasPhy80211: Bool = false, wireless: WirelessLink? = nil,
-    driver: String? = nil, serialDriver: String? = nil,
+    driver: String? = nil, usbInterface: USBInterface? = nil, serialDriver: String? = nil,
     lowerLinks: [UInt32] = []
   ) {
     self.type = type
     self.hasPhy80211 = hasPhy80211
     self.wireless = wireless
     self.driver = driver
+    self.usbInterface = usbInterface
     self.serialDriver = serialDriver
     self.lowerLinks = lowerLinks
   }
@@ -117,4 +120,17 @@ package struct Device: Hashable, Sendable {
 
   /// What is known of a device that sysfs does not show.
   package static let unknown = Device()
+}
+
+/// What an interface of a device by USB is for, by the codes of usb.org: class, subclass and protocol.
+package struct USBInterface: Hashable, Sendable {
+  package var interfaceClass: UInt8
+  package var subclass: UInt8
+  package var protocolCode: UInt8
+
+  package init(_ interfaceClass: UInt8, _ subclass: UInt8, _ protocolCode: UInt8) {
+    self.interfaceClass = interfaceClass
+    self.subclass = subclass
+    self.protocolCode = protocolCode
+  }
 }

@@ -36,7 +36,7 @@ package struct CostEvidence: Hashable, Sendable {
     case medium
     /// The network cost element of Wi-Fi's access point.
     case accessPoint
-    /// That of nothing but phones, or of phones and others.
+    /// That of nothing but phones, or as what the device announces itself by USB: phones do, and others.
     case driver
     /// A lease.
     case dhcp
@@ -52,7 +52,7 @@ package struct CostEvidence: Hashable, Sendable {
     self.source = source
   }
 
-  /// A driver's guess costs nothing: it would keep programs from a network that is free. NetworkManager's rests on a phone, a modem or
+  /// A guess by what a device announces costs nothing: it would keep programs from a network that is free. NetworkManager's rests on a phone, a modem or
   /// an access point that has said so.
   package var isExpensive: Bool {
     self.state == .yes || self.state == .guessYes && self.source == .networkManager

@@ -115,12 +115,32 @@ struct LinkClassifierTests {
     #expect(policy.evidence(for: ppp).medium == .wired)
   }
 
+  private static func usb(
+    _ driver: String?, _ codes: (UInt8, UInt8, UInt8), type: String? = nil
+  ) -> LinkFacts {
+    let interface = USBInterface(codes.0, codes.1, codes.2)
+    return Self.link(
+      "usb0", device: Device(type: type, driver: driver, usbInterface: interface))
+  }
+
   @Test(
-    "K5 a phone by USB is a cable, with a phone behind it where the driver says so",
+    "K5 a phone by USB is a cable, with a phone behind it where what it announces says so",
     arguments: [
+      (usb("ipheth", (0xff, 0xfd, 0x01)), Via(.phone, isGuess: false)),
+      // Android: RNDIS by wireless, and RNDIS over Ethernet.
+      (usb("rndis_host", (0xe0, 0x01, 0x03)), Via(.phone, isGuess: true)),
+      (usb("rndis_host", (0xef, 0x04, 0x01)), Via(.phone, isGuess: true)),
+      // A board: this kernel's own gadget. ActiveSync, of telephones that nobody has any more.
+      (usb("rndis_host", (0x02, 0x02, 0xff)), nil),
+      (usb("rndis_host", (0xef, 0x01, 0x01)), nil),
+      // ECM, as an adapter with a chip of Realtek's has it, a router in a stick, and a board; NCM, as a dock and newer phones have it.
+      (usb("cdc_ether", (0x02, 0x06, 0x00)), nil),
+      (usb("cdc_ncm", (0x02, 0x0d, 0x00)), nil),
+      (usb("r8152", (0xff, 0xff, 0x00)), nil),
+      (usb("rndis_host", (0xef, 0x04, 0x01), type: "wwan"), nil),
       (link("eth1", device: Device(driver: "ipheth")), Via(.phone, isGuess: false)),
-      (link("usb0", device: Device(driver: "rndis_host")), Via(.phone, isGuess: true)),
-      (link("usb0", device: Device(driver: "cdc_ether")), Via(.phone, isGuess: true)),
+      (link("usb0", device: Device(driver: "rndis_host")), nil),
+      (link("usb0", device: Device(driver: "cdc_ether")), nil),
       (link("eth0", device: Device(driver: "e1000e")), nil),
       (link("eth0"), nil),
       // A modem is one, and says so.

@@ -15,7 +15,8 @@ struct MeteringTests {
         role: .station,
         accessPoint: AccessPoint(bssid: [2, 0, 0, 0, 0, 1], isMetered: true))))
   private static let iPhone = LinkClassifierTests.link("eth0", device: Device(driver: "ipheth"))
-  private static let rndis = LinkClassifierTests.link("eth0", device: Device(driver: "rndis_host"))
+  private static let rndis = LinkClassifierTests.link(
+    "eth0", device: Device(driver: "rndis_host", usbInterface: USBInterface(0xe0, 0x01, 0x03)))
 
   private func cost(
     _ chain: [LinkFacts], _ words: MeteringWords = MeteringWords(), said: Bool? = nil,

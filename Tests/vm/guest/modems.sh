@@ -1,7 +1,7 @@
 #!/bin/bash
 # connd and what connects a machine beside cables and Wi-Fi: the real ModemManager with a modem that is software (wwan_hwsim), one that
-# stands for it where that modem has no network to register with (modem_manager.py), a phone and a modem by USB (dummy_hcd, as gadgets
-# of this very kernel), a phone by Bluetooth (bnep over controllers that are software). The phones are routers in namespaces of their
+# stands for it where that modem has no network to register with (modem_manager.py), a board and a modem by USB (dummy_hcd, as gadgets
+# of this very kernel), a phone by Bluetooth (bnep over controllers that are software). The phone and what is at USB are routers in namespaces of their
 # own with the server behind them: what connd says of them is held against a connection that carries bytes.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
@@ -76,6 +76,8 @@ gadget() {
     ip address add 10.0.3.2/24 dev "$near"
     ip route replace default via 10.0.3.1
 }
+# announced: what the link's interface by USB is for.
+announced() { cat "/sys/class/net/$near/device/bInterface"{Class,SubClass,Protocol} | tr '\n' ' '; }
 plugged() { basename -a /sys/devices/platform/dummy_hcd.0/usb*/*/*/net/* 2>/dev/null | grep -v '^\*$'; }
 unplug() { echo >"$gadgets/$1/UDC"; }
 # router NAMESPACE LINK: has the link there.
@@ -96,24 +98,27 @@ lost() {
     check "there is no network" connctl wait none --timeout 2m
 }
 
-echo "# a phone by USB"
+echo "# a board by USB"
 check "its drivers" modprobe -a dummy_hcd libcomposite usb_f_rndis usb_f_ecm
 mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
-gadget phone 0x04e8 0x6863 rndis
+gadget board 0x0525 0xa4a2 rndis
 check "K5 it looks like a cable" connctl wait wired --timeout 2m
-check "K5 and is taken for a phone, which is a guess, and costs nothing" lists "$near" '"via": "phone", "viaGuessed": true' '"expensive": false'
+# As this kernel's gadget announces itself, and as Android does not.
+check "it announces RNDIS as boards do" is '02 02 ff ' announced
+check "K5 and is taken for no phone, and costs nothing" lists "$near" '"via": null' '"expensive": false'
 call 10.0.3.2
 check "reload" configure <<<"links: [{match: $near, expensive: true}]"
 check "a user who says so pays" connctl wait expensive --timeout 1m
 check "I0 the connection goes on" echoes
 check "reload" configure </dev/null
-unplug phone
-lost phone
+unplug board
+lost board
 
 echo "# a modem by USB"
 # Of u-blox: cdc_ether knows it for a modem.
 gadget modem 0x1546 0x1143 ecm
 check "K5 it is cellular" connctl wait cellular --timeout 2m
+check "it announces ECM" is '02 06 00 ' announced
 check "K5 and no phone" lists "$near" '"source": "deviceType", "value": "wwan"' '"via": null'
 call 10.0.3.2
 mkfifo /run/modem

@@ -785,7 +785,7 @@ public nonisolated enum Connectivity_V1_Metering: SwiftProtobuf.Enum, Swift.Case
   case yes // = 2
   case no // = 3
 
-  /// Something speaks for it. Of a driver that phones have and others, the path is not taken for expensive.
+  /// Something speaks for it. Of what phones announce themselves as by USB and others do, too, the path is not taken for expensive.
   case guessYes // = 4
   case guessNo // = 5
   case UNRECOGNIZED(Int)
@@ -2569,7 +2569,7 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
   /// Clears the value of `via`. Subsequent reads from it will return its default value.
   public mutating func clearVia() {_uniqueStorage()._via = nil}
 
-  /// That is a guess: other devices have the same driver. It makes nothing expensive.
+  /// That is a guess: other devices announce themselves by USB in the same way. It makes nothing expensive.
   public var viaGuessed: Bool {
     get {_storage._viaGuessed}
     set {_uniqueStorage()._viaGuessed = newValue}
