@@ -5,7 +5,7 @@ import Connectivity
 ///
 /// What ceases to hold for a moment stops nothing: a Wi-Fi roam, a DHCP client that deletes a route and adds it again. While the machine
 /// sleeps no time goes by: the network may be back a moment after it wakes.
-struct KeptUnits: Hashable, Sendable {
+struct KeptUnits: Sendable {
   /// A unit, and what has to hold for it, all of it.
   struct Rule: Hashable, Sendable {
     var conditions: [Condition]
@@ -23,12 +23,14 @@ struct KeptUnits: Hashable, Sendable {
     }
   }
 
-  private struct Kept: Hashable, Sendable {
+  private struct Kept: Sendable {
     let rule: Rule
     /// As it was asked for last; `nil`: nobody knows.
     var isStarted: Bool?
     /// Since when the conditions have not held.
     var failsSince: SuspendingClock.Instant?
+    /// systemd would not, and is asked again: after how long, and when.
+    var retry: (pause: Duration, at: SuspendingClock.Instant)?
   }
 
   private var units: [Kept]
@@ -46,6 +48,7 @@ struct KeptUnits: Hashable, Sendable {
     for (place, kept) in self.units.enumerated() {
       let holds = kept.rule.conditions.allSatisfy { $0.holds(for: status) }
       self.units[place].failsSince = holds ? nil : kept.failsSince ?? now
+      self.units[place].retry?.at = now
     }
     return self.elapse(at: now)
   }
@@ -54,6 +57,7 @@ struct KeptUnits: Hashable, Sendable {
   mutating func elapse(at now: SuspendingClock.Instant) -> [Action] {
     var actions: [Action] = []
     for (place, kept) in self.units.enumerated() {
+      if let retry = kept.retry, retry.at > now { continue }
       if let since = kept.failsSince {
         let isOver = kept.isStarted == nil || since.advanced(by: self.grace) <= now
         guard kept.isStarted != false, isOver else { continue }
@@ -67,17 +71,28 @@ struct KeptUnits: Hashable, Sendable {
     return actions
   }
 
-  /// Nothing came of it: the next word has it tried again.
-  mutating func note(failed action: Action) {
+  /// Takes in what came of it. What failed is tried again with the next word, or after a while: half a minute, and twice as long each
+  /// time.
+  mutating func note(_ action: Action, isDone: Bool, at now: SuspendingClock.Instant) {
     for (place, kept) in self.units.enumerated() where kept.rule.unit == action.unit {
-      self.units[place].isStarted = nil
+      if isDone {
+        self.units[place].retry = nil
+      } else {
+        let pause = kept.retry.map { min($0.pause * 2, Self.longestPause) } ?? Self.firstPause
+        self.units[place].isStarted = nil
+        self.units[place].retry = (pause, now.advanced(by: pause))
+      }
     }
   }
 
+  private static let firstPause = Duration.seconds(30)
+  private static let longestPause = Duration.seconds(3600)
+
   /// When to look at the time again; `nil`: not before something is told.
   var due: SuspendingClock.Instant? {
-    self.units.filter { $0.isStarted == true }.compactMap(\.failsSince).min()?
-      .advanced(by: self.grace)
+    let stops = self.units.filter { $0.isStarted == true }.compactMap(\.failsSince)
+    let retries = self.units.filter { $0.isStarted == nil }.compactMap { $0.retry?.at }
+    return (stops.map { $0.advanced(by: self.grace) } + retries).min()
   }
 }
 

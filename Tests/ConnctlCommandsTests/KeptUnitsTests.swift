@@ -63,14 +63,32 @@ struct KeptUnitsTests {
       units.note(Self.offline, at: self.at(90)) == [.stop("on.target"), .stop("free.target")])
   }
 
-  @Test("what failed is tried again at the next word, and not before")
+  @Test(
+    "what failed is tried again at the next word, or after half a minute, and twice as long each time"
+  )
   func failures() throws {
     var units = try self.units()
-    for action in units.note(Self.free, at: self.at(0)) { units.note(failed: action) }
-    #expect(units.due == nil)
+    for action in units.note(Self.free, at: self.at(0)) {
+      units.note(action, isDone: false, at: self.at(0))
+    }
+    #expect(units.due == self.at(30))
     #expect(units.note(Self.free, at: self.at(1)) == [.start("on.target"), .start("free.target")])
-    units.note(failed: .start("free.target"))
+    units.note(.start("on.target"), isDone: true, at: self.at(1))
+    units.note(.start("free.target"), isDone: false, at: self.at(1))
     #expect(units.note(Self.paid, at: self.at(2)) == [.stop("free.target")])
+    units.note(.stop("free.target"), isDone: false, at: self.at(2))
+    #expect(units.due == self.at(122))
+    #expect(units.elapse(at: self.at(121)) == [])
+    #expect(units.elapse(at: self.at(122)) == [.stop("free.target")])
+    units.note(.stop("free.target"), isDone: true, at: self.at(122))
+    #expect(units.due == nil)
+    // It ends at an hour.
+    _ = units.note(Self.free, at: self.at(200))
+    for _ in 0..<20 {
+      units.note(.start("free.target"), isDone: false, at: self.at(1000))
+      #expect(units.elapse(at: self.at(1000)) == [])
+      #expect(units.elapse(at: self.at(4600)) == [.start("free.target")])
+    }
   }
 
   @Test("conditions and a unit are read as they are written")

@@ -9,7 +9,8 @@ struct KeepCommand: ConnctlCommand {
     discussion: """
       \(Condition.help)
 
-      A unit is started (systemctl start) when all of its conditions hold, and stopped when they have not held for the grace. \
+      A unit is started (systemctl start) when all of its conditions hold, and stopped when they have not held for the grace; \
+      where systemd would not, it is asked again. \
       connctl goes on across restarts of connd, and leaves units meanwhile as they are.
       """)
 
@@ -87,8 +88,7 @@ struct KeepCommand: ConnctlCommand {
           case .time: units.elapse(at: now)
           }
         for action in actions {
-          let isDone = await self.perform(action)
-          if !isDone { units.note(failed: action) }
+          units.note(action, isDone: await self.perform(action), at: SuspendingClock.now)
         }
         guard let due = units.due, due != alarm else { continue }
         alarm = due
