@@ -27,9 +27,11 @@ class Told:
         inner = getattr(message, event)
         self.is_destroy = event == "invalidation" and inner.severity == DESTROY
         self.reason, self.is_path, self.is_of_router = "", event == "path", False
+        self.is_doubt = False
         self.text = event
         if event == "invalidation":
             self.reason = camel(pb.InvalidationReason.Name(inner.reason), "INVALIDATION_REASON_")
+            self.is_doubt = not self.is_destroy and self.reason == "interfaceLost"
             self.is_of_router = inner.cause.trigger == pb.CAUSE_TRIGGER_NEIGHBOUR
             severity = camel(pb.InvalidationSeverity.Name(inner.severity), "INVALIDATION_SEVERITY_")
             self.text = f"{severity} {self.reason} because of {flat(inner.cause)}; now {flat(inner.path)}"
@@ -178,6 +180,10 @@ class Guarding:
     def destroyed(self, connection):
         """The word that ended it, or None."""
         return next((told for told in self.answers(connection) if told.is_destroy), None)
+
+    def is_in_doubt(self, connection):
+        """Whether it may be ended yet by what was told of it before (I10)."""
+        return any(told.is_doubt for told in self.answers(connection)[-1:])
 
     def fence(self):
         """Returns when connd has told of all that happened before."""

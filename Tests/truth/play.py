@@ -192,7 +192,9 @@ class Play:
                 self.judge_ended(connection, views[connection], swapped, time.monotonic())
         moment = self.moment()
         for connection in self.slots.values():
-            self.bases[connection] = moment.view(connection, self.bases[connection])
+            # What has moved because a route was removed is ended by that later.
+            if not self.guarding.is_in_doubt(connection):
+                self.bases[connection] = moment.view(connection, self.bases[connection])
         self.fill()
 
     def judge(self, connections, views, look, swapped):

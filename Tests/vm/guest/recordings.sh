@@ -86,4 +86,22 @@ check "the loss is told" within 60 told /run/redial.json '"to": "none"'
 dial 1 100.64.0.9
 check "the new connection is told" within 60 told /run/redial.json '"to": "cellular"'
 recorded
+
+# A VPN takes all traffic, as wg-quick has it, and lets go of it.
+record vpn
+umask 077
+wg genkey >/run/wg.key
+ip link add wg0 index 90 type wireguard
+wg set wg0 private-key /run/wg.key fwmark 51820 peer "$(wg genkey | wg pubkey)" endpoint 203.0.113.1:51820 allowed-ips 0.0.0.0/0
+ip address add 10.8.0.2/24 dev wg0
+ip link set wg0 up
+ip route add default dev wg0 table 51820
+ip rule add not fwmark 51820 table 51820
+ip rule add table main suppress_prefixlength 0
+check "the VPN is told, and what is below it" within 60 told /run/vpn.json '"interface": ?"wg0".*"chain": ?\["wg0", ?"wwan0"\]'
+ip rule del table main suppress_prefixlength 0
+ip rule del not fwmark 51820 table 51820
+ip link del wg0
+check "and its end" within 60 bash -c 'tail -n 1 /run/vpn.json | grep "\"interface\": *\"wwan0\""'
+recorded
 finish connd.service station.service
