@@ -26,9 +26,10 @@ package final class NL80211 {
   /// What to poll for reading.
   package var fileDescriptor: CInt { self.socket.fileDescriptor }
 
-  /// A link of Wi-Fi by its index; `nil` where it is none.
-  package func link(_ index: UInt32) throws(NetlinkError) -> WirelessLink? {
-    guard let family = self.family else { return nil }
+  /// A link by its index.
+  package func link(_ index: UInt32) throws(NetlinkError) -> WirelessAnswer {
+    // There is no nl80211 yet, or none any more: that costs no question, and is nothing to be remembered of a link.
+    guard let family = self.family else { return .incomplete(nil) }
     return try self.requester.link(index, family)
   }
 

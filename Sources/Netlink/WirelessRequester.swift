@@ -17,23 +17,35 @@ final class WirelessRequester {
     try self.requester.family(wirelessFamily)
   }
 
-  /// A link by its index; `nil` where that is none of Wi-Fi.
-  func link(_ index: UInt32, _ family: GenericFamily) throws(NetlinkError) -> WirelessLink? {
+  /// A link by its index.
+  ///
+  /// - Throws: where nl80211 does not even say whether it is one of Wi-Fi.
+  func link(_ index: UInt32, _ family: GenericFamily) throws(NetlinkError) -> WirelessAnswer {
     var request = self.request(UInt8(NL80211_CMD_GET_INTERFACE.rawValue), family)
     request.put(Int(NL80211_ATTR_IFINDEX.rawValue), index)
-    let answer = try self.requester.object(request, absentIf: Self.absences) {
-      WirelessAnswer(message: $0)
+    // nl80211 knows no interface of this index (__cfg80211_wdev_from_attrs).
+    let interface = try self.requester.object(request, absentIf: [ENODEV]) {
+      WirelessInterface(message: $0)
     }
-    guard let answer else { return nil }
-    guard answer.role.isMember else { return WirelessLink(role: answer.role) }
-    let joined = try self.joined(index, family)
+    guard let interface else { return .notWireless }
+    guard interface.role.isMember else { return .link(WirelessLink(role: interface.role)) }
+    let joined: JoinedAccessPoint?
+    do throws(NetlinkError) {
+      joined = try self.joined(index, family)
+    } catch {
+      // What was found by a scan changes while it is listed, maybe each time.
+      return .incomplete(
+        WirelessLink(
+          role: interface.role, network: interface.ssid.map { WirelessNetwork(ssid: $0) }))
+    }
     // Kernels around 6.1 name no SSID where the supplicant authenticates by itself: the scan's result does.
-    return WirelessLink(
-      role: answer.role,
-      network: (answer.ssid ?? joined?.ssid).map {
-        WirelessNetwork(ssid: $0, security: joined?.security)
-      },
-      accessPoint: joined?.accessPoint)
+    return .link(
+      WirelessLink(
+        role: interface.role,
+        network: (interface.ssid ?? joined?.ssid).map {
+          WirelessNetwork(ssid: $0, security: joined?.security)
+        },
+        accessPoint: joined?.accessPoint))
   }
 
   /// How well a member hears its access point; `nil` where it has joined none, or the driver does not say.
@@ -43,7 +55,7 @@ final class WirelessRequester {
     }
   }
 
-  /// What the link has joined, as the last scan found it; `nil` where that is not known.
+  /// What the link has joined, as the last scan found it; `nil` where that is nothing, or the driver does not say.
   private func joined(
     _ index: UInt32, _ family: GenericFamily
   ) throws(NetlinkError) -> JoinedAccessPoint? {
@@ -61,14 +73,13 @@ final class WirelessRequester {
     do throws(NetlinkError) {
       return try self.requester.objects(request, read: read).first
     } catch {
-      // What was found by a scan changes while it is listed; and the link may be gone.
-      guard Self.absences.union([EINTR, EBUSY]).contains(error.code) else { throw error }
+      guard Self.absences.contains(error.code) else { throw error }
       return nil
     }
   }
 
-  /// EOPNOTSUPP: a driver that does not say.
-  private static let absences: Set<CInt> = [ENODEV, ENOENT, EINVAL, EOPNOTSUPP, ENETDOWN]
+  /// The link may be gone or down by now. EOPNOTSUPP: a driver that does not say.
+  private static let absences: Set<CInt> = [ENODEV, EINVAL, EOPNOTSUPP, ENETDOWN]
 
   private func request(_ command: UInt8, _ family: GenericFamily, isDump: Bool = false) -> Request {
     Request(
@@ -81,7 +92,7 @@ final class WirelessRequester {
 let wirelessFamily = "nl80211"
 
 /// What NL80211_CMD_NEW_INTERFACE says.
-struct WirelessAnswer: Hashable {
+struct WirelessInterface: Hashable {
   var role: WirelessRole
   var ssid: [UInt8]?
 

@@ -30,6 +30,8 @@ final class ModelKernel: Kernel {
   /// What is bound to a link goes this way; by the routes that lead over it, where that is not said.
   var bound: [UInt32: RouteAnswer] = [:]
   var wirelessLinks: [UInt32: WirelessLink] = [:]
+  /// What nl80211 still says of a link while it cannot be asked for all of it; `nil` while it can.
+  var incompleteWireless: ((UInt32) -> WirelessLink?)?
   var wirelessSignals: [UInt32: WirelessSignal] = [:]
   var linkTable: [UInt32: LinkFacts] = [:]
   var addressTable: [Address] = []
@@ -227,9 +229,10 @@ final class ModelKernel: Kernel {
     return self.neighbours[address]
   }
 
-  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? {
+  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer {
     try self.ask("wireless \(index)")
-    return self.wirelessLinks[index]
+    if let incomplete = self.incompleteWireless { return .incomplete(incomplete(index)) }
+    return self.wirelessLinks[index].map { .link($0) } ?? .notWireless
   }
 
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? {

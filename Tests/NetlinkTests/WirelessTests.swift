@@ -88,7 +88,7 @@ struct WirelessTests {
   @Test("Without a link of Wi-Fi there is nothing to ask and nothing to hear")
   func nothing() throws {
     let listener = try NL80211()
-    #expect(try listener.link(1) == nil)
+    #expect(try listener.link(1) == .incomplete(nil))
     var events: [KernelEvent] = []
     #expect(try !listener.drain(into: &events, limit: 10))
     #expect(events.isEmpty)
@@ -108,7 +108,7 @@ struct WirelessTests {
     message.put(Int(NL80211_ATTR_IFTYPE.rawValue), raw(type.rawValue))
     // An SSID is octets: neither text nor ended by zero.
     message.put(Int(NL80211_ATTR_SSID.rawValue), [0xFF, 0, 0x1B])
-    let answer = try withMessage(message.bytes) { WirelessAnswer(message: $0) }
+    let answer = try withMessage(message.bytes) { WirelessInterface(message: $0) }
     #expect(answer?.role == role)
     #expect(answer?.ssid == [0xFF, 0, 0x1B])
   }

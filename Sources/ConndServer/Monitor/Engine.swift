@@ -98,6 +98,7 @@ struct Engine {
   mutating func step(
     _ occasion: Occasion, _ kernel: any Kernel, at now: Instant, time: Timestamp
   ) throws(KernelUnavailable) -> Step {
+    self.wireless.beginStep()
     if case .events(let events) = occasion { self.note(events, at: now) }
     // What the kernel told meanwhile is lost, as in an overrun.
     if self.isKernelLost { self.note([.overrun], at: now) }

@@ -50,8 +50,8 @@ protocol Kernel {
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> UInt32?
 
-  /// A Wi-Fi link as nl80211 describes it; `nil` where it is none, or there is no nl80211.
-  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink?
+  /// What nl80211 says of a link.
+  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer
 
   /// How well a Wi-Fi link hears its access point; `nil` where it has none, or the driver does not say.
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal?

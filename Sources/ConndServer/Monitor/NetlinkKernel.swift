@@ -114,8 +114,11 @@ final class NetlinkKernel: Kernel {
     try ask { () throws(NetlinkError) in try self.requester.addresses(on: nil) }
   }
 
-  /// Where nl80211 gives no answer nothing is known, which distinguishes nothing; routes can be asked for all the same.
-  func wirelessLink(_ index: UInt32) -> WirelessLink? { try? self.wireless?.link(index) }
+  /// Where nl80211 gives no answer routes can be asked for all the same.
+  func wirelessLink(_ index: UInt32) -> WirelessAnswer {
+    guard let wireless = self.wireless else { return .notWireless }
+    return (try? wireless.link(index)) ?? .incomplete(nil)
+  }
 
   func wirelessSignal(_ index: UInt32) -> WirelessSignal? { try? self.wireless?.signal(index) }
 

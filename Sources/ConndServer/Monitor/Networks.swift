@@ -79,7 +79,7 @@ struct Networks {
     }
     var identity = NetworkIdentity(
       gateway: path.gateway, hasHardwareAddresses: first.hasNeighbours, prefix: prefix,
-      wireless: facts.links.wirelessNetwork)
+      wireless: facts.links.wireless?.device.wireless?.network)
     guard first.hasNeighbours else {
       identity.stage = self.linkStages[first.index]?[facts.destination.family] ?? 0
       return identity
@@ -298,10 +298,8 @@ struct Networks {
 }
 
 extension [LinkFacts] {
-  /// The Wi-Fi network that the link at the bottom of this chain has joined.
-  var wirelessNetwork: WirelessNetwork? {
-    self.last(where: \.isWireless)?.device.wireless?.network
-  }
+  /// The link of Wi-Fi at the bottom of this chain.
+  var wireless: LinkFacts? { self.last(where: \.isWireless) }
 }
 
 extension Link {

@@ -37,7 +37,8 @@ struct PathReader {
     let facts = self.believed(facts)
     let links = facts.allLinks
     let names = links.map(\.link.name)
-    if let wireless = links.wirelessNetwork {
+    // What a network costs is what it cost, until it is known that it is another.
+    if let link = links.wireless, let wireless = view.wireless.costNetwork(of: link.link.index) {
       return PresentNetwork(
         hash: self.networkKey.hash(of: wireless), name: wireless.name, medium: .wifi, links: names)
     }
@@ -47,7 +48,6 @@ struct PathReader {
         hash: self.networkKey.hash(of: mobile),
         name: mobile.name.isEmpty ? mobile.code : mobile.name, medium: path.medium, links: names)
     }
-    // What a network costs is what it cost, until it is known that it is another.
     guard path.status == .satisfied, !links.contains(where: \.isWireless),
       let gateway = facts.lowestGateway,
       let address = try view.interests.networks.hardwareAddress(

@@ -133,13 +133,21 @@ struct Explainer {
 }
 
 extension Explainer {
-  /// A link by itself, and of Wi-Fi what nl80211 says at this moment.
+  /// A link by itself, and of Wi-Fi what nl80211 says at this moment, or else said last.
   private func describe(
     _ facts: LinkFacts, _ addresses: [Address]
   ) throws(KernelUnavailable) -> Connectivity_V1_Link {
-    let wireless =
-      facts.isWireless ? try self.kernel.wirelessLink(facts.link.index) : nil
-    let network = wireless?.network.map(self.reader.networkKey.hash)
+    var (wireless, costNetwork): (WirelessLink?, WirelessNetwork?) = (nil, nil)
+    if facts.isWireless {
+      switch try self.kernel.wirelessLink(facts.link.index) {
+      case .link(let link): (wireless, costNetwork) = (link, link.network)
+      case .notWireless: break
+      case .incomplete:
+        wireless = facts.device.wireless
+        costNetwork = self.view.wireless.costNetwork(of: facts.link.index)
+      }
+    }
+    let network = costNetwork.map(self.reader.networkKey.hash)
     var link = self.reader.describe(facts, addresses, by: network)
     if link.medium == .wifi, let wireless {
       let signal =

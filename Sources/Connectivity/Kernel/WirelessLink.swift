@@ -15,6 +15,16 @@ package struct WirelessLink: Hashable, Sendable {
   }
 }
 
+/// What came of asking nl80211 about a link.
+package enum WirelessAnswer: Hashable, Sendable {
+  /// All that nl80211 knows of it.
+  case link(WirelessLink)
+  /// The link is none of Wi-Fi.
+  case notWireless
+  /// Not all could be asked, or nothing, which is so for the moment. What is missing in this is not known.
+  case incomplete(WirelessLink?)
+}
+
 /// What a Wi-Fi link is in its network (`enum nl80211_iftype`).
 package enum WirelessRole: String, Hashable, Sendable, CaseIterable {
   /// A member of an access point's network.

@@ -188,7 +188,7 @@ final class WrittenKernel: ReopenableKernel {
   }
 
   /// There is no nl80211: nobody is asked.
-  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? { nil }
+  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer { .notWireless }
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? { nil }
 
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {

@@ -154,7 +154,7 @@ final class FaultyKernel: ReopenableKernel {
   }
 
   /// There is no nl80211: nobody is asked.
-  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? { nil }
+  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer { .notWireless }
 
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? { nil }
 

@@ -99,7 +99,7 @@ final class MutantKernel: Kernel {
 
   func addresses() throws(KernelUnavailable) -> [Address] { try self.kernel.addresses() }
 
-  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessLink? {
+  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer {
     try self.kernel.wirelessLink(index)
   }
 

@@ -82,8 +82,8 @@ private enum Readers {
     if let change = WirelessChange(message: message) {
       expect(KernelEvent.wireless(change).isPlausible, "\(change)")
     }
-    if let answer = WirelessAnswer(message: message) {
-      expect((1...32).contains(answer.ssid?.count ?? 1), "\(answer)")
+    if let interface = WirelessInterface(message: message) {
+      expect((1...32).contains(interface.ssid?.count ?? 1), "\(interface)")
     }
     if let joined = JoinedAccessPoint(message: message) {
       let network = joined.ssid.map { WirelessNetwork(ssid: $0, security: joined.security) }

@@ -1,0 +1,195 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityRules
+import Logging
+import TestKit
+import Testing
+
+@testable import ConndServer
+
+/// nl80211 cannot be asked, or not for all: a list of what was found kept changing. eth0, which everything goes over, is a link of
+/// Wi-Fi.
+@Suite("Wi-Fi of which nl80211 gives no full answer")
+struct IncompleteWirelessTests {
+  private static let home = WirelessNetwork(ssid: Array("home".utf8), security: .open)
+  private static let cafe = WirelessNetwork(ssid: Array("cafe".utf8), security: .personal)
+
+  private let directory: TemporaryDirectory
+  private var loop: TestLoop
+
+  init() throws {
+    self.directory = try TemporaryDirectory()
+    let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+    self.loop = try TestLoop(
+      choiceFile: ChoiceFile(path: "\(self.directory.path)/networks", boot: "a", logger: logger))
+    let kernel = self.loop.kernel
+    kernel.linkTable[2]?.device.hasPhy80211 = true
+    kernel.wirelessLinks[2] = Self.member(of: Self.home)
+    let router = try IPAddress(spelt: "192.0.2.1")
+    kernel.neighbours[router] = Neighbour(router, link: 2, hardwareAddress: [2, 0, 0, 0, 0, 7])
+  }
+
+  /// Who pays for a network says so by its access points.
+  private static func member(of network: WirelessNetwork?) -> WirelessLink {
+    WirelessLink(
+      role: .station, network: network,
+      accessPoint: network.map {
+        AccessPoint(bssid: [2, 0, 0, 0, 0, 8], isMetered: $0 == Self.home)
+      })
+  }
+
+  private mutating func join(
+    _ network: WirelessNetwork?, by kind: WirelessChange.Kind = .joined,
+    incomplete: ((UInt32) -> WirelessLink?)? = nil
+  ) -> [String] {
+    self.loop.kernel.wirelessLinks[2] = Self.member(of: network)
+    self.loop.kernel.incompleteWireless = incomplete
+    defer { self.loop.kernel.incompleteWireless = nil }
+    return self.loop.tell([.wireless(WirelessChange(kind, on: 2))])
+  }
+
+  private mutating func markHome() throws {
+    let wish = CostRequest.Wish(
+      target: .network("home"), constrained: .on, expensive: nil, end: nil, user: 1000)
+    _ = try self.loop.loop.answer(.set(wish)).get()
+  }
+
+  private var status: ConnectivityStatus { self.loop.loop.store.snapshot.status }
+  private var published: Int { self.loop.loop.store.past.count }
+  private var asked: Int { self.loop.kernel.asked.count { $0.hasPrefix("wireless") } }
+
+  @Test(
+    "I4 which network was joined is known with the next reading; nothing is told out of ignorance")
+  mutating func nothing() throws {
+    self.loop.loop.start()
+    #expect(try self.loop.guardFlow(1) == ["1 path eth0"])
+    #expect(self.join(Self.cafe) { _ in nil } == [])
+    // It may be on the other network already.
+    #expect(try self.loop.guardFlow(2) == ["2 path eth0"])
+    // To that one it is news that nobody pays by use for this network.
+    #expect(self.loop.tell() == ["2 path eth0", "1 destroy networkChanged"])
+    #expect(self.loop.tell() == [])
+  }
+
+  @Test("I4 a name alone tells another network, and never makes another one of the same")
+  mutating func name() throws {
+    self.loop.loop.start()
+    #expect(try self.loop.guardFlow(1) == ["1 path eth0"])
+    let named = { (network: WirelessNetwork) in
+      { (_: UInt32) -> WirelessLink? in
+        WirelessLink(role: .station, network: WirelessNetwork(ssid: network.ssid))
+      }
+    }
+    #expect(self.join(Self.home, incomplete: named(Self.home)) == [])
+    #expect(self.loop.tell() == [])
+    #expect(self.join(Self.cafe, incomplete: named(Self.cafe)) == ["1 destroy networkChanged"])
+    #expect(try self.loop.guardFlow(2) == ["2 path eth0"])
+    #expect(self.loop.tell() == [])
+  }
+
+  @Test(
+    "I8 what a network costs is known with the next reading, whatever could not be asked when it was joined"
+  )
+  mutating func costs() throws {
+    self.loop.loop.start()
+    try self.markHome()
+    #expect(self.join(nil, by: .left) == [])
+    #expect(!self.status.isExpensive && !self.status.isConstrained)
+    // Linux 6.1 names no network but in what a scan has found.
+    _ = self.join(Self.home) { _ in WirelessLink(role: .station) }
+    #expect(!self.status.isExpensive && !self.status.isConstrained)
+    _ = self.loop.tell()
+    #expect(self.status.isExpensive && self.status.isConstrained)
+  }
+
+  @Test(
+    "T3 what cannot be asked anew changes nothing: neither what the network costs nor that it is Wi-Fi"
+  )
+  mutating func kept() throws {
+    // A sandbox hides sysfs: only nl80211 knows of Wi-Fi.
+    self.loop.kernel.linkTable[2]?.device = .unknown
+    self.loop.loop.start()
+    try self.markHome()
+    let published = self.published
+    let isAll = { (status: ConnectivityStatus) in
+      status.category == .wifi && status.isExpensive && status.isConstrained
+    }
+    #expect(isAll(self.status))
+    #expect(self.join(Self.home, by: .roamed) { _ in nil } == [])
+    self.loop.kernel.incompleteWireless = { _ in WirelessLink(role: .station) }
+    #expect(self.loop.tell([.overrun]) == [])
+    #expect(self.loop.tell() == [])
+    self.loop.kernel.incompleteWireless = nil
+    #expect(self.loop.tell() == [])
+    #expect(isAll(self.status))
+    #expect(self.published == published)
+  }
+
+  @Test("I4 of another network the costs are not the last one's, though not all is known of it")
+  mutating func otherCosts() throws {
+    self.loop.loop.start()
+    try self.markHome()
+    _ = self.join(Self.cafe) { _ in
+      WirelessLink(role: .station, network: WirelessNetwork(ssid: Self.cafe.ssid))
+    }
+    #expect(!self.status.isExpensive && !self.status.isConstrained)
+    self.loop.kernel.incompleteWireless = { _ in nil }
+    _ = self.loop.tell()
+    #expect(!self.status.isExpensive && !self.status.isConstrained)
+    // One of this name that is not known to be open is not known to be the one that was meant.
+    _ = self.join(Self.home) { _ in
+      WirelessLink(role: .station, network: WirelessNetwork(ssid: Self.home.ssid))
+    }
+    #expect(!self.status.isConstrained)
+    _ = self.loop.tell()
+    #expect(self.status.isConstrained)
+  }
+
+  @Test(
+    "D7 where nl80211 never answers it is asked once in a step, however many flows are looked at")
+  mutating func never() throws {
+    self.loop.kernel.incompleteWireless = { _ in nil }
+    self.loop.loop.start()
+    try self.loop.guardFlows(1000)
+    let before = self.asked
+    for step in 1...3 {
+      // A change that is published has all flows looked at.
+      self.loop.kernel.setState(of: 2, step.isMultiple(of: 2) ? .up : .down)
+      _ = self.loop.tell()
+      #expect(self.asked == before + step)
+    }
+  }
+
+  @Test("D7 what is no link of Wi-Fi is asked once in a sandbox, until messages are lost")
+  mutating func cable() throws {
+    self.loop.kernel.linkTable[2]?.device = .unknown
+    self.loop.kernel.wirelessLinks = [:]
+    self.loop.loop.start()
+    let before = self.asked
+    _ = self.loop.tell()
+    _ = self.loop.tell([.wireless(WirelessChange(.joined, on: 9))])
+    #expect(self.asked == before)
+    _ = self.loop.tell([.overrun])
+    #expect(self.asked == before + 1)
+    #expect(self.status.category == .wired)
+  }
+
+  @Test("Who asks for the links while nl80211 gives no full answer is told what it said last")
+  func listed() throws {
+    let kernel = self.loop.kernel
+    let before = KernelView(kernel)
+    _ = try before.link(2)
+    var known = before.wireless
+    known.note(.overrun)
+    kernel.incompleteWireless = { _ in WirelessLink(role: .station) }
+    let explainer = Explainer(
+      kernel: kernel, view: KernelView(kernel, Interests(), KnownModems(), known),
+      reader: PathReader(destinations: .spread, classifier: PathClassifier()),
+      preferred: .ipv4, identify: .shown)
+    #expect(try explainer.presentNetworks().map(\.name) == ["home"])
+    let link = try #require(try explainer.listLinks().links.first { $0.index == 2 })
+    #expect(link.medium == .wifi)
+    #expect(link.wireless.metered && link.expensive)
+    #expect(!link.wireless.hasSsid)
+  }
+}
