@@ -1,0 +1,72 @@
+import Connectivity
+import Testing
+
+@testable import Netlink
+
+/// What is read from the answers that a kernel gave.
+@Suite("Answers of nl80211, as they were recorded")
+struct WirelessAnswerTests {
+  @Test("A family has the numbers of its groups, whatever else is said of it")
+  func family() throws {
+    let family = try withMessage(FamilyCaptures.wireless.bytes) { GenericFamily(message: $0) }
+    #expect(
+      family
+        == GenericFamily(
+          name: "nl80211", id: 32,
+          groups: [
+            "config": 9, "scan": 10, "regulatory": 11, "mlme": 12, "vendor": 13, "nan": 14,
+          ]))
+  }
+
+  @Test("An interface has its role, and no SSID where the kernel does not say it")
+  func interface() throws {
+    let interface = try withMessage(WirelessAnswerCaptures.interface.bytes) {
+      WirelessInterface(message: $0)
+    }
+    #expect(interface?.role == .station)
+    #expect(interface != nil && interface?.ssid == nil)
+  }
+
+  private func joined(_ capture: Capture) throws -> JoinedAccessPoint? {
+    try withMessage(capture.bytes) { JoinedAccessPoint(message: $0) }
+  }
+
+  @Test("Of what a scan has found, that counts which was joined")
+  func scanned() throws {
+    let home = try self.joined(WirelessAnswerCaptures.joined)
+    #expect(home?.ssid == Array("home".utf8))
+    #expect(home?.security == .personal)
+    #expect(home?.accessPoint == AccessPoint(bssid: [2, 0, 0, 0, 1, 0], frequency: 2412))
+    #expect(try self.joined(WirelessAnswerCaptures.heard) == nil)
+    let cafe = try self.joined(WirelessAnswerCaptures.hotspot)
+    #expect(cafe?.ssid == Array("cafe".utf8))
+    #expect(cafe?.security == .open)
+    #expect(
+      cafe?.accessPoint
+        == AccessPoint(bssid: [2, 0, 0, 0, 2, 0], frequency: 2462, isMetered: true))
+  }
+
+  @Test("A station hears its access point")
+  func signal() throws {
+    let signal = try withMessage(WirelessAnswerCaptures.station.bytes) {
+      WirelessSignal(message: $0)
+    }
+    #expect(
+      signal
+        == WirelessSignal(
+          strength: -30, transmitRate: 54_000_000, receiveRate: 36_000_000, retries: 0))
+  }
+
+  @Test("D8 an answer cut anywhere makes no other network of what was joined")
+  func truncated() throws {
+    for capture in [WirelessAnswerCaptures.joined, WirelessAnswerCaptures.hotspot] {
+      let whole = try #require(try self.joined(capture))
+      for count in 16..<capture.bytes.count {
+        let cut = Capture(bytes: capture.truncated(to: count, isConsistent: true))
+        guard let joined = try self.joined(cut) else { continue }
+        #expect(joined.ssid == whole.ssid)
+        #expect(joined.accessPoint?.bssid == whole.accessPoint?.bssid)
+      }
+    }
+  }
+}
