@@ -21,7 +21,9 @@ struct NotificationFilter {
         RouteFilter(family, watching: watched.destinations),
       ]
     }
-    parts += [BridgeFilter(watching: watched.bridged), SettingFilter()] as [any FilterPart]
+    parts +=
+      [BridgeFilter(watching: watched.bridged), SettingFilter(), WirelessEventFilter()]
+      as [any FilterPart]
     if let unheard = watched.unheard { parts.append(LinkFilter(unheard)) }
     var program = Self.program(of: parts)
     while program.count > min(limit, BPFProgram.longest), Self.coarsen(&parts) {
@@ -57,6 +59,7 @@ struct NotificationFilter {
 
     var program = BPFProgram()
     program.add(BPF_LD | BPF_H | BPF_ABS, self.type)
+    for events in parts.compactMap({ $0 as? WirelessEventFilter }) { program.add(events.program) }
     for links in parts.compactMap({ $0 as? LinkFilter }) { program.add(links.program) }
     for settings in parts.compactMap({ $0 as? SettingFilter }) { program.add(settings.program) }
     program.add(neighbours, ifEqual: BPFProgram.field(UInt16(RTM_NEWNEIGH)))

@@ -6,14 +6,22 @@ import Testing
 
 @Suite("D6 the filter in the kernel")
 struct NotificationFilterTests {
-  @Test("D6 everything but routes and neighbours passes")
+  @Test("D6 everything but routes, neighbours and what Wi-Fi drivers say passes")
   func others() {
     let filter = BPFInterpreter()
-    for capture in Capture.all {
+    for capture in Capture.all where capture.bytes != LinkCaptures.wifiScan.bytes {
       switch Int(capture.bytes[4]) {
       case Int(RTM_NEWROUTE), Int(RTM_DELROUTE), Int(RTM_NEWNEIGH), Int(RTM_DELNEIGH): continue
       default: #expect(filter.run(on: capture.bytes) == .max)
       }
+    }
+  }
+
+  @Test("D7 T3 a scan's end wakes nobody, whatever is heard of links")
+  func scans() {
+    for unheard in [nil, UnheardLinks(above: 1 << 20), UnheardLinks(above: 0)] {
+      #expect(
+        BPFInterpreter(Watched(unheard: unheard)).run(on: LinkCaptures.wifiScan.bytes) == 0)
     }
   }
 

@@ -15,6 +15,18 @@ configure() {
 told() { grep -E "$2" "$1" || { cat "$1"; return 1; }; }
 untold() { ! grep -E "$2" "$1"; }
 
+# switches: how often connd's threads have waited by now.
+switches() {
+    awk '/^voluntary_ctxt_switches/ { sum += $2 } END { print sum }' \
+        "/proc/$(systemctl show connd.service --property=MainPID --value)"/task/*/status
+}
+# asleep COMMAND [ARG...]: whether connd is not woken while COMMAND runs.
+asleep() {
+    local before
+    before=$(switches)
+    "$@" && is "$before" switches
+}
+
 # lists LINK WORD...: whether connctl's listing of the link has them.
 lists() {
     local name=$1 link word

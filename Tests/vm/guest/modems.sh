@@ -13,7 +13,6 @@ modem() { busctl get-property org.freedesktop.ModemManager1 /org/freedesktop/Mod
 asked() { is "$1" grep -c '^method call' /run/asked; }
 # connects: whether connd is on the bus. It looks for it whenever there is a new link.
 connects() { busctl list --no-pager | grep -w connd; }
-switches() { cat "/proc/$(systemctl show connd.service --property=MainPID --value)"/task/*/status | awk '/ctxt_switches/ { sum += $2 } END { print sum }'; }
 
 echo "# ModemManager"
 ip link add news type veth peer name of

@@ -16,6 +16,18 @@ station() {
     for word; do grep -qxF "$word" <<<"$status" || { echo "$status"; return 1; }; done
 }
 
+# scan: has the station look for networks, on one channel, and waits until it has.
+scan() {
+    local before
+    before=$(grep -c 'scan finished' /run/events)
+    iw dev wlan0 scan trigger freq 2437 >/dev/null && within 30 scanned $((before + 1))
+}
+scanned() { [ "$(grep -c 'scan finished' /run/events)" -ge "$1" ]; }
+scans() { scan && scan && scan; }
+
+# joins SSID: whether the station has joined this open network, which it tries to.
+joins() { iw dev wlan0 link | grep -qF "SSID: $1" || { iw dev wlan0 connect "$1"; return 1; }; }
+
 echo "# radios"
 check "connd runs since the boot" within 120 is active systemctl is-active connd.service
 beyond home:wlan1 home:wlan2 cafe:wlan3
@@ -72,6 +84,15 @@ check "I8 it holds at once" connctl is constrained
 check "the network is listed by its name, and known by a hash" networks '"name": "home"' '"medium": "wifi"' '"constrained": true'
 check "what is kept of it is no name" untold /var/lib/connd/connd.networks home
 call 10.0.1.2
+
+echo "# scans"
+iw event >/run/events &
+events=$!
+check "what the radio does is heard" within 30 scan
+# Every half a minute the watchdog is due.
+check "D7 three scans wake nobody" within 120 asleep scans
+check "and were heard" scanned 4
+kill $events
 
 echo "# roam"
 for target in $(bssid home wlan1) $(bssid home wlan2); do station "bssid=$target" >/dev/null || break; done
@@ -172,5 +193,25 @@ check "the listing names it, and hurts no terminal" within 60 listed '"ssid": "\
 check "nor do people see what would" untold <(connctl links) $'\e|\xe2\x80\xae'
 check "but they see its name" told <(connctl links) '^wlan0 .*-----'
 check "no name of a network is in the journal or the history" untold <(journalctl --unit=connd --output=cat _COMM=connd; connctl history --json) '(home|cafe|-----)'
+echo "# the drivers go, and come again"
+systemctl stop station.service odd.service
+check "the driver is unloaded" within 60 modprobe -r mac80211_hwsim
+check "and nl80211 with it" within 60 modprobe -r mac80211 cfg80211
+check "no family is left" untold <(busybox ls /sys/module) '^(cfg80211|mac80211)$'
+check "connd answers" connctl is none
+check "and lists no link of Wi-Fi" untold <(connctl links --json) '"medium": ?"wifi"'
+check "they are loaded again" modprobe mac80211_hwsim radios=2
+check "there is a radio" within 30 test -e /sys/class/net/wlan1
+check "K5 it is listed as one of Wi-Fi" within 60 listed '"medium": "wifi"' '"role": "station", "ssid": null'
+ip netns add again
+iw phy "$(phy wlan1)" set netns name again
+printf '%s\n' interface=wlan1 channel=1 ssid=again $common >/run/again.conf
+access_point again again
+ip link set wlan0 up
+check "it joins a network" within 60 joins again
+check "I4 of which connd hears" within 60 listed '"ssid": "again"' '"security": ["open"]'
+lease 10.0.7
+check "K3 and the network is there" connctl wait wifi --timeout 2m
+
 check "connd complained of nothing" is '' journalctl --quiet --unit=connd --priority=warning --output=cat _COMM=connd
-finish connd.service station.service twin.service odd.service wlan1.service wlan2.service wlan3.service
+finish connd.service station.service twin.service odd.service again.service wlan1.service wlan2.service wlan3.service

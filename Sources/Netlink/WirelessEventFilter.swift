@@ -1,0 +1,44 @@
+import CLinux
+
+/// The filter's part for the events of Wi-Fi drivers, which come as RTM_NEWLINK and say nothing of the link: one after each scan, where the
+/// kernel has the wireless extensions (CONFIG_CFG80211_WEXT). nl80211 tells what they do, and says it better.
+struct WirelessEventFilter: FilterPart {
+  /// To be run with A = the message's type, which it leaves there unless it drops the message.
+  let program: BPFProgram
+  private let passesAll: Bool
+
+  init() {
+    self.passesAll = false
+    self.program = Self.program()
+  }
+
+  /// That lets everything through.
+  private init(passesAll: Bool) {
+    self.passesAll = passesAll
+    self.program = BPFProgram()
+  }
+
+  var coarser: WirelessEventFilter? { self.passesAll ? nil : WirelessEventFilter(passesAll: true) }
+
+  // Offsets from the start of a message: nlmsghdr, then ifinfomsg, then the attributes.
+  private static let type: UInt32 = 4
+  private static let attributes = UInt32(
+    MemoryLayout<nlmsghdr>.size + MemoryLayout<ifinfomsg>.size)
+
+  private static func program() -> BPFProgram {
+    var event = BPFProgram()
+    event.add(BPF_LDX | BPF_W | BPF_IMM, UInt32(IFLA_WIRELESS))
+    event.add(BPF_LD | BPF_W | BPF_IMM, self.attributes)
+    event.add(BPF_LD | BPF_W | BPF_ABS, UInt32(bitPattern: SKF_AD_OFF + SKF_AD_NLATTR))
+    event.add(BPF_JMP | BPF_JEQ | BPF_K, 0, ifTrue: 1)
+    event.drop()
+    event.add(BPF_LD | BPF_H | BPF_ABS, self.type)
+
+    var program = BPFProgram()
+    program.add(
+      BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_NEWLINK)),
+      ifFalse: UInt8(event.count))
+    program.add(event)
+    return program
+  }
+}
