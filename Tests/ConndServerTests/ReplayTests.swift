@@ -24,7 +24,8 @@ struct ReplayTests {
   func recordings() {
     #expect(
       Set(Self.names).isSuperset(of: [
-        "containers", "default-route", "failover", "flapping", "questions", "tunnel", "uplink-lost",
+        "containers", "default-route", "failover", "flapping", "other-hotspot", "questions",
+        "redial", "roam", "suspend", "tunnel", "uplink-lost",
       ]))
   }
 
