@@ -56,6 +56,14 @@ struct ReplayTests {
     #expect(told.output.contains("\"category\": \"none\""))
   }
 
+  @Test("what nl80211 was never asked about is no link of Wi-Fi", arguments: SocketRole.allCases)
+  func notWireless(role: SocketRole) {
+    let request = [20, 0, 0, 0, 32, 0] + [UInt8](repeating: 0, count: 14)
+    let answer = NetlinkMessage(bytes: request).notThere(role).bytes
+    let code = role == .wirelessRequester ? ENODEV : ENOENT
+    #expect(answer[16..<20].elementsEqual(withUnsafeBytes(of: -code, Array.init)))
+  }
+
   @Test("a connd that asks less, or in another order, is told the same of what it asks")
   func otherQuestions() throws {
     var recording = try Recording(Self.bytes("questions.recording"))

@@ -57,11 +57,13 @@ struct NetlinkMessage {
   }
 
   /// The answer that there is nothing of what was asked for, where nothing else is known.
-  var notThere: NetlinkMessage {
+  func notThere(_ role: SocketRole) -> NetlinkMessage {
     let code: CInt =
-      switch Int(self.type) {
-      case Int(RTM_GETROUTE): ENETUNREACH
-      case Int(RTM_GETLINK): ENODEV
+      switch (role, Int(self.type)) {
+      // Of any other error nl80211 is asked again and again.
+      case (.wirelessRequester, _): ENODEV
+      case (_, Int(RTM_GETROUTE)): ENETUNREACH
+      case (_, Int(RTM_GETLINK)): ENODEV
       default: ENOENT
       }
     // The end of an empty list is a number; an error brings the header of the request.

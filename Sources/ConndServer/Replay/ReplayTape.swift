@@ -118,7 +118,7 @@ final class ReplayTape {
     }
     self.complain(
       "turn \(self.turn): \(operation) was never asked like this: \(hexadecimal(request.bytes))")
-    return [.message(request.notThere.bytes)]
+    return [.message(request.notThere(role).bytes)]
   }
 
   func answer(_ question: FileQuestion) -> FileAnswer {
