@@ -8,18 +8,16 @@ import ConnectivityRules
 /// begins meanwhile may be on another one (I4), and what is not known distinguishes nothing.
 struct KnownWireless {
   private struct Known {
-    /// The last full answer, as far as it still may be so; `nil` for what is no link of Wi-Fi.
+    /// The last full answer, without what is known to be otherwise by now; `nil` for what is no link of Wi-Fi.
     var full: WirelessLink?
     /// As far as it is known now.
     var link: WirelessLink?
-    /// The network that users' words about costs are looked up by.
-    var costNetwork: WirelessNetwork?
     var state: State
 
     enum State { case full, incomplete, due }
 
     init(full: WirelessLink?) {
-      (self.full, self.link, self.costNetwork, self.state) = (full, full, full?.network, .full)
+      (self.full, self.link, self.state) = (full, full, .full)
     }
 
     /// Of a link that could not be asked for all, after what was said of it in full before.
@@ -30,7 +28,6 @@ struct KnownWireless {
       }
       self.link = heard ?? self.full.map { WirelessLink(role: $0.role) }
       self.link?.accessPoint = self.full?.accessPoint
-      self.costNetwork = self.full?.network
     }
   }
 
@@ -66,7 +63,7 @@ struct KnownWireless {
   }
 
   /// The network by which it is known what a link costs: that which it was in last, until it is known that it is in another.
-  func costNetwork(of link: UInt32) -> WirelessNetwork? { self.links[link]?.costNetwork }
+  func costNetwork(of link: UInt32) -> WirelessNetwork? { self.links[link]?.full?.network }
 
   /// What could not be asked is to be asked again.
   mutating func beginStep() {
