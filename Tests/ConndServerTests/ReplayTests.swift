@@ -25,7 +25,7 @@ struct ReplayTests {
     #expect(
       Set(Self.names).isSuperset(of: [
         "containers", "default-route", "failover", "flapping", "other-hotspot", "questions",
-        "redial", "roam", "suspend", "tunnel", "uplink-lost",
+        "redial", "roam", "suspend", "tunnel", "uplink-lost", "vpn",
       ]))
   }
 

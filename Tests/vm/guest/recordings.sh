@@ -102,6 +102,6 @@ check "the VPN is told, and what is below it" within 60 told /run/vpn.json '"int
 ip rule del table main suppress_prefixlength 0
 ip rule del not fwmark 51820 table 51820
 ip link del wg0
-check "and its end" within 60 bash -c 'tail -n 1 /run/vpn.json | grep "\"interface\": *\"wwan0\""'
+check "and its end" within 60 told /run/vpn.json '"event": ?"invalidation".*"interface": ?"wg0"'
 recorded
 finish connd.service station.service
