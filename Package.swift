@@ -215,7 +215,7 @@ let tests: [Target] = [
   .executableTarget(
     name: "callprobe",
     dependencies: all(
-      ["ConnectivityClient", "Connectivity", arguments, logging],
+      ["ConnectivityClient", "Connectivity", "TestKit", arguments, logging],
       nio("NIOCore", "NIOPosix", "NIOHTTP1", "NIOWebSocket"), grpc, grpcProtobuf),
     path: "Tests/CallProbe", swiftSettings: swiftSettings),
   .testTarget(

@@ -52,8 +52,10 @@ struct Call: AsyncParsableCommand {
     var registry = NameResolverRegistry.defaults
     registry.registerFactory(FileResolver(file: self.resolveFile ?? "/dev/null"))
     let targets = self.target.map { target -> any ResolvableTarget in
-      Host(target).map { .ipv4(address: $0.address, port: $0.port) }
-        ?? NamedTarget(name: target)
+      guard let host = Host(target) else { return NamedTarget(name: target) }
+      return host.isIPv6
+        ? .ipv6(address: host.address, port: host.port)
+        : .ipv4(address: host.address, port: host.port)
     }
     var security = HTTP2ClientTransport.Posix.TransportSecurity.plaintext
     if let tlsCA {

@@ -2,7 +2,7 @@ import ArgumentParser
 import Glibc
 import SwiftProtobuf
 
-/// Servers and clients, of gRPC, of a WebSocket, of HTTP and of a database, for the scenarios: what they live through, they tell
+/// Servers and clients, of gRPC, of a WebSocket, of HTTP, of a database and of nothing but bytes, for the scenarios: what they live through, they tell
 /// line by line.
 @main
 struct CallProbe: AsyncParsableCommand {
@@ -10,7 +10,7 @@ struct CallProbe: AsyncParsableCommand {
     commandName: "callprobe",
     subcommands: [
       Serve.self, Call.self, ServeWebSocket.self, WebSocket.self, Query.self, ServeHTTP.self,
-      Picture.self, Backup.self,
+      Picture.self, Backup.self, Connections.self, ServeEchoes.self,
     ])
 }
 

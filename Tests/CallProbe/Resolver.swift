@@ -2,18 +2,24 @@ import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Glibc
 
-/// An IPv4 address and a port.
+/// An address and a port.
 struct Host {
+  /// Of IPv6 with its zone, where it has one.
   var address: String
   var port: Int
 
-  /// Reads `ADDRESS:PORT`; `nil` where it is something else.
+  /// Reads `ADDRESS:PORT`, where an IPv6 address is in brackets; `nil` where it is something else.
   init?(_ text: some StringProtocol) {
-    let parts = text.split(separator: ":")
-    guard parts.count == 2, let port = Int(parts[1]) else { return nil }
-    self.address = String(parts[0])
+    guard let colon = text.lastIndex(of: ":"), let port = Int(text[text.index(after: colon)...])
+    else { return nil }
+    let address = text[..<colon]
+    let isBracketed = address.hasPrefix("[") && address.hasSuffix("]")
+    guard isBracketed || !address.contains(":") else { return nil }
+    self.address = String(isBracketed ? address.dropFirst().dropLast() : address[...])
     self.port = port
   }
+
+  var isIPv6: Bool { self.address.contains(":") }
 }
 
 /// A name in the file.

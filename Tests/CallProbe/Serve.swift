@@ -6,9 +6,10 @@ import NIOPosix
 import SwiftProtobuf
 import Synchronization
 
-/// Serves on all addresses, until it is killed.
+/// Serves on all addresses of IPv4 and perhaps IPv6, until it is killed.
 struct Serve: AsyncParsableCommand {
   @Option var port: Int
+  @Flag(help: "On those of IPv6, too.") var ipv6 = false
   @Option(help: "A file in PEM; with it, TLS is spoken.") var certificate: String?
   @Option(help: "A file in PEM.") var key: String?
 
@@ -20,7 +21,9 @@ struct Serve: AsyncParsableCommand {
         privateKey: .file(path: key, format: .pem))
     }
     let transport = HTTP2ServerTransport.Posix(
-      address: .ipv4(host: "0.0.0.0", port: self.port), transportSecurity: security,
+      address: self.ipv6
+        ? .ipv6(host: "::", port: self.port) : .ipv4(host: "0.0.0.0", port: self.port),
+      transportSecurity: security,
       eventLoopGroup: MultiThreadedEventLoopGroup(numberOfThreads: 1))
     let server = GRPCServer(transport: transport, services: [EchoService()])
     async let serving: Void = server.serve()

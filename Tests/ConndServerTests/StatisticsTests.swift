@@ -24,7 +24,7 @@ struct StatisticsTests {
     #expect(values == counts)
   }
 
-  @Test("a refutation is a connection that was just made, and is declared dead at once")
+  @Test("I11 a refutation is a connection that was just made, and is declared dead at once")
   func refutations() throws {
     let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
     let local = try IPAddress(spelt: "192.0.2.7")
@@ -46,5 +46,8 @@ struct StatisticsTests {
     #expect(counted(made, .path(.unknown)).isEmpty)
     let advice = FlowTable.Event.invalidation(.init(.betterPath, .advise), cause, .unknown)
     #expect(counted(made, advice).isEmpty)
+    // That a network costs money is no error of connd's.
+    let forbidden = FlowTable.Event.invalidation(.init(.policy, .destroy), cause, .unknown)
+    #expect(counted(made, forbidden).isEmpty)
   }
 }

@@ -1,3 +1,5 @@
+import Connectivity
+import ConnectivitySession
 import Testing
 
 @testable import ConnectivityClient
@@ -68,5 +70,53 @@ struct BreakerTests {
     #expect(breaker.refuted(now: end) == nil)
     #expect(breaker.refuted(now: end) == nil)
     #expect(breaker.refuted(now: end) == Breaker.shortestRest)
+  }
+
+  // MARK: - What connd says
+
+  /// A word of connd's about a connection, and what it is to that connection.
+  private typealias Word = (event: FlowEvent, novelty: ConnectionGuard.Novelty)
+
+  private static func path(_ status: Path.Status) -> FlowEvent {
+    .path(Path(status: status, chain: []))
+  }
+
+  private static func told(
+    _ severity: Invalidation.Severity, _ reason: Invalidation.Reason = .interfaceLost
+  ) -> FlowEvent {
+    .invalidation(
+      FlowInvalidation(
+        reason: reason, severity: severity, cause: Cause(.registration, "pathMissing"),
+        path: Path(status: .unsatisfied, chain: [])))
+  }
+
+  /// Whether connections of which connd says this, each the same, come to be unguarded.
+  private func opens(_ words: Word...) throws -> Bool {
+    var breaker = Breaker()
+    let flow = FlowGuard.Flow(
+      remote: try #require(IPAddress("203.0.113.9")), local: IPAddress("192.0.2.7"))
+    for _ in 0..<Breaker.limit {
+      for word in words { _ = breaker.heed(word.event, of: flow, word.novelty, now: self.start) }
+    }
+    return !breaker.allowsGuarding(now: self.start)
+  }
+
+  @Test("what connd never saw a path for, and destroys, is refuted; a path in between confirms it")
+  func doubts() throws {
+    let (advice, end) = (Self.told(.advise), Self.told(.destroy))
+    #expect(try self.opens((end, .verdict)))
+    #expect(try self.opens((advice, .verdict), (end, .outcome)))
+    #expect(try self.opens((advice, .verdict), (Self.told(.drain), .change), (end, .outcome)))
+    #expect(try !self.opens((advice, .verdict)))
+    #expect(
+      try !self.opens(
+        (end, .verdict), (advice, .verdict), (Self.path(.satisfied), .outcome), (end, .change)))
+    #expect(try !self.opens((end, .verdict), (Self.path(.satisfied), .verdict)))
+    // That there is no path, or that nothing is known, confirms nothing.
+    #expect(try self.opens((end, .verdict), (Self.path(.unsatisfied), .verdict)))
+    #expect(try self.opens((end, .verdict), (Self.path(.unknown), .verdict)))
+    // What has happened since is no word about what connd makes of new connections.
+    #expect(try !self.opens((Self.path(.satisfied), .verdict), (end, .change)))
+    #expect(try !self.opens((Self.told(.destroy, .policy), .verdict)))
   }
 }

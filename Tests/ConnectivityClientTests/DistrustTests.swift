@@ -240,6 +240,78 @@ struct DistrustTests {
     }
   }
 
+  /// connd sees no path for a flow, and gives it up when the grace is over.
+  private static let doubts: PathConnd.Answers = { request in
+    guard case .add(let flow) = request.request else { return [] }
+    var path = Self.path(.wifi)
+    path.status = .unsatisfied
+    guard flow.hasLocal else { return [.with { $0.path = path }] }
+    let severities: [Connectivity_V1_InvalidationSeverity] = [.advise, .destroy]
+    return severities.map { severity in
+      var message = Self.destroy(.interfaceLost)
+      message.invalidation.severity = severity
+      message.invalidation.path = path
+      return message
+    }
+  }
+
+  @Test("I11 C10 connections that connd sees no path for, and gives up a second later, are refuted")
+  func doubted() async throws {
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket, answers: Self.doubts) { _ in
+        let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+          .bind(host: "127.0.0.1", port: 0).get()
+        let port = try #require(server.localAddress?.port)
+        for number in 1...Breaker.limit + 1 {
+          let connection = try LoopbackSocket(port: port)
+          let watch = try SocketGuard(descriptor: connection.descriptor) {
+            ($0.socket, $0.guardsLoopback) = (socket, true)
+            ($0.isNew, $0.shutsDown) = (true, true)
+          }
+          var words: [String] = []
+          for await event in watch.events {
+            switch event {
+            case .invalidated(let invalidation): words.append(invalidation.severity.rawValue)
+            case .unguarded(let why): words.append(why)
+            case .path, .betterPathUnavailable: words.append("path")
+            }
+          }
+          #expect(
+            words
+              == (number > Breaker.limit
+                ? ["connd declared new connections dead that were just made"]
+                : ["advise", "destroy"]))
+          #expect(connection.hasEnded == (number <= Breaker.limit))
+        }
+        try await server.close()
+      }
+    }
+  }
+
+  @Test("I11 what becomes of a new connection that connd sees no path for is told as such, once")
+  func outcome() async throws {
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket, answers: Self.doubts) { _ in
+        let remote = try #require(IPAddress("203.0.113.9"))
+        let (novelties, novelty) = AsyncStream.makeStream(of: ConnectionGuard.Novelty.self)
+        let flow = FlowGuard.Flow(remote: remote, transport: Transport(6, remotePort: 443))
+        let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket)) { _, word, _ in
+          novelty.yield(word)
+        }
+        var heard = novelties.makeAsyncIterator()
+        #expect(await heard.next() == .answer)
+        connection.connected(local: try #require(IPAddress("192.0.2.7")), port: 40_000)
+        #expect(await heard.next() == .verdict)
+        #expect(await heard.next() == .outcome)
+        // As one that goes on in spite of that, it is told nothing of connd's.
+        connection.goOn(on: "wlan0")
+        #expect(await heard.next() == .again)
+        #expect(await heard.next() == .change)
+        connection.end()
+      }
+    }
+  }
+
   @Test("I0 a connection that was made is registered with its own address and ports")
   func ports() async throws {
     let (flows, told) = AsyncStream.makeStream(of: Connectivity_V1_Flow.self)

@@ -7,32 +7,17 @@ import Testing
 /// Any connection, guarded by its descriptor.
 @Suite("Sockets that are guarded", .timeLimit(.minutes(5)))
 struct SocketGuardTests {
-  /// A connection over loopback, by its descriptor.
+  /// A connection over loopback to a server that says nothing.
   private final class Connection {
     let listener: SilentListener
-    let descriptor: CInt
+    private let socket: LoopbackSocket
+
+    var descriptor: CInt { self.socket.descriptor }
+    var hasEnded: Bool { self.socket.hasEnded }
 
     init() throws {
       self.listener = try SilentListener()
-      self.descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
-      var address = sockaddr_in()
-      address.sin_family = sa_family_t(AF_INET)
-      address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-      address.sin_port = in_port_t(self.listener.port).bigEndian
-      let result = withUnsafePointer(to: &address) { address in
-        address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-          connect(self.descriptor, address, socklen_t(MemoryLayout<sockaddr_in>.size))
-        }
-      }
-      #expect(result == 0)
-    }
-
-    deinit { close(self.descriptor) }
-
-    /// Whether who waits for bytes hears the end.
-    var hasEnded: Bool {
-      var byte: UInt8 = 0
-      return recv(self.descriptor, &byte, 1, CInt(MSG_DONTWAIT)) == 0
+      self.socket = try LoopbackSocket(port: self.listener.port)
     }
   }
 

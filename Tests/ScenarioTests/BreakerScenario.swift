@@ -27,17 +27,42 @@ struct BreakerScenario {
     "I11 connections that are refuted three times running as soon as they are made: the fourth works"
   )
   func refuted() throws {
+    try self.expectBreaker(
+      [], reason: "betterPath", cause: "registration diedBefore",
+      path: "satisfied eth0 from 10.0.0.2 via 10.0.0.1 table 254")
+  }
+
+  @Test(
+    "I11 connections that connd sees no path for, and gives up a second later, three times running: the fourth works"
+  )
+  func doubted() throws {
+    try self.expectBreaker(
+      ["--doubt"], reason: "interfaceLost", cause: "timer graceEnded", path: "unsatisfied noRoute")
+  }
+
+  /// Checks that a channel goes on unguarded, and tells why.
+  ///
+  /// - Parameters:
+  ///   - arguments: which error connd makes.
+  ///   - reason: what it says, and the rest with it.
+  private func expectBreaker(
+    _ arguments: [String], reason: String, cause: String, path: String
+  ) throws {
     let bench = try CallBench(["eth0"], withConnd: false)
     let connd = try Python.start(
-      "python/refuter.py", [bench.lab.socket], in: bench.lab.namespace)
+      "python/refuter.py", [bench.lab.socket] + arguments, in: bench.lab.namespace)
     try connd.line { $0 == "ready" }
     let server = try CallServer(bench.lab)
     let client = try bench.client(to: [CallBench.server])
     let warning = "connd declares new connections dead"
-    // A call may be answered before connd has refuted its connection.
-    try waitUntil("the breaker opens") {
-      try client.next("ended", of: try client.startQuick(0))
-      return client.command.standardError.contains(warning)
+    if arguments.isEmpty {
+      // A call may be answered before connd has refuted its connection.
+      try waitUntil("the breaker opens") {
+        try client.next("ended", of: try client.startQuick(0))
+        return client.command.standardError.contains(warning)
+      }
+    } else {
+      try self.loseConnections(client)
     }
     let calls = try client.open(0)
     try client.expectNextCall(0, from: "10.0.0.2", "refuted by connd")
@@ -60,13 +85,82 @@ struct BreakerScenario {
     }
     for words in [
       "local=10.0.0.2", "local_port=\(made.last?.localPort ?? 0)", "remote=\(CallBench.server)",
-      "remote_port=\(CallServer.port)", "reason=betterPath", "cause=registration diedBefore",
-      "path=satisfied eth0 from 10.0.0.2 via 10.0.0.1 table 254",
+      "remote_port=\(CallServer.port)", "reason=\(reason)", "cause=\(cause)", "path=\(path)",
     ] {
       #expect(warnings.first?.contains(words) == true, "\(words): \(warnings)")
     }
     try client.quit()
     try server.end()
     try connd.wait()
+  }
+
+  /// Makes calls until three connections have ended. Those that connd doubts carry calls, or have them wait.
+  private func loseConnections(
+    _ client: CallProbe, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    for _ in 1...3 {
+      let end = try client.next("ended", of: try client.startQuick(0))
+      #expect(end.code == "ok", "\(end)", sourceLocation: sourceLocation)
+      try client.next("state") { $0.state == "transientFailure" }
+    }
+  }
+
+  /// What connd cannot know of: the kernel sends what has this type of service by a table of its own, and all else nowhere.
+  @Test(
+    "I11 a rule that no flow can name: the connections that connd gives up a second later are refuted, and the fourth lives",
+    arguments: ["socket", "handler"])
+  func unnamedRule(guarding: String) throws {
+    let lab = try Uplinks.laboratory(["eth0"], routes: [])
+    try lab.namespace.ip("route add default via 10.0.0.1 dev eth0 table 100")
+    try lab.namespace.ip("rule add tos 0x10 lookup 100")
+    try lab.start()
+    let server = try EchoServer(lab)
+    let client = try server.client(to: Uplinks.server, ["--by", guarding, "--tos", "16"])
+    for number in 1...3 {
+      try client.connect(number)
+      try client.next("advise", of: "\(number)")
+      try client.expectEcho(number)
+      try client.next("destroy", of: "\(number)")
+      try client.next("ended", of: "\(number)")
+    }
+    try client.connect(4)
+    if guarding == "socket" { try client.next("unguarded", of: "4") }
+    try client.expectEcho(4)
+    // What connd would have to say of it, it would have said by the time that it gives up another one.
+    let other = try server.client(to: Uplinks.server, ["--by", guarding, "--tos", "16"])
+    try other.connect(1)
+    try other.next("destroy", of: "1")
+    try client.expectEcho(4)
+    #expect(try lab.statistics().refutations == ["interfaceLost": 4])
+    for client in [client, other] { try client.quit() }
+    try server.end()
+  }
+
+  @Test(
+    "I11 a link that its driver leaves dormant, and that carries: the channel's fourth connection lives"
+  )
+  func dormant() throws {
+    let bench = try CallBench(["eth0"], withConnd: false)
+    try bench.lab.namespace.ip("link set eth0 mode dormant")
+    // Where the carrier comes, the driver's word on what is missing is asked for.
+    for (state, words) in [("down", "NO-CARRIER"), ("up", "state DORMANT")] {
+      try bench.lab.outside.ip("link set eth0 \(state)")
+      try waitUntil("the link shows \(words)") {
+        try bench.lab.namespace.run("ip", "link", "show", "eth0").contains(words)
+      }
+    }
+    try bench.lab.start()
+    let server = try CallServer(bench.lab)
+    let client = try bench.client(to: [CallBench.server])
+    try self.loseConnections(client)
+    let calls = try client.open(0)
+    // What connd would have to say of it, it would have said by the time that it gives up others.
+    let other = try bench.client(to: [CallBench.server])
+    try self.loseConnections(other)
+    try client.expectUndisturbed(calls)
+    #expect(try client.open(0).local == calls.local)
+    #expect(try bench.lab.statistics().refutations == ["interfaceLost": 6])
+    for client in [client, other] { try client.quit() }
+    try server.end()
   }
 }

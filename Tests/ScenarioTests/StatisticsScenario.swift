@@ -57,7 +57,7 @@ struct StatisticsScenario {
 struct StatisticsReport: Decodable {
   var batches, events, readings, resynchronisations, suppressed, overruns: Int
   var subscriptions, subscribers, guardedFlows, history: Int
-  var published, invalidations, flowInvalidations: [String: Int]
+  var published, invalidations, flowInvalidations, refutations: [String: Int]
 }
 
 extension Laboratory {

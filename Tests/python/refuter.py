@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""A connd that is wrong: it declares each connection dead as soon as that is made.
+"""A connd that is wrong: it declares each connection dead as soon as that is made. Or it sees no path for it, and declares it
+dead when the grace is over.
 
-    refuter.py SOCKET
+    refuter.py SOCKET [--doubt]
 
 serves `Guard` on the Unix socket, and prints each flow that it is told of, as JSON on a line.
 """
 
 import sys
+import time
 from concurrent import futures
 
 import grpc
@@ -16,9 +18,13 @@ from google.protobuf import json_format
 
 PATH = pb.Path(status=pb.PATH_STATUS_SATISFIED, interface="eth0", chain=["eth0"], medium=pb.MEDIUM_WIRED,
                source="10.0.0.2", gateway="10.0.0.1", table=254)
+NO_PATH = pb.Path(status=pb.PATH_STATUS_UNSATISFIED, reason=pb.PATH_REASON_NO_ROUTE)
 
 
 class Refuter(rpc.ConnectivityServicer):
+    def __init__(self, doubts):
+        self.doubts = doubts
+
     def Guard(self, requests, context):
         for request in requests:
             if not request.HasField("add"):
@@ -26,16 +32,27 @@ class Refuter(rpc.ConnectivityServicer):
             flow = request.add
             print(json_format.MessageToJson(flow, indent=None), flush=True)
             if not flow.local:
-                yield pb.GuardResponse(id=flow.id, generation=1, path=PATH)
+                yield pb.GuardResponse(id=flow.id, generation=1, path=NO_PATH if self.doubts else PATH)
+                continue
+            if self.doubts:
+                yield self.lost(flow, pb.INVALIDATION_SEVERITY_ADVISE, pb.CAUSE_TRIGGER_REGISTRATION, "pathMissing")
+                time.sleep(1)  # InvalidationPolicy.routeGrace
+                yield self.lost(flow, pb.INVALIDATION_SEVERITY_DESTROY, pb.CAUSE_TRIGGER_TIMER, "graceEnded")
                 continue
             yield pb.GuardResponse(id=flow.id, generation=1, invalidation=pb.FlowInvalidation(
                 reason=pb.INVALIDATION_REASON_BETTER_PATH, severity=pb.INVALIDATION_SEVERITY_DESTROY,
                 cause=pb.Cause(trigger=pb.CAUSE_TRIGGER_REGISTRATION, change="diedBefore"), path=PATH))
 
+    @staticmethod
+    def lost(flow, severity, trigger, change):
+        return pb.GuardResponse(id=flow.id, generation=1, invalidation=pb.FlowInvalidation(
+            reason=pb.INVALIDATION_REASON_INTERFACE_LOST, severity=severity,
+            cause=pb.Cause(trigger=trigger, change=change), path=NO_PATH))
+
 
 def main():
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
-    rpc.add_ConnectivityServicer_to_server(Refuter(), server)
+    rpc.add_ConnectivityServicer_to_server(Refuter("--doubt" in sys.argv[2:]), server)
     server.add_insecure_port(f"unix:{sys.argv[1]}")
     server.start()
     print("ready", flush=True)

@@ -20,7 +20,12 @@ struct FlowTable {
     case invalidation(FlowTracker.Verdict, Cause, Path)
   }
 
-  typealias Told = (key: Key, event: Event)
+  struct Told: Sendable {
+    var key: Key
+    var event: Event
+    /// It is the end of a connection that connd has never seen a path for.
+    var isRefutation = false
+  }
 
   private var entries: [Key: GuardedFlow] = [:]
   /// In an order that depends on nothing but what came and went.
@@ -132,7 +137,10 @@ struct FlowTable {
       for (flow, way, reading) in readings {
         let event = try self.look(
           at: flow, way, reading, reader, policy, hasMessages: hasMessages, at: now)
-        if let event { told.append((flow.key, event)) }
+        guard let event else { continue }
+        told.append(
+          Told(key: flow.key, event: event, isRefutation: flow.isDoubted && event.refutes))
+        if event.path.status == .satisfied { flow.isDoubted = false }
       }
     } while count < Self.slice && self.isBusy && !hasMessages
     if !self.isBusy {
@@ -268,7 +276,9 @@ extension FlowTable {
           ?? Cause(.registration, "diedBefore", interface: made.interface, learntLate: true),
         try reader.way(to: flow.destination).shown)
     }
-    self.insert(registration.key, tracker, told: way.shown)
+    self.insert(
+      registration.key, tracker, told: way.shown,
+      isDoubted: registration.isNew && tracker.isInDoubt)
     guard let verdict else { return .path(way.shown) }
     let late = Cause(.registration, "pathMissing", interface: made.interface, learntLate: true)
     return .invalidation(verdict, since?.cause ?? late, way.shown)
@@ -305,12 +315,19 @@ extension FlowTable {
       ($0.key.guardian, $0.key.id) < ($1.key.guardian, $1.key.id)
     }
     for (key, _) in registrations { self.remove(key) }
-    return registrations.map(\.value)
+    // Until now nobody could say anything of them.
+    return registrations.map { _, registration in
+      var registration = registration
+      registration.hasWaited = true
+      return registration
+    }
   }
 
-  private mutating func insert(_ key: Key, _ tracker: FlowTracker, told: Path) {
+  private mutating func insert(
+    _ key: Key, _ tracker: FlowTracker, told: Path, isDoubted: Bool = false
+  ) {
     let flow = GuardedFlow(
-      key, tracker, told: told, seen: self.log.last, place: self.flows.count)
+      key, tracker, told: told, isDoubted: isDoubted, seen: self.log.last, place: self.flows.count)
     self.entries[key] = flow
     self.flows.append(flow)
     self.counts[key.guardian, default: 0] += 1
@@ -343,6 +360,21 @@ extension FlowTable {
     // In an order that does not depend on a hash's.
     let keys = self.entries.keys.filter { $0.guardian == guardian }
     for key in keys.sorted(by: { $0.id < $1.id }) { self.remove(key) }
+  }
+}
+
+extension FlowTable.Event {
+  /// The way to the remote address.
+  fileprivate var path: Path {
+    switch self {
+    case .path(let path), .betterPathGone(let path), .invalidation(_, _, let path): path
+    }
+  }
+
+  /// It declares a flow dead, and not for what its network costs.
+  var refutes: Bool {
+    guard case .invalidation(let verdict, _, _) = self else { return false }
+    return verdict.severity == .destroy && verdict.reason != .policy
   }
 }
 

@@ -11,17 +11,21 @@ final class GuardedFlow {
   var seen: UInt64
   /// Its grace is over.
   var isOverdue = false
+  /// There was no path for it when it had just been made, and there has been none since (I11).
+  var isDoubted: Bool
   /// It was to be destroyed while messages waited that may explain what was read.
   var isPostponed = false
   /// Where it is among all.
   var place: Int
 
   init(
-    _ key: FlowTable.Key, _ tracker: FlowTracker, told: Path, seen: UInt64, place: Int
+    _ key: FlowTable.Key, _ tracker: FlowTracker, told: Path, isDoubted: Bool, seen: UInt64,
+    place: Int
   ) {
     self.key = key
     self.tracker = tracker
     self.told = told
+    self.isDoubted = isDoubted
     self.seen = seen
     self.place = place
   }

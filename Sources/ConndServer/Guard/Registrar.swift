@@ -10,6 +10,11 @@ extension FlowTable {
     var knownPath: Path?
     /// The last generation that the client knew of before it connected.
     var sinceGeneration: UInt64?
+    /// It was registered while the kernel could not be asked, and may have died since.
+    var hasWaited = false
+
+    /// A connection that has just been made, as far as the client says.
+    var isNew: Bool { self.flow.local != nil && self.knownPath == nil && !self.hasWaited }
   }
 
   /// What the kernel and the history say about flows that are registered together.

@@ -157,7 +157,7 @@ extension MonitorLoop {
       let before = self.engine.flows.count
       let told = try self.engine.evaluateFlows(kernel, at: self.clock.now)
       self.unneeded += before - self.engine.flows.count
-      for told in told { self.statistics.count(told.event) }
+      for told in told { self.statistics.count(told) }
       let generation = self.engine.snapshot.generation
       for (number, told) in Dictionary(grouping: told, by: \.key.guardian) {
         self.guardians[number]?.post(

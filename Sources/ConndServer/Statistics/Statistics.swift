@@ -81,19 +81,19 @@ struct Statistics: Sendable {
   }
 
   /// A client was told of one of its flows.
-  func count(_ event: FlowTable.Event) {
-    switch event {
+  func count(_ told: FlowTable.Told) {
+    switch told.event {
     case .path, .betterPathGone: self.flowPaths.increment()
     case .invalidation(let verdict, _, _):
       self.increment("flow_invalidations", verdict.reason.rawValue)
+      if told.isRefutation { self.increment("refutations", verdict.reason.rawValue) }
     }
   }
 
   /// A client was answered that registered a flow. A connection that has just been made is evidence itself: that it is
   /// declared dead shows an error, mostly connd's own (I11). One that the client names with an earlier path is none of those.
   func count(_ answer: FlowTable.Event, to registration: FlowTable.Registration) {
-    guard registration.flow.local != nil, registration.knownPath == nil,
-      case .invalidation(let verdict, _, _) = answer, verdict.severity == .destroy
+    guard registration.isNew, answer.refutes, case .invalidation(let verdict, _, _) = answer
     else { return }
     self.increment("refutations", verdict.reason.rawValue)
   }

@@ -12,7 +12,8 @@ private import Synchronization
 /// ```
 ///
 /// A connection is refuted where connd answers with `destroy` as soon as it is told of it: it was made a moment ago, so
-/// it works. Any other answer confirms it. While the breaker is open, connections are not guarded: for five minutes
+/// it works. Or where connd sees no path for it then, and declares it dead without having seen one since. A path confirms it.
+/// While the breaker is open, connections are not guarded: for five minutes
 /// from the third refutation on. Then one is guarded on trial. Each trial that fails doubles the rest, to an hour at most.
 struct Breaker: Sendable {
   typealias Instant = ContinuousClock.Instant
@@ -42,7 +43,7 @@ struct Breaker: Sendable {
   /// Nothing was counted.
   var isAtRest: Bool { if case .closed(0) = self.state { true } else { false } }
 
-  /// A connection was declared dead as soon as it was registered.
+  /// A connection was declared dead of which connd never saw that it works.
   ///
   /// - Returns: For how long connections are not guarded, where this opens the breaker; else `nil`.
   mutating func refuted(now: Instant) -> Duration? {
@@ -60,7 +61,7 @@ struct Breaker: Sendable {
     return rest
   }
 
-  /// A connection was registered, and not declared dead.
+  /// connd saw a path for a connection that was registered.
   mutating func confirmed(now: Instant) {
     if self.allowsGuarding(now: now) { self.state = .closed(refutations: 0) }
   }
@@ -73,13 +74,19 @@ extension Breaker {
   mutating func heed(
     _ event: FlowEvent, of flow: FlowGuard.Flow, _ novelty: ConnectionGuard.Novelty, now: Instant
   ) -> Duration? {
-    guard novelty == .answer || novelty == .verdict else { return nil }
+    switch novelty {
+    case .answer, .verdict, .outcome: break
+    case .again, .change: return nil
+    }
     switch event {
     case .refused: return nil
     // Of what a network costs, that a connection works says nothing.
     case .invalidation(let invalidation) where invalidation.reason == .policy: return nil
     case .invalidation where event.destroys: return self.refuted(now: now)
-    case .path, .betterPathGone, .invalidation:
+    // What it comes to is told later.
+    case .invalidation: return nil
+    case .path(let path), .betterPathGone(let path):
+      guard path.status == .satisfied else { return nil }
       // Before the connection is made, that there is a path says little; but one to this machine itself is not registered
       // again.
       if flow.local != nil || flow.remote.isLoopback { self.confirmed(now: now) }

@@ -86,7 +86,7 @@ extension Channel {
     }
   }
 
-  /// Looks what connd's answer to the registration of a connection says of connd itself (I11).
+  /// Looks what connd's word of a connection that has just been made says of connd itself (I11).
   private func judge(
     _ event: FlowEvent, of flow: FlowGuard.Flow, _ connection: Connection,
     _ novelty: ConnectionGuard.Novelty
@@ -100,7 +100,7 @@ extension Channel {
 
   /// The path may be a reason to try again at once (C4); one that may not be used is none.
   private func noticed(_ path: Path?, _ novelty: ConnectionGuard.Novelty) {
-    guard novelty == .change, let path, path.status == .satisfied,
+    guard novelty == .change || novelty == .outcome, let path, path.status == .satisfied,
       self.settings.config.access.refusal(of: path) == nil
     else { return }
     self.update { $0.machine.pathSatisfied(now: .now) }

@@ -43,20 +43,34 @@ final class ConnectionGuard: Sendable {
     var isGone = false
     /// connd has yet to say something of the flow as it is registered now.
     var isFresh = true
+    /// connd saw no path for the connection when that had just been made, and has seen none since.
+    var isDoubted = false
     var stage = Stage.attempt
     /// It goes on although there is a better path, and is to be told when that is gone.
     var awaitsReturn = false
     /// What new connections get meanwhile.
     var way: ConnectionGuard?
 
-    /// What the next event is to who guards the flow.
-    var novelty: Novelty {
-      guard self.isFresh else { return .change }
+    /// What an event is to who guards the flow.
+    func novelty(of event: GuardHub.Event) -> Novelty {
+      guard self.isFresh else {
+        guard self.isDoubted, case .flow(let event) = event else { return .change }
+        return event.settlesDoubt ? .outcome : .change
+      }
       return switch self.stage {
       case .attempt: self.isAnswered ? .verdict : .answer
       case .connection: .verdict
       case .survivor: .again
       case .returned, .way: .change
+      }
+    }
+
+    /// What connd's word says of its doubt, in a connection that has just been made.
+    mutating func doubt(after event: FlowEvent) {
+      if self.isFresh {
+        self.isDoubted = self.stage == .connection && event.raisesDoubt
+      } else if event.settlesDoubt {
+        self.isDoubted = false
       }
     }
   }
@@ -86,6 +100,8 @@ final class ConnectionGuard: Sendable {
     /// The answer to the registration of the connection that has just been made, or is being made without waiting for it
     /// any longer.
     case verdict
+    /// What the verdict came to that saw no path for the connection: the first path since, or the end.
+    case outcome
     /// The answer to another registration of the same flow.
     case again
     /// Something has changed.
@@ -248,7 +264,8 @@ final class ConnectionGuard: Sendable {
       state.flow.local = local
       if local == nil { state.flow.transport?.localPort = 0 }
       if state.stage == .way { state.flow.allowsAll() }
-      (state.source, state.path, state.isGone, state.isFresh) = (nil, nil, false, true)
+      (state.source, state.path, state.isGone) = (nil, nil, false)
+      (state.isFresh, state.isDoubted) = (true, false)
       return state.flow
     }
     let guarded = self.hub.watch(flow, madeOn: path) { [weak self] in self?.told($0, of: flow) }
@@ -263,10 +280,11 @@ final class ConnectionGuard: Sendable {
   private func told(_ event: GuardHub.Event, of flow: FlowGuard.Flow) {
     let (novelty, mustWatch, settled) = self.state.withLock { state -> (Novelty?, Bool, String??) in
       guard !state.isOver, state.flow == flow else { return (nil, false, nil) }
-      let (novelty, wasFresh) = (state.novelty, state.isFresh)
+      let (novelty, wasFresh) = (state.novelty(of: event), state.isFresh)
       var settled: String??
       if wasFresh, case .returned(let interface) = state.stage { settled = .some(interface) }
       if case .flow(let event) = event {
+        state.doubt(after: event)
         state.isFresh = false
         state.isGone = event.destroys
         if let path = event.ownPath, path.status == .satisfied {
@@ -321,6 +339,15 @@ extension FlowEvent {
     case .refused: nil
     }
   }
+
+  /// There is no path for the flow, it says, and yet no end. Of what is not known it says nothing.
+  fileprivate var raisesDoubt: Bool {
+    guard !self.destroys, let status = self.path?.status else { return false }
+    return status == .unsatisfied || status == .requiresConnection
+  }
+
+  /// It ends the flow for which there was no path, or there is one.
+  fileprivate var settlesDoubt: Bool { self.destroys || self.path?.status == .satisfied }
 
   /// With it connd guards the flow no longer, which it declares dead.
   var destroys: Bool {

@@ -15,7 +15,7 @@ private import Synchronization
 ///    an answer on it hears the end at once, and reports its own error. The descriptor stays its owner's to close.
 /// 4. Without connd, or with one in another network namespace, nothing happens, and connd is found when it comes (C7).
 /// 5. A connection that was made a moment ago is evidence against connd: where that declares three new ones to the same place dead
-///    at once, new ones to that place are not guarded for a while (I11). Say so (``Configuration/isNew``).
+///    at once, or without ever having seen a path for them, new ones to that place are not guarded for a while (I11). Say so (``Configuration/isNew``).
 ///
 /// All guards of a process share one stream to connd. Safe to use from any thread.
 public final class SocketGuard: Sendable {

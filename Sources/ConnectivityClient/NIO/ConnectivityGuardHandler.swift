@@ -32,8 +32,8 @@ public import NIOCore
 ///    (``InvalidationHandling``); with `drain`, the events are all there is as long as the connection may work.
 /// 4. Without connd, or with one in another network namespace, it does nothing, and finds connd when it comes (C7). Unix sockets and connections to this machine itself
 ///    are not guarded: they need it not.
-/// 5. Where connd declares three new connections to the same place dead as soon as they are made, connd is wrong: for five
-///    minutes, or longer if it goes on so, those to that place are not guarded (I11).
+/// 5. Where connd declares three new connections to the same place dead as soon as they are made, or without ever having seen a
+///    path for them, connd is wrong: for five minutes, or longer if it goes on so, those to that place are not guarded (I11).
 ///
 /// Belongs to one channel. It may be removed, and guards no longer then.
 public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChannelHandler {

@@ -17,9 +17,11 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
 
   /// What it answers to each request of `Guard`; `nil`: nothing.
   typealias Answer = @Sendable (Connectivity_V1_GuardRequest) -> Connectivity_V1_GuardResponse?
-  private let answer: Answer?
+  /// The same, and what it says of the flow right afterwards.
+  typealias Answers = @Sendable (Connectivity_V1_GuardRequest) -> [Connectivity_V1_GuardResponse]
+  private let answers: Answers?
 
-  private init(_ answer: Answer?) { self.answer = answer }
+  private init(_ answers: Answers?) { self.answers = answers }
 
   /// The calls of one method, in the order in which they come.
   final class Calls<Request: Sendable, Response: Sendable>: Sendable {
@@ -93,11 +95,12 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     request: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>,
     response: RPCWriter<Connectivity_V1_GuardResponse>, context: ServerContext
   ) async throws {
-    guard let answer = self.answer else { throw Self.unimplemented }
+    guard let answers = self.answers else { throw Self.unimplemented }
     for try await request in request {
-      guard var message = answer(request) else { continue }
-      message.id = request.add.id
-      try await response.write(message)
+      for var message in answers(request) {
+        message.id = request.add.id
+        try await response.write(message)
+      }
     }
   }
 
@@ -141,7 +144,16 @@ extension PathConnd {
   static func serving<Result: Sendable>(
     _ socket: String, answer: Answer? = nil, _ body: (PathConnd) async throws -> Result
   ) async throws -> Result {
-    let connd = PathConnd(answer)
+    let answers = answer.map { answer -> Answers in
+      { request in answer(request).map { [$0] } ?? [] }
+    }
+    return try await Self.serving(socket, answers: answers, body)
+  }
+
+  static func serving<Result: Sendable>(
+    _ socket: String, answers: Answers?, _ body: (PathConnd) async throws -> Result
+  ) async throws -> Result {
+    let connd = PathConnd(answers)
     // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after
     // the listener has ended.
     let transport = HTTP2ServerTransport.Posix(

@@ -26,7 +26,7 @@ struct OpenCalls {
   var local: String
 }
 
-/// `callprobe call`, in a laboratory's namespace.
+/// `callprobe call`, or another of its commands that is told what to do, in a laboratory's namespace.
 ///
 /// Used by one thread.
 final class CallProbe {
@@ -43,7 +43,7 @@ final class CallProbe {
   ///   - namespace: where it runs, if not in the laboratory's.
   init(
     _ lab: Laboratory, to targets: [String], _ arguments: [String] = [],
-    in namespace: NetworkNamespace? = nil
+    in namespace: NetworkNamespace? = nil, command: String = "call"
   ) throws {
     let pipe = "\(lab.directory.path)/input-\(UInt64.random(in: 0 ..< .max))"
     guard mkfifo(pipe, 0o600) == 0 else { throw CommandError("\(pipe): errno \(errno)") }
@@ -51,7 +51,7 @@ final class CallProbe {
     self.input = Glibc.open(pipe, O_RDWR | O_CLOEXEC)
     guard self.input >= 0 else { throw CommandError("\(pipe): errno \(errno)") }
     self.command = try (namespace ?? lab.namespace).spawn(
-      ["sh", "-c", "exec \"$@\" <\"$0\"", pipe, Programs.callprobe, "call"]
+      ["sh", "-c", "exec \"$@\" <\"$0\"", pipe, Programs.callprobe, command]
         + ["--socket", lab.socket] + targets.flatMap { ["--target", $0] } + arguments)
   }
 
@@ -99,6 +99,9 @@ final class CallProbe {
     }
     throw CommandError("callprobe has ended: \(self.command.standardError)")
   }
+
+  /// How many reports were read that nobody took, of those for which `matches` holds.
+  func count(where matches: (CallReport) -> Bool) -> Int { self.reports.count(where: matches) }
 
   // MARK: Calls
 

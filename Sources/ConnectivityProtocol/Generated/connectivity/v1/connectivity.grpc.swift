@@ -352,8 +352,9 @@ extension Connectivity_V1_Connectivity {
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
         /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
         /// >    the rest: its connections are none of connd's.
-        /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
-        /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
+        /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
+        /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
+        /// >    (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_GuardRequest` messages.
@@ -630,8 +631,9 @@ extension Connectivity_V1_Connectivity {
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
         /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
         /// >    the rest: its connections are none of connd's.
-        /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
-        /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
+        /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
+        /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
+        /// >    (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_GuardRequest` messages.
@@ -908,8 +910,9 @@ extension Connectivity_V1_Connectivity {
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
         /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
         /// >    the rest: its connections are none of connd's.
-        /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
-        /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
+        /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
+        /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
+        /// >    (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A stream of `Connectivity_V1_GuardRequest` messages.
@@ -1680,8 +1683,9 @@ extension Connectivity_V1_Connectivity {
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
         /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
         /// >    the rest: its connections are none of connd's.
-        /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
-        /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
+        /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
+        /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
+        /// >    (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A streaming request producing `Connectivity_V1_GuardRequest` messages.
@@ -2071,8 +2075,9 @@ extension Connectivity_V1_Connectivity {
         /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
         /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
         /// >    the rest: its connections are none of connd's.
-        /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
-        /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
+        /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
+        /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
+        /// >    (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A streaming request producing `Connectivity_V1_GuardRequest` messages.
@@ -2527,8 +2532,9 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
     /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
     /// >    the rest: its connections are none of connd's.
-    /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
-    /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
+    /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
+    /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
+    /// >    (`refutations` counts them).
     ///
     /// - Parameters:
     ///   - request: A streaming request producing `Connectivity_V1_GuardRequest` messages.
@@ -2953,8 +2959,9 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
     /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
     /// >    the rest: its connections are none of connd's.
-    /// > 7. Whose new connections are destroyed in the answer to their registration, again and again, had better guard none
-    /// >    for a while: they were just made, so they work, and connd is wrong (`refutations` counts them).
+    /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
+    /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
+    /// >    (`refutations` counts them).
     ///
     /// - Parameters:
     ///   - metadata: Additional metadata to send, defaults to empty.

@@ -3084,7 +3084,8 @@ public nonisolated struct Connectivity_V1_Statistic: Sendable {
   ///     flow_invalidations  invalidations of single guarded flows; by reason
   ///     flow_paths          new paths of single guarded flows that were told
   ///     refutations         registrations of connections that had just been made (with their own address, without a known path)
-  ///                         that were answered by `destroy`; by reason. Where they grow, connd is wrong about what works
+  ///                         that were answered by `destroy`, or by advice and then `destroy` without a path in between; by
+  ///                         reason, which is never POLICY. Where they grow, connd is wrong about what works
   ///     gaps                times that a subscriber missed changes
   ///     subscriptions       subscribers of Watch that there were
   ///     limits_hit          clients and requests that were turned away; by limit. The kind "descriptors" is another matter: how

@@ -1,0 +1,245 @@
+import ArgumentParser
+import Connectivity
+import ConnectivityClient
+import Glibc
+import NIOCore
+import NIOPosix
+import TestKit
+
+/// Makes plain connections that are guarded, and has bytes go there and back on them, as lines of standard input say:
+///
+///     connect ID    makes one
+///     echo ID       a byte, which comes back
+///     quit          ends the program, as the end of the input does
+///
+/// Each tells what its guard says, and its end.
+struct Connections: AsyncParsableCommand {
+  enum Guarding: String, ExpressibleByArgument {
+    /// `ConnectivityGuardHandler`, of a connection that NIO makes.
+    case handler
+    /// `SocketGuard`, of a socket that was connected before.
+    case socket
+  }
+
+  @Option(help: "ADDRESS:PORT; an IPv6 address in brackets, with its zone.") var target: String
+  @Option(help: "connd's socket.") var socket: String
+  @Option(help: "How they are guarded: handler or socket.") var by = Guarding.handler
+  @Option(help: "The type of service (IP_TOS).") var tos: CInt = 0
+  @Flag(help: "They are connections of Multipath TCP.") var mptcp = false
+
+  func run() async throws {
+    guard let host = Host(self.target) else { throw ValidationError("\(self.target) is no target") }
+    var connections: [String: any PlainConnection] = [:]
+    // On a thread that may be blocked.
+    while let line = try await NIOSingletons.posixBlockingThreadPool.runIfActive({ readLine() }) {
+      let words = line.split(separator: " ").map(String.init)
+      if words == ["quit"] { break }
+      guard words.count == 2 else { throw ValidationError(line) }
+      let id = words[1]
+      switch words[0] {
+      case "connect":
+        do {
+          connections[id] = try await self.connect(id, to: host)
+        } catch {
+          report("refused", ["id": id, "message": "\(error)"])
+        }
+      case "echo": try await connections[id]?.send()
+      default: throw ValidationError(line)
+      }
+    }
+    report("quit")
+  }
+
+  private func connect(_ id: String, to host: Host) async throws -> any PlainConnection {
+    switch self.by {
+    case .socket:
+      try await NIOSingletons.posixBlockingThreadPool.runIfActive {
+        try SocketConnection(
+          id, to: host, isMultipath: self.mptcp, tos: self.tos, connd: self.socket)
+      }
+    case .handler:
+      try await NIOConnection(
+        id, to: host, isMultipath: self.mptcp, tos: self.tos, connd: self.socket)
+    }
+  }
+}
+
+/// A connection to a server that sends back what it is sent.
+private protocol PlainConnection: Sendable {
+  /// Sends a byte. That it has come back is reported.
+  func send() async throws
+}
+
+// MARK: - By a handler
+
+private struct NIOConnection: PlainConnection {
+  private let channel: any Channel
+
+  init(
+    _ id: String, to host: Host, isMultipath: Bool, tos: CInt, connd: String
+  ) async throws {
+    var configuration = ConnectivityGuardHandler.Configuration()
+    configuration.socket = connd
+    self.channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+      .enableMPTCP(isMultipath)
+      .channelOption(
+        ChannelOptions.socket(SocketOptionLevel(IPPROTO_IP), IP_TOS), value: .init(tos)
+      )
+      .channelInitializer { [configuration] channel in
+        channel.eventLoop.makeCompletedFuture {
+          let pipeline = channel.pipeline.syncOperations
+          try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+          try pipeline.addHandler(Witness(id))
+        }
+      }
+      .connect(host: host.address, port: host.port).get()
+  }
+
+  func send() async throws {
+    try? await self.channel.writeAndFlush(ByteBuffer(string: "x"))
+  }
+
+  /// Tells what becomes of its channel.
+  private final class Witness: ChannelInboundHandler, Sendable {
+    typealias InboundIn = ByteBuffer
+    private let id: String
+
+    init(_ id: String) { self.id = id }
+
+    func channelActive(context: ChannelHandlerContext) {
+      report("open", ["id": self.id, "local": context.localAddress?.ipAddress])
+      context.fireChannelActive()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+      report("echoed", ["id": self.id])
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+      switch event {
+      case let event as ConnectivityEvents.PathChanged: report(event.path, of: self.id)
+      case let event as ConnectivityEvents.Invalidated: report(event.invalidation, of: self.id)
+      default: break
+      }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {}
+
+    func channelInactive(context: ChannelHandlerContext) { report("ended", ["id": self.id]) }
+  }
+}
+
+// MARK: - By its descriptor
+
+private final class SocketConnection: PlainConnection {
+  private let id: String
+  private let descriptor: CInt
+  private let watch: SocketGuard
+
+  init(
+    _ id: String, to host: Host, isMultipath: Bool, tos: CInt, connd: String
+  ) throws {
+    let descriptor = try Self.connected(to: host, isMultipath: isMultipath, tos: tos)
+    report("open", ["id": id])
+    (self.id, self.descriptor) = (id, descriptor)
+    self.watch = try SocketGuard(descriptor: descriptor) {
+      $0.socket = connd
+      ($0.isNew, $0.shutsDown) = (true, true)
+    }
+    let events = self.watch.events
+    Task {
+      for await event in events {
+        switch event {
+        case .path(let path): report(path, of: id)
+        case .invalidated(let invalidation): report(invalidation, of: id)
+        case .unguarded(let why): report("unguarded", ["id": id, "message": why])
+        case .betterPathUnavailable: break
+        }
+      }
+    }
+    startThread {
+      var byte: UInt8 = 0
+      while recv(descriptor, &byte, 1, 0) == 1 { report("echoed", ["id": id]) }
+      report("ended", ["id": id])
+    }
+  }
+
+  func send() async throws {
+    var byte: UInt8 = 0
+    Glibc.send(self.descriptor, &byte, 1, CInt(MSG_NOSIGNAL))
+  }
+
+  private static let multipath: CInt = 262  // IPPROTO_MPTCP
+
+  private static func connected(
+    to host: Host, isMultipath: Bool, tos: CInt
+  ) throws -> CInt {
+    var hints = addrinfo()
+    hints.ai_socktype = CInt(SOCK_STREAM.rawValue)
+    hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV
+    var found: UnsafeMutablePointer<addrinfo>?
+    guard getaddrinfo(host.address, "\(host.port)", &hints, &found) == 0, let address = found else {
+      throw ValidationError("\(host.address) is no address")
+    }
+    defer { freeaddrinfo(found) }
+    let descriptor = Glibc.socket(
+      address.pointee.ai_family, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue),
+      isMultipath ? self.multipath : 0)
+    var tos = tos
+    if tos != 0 {
+      setsockopt(
+        descriptor, CInt(IPPROTO_IP), IP_TOS, &tos, socklen_t(MemoryLayout<CInt>.size))
+    }
+    guard connect(descriptor, address.pointee.ai_addr, address.pointee.ai_addrlen) == 0 else {
+      throw ValidationError("connect: errno \(errno)")
+    }
+    return descriptor
+  }
+}
+
+private func report(_ path: Path, of id: String) {
+  report(
+    "path", ["id": id, "message": path.interface ?? "none", "state": path.status.rawValue])
+}
+
+private func report(_ invalidation: FlowInvalidation, of id: String) {
+  report(
+    invalidation.severity.rawValue,
+    ["id": id, "reason": invalidation.reason.rawValue, "message": invalidation.cause.change])
+}
+
+// MARK: - The server
+
+/// Sends back what it is sent, on all addresses of IPv4 and perhaps IPv6, until it is killed.
+struct ServeEchoes: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(commandName: "serve-echoes")
+
+  @Option var port: Int
+  @Flag(help: "By Multipath TCP, where the other side speaks it.") var mptcp = false
+  @Flag(help: "On those of IPv6, too.") var ipv6 = false
+
+  func run() async throws {
+    let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+      .enableMPTCP(self.mptcp)
+      .childChannelInitializer { channel in
+        channel.eventLoop.makeCompletedFuture {
+          try channel.pipeline.syncOperations.addHandler(Echo())
+        }
+      }
+      .bind(host: self.ipv6 ? "::" : "0.0.0.0", port: self.port).get()
+    report("ready")
+    try await server.closeFuture.get()
+  }
+
+  private final class Echo: ChannelInboundHandler, Sendable {
+    typealias InboundIn = ByteBuffer
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+      context.writeAndFlush(data, promise: nil)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+      context.close(promise: nil)
+    }
+  }
+}

@@ -1,0 +1,62 @@
+import Connectivity
+import ConnectivityRules
+import Testing
+
+@testable import ConndServer
+
+/// Connections that were just made, and that connd declares dead: it counts its own errors.
+@Suite("Refutations")
+struct RefutationTests {
+  private var local: String { "192.0.2.7" }
+
+  /// The kernel has no route, as connd asks for one.
+  private func loopWithoutRoutes() throws -> TestLoop {
+    try TestLoop.started { $0.routes = [] }
+  }
+
+  private let doubt = "1 advise interfaceLost late none"
+  private let grace = InvalidationPolicy().routeGrace
+
+  @Test(
+    "I11 a connection that connd saw no path for when it was new, nor since, is refuted by its end")
+  func doubted() throws {
+    var loop = try self.loopWithoutRoutes()
+    try loop.kernel.give(self.local, to: 2)
+    #expect(try loop.guardFlow(1, local: self.local) == [self.doubt])
+    #expect(loop.count("refutations", "interfaceLost") == 0)
+    #expect(loop.turn(after: self.grace) == ["1 destroy interfaceLost"])
+    #expect(loop.count("refutations", "interfaceLost") == 1)
+    #expect(loop.count("flow_invalidations", "interfaceLost") == 1)
+  }
+
+  @Test("I11 one that connd has seen a path for since dies of what happened")
+  func seen() throws {
+    var loop = try self.loopWithoutRoutes()
+    try loop.kernel.give(self.local, to: 2)
+    #expect(try loop.guardFlow(1, local: self.local) == [self.doubt])
+    try loop.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.7"), metric: 100)
+    #expect(loop.tell() == ["1 path eth0"])
+    loop.kernel.routes = []
+    #expect(loop.tell() == ["1 advise interfaceLost"])
+    #expect(loop.turn(after: self.grace) == ["1 destroy interfaceLost"])
+    #expect(loop.count("refutations", "interfaceLost") == 0)
+  }
+
+  @Test(
+    "I11 one of which something was told before, or that waited for the kernel, may have died since"
+  )
+  func old() throws {
+    var loop = try self.loopWithoutRoutes()
+    try loop.kernel.give(self.local, to: 2)
+    #expect(
+      try loop.guardFlow(1, local: self.local, known: .unsatisfied(.noRoute)) == [self.doubt])
+    #expect(loop.turn(after: self.grace) == ["1 destroy interfaceLost"])
+    loop.kernel.isGone = true
+    #expect(try loop.guardFlow(1, local: self.local) == ["1 path none unknown"])
+    loop.kernel.isGone = false
+    #expect(loop.turn(after: .seconds(60)) == [self.doubt])
+    #expect(loop.turn(after: self.grace) == ["1 destroy interfaceLost"])
+    #expect(loop.count("flow_invalidations", "interfaceLost") == 2)
+    #expect(loop.count("refutations", "interfaceLost") == 0)
+  }
+}
