@@ -12,7 +12,18 @@ enum Resolver {
   ///
   /// The corresponding C function is `getaddrinfo`; it blocks.
   static func addresses(of host: String) throws(ResolutionError) -> [IPAddress] {
-    if let address = IPAddress(host) { return [address.unmapped] }
+    try self.hosts(of: host).map(\.address)
+  }
+
+  /// An address, and the link of one that is link-local, where it is known.
+  struct Host: Hashable {
+    var address: IPAddress
+    var link: String?
+  }
+
+  /// The same, with their links.
+  static func hosts(of host: String) throws(ResolutionError) -> [Host] {
+    if let address = IPAddress(host) { return [Host(address: address.unmapped)] }
     guard !self.isMoreThanHost(host) else {
       throw ResolutionError(
         description:
@@ -30,22 +41,31 @@ enum Resolver {
       throw ResolutionError(description: "cannot resolve “\(host)”: \(words)")
     }
     defer { freeaddrinfo(list) }
-    var addresses: [IPAddress] = []
+    var hosts: [Host] = []
     for entry in sequence(first: list, next: { $0?.pointee.ai_next }) {
-      guard let entry, let address = Self.address(entry.pointee), !addresses.contains(address)
+      guard let entry, let address = Self.address(entry.pointee),
+        !hosts.contains(where: { $0.address == address })
       else { continue }
-      addresses.append(address)
+      hosts.append(Host(address: address, link: Self.link(entry.pointee)))
     }
-    guard !addresses.isEmpty else {
+    guard !hosts.isEmpty else {
       throw ResolutionError(description: "“\(host)” has no IPv4 or IPv6 address")
     }
-    return addresses
+    return hosts
   }
 
   /// What people copy from elsewhere: `192.0.2.1:443`, `[2001:db8::1]`, `192.0.2.0/24`, `https://example.com/`. What
   /// follows a `%` is the link of an address, which is the resolver's matter.
   static func isMoreThanHost(_ text: String) -> Bool {
     text.contains { "/[]".contains($0) } || (text.contains(":") && !text.contains("%"))
+  }
+
+  private static func link(_ entry: addrinfo) -> String? {
+    guard entry.ai_family == AF_INET6, let pointer = entry.ai_addr else { return nil }
+    let index = UnsafeRawPointer(pointer).loadUnaligned(as: sockaddr_in6.self).sin6_scope_id
+    var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
+    guard index != 0, if_indextoname(index, &name) != nil else { return nil }
+    return String(decoding: name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
   }
 
   private static func address(_ entry: addrinfo) -> IPAddress? {

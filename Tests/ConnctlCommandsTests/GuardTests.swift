@@ -62,6 +62,32 @@ struct GuardTests {
     }
   }
 
+  @Test(
+    "the link of a link-local address is the flow's, unless another one is named",
+    arguments: [
+      (["fe80::77%lo"], "lo"), (["[fe80::77%lo]:443"], "lo"),
+      (["fe80::77", "--local", "[fe80::1%lo]:40000"], "lo"),
+      (["fe80::77%lo", "--interface", "wlan0"], "wlan0"), (["fe80::77"], ""),
+    ])
+  func links(arguments: [String], link: String) async throws {
+    let stub = StubConnd(onGuard: { requests, writer in
+      for try await request in requests {
+        #expect(request.add.remote == "fe80::77")
+        #expect(request.add.interface == link)
+        try await writer.write(.flow(generation: 17, .invalidation(.sample)))
+      }
+    })
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      try await stub.serving(socket) {
+        let screen = Screen()
+        let status = await runConnctl(
+          ["guard"] + arguments + ["--socket", socket], on: screen.console)
+        #expect(status == 0, "\(screen.errors)")
+      }
+    }
+  }
+
   @Test("the arguments are the flow's")
   func arguments() async throws {
     let stub = StubConnd(onGuard: { requests, writer in

@@ -73,12 +73,14 @@ struct GuardCommand: ConnctlCommand {
 
   func run(through dialler: any Dialler) async throws {
     self.console.endWithReader()
-    let remote = try self.remoteAddress()
+    let host = try self.remoteHost()
+    let remote = host.address
     let flows = FlowGuard(socket: self.socket, through: dialler)
     flows.add(
       FlowGuard.Flow(
         remote: remote, local: self.local?.address, transport: self.transport, mark: self.mark,
-        interface: self.interface, forbidsExpensive: self.forbidExpensive,
+        interface: self.interface ?? host.link ?? self.local?.link,
+        forbidsExpensive: self.forbidExpensive,
         forbidsConstrained: self.forbidConstrained),
       id: 1)
 
@@ -115,14 +117,16 @@ struct GuardCommand: ConnctlCommand {
       (self.transportProtocol ?? .tcp).number, localPort: ports.local, remotePort: ports.remote)
   }
 
-  private func remoteAddress() throws -> IPAddress {
-    let host = self.remote.host
-    let all = try Resolver.addresses(of: host)
-    guard let address = Self.choose(all, local: self.local?.address) else { throw self.otherFamily }
+  private func remoteHost() throws -> Resolver.Host {
+    let name = self.remote.host
+    let all = try Resolver.hosts(of: name)
+    guard let address = Self.choose(all.map(\.address), local: self.local?.address),
+      let host = all.first(where: { $0.address == address })
+    else { throw self.otherFamily }
     if all.count > 1 {
-      self.console.remark("guarding \(address), one of \(all.count) addresses of \(host)")
+      self.console.remark("guarding \(address), one of \(all.count) addresses of \(name)")
     }
-    return address
+    return host
   }
 
   /// The address that an application would try first, of those that it can reach from `local`.
@@ -151,13 +155,18 @@ struct LocalEndpoint {
   var address: IPAddress
   /// 0 where none is named.
   var port: UInt16
+  /// What follows a `%`.
+  var link: String?
 
   init(_ text: String) throws {
     let endpoint = try Endpoint(text)
-    guard let address = IPAddress(endpoint.host)?.unmapped else {
-      throw ValidationError("“\(endpoint.host)” is not an address")
-    }
+    let parts = endpoint.host.split(
+      separator: "%", maxSplits: 1, omittingEmptySubsequences: false)
+    guard let address = IPAddress(String(parts[0]))?.unmapped,
+      parts.count == 1 || address.isLinkLocal && !parts[1].isEmpty
+    else { throw ValidationError("“\(endpoint.host)” is not an address") }
     self.address = address
+    self.link = parts.count == 2 ? String(parts[1]) : nil
     self.port = endpoint.port
   }
 }

@@ -42,6 +42,26 @@ extension FlowTable {
     /// `nil` where it is to be asked for.
     func answer(for question: Destination) -> RouteAnswer? { self.answers[question] }
 
+    /// The registration, with the link that a link-local address is of: each link has that network, so that without its link
+    /// an address names no host (RFC 4007). Where the client does not name it, its own address may be of one link alone.
+    ///
+    /// - Returns: `nil` where nobody knows the link.
+    func placed(
+      _ registration: Registration
+    ) throws(KernelUnavailable) -> Registration? {
+      let remote = registration.flow.destination
+      guard remote.address.family == .ipv6, remote.address.isLinkLocal, remote.outLink == nil
+      else { return registration }
+      guard let local = registration.flow.local, local.isLinkLocal else { return nil }
+      let links = Set(try self.reader.view.addresses().filter { $0.address == local }.map(\.link))
+      // Of a connection whose address is gone its end is to be told.
+      guard let link = links.first else { return registration }
+      guard links.count == 1 else { return nil }
+      var placed = registration
+      placed.flow.destination.outLink = link
+      return placed
+    }
+
     /// A flow is on this path, and perhaps bound to a link. Links that are not there, as a client may invent them, are none
     /// to watch.
     func use(_ path: Path, boundTo link: UInt32?) throws(KernelUnavailable) {

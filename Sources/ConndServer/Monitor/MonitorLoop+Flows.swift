@@ -70,12 +70,38 @@ extension MonitorLoop {
   ) {
     let key = registration.key
     guard let guardian = self.guardians[key.guardian] else { return }
-    let event = self.engine.guardFlow(registration, &registrar, at: self.clock.now)
+    let event: Guardian.Event
+    do throws(Guardian.Refusal) {
+      let registration = try Self.placed(registration, &registrar)
+      event = .flow(self.engine.guardFlow(registration, &registrar, at: self.clock.now))
+    } catch {
+      event = .refused(error)
+    }
     // It has its answer already: that nothing is known.
-    if case .path(let path) = event, path.status == .unknown { return }
+    if case .flow(.path(let path)) = event, path.status == .unknown { return }
     guardian.post([
-      .init(id: key.id, event: .flow(event), generation: self.engine.snapshot.generation)
+      .init(id: key.id, event: event, generation: self.engine.snapshot.generation)
     ])
+  }
+
+  /// The registration, with the link of a link-local address. Where the kernel cannot be asked that waits until it can.
+  private static func placed(
+    _ registration: FlowTable.Registration,
+    _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
+  ) throws(Guardian.Refusal) -> FlowTable.Registration {
+    guard case .success(let present) = registrar else { return registration }
+    let placed: FlowTable.Registration?
+    do throws(KernelUnavailable) {
+      placed = try present.placed(registration)
+    } catch {
+      registrar = .failure(error)
+      return registration
+    }
+    guard let placed else {
+      let remote = registration.flow.destination.address
+      throw .invalid("add.interface: \(remote) is link-local: name the link that it is on")
+    }
+    return placed
   }
 
   private mutating func add(
@@ -91,9 +117,14 @@ extension MonitorLoop {
       self.turnedAway(limit, uid: registration.flow.destination.uid)
       self.answer(guardian, key.id, .refused(.exhausted(message)))
     } else {
-      let event = self.engine.guardFlow(registration, &registrar, at: self.clock.now)
-      self.statistics.count(event, to: registration)
-      self.answer(guardian, key.id, .flow(event))
+      do throws(Guardian.Refusal) {
+        let registration = try Self.placed(registration, &registrar)
+        let event = self.engine.guardFlow(registration, &registrar, at: self.clock.now)
+        self.statistics.count(event, to: registration)
+        self.answer(guardian, key.id, .flow(event))
+      } catch {
+        self.answer(guardian, key.id, .refused(error))
+      }
     }
   }
 

@@ -31,7 +31,8 @@ extension Channel {
     return FlowGuard.Flow(
       remote: remote,
       transport: connection.map { .init(Transport.tcp, remotePort: $0.target.address.ipPort) },
-      mark: self.settings.config.mark, interface: self.settings.config.interface,
+      mark: self.settings.config.mark,
+      interface: self.settings.config.interface ?? connection?.target.address.link,
       forbidsExpensive: !access.allowsExpensiveAccess,
       forbidsConstrained: !access.allowsConstrainedAccess)
   }
@@ -233,6 +234,16 @@ extension GRPCNIOTransportHTTP2Posix.SocketAddress {
   var ip: IPAddress? {
     let host = self.ipv4?.host ?? self.ipv6?.host
     return host.flatMap { IPAddress(String($0.prefix { $0 != "%" }))?.unmapped }
+  }
+
+  /// The link that a connection to a link-local address is bound to; `nil` for other addresses. The zone is a link's name or
+  /// its index.
+  fileprivate var link: String? {
+    guard self.ip?.needsLink == true, let host = self.ipv6?.host,
+      let mark = host.firstIndex(of: "%")
+    else { return nil }
+    let zone = String(host[host.index(after: mark)...])
+    return UInt32(zone).map(linkName) ?? zone
   }
 
   /// The port; 0 where there is none.

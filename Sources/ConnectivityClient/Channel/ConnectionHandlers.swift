@@ -143,6 +143,12 @@ extension NIOCore.SocketAddress {
     self.ipAddress.flatMap { IPAddress(String($0.prefix { $0 != "%" }))?.unmapped }
   }
 
+  /// The link that a connection to a link-local address is bound to; `nil` for other addresses.
+  var link: String? {
+    guard self.ip?.needsLink == true, case .v6(let address) = self else { return nil }
+    return linkName(address.address.sin6_scope_id)
+  }
+
   /// The port; 0 where there is none.
   var ipPort: UInt16 { self.port.flatMap { UInt16(exactly: $0) } ?? 0 }
 }

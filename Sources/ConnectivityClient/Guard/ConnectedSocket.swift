@@ -18,7 +18,7 @@ struct ConnectedSocket: Sendable {
   /// The protocol's number (IANA).
   let number: UInt8
   let mark: UInt32
-  /// The link that it is bound to.
+  /// The link that it is bound to, as one to a link-local address is.
   let interface: String?
   /// By which the kernel tells it from one that gets its descriptor later.
   private let cookie: UInt64
@@ -32,10 +32,7 @@ struct ConnectedSocket: Sendable {
     self.number = UInt8(truncatingIfNeeded: number)
     self.mark = Self.option(Self.markOption, of: descriptor, UInt32(0)) ?? 0
     let index = Self.option(Self.bindToLink, of: descriptor, CInt(0)) ?? 0
-    var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
-    self.interface =
-      index != 0 && if_indextoname(UInt32(bitPattern: index), &name) != nil
-      ? String(decoding: name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self) : nil
+    self.interface = linkName(UInt32(bitPattern: index))
     self.cookie = Self.option(Self.cookieOption, of: descriptor, UInt64(0)) ?? 0
   }
 

@@ -51,7 +51,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     public var onInvalidation: InvalidationHandling = .destroy
     /// The `SO_MARK` of the connection; 0: none.
     public var mark: UInt32 = 0
-    /// The link that the connection is bound to (`SO_BINDTODEVICE`).
+    /// The link that the connection is bound to (`SO_BINDTODEVICE`). One to a link-local address is, to that of the address
+    /// (`fe80::1%eth0`), without saying so here.
     public var interface: String?
     /// The path of connd's socket.
     public var socket: String = SocketPath.default
@@ -185,7 +186,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     return FlowGuard.Flow(
       remote: remote,
       transport: Transport(Self.number(of: context.channel), remotePort: address.ipPort),
-      mark: self.configuration.mark, interface: self.configuration.interface,
+      mark: self.configuration.mark, interface: self.configuration.interface ?? address.link,
       forbidsExpensive: !access.allowsExpensiveAccess,
       forbidsConstrained: !access.allowsConstrainedAccess)
   }

@@ -1989,7 +1989,9 @@ public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
   /// Clears the value of `mark`. Subsequent reads from it will return its default value.
   public mutating func clearMark() {_uniqueStorage()._mark = nil}
 
-  /// The link that the connection is bound to (SO_BINDTODEVICE), by name.
+  /// The link that the connection is bound to (SO_BINDTODEVICE), by name; of one to a link-local IPv6 address (`fe80::1%eth0`) that
+  /// address's, to which connect(2) binds it. Where that is not set, it is the link that alone has `local`, where that is
+  /// link-local, too; else the flow is refused.
   public var interface: String {
     get {_storage._interface ?? String()}
     set {_uniqueStorage()._interface = newValue}

@@ -1,0 +1,80 @@
+import TestKit
+import Testing
+
+/// Connections to a neighbour's link-local address, which each link may have.
+@Suite("Link-local addresses", .needsNamespaces, .laboratory)
+struct LinkLocalScenario {
+  private static let neighbour = "fe80::77"
+
+  /// A host with a cable and Wi-Fi, and the neighbour on the Wi-Fi. Without more than the address the kernel takes the cable.
+  private func laboratory() throws -> Laboratory {
+    let lab = try Uplinks.laboratory(["eth0", "wlan0"], ipv6: true)
+    try lab.outside.ip("address add \(Self.neighbour)/64 dev wlan0 nodad")
+    try lab.start()
+    return lab
+  }
+
+  /// Pulls a cable, and returns when connd has told so of what is on it.
+  private func pullCable(of lab: Laboratory) throws {
+    let wired = try GuardedFlow(lab, to: "10.0.0.1")
+    try lab.step("the cable is pulled") { try lab.outside.ip("link set eth0 down") }
+    try wired.expectDestroyed("interfaceLost")
+  }
+
+  @Test(
+    "I0 C10 a connection to a link-local address is of the link that the address names",
+    arguments: ["handler", "socket"])
+  func plain(guarding: String) throws {
+    let lab = try self.laboratory()
+    let server = try EchoServer(lab, ["--ipv6"])
+    let client = try server.client(to: "\(Self.neighbour)%wlan0", ["--by", guarding])
+    try client.connect(1)
+    let path = try client.next("path", of: "1")
+    #expect(path.message == "wlan0" && path.state == "satisfied", "\(path)")
+    try self.pullCable(of: lab)
+    try client.expectEcho(1)
+    let moment = CallProbe.now
+    try lab.ip("link set wlan0 down")
+    let end = try client.next("destroy", of: "1")
+    // With the link go its addresses, of IPv6.
+    #expect(end.reason == "sourceAddressLost" && end.at > moment, "\(end)")
+    try client.quit()
+    try server.end()
+  }
+
+  @Test("I0 so is a channel's")
+  func channel() throws {
+    let lab = try self.laboratory()
+    let server = try CallServer(lab, ["--ipv6"])
+    let client = try CallProbe(
+      lab, to: ["[\(Self.neighbour)%wlan0]:\(CallServer.port)"], ["--backoff", "60"])
+    let calls = try client.open(0)
+    try self.pullCable(of: lab)
+    try client.expectUndisturbed(calls)
+    let open = try client.open(0)
+    #expect(open.local == calls.local)
+    try lab.ip("link set wlan0 down")
+    for id in open.ids.values {
+      #expect(try client.next("ended", of: id).reason == "sourceAddressLost")
+    }
+    try client.quit()
+    try server.end()
+  }
+
+  @Test("I0 who names no link is judged by the connection's own address, or refused")
+  func unnamed() throws {
+    let lab = try self.laboratory()
+    let own = try lab.namespace.run(
+      "sh", "-c", "ip -6 -o address show dev wlan0 scope link | sed 's/.*inet6 //; s,/.*,,'")
+    let local = own.split(separator: "\n").joined()
+    #expect(local.hasPrefix("fe80:"))
+    let flow = try GuardedFlow(lab, Self.neighbour, arguments: ["--local", local])
+    #expect(flow.path.interface == "wlan0")
+    for remote in ["\(Self.neighbour)%wlan0", "[\(Self.neighbour)%wlan0]:443"] {
+      #expect(try GuardedFlow(lab, remote).path.interface == "wlan0")
+    }
+    let refused = try lab.connctl("guard", Self.neighbour)
+    #expect(refused.status == 64)
+    #expect(refused.standardError.contains("link-local"), "\(refused)")
+  }
+}
