@@ -26,6 +26,12 @@ struct Connections: AsyncParsableCommand {
   @Option(help: "How they are guarded: handler or socket.") var by = Guarding.handler
   @Option(help: "The type of service (IP_TOS).") var tos: CInt = 0
   @Flag(help: "They are connections of Multipath TCP.") var mptcp = false
+  @Option(help: "The IPv4 address that they come from, whoever's that is (IP_TRANSPARENT).")
+  var source: String?
+
+  private var options: SocketSettings {
+    SocketSettings(tos: self.tos, isMultipath: self.mptcp, source: self.source)
+  }
 
   func run() async throws {
     guard let host = Host(self.target) else { throw ValidationError("\(self.target) is no target") }
@@ -54,14 +60,19 @@ struct Connections: AsyncParsableCommand {
     switch self.by {
     case .socket:
       try await NIOSingletons.posixBlockingThreadPool.runIfActive {
-        try SocketConnection(
-          id, to: host, isMultipath: self.mptcp, tos: self.tos, connd: self.socket)
+        try SocketConnection(id, to: host, self.options, connd: self.socket)
       }
     case .handler:
-      try await NIOConnection(
-        id, to: host, isMultipath: self.mptcp, tos: self.tos, connd: self.socket)
+      try await NIOConnection(id, to: host, self.options, connd: self.socket)
     }
   }
+}
+
+/// What a socket is told before it connects.
+private struct SocketSettings {
+  var tos: CInt
+  var isMultipath: Bool
+  var source: String?
 }
 
 /// A connection to a server that sends back what it is sent.
@@ -75,16 +86,22 @@ private protocol PlainConnection: Sendable {
 private struct NIOConnection: PlainConnection {
   private let channel: any Channel
 
-  init(
-    _ id: String, to host: Host, isMultipath: Bool, tos: CInt, connd: String
-  ) async throws {
+  init(_ id: String, to host: Host, _ options: SocketSettings, connd: String) async throws {
     var configuration = ConnectivityGuardHandler.Configuration()
     configuration.socket = connd
-    self.channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-      .enableMPTCP(isMultipath)
-      .channelOption(
-        ChannelOptions.socket(SocketOptionLevel(IPPROTO_IP), IP_TOS), value: .init(tos)
-      )
+    var bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+      .enableMPTCP(options.isMultipath)
+    let level = SocketOptionLevel(IPPROTO_IP)
+    if options.tos != 0 {
+      bootstrap = bootstrap.channelOption(
+        ChannelOptions.socket(level, IP_TOS), value: .init(options.tos))
+    }
+    if let source = options.source {
+      bootstrap = bootstrap.channelOption(ChannelOptions.socket(level, IP_TRANSPARENT), value: 1)
+        .bind(to: try SocketAddress(ipAddress: source, port: 0))
+    }
+    self.channel =
+      try await bootstrap
       .channelInitializer { [configuration] channel in
         channel.eventLoop.makeCompletedFuture {
           let pipeline = channel.pipeline.syncOperations
@@ -136,10 +153,8 @@ private final class SocketConnection: PlainConnection {
   private let descriptor: CInt
   private let watch: SocketGuard
 
-  init(
-    _ id: String, to host: Host, isMultipath: Bool, tos: CInt, connd: String
-  ) throws {
-    let descriptor = try Self.connected(to: host, isMultipath: isMultipath, tos: tos)
+  init(_ id: String, to host: Host, _ options: SocketSettings, connd: String) throws {
+    let descriptor = try Self.connected(to: host, options)
     report("open", ["id": id])
     (self.id, self.descriptor) = (id, descriptor)
     self.watch = try SocketGuard(descriptor: descriptor) {
@@ -171,9 +186,7 @@ private final class SocketConnection: PlainConnection {
 
   private static let multipath: CInt = 262  // IPPROTO_MPTCP
 
-  private static func connected(
-    to host: Host, isMultipath: Bool, tos: CInt
-  ) throws -> CInt {
+  private static func connected(to host: Host, _ options: SocketSettings) throws -> CInt {
     var hints = addrinfo()
     hints.ai_socktype = CInt(SOCK_STREAM.rawValue)
     hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV
@@ -184,11 +197,18 @@ private final class SocketConnection: PlainConnection {
     defer { freeaddrinfo(found) }
     let descriptor = Glibc.socket(
       address.pointee.ai_family, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue),
-      isMultipath ? self.multipath : 0)
-    var tos = tos
-    if tos != 0 {
-      setsockopt(
-        descriptor, CInt(IPPROTO_IP), IP_TOS, &tos, socklen_t(MemoryLayout<CInt>.size))
+      options.isMultipath ? self.multipath : 0)
+    func set(_ name: CInt, _ value: CInt) {
+      var value = value
+      setsockopt(descriptor, CInt(IPPROTO_IP), name, &value, socklen_t(MemoryLayout<CInt>.size))
+    }
+    if options.tos != 0 { set(IP_TOS, options.tos) }
+    if let source = options.source {
+      set(IP_TRANSPARENT, 1)
+      let result = try SocketAddress(ipAddress: source, port: 0).withSockAddr {
+        bind(descriptor, $0, socklen_t($1))
+      }
+      guard result == 0 else { throw ValidationError("bind to \(source): errno \(errno)") }
     }
     guard connect(descriptor, address.pointee.ai_addr, address.pointee.ai_addrlen) == 0 else {
       throw ValidationError("connect: errno \(errno)")

@@ -9,13 +9,13 @@ internal import Connectivity
 #endif
 
 /// A connected socket, as the kernel knows it. Whose it is does not matter.
-struct ConnectedSocket: Sendable {
+struct ConnectedSocket: SocketOptions, Sendable {
   let descriptor: CInt
   let remote: IPAddress
   let remotePort: UInt16
   let local: IPAddress
   let localPort: UInt16
-  /// The protocol's number (IANA).
+  /// The protocol's number (IANA); of Multipath TCP, that of TCP.
   let number: UInt8
   let mark: UInt32
   /// The link that it is bound to, as one to a link-local address is.
@@ -29,7 +29,7 @@ struct ConnectedSocket: Sendable {
     (self.remote, self.remotePort) = try Self.name("getpeername", getpeername, descriptor)
     (self.local, self.localPort) = try Self.name("getsockname", getsockname, descriptor)
     let number = Self.option(Self.protocolOption, of: descriptor, CInt(0)) ?? 0
-    self.number = UInt8(truncatingIfNeeded: number)
+    self.number = UInt8(exactly: number) ?? Transport.tcp
     self.mark = Self.option(Self.markOption, of: descriptor, UInt32(0)) ?? 0
     let index = Self.option(Self.bindToLink, of: descriptor, CInt(0)) ?? 0
     self.interface = linkName(UInt32(bitPattern: index))
@@ -57,12 +57,18 @@ struct ConnectedSocket: Sendable {
   private static let cookieOption: CInt = 57  // SO_COOKIE
   private static let bindToLink: CInt = 62  // SO_BINDTOIFINDEX
 
+  func option<Value: BitwiseCopyable & Sendable>(
+    _ level: CInt, _ name: CInt, _ empty: Value
+  ) -> Value? {
+    Self.option(name, of: self.descriptor, empty, level: level)
+  }
+
   private static func option<Value: BitwiseCopyable>(
-    _ name: CInt, of descriptor: CInt, _ empty: Value
+    _ name: CInt, of descriptor: CInt, _ empty: Value, level: CInt = SOL_SOCKET
   ) -> Value? {
     var value = empty
     var length = socklen_t(MemoryLayout<Value>.size)
-    return getsockopt(descriptor, SOL_SOCKET, name, &value, &length) == 0 ? value : nil
+    return getsockopt(descriptor, level, name, &value, &length) == 0 ? value : nil
   }
 
   /// - Returns: whether it could be set; `false` for 0, which stands for nothing.

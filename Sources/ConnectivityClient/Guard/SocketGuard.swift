@@ -16,6 +16,8 @@ private import Synchronization
 /// 4. Without connd, or with one in another network namespace, nothing happens, and connd is found when it comes (C7).
 /// 5. A connection that was made a moment ago is evidence against connd: where that declares three new ones to the same place dead
 ///    at once, or without ever having seen a path for them, new ones to that place are not guarded for a while (I11). Say so (``Configuration/isNew``).
+/// 6. A connection of Multipath TCP goes on when one of its ways ends, and one whose own address is none of this machine's, as a
+///    transparent proxy's, comes here by rules that connd does not see: these are not guarded, and told so.
 ///
 /// All guards of a process share one stream to connd. Safe to use from any thread.
 public final class SocketGuard: Sendable {
@@ -148,6 +150,9 @@ private final class Core: Sendable {
   func begin(_ flow: FlowGuard.Flow) {
     guard self.configuration.guardsLoopback || !flow.remote.isLoopback else {
       return self.finish(.unguarded("a connection to this machine itself needs no guard"))
+    }
+    if let obstacle = self.socket.obstacle(from: self.socket.local) {
+      return self.finish(.unguarded(obstacle.rawValue))
     }
     let place = Breakers.Place(
       socket: self.configuration.socket, remote: flow.remote, port: self.socket.remotePort)

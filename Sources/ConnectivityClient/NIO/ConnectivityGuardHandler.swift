@@ -34,6 +34,8 @@ public import NIOCore
 ///    are not guarded: they need it not.
 /// 5. Where connd declares three new connections to the same place dead as soon as they are made, or without ever having seen a
 ///    path for them, connd is wrong: for five minutes, or longer if it goes on so, those to that place are not guarded (I11).
+/// 6. A connection of Multipath TCP goes on when one of its ways ends, and is not guarded, unless the other side speaks TCP alone;
+///    nor is one whose own address is none of this machine's, as a transparent proxy's.
 ///
 /// Belongs to one channel. It may be removed, and guards no longer then.
 public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChannelHandler {
@@ -201,7 +203,10 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   }
 
   private func begin(to address: SocketAddress, context: ChannelHandlerContext) {
-    guard self.flow == nil, let flow = self.flow(to: address, context) else { return }
+    // Where the other side does not speak Multipath TCP, that shows when the connection is made.
+    guard self.flow == nil, let flow = self.flow(to: address, context),
+      !ChannelSocket(channel: context.channel).isMultipath
+    else { return }
     let place = Breakers.Place(
       socket: self.configuration.socket, remote: flow.remote, port: address.ipPort)
     guard Breakers.allowGuarding(of: place) else { return }
@@ -226,20 +231,14 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   private func connected(_ context: ChannelHandlerContext) {
     guard let local = context.localAddress, let address = local.ip else { return }
+    if ChannelSocket(channel: context.channel).obstacle(from: address) != nil { return self.end() }
     self.flow?.connected(local: address, port: local.ipPort)
   }
 
   /// The number of the channel's protocol: UDP's for one of datagrams, else TCP's.
   private static func number(of channel: any NIOCore.Channel) -> UInt8 {
-    guard let options = channel as? any SocketOptionProvider else { return Transport.tcp }
-    let name = NIOBSDSocket.Option(rawValue: SO_TYPE)
-    let kind: EventLoopFuture<CInt> = options.unsafeGetSocketOption(level: .socket, name: name)
-    var number = Transport.tcp
-    // On the channel's own thread the answer is there at once.
-    kind.assumeIsolated().whenSuccess { kind in
-      if kind == datagramSocket { number = Transport.udp }
-    }
-    return number
+    let kind = ChannelSocket(channel: channel).option(SOL_SOCKET, SO_TYPE, CInt(0))
+    return kind == datagramSocket ? Transport.udp : Transport.tcp
   }
 
   private func end() {
@@ -300,6 +299,23 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
 @available(*, unavailable)
 extension ConnectivityGuardHandler: Sendable {}
+
+/// The socket of a channel, on the channel's own thread.
+private struct ChannelSocket: SocketOptions {
+  let channel: any NIOCore.Channel
+
+  func option<Value: BitwiseCopyable & Sendable>(
+    _ level: CInt, _ name: CInt, _ empty: Value
+  ) -> Value? {
+    guard let options = self.channel as? any SocketOptionProvider else { return nil }
+    let answer: EventLoopFuture<Value> = options.unsafeGetSocketOption(
+      level: NIOBSDSocket.OptionLevel(rawValue: level), name: NIOBSDSocket.Option(rawValue: name))
+    var value: Value?
+    // There the answer is there at once.
+    answer.assumeIsolated().whenSuccess { value = $0 }
+    return value
+  }
+}
 
 #if canImport(Glibc)
   private let datagramSocket = CInt(SOCK_DGRAM.rawValue)

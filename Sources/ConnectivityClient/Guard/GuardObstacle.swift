@@ -1,0 +1,127 @@
+internal import Connectivity
+
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
+
+/// Why a connection is left alone, although it goes over a network: connd judges one address of this machine's, and one way.
+enum GuardObstacle: String {
+  /// It goes on for as long as one of its subflows does, and connd knows of the first at most.
+  case multipath = "a connection of Multipath TCP outlives each of its ways"
+  /// What is sent to that comes here by rules that connd does not see, as a transparent proxy has them.
+  case foreignAddress = "its own address is none of this machine's"
+}
+
+/// The options of a socket, whoever has it.
+protocol SocketOptions {
+  /// - Returns: `nil` where the socket has no such option.
+  func option<Value: BitwiseCopyable & Sendable>(
+    _ level: CInt, _ name: CInt, _ empty: Value
+  ) -> Value?
+}
+
+extension SocketOptions {
+  /// The number of its protocol, which may be greater than any in a packet.
+  var protocolNumber: CInt { self.option(SOL_SOCKET, Option.protocol, CInt(0)) ?? 0 }
+
+  /// Whether it speaks Multipath TCP, or is about to: where the other side does not, the kernel falls back to TCP, and the socket
+  /// has none of its options any more.
+  var isMultipath: Bool {
+    guard self.protocolNumber == Option.multipath,
+      let information = self.option(
+        Option.multipathLevel, Option.multipathInformation, MultipathInformation())
+    else { return false }
+    return information.flags & MultipathInformation.fallback == 0
+  }
+
+  /// Why the connection is not to be guarded.
+  ///
+  /// - Parameter local: its own address.
+  func obstacle(from local: IPAddress) -> GuardObstacle? {
+    if self.isMultipath { return .multipath }
+    return self.mayBeForeign && !local.isOwn ? .foreignAddress : nil
+  }
+
+  /// Whether it may be bound to an address that is none of this machine's.
+  private var mayBeForeign: Bool {
+    Option.foreign.contains { (self.option($0.level, $0.name, CInt(0)) ?? 0) != 0 }
+  }
+}
+
+/// The beginning of `struct mptcp_info` (linux/mptcp.h).
+private struct MultipathInformation: BitwiseCopyable {
+  static let fallback: UInt32 = 1  // MPTCP_INFO_FLAG_FALLBACK
+
+  /// Numbers of subflows and addresses.
+  var counts: UInt64 = 0
+  var flags: UInt32 = 0
+}
+
+/// What no C library's module has, or only Linux's (asm-generic/socket.h, linux/in.h, linux/in6.h, linux/mptcp.h).
+private enum Option {
+  static let `protocol`: CInt = 38  // SO_PROTOCOL
+  static let multipath: CInt = 262  // IPPROTO_MPTCP
+  static let multipathLevel: CInt = 284  // SOL_MPTCP
+  static let multipathInformation: CInt = 1  // MPTCP_INFO
+  static let foreign: [(level: CInt, name: CInt)] = [
+    (0, 15), (0, 19),  // SOL_IP: IP_FREEBIND, IP_TRANSPARENT
+    (41, 78), (41, 75),  // SOL_IPV6: IPV6_FREEBIND, IPV6_TRANSPARENT
+  ]
+}
+
+extension IPAddress {
+  /// Whether it is one of this machine's: the kernel sends to such a one from itself. Nothing is sent.
+  fileprivate var isOwn: Bool {
+    // Which link's would be meant?
+    if self.needsLink { return true }
+    let isIPv6 = self.family == .ipv6
+    #if canImport(Glibc)
+      let kind = CInt(SOCK_DGRAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
+    #elseif canImport(Musl)
+      let kind = SOCK_DGRAM | SOCK_CLOEXEC
+    #else
+      let kind = SOCK_DGRAM
+    #endif
+    let descriptor = socket(isIPv6 ? AF_INET6 : AF_INET, kind, 0)
+    guard descriptor >= 0 else { return true }
+    defer { close(descriptor) }
+    let result: CInt
+    if isIPv6 {
+      var name = sockaddr_in6()
+      name.sin6_family = sa_family_t(AF_INET6)
+      name.sin6_port = Self.discard.bigEndian
+      withUnsafeMutableBytes(of: &name.sin6_addr) { $0.copyBytes(from: self.bytes) }
+      result = Self.connect(descriptor, to: name)
+    } else {
+      var name = sockaddr_in()
+      name.sin_family = sa_family_t(AF_INET)
+      name.sin_port = Self.discard.bigEndian
+      withUnsafeMutableBytes(of: &name.sin_addr) { $0.copyBytes(from: self.bytes) }
+      result = Self.connect(descriptor, to: name)
+    }
+    guard result == 0, let socket = try? ConnectedSocket(descriptor: descriptor) else {
+      return false
+    }
+    return socket.local == self
+  }
+
+  private static let discard: UInt16 = 9
+
+  private static func connect<Name>(_ descriptor: CInt, to name: Name) -> CInt {
+    withUnsafePointer(to: name) { name in
+      name.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        #if canImport(Glibc)
+          Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<Name>.size))
+        #elseif canImport(Musl)
+          Musl.connect(descriptor, $0, socklen_t(MemoryLayout<Name>.size))
+        #else
+          Darwin.connect(descriptor, $0, socklen_t(MemoryLayout<Name>.size))
+        #endif
+      }
+    }
+  }
+}

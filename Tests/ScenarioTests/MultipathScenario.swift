@@ -1,0 +1,111 @@
+import Glibc
+import TestKit
+import Testing
+
+/// Connections that do not depend on the one address and the one way that connd can judge.
+@Suite("Connections of several ways, and of foreign addresses", .needsNamespaces, .laboratory)
+struct MultipathScenario {
+  private static var hasMultipath: Bool {
+    let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 262)  // IPPROTO_MPTCP
+    guard descriptor >= 0 else { return false }
+    close(descriptor)
+    return true
+  }
+
+  /// A host with Wi-Fi and a cable. With two subflows, one over each, where both sides speak Multipath TCP.
+  private func laboratory() throws -> Laboratory {
+    let lab = try Uplinks.laboratory(["wlan0", "eth0"])
+    try lab.namespace.ip("rule add from 10.1.0.2 lookup 101")
+    try lab.namespace.ip("route add default via 10.1.0.1 dev eth0 table 101")
+    for namespace in [lab.namespace, lab.outside] {
+      try namespace.set("net/mptcp/enabled", "1")
+      try namespace.ip("mptcp limits set subflow 2 add_addr_accepted 2")
+    }
+    try lab.namespace.ip("mptcp endpoint add 10.1.0.2 dev eth0 subflow")
+    try lab.start()
+    return lab
+  }
+
+  /// The Wi-Fi's address goes; returns when connd has told so of what is on it.
+  private func loseWiFi(_ lab: Laboratory) throws {
+    let other = try GuardedFlow(lab, to: Uplinks.server)
+    #expect(other.path.interface == "wlan0")
+    try lab.ip("address del 10.0.0.2/24 dev wlan0")
+    try other.expectDestroyed("sourceAddressLost")
+  }
+
+  @Test(
+    "I0 C10 a connection of Multipath TCP goes on over its second subflow, for nobody guards it",
+    .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"),
+    arguments: ["handler", "socket"])
+  func multipath(guarding: String) throws {
+    let lab = try self.laboratory()
+    let server = try EchoServer(lab, ["--mptcp"])
+    let client = try server.client(to: Uplinks.server, ["--by", guarding, "--mptcp"])
+    try client.connect(1)
+    if guarding == "socket" {
+      let told = try client.next("unguarded", of: "1")
+      #expect(told.message?.contains("Multipath TCP") == true)
+    }
+    try client.expectEcho(1)
+    try waitUntil("there is a second subflow") {
+      try lab.namespace.run("ss", "-Htn", "state", "established", "src", "10.1.0.2")
+        .contains(":\(EchoServer.port)")
+    }
+    try self.loseWiFi(lab)
+    try client.expectEcho(1)
+    try client.quit()
+    #expect(client.count { ["path", "destroy", "ended"].contains($0.event) } == 0)
+    try server.end()
+  }
+
+  @Test(
+    "C10 where the other side speaks TCP alone, it is guarded as TCP is",
+    .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"),
+    arguments: ["handler", "socket"])
+  func fallback(guarding: String) throws {
+    let lab = try self.laboratory()
+    let server = try EchoServer(lab)
+    let client = try server.client(to: Uplinks.server, ["--by", guarding, "--mptcp"])
+    try client.connect(1)
+    #expect(try client.next("path", of: "1").message == "wlan0")
+    try client.expectEcho(1)
+    try lab.ip("address del 10.0.0.2/24 dev wlan0")
+    #expect(try client.next("destroy", of: "1").reason == "sourceAddressLost")
+    try client.next("ended", of: "1")
+    try client.quit()
+    try server.end()
+  }
+
+  @Test(
+    "I0 C10 a transparent proxy's connection, from an address that is none of this machine's, is left alone",
+    arguments: ["handler", "socket"])
+  func transparent(guarding: String) throws {
+    let foreign = "203.0.113.50"
+    let lab = try Uplinks.laboratory(["eth0"])
+    // What comes in for that address is taken in: connd, which asks for what goes out, does not see it.
+    try lab.namespace.ip("route add local \(foreign)/32 dev lo table 100")
+    try lab.namespace.ip("rule add iif eth0 lookup 100 priority 10")
+    try lab.outside.ip("route add \(foreign)/32 via 10.0.0.2")
+    try lab.start()
+    let server = try EchoServer(lab)
+    let client = try server.client(
+      to: Uplinks.server, ["--by", guarding, "--source", foreign])
+    try client.connect(1)
+    if guarding == "socket" {
+      let told = try client.next("unguarded", of: "1")
+      #expect(told.message?.contains("none of this machine's") == true)
+    }
+    try client.expectEcho(1)
+    // An address of its own, by the same option, is as any other.
+    let own = try server.client(to: Uplinks.server, ["--by", guarding, "--source", "10.0.0.2"])
+    try own.connect(1)
+    try own.next("path", of: "1")
+    try lab.ip("address del 10.0.0.2/24 dev eth0")
+    #expect(try own.next("destroy", of: "1").reason == "sourceAddressLost")
+    for client in [client, own] { try client.quit() }
+    // With its last word all that it told was read.
+    #expect(client.count { ["destroy", "ended"].contains($0.event) } == 0)
+    try server.end()
+  }
+}
