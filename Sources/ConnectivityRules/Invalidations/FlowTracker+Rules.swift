@@ -101,12 +101,16 @@ extension FlowTracker.Sight {
   /// Whether its address may be on its way to another link.
   private var isSourceAway: Bool { self.standing.isSourceGiven && self.reading.isSourceGone }
 
+  /// Whether there is a way that its VPN may move the tunnel to.
+  private var isMovedByVPN: Bool {
+    self.standing.isSourceGiven && !self.isSourceAway && self.reading.path.status == .satisfied
+  }
+
   private var grace: Duration {
-    if self.standing.isSourceGiven {
-      return self.isSourceAway ? self.policy.routeGrace : InvalidationPolicy.tunnelGrace
-    }
-    if self.reading.isSourceElsewhere { return self.policy.routeGrace }
-    return self.policy.grace(for: self.reading.path, after: self.standing.path)
+    if self.isMovedByVPN { return InvalidationPolicy.tunnelGrace }
+    let own = self.policy.grace(for: self.reading.path, after: self.standing.path)
+    let isOfRoute = self.standing.isSourceGiven || self.reading.isSourceElsewhere
+    return isOfRoute ? max(own, self.policy.routeGrace) : own
   }
 
   /// The doubt that the flow is in from this reading on; `nil` where its path is there.
@@ -125,6 +129,7 @@ extension FlowTracker.Sight {
     if hasFailed || self.isSourceAway || doubt.isSuspension && !isSuspended {
       doubt.until = min(doubt.until, end)
     }
+    if self.isMovedByVPN, doubt.severity != .drain { doubt.until = end }
     if hasFailed { doubt.isRouteOnly = false }
     doubt.isSuspension = isSuspended
     if self.reading.formerLink == .withWorseRoute { doubt.hasWorseRoute = true }

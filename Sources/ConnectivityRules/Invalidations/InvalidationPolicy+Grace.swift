@@ -9,9 +9,9 @@ extension InvalidationPolicy {
   /// after about so long (tcp_retries2).
   package static let suspension = Duration.seconds(900)
 
-  /// How long a VPN that moves its tunnel may take to find another way: until then it says itself that it has given up, and takes the
-  /// address away. strongSwan tries for 165 s (charon.retransmit_tries), and then begins anew.
-  package static let tunnelGrace = Self.suspension
+  /// How long a VPN may take to move its tunnel to another way that is there: strongSwan tries it at once, and again after 4, 11 and
+  /// 24 s (charon.retransmit_timeout, charon.retransmit_base).
+  package static let tunnelGrace = Duration.seconds(30)
 
   /// What a sleep does to channels.
   func severity(ofSleep duration: Duration) -> Invalidation.Severity {
