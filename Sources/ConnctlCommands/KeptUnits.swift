@@ -48,7 +48,7 @@ struct KeptUnits: Sendable {
     for (place, kept) in self.units.enumerated() {
       let holds = kept.rule.conditions.allSatisfy { $0.holds(for: status) }
       self.units[place].failsSince = holds ? nil : kept.failsSince ?? now
-      self.units[place].retry?.at = now
+      self.units[place].retry = nil
     }
     return self.elapse(at: now)
   }
@@ -71,8 +71,7 @@ struct KeptUnits: Sendable {
     return actions
   }
 
-  /// Takes in what came of it. What failed is tried again with the next word, or after a while: half a minute, and twice as long each
-  /// time.
+  /// Takes in what came of it. What failed is tried again with the next word, or after half a minute, and then after twice as long each time.
   mutating func note(_ action: Action, isDone: Bool, at now: SuspendingClock.Instant) {
     for (place, kept) in self.units.enumerated() where kept.rule.unit == action.unit {
       if isDone {

@@ -75,19 +75,25 @@ package struct DeviceReader {
   }
 
   /// The driver of the serial line that a ppp link runs over: the line is the one that is locked by the process which has left its number for
-  /// the link, as pppd(8) does both. The lock is root's, for pppd makes it as root; everybody may write to its directory.
+  /// the link, as pppd(8) does both. The lock is root's, for pppd makes it as root; everybody may fill its directory, so that the lines are
+  /// asked for that there are.
   private func serialDriver(of link: String) -> String? {
     // Of versions before and from 2.5 on.
     let process = ["\(self.run)/\(link).pid", "\(self.run)/pppd/\(link).pid"].lazy
       .compactMap { self.process(.page, $0) }.first
     guard let process else { return nil }
-    let (locks, prefix) = ("\(self.run)/lock", "LCK..")
-    for lock in self.names(in: locks).filter({ $0.hasPrefix("\(prefix)tty") }).sorted().prefix(64)
-    where self.process(.rootPage, "\(locks)/\(lock)") == process {
-      let line = lock.dropFirst(prefix.count)
-      return self.lastComponent(ofLink: "\(self.root)/class/tty/\(line)/device/driver")
+    let lines = "\(self.root)/class/tty"
+    for line in self.names(in: lines).filter(Self.isSerialLine).sorted()
+    where self.process(.rootPage, "\(self.run)/lock/LCK..\(line)") == process {
+      return self.lastComponent(ofLink: "\(lines)/\(line)/device/driver")
     }
     return nil
+  }
+
+  /// `ttyUSB2`, and no console, which is `tty2`.
+  private static func isSerialLine(_ name: String) -> Bool {
+    let kind = name.dropFirst(3)
+    return name.hasPrefix("tty") && kind.first.map { !$0.isNumber } ?? false
   }
 
   /// The number that is all that a file holds.

@@ -77,10 +77,14 @@ struct KeptUnitsTests {
     units.note(.start("free.target"), isDone: false, at: self.at(1))
     #expect(units.note(Self.paid, at: self.at(2)) == [.stop("free.target")])
     units.note(.stop("free.target"), isDone: false, at: self.at(2))
-    #expect(units.due == self.at(122))
-    #expect(units.elapse(at: self.at(121)) == [])
-    #expect(units.elapse(at: self.at(122)) == [.stop("free.target")])
-    units.note(.stop("free.target"), isDone: true, at: self.at(122))
+    // A word begins anew.
+    #expect(units.due == self.at(32))
+    #expect(units.elapse(at: self.at(31)) == [])
+    #expect(units.elapse(at: self.at(32)) == [.stop("free.target")])
+    units.note(.stop("free.target"), isDone: false, at: self.at(32))
+    #expect(units.due == self.at(92))
+    #expect(units.elapse(at: self.at(92)) == [.stop("free.target")])
+    units.note(.stop("free.target"), isDone: true, at: self.at(92))
     #expect(units.due == nil)
     // It ends at an hour.
     _ = units.note(Self.free, at: self.at(200))

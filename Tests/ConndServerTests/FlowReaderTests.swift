@@ -116,12 +116,19 @@ final class FlowReaderTests {
   func givenByVPN(table: UInt32, length: Int, isSet: Bool) throws {
     let address = try IPAddress(spelt: "10.9.0.5")
     self.kernel.addressTable.append(Address(address, prefixLength: length, link: 3))
-    self.kernel.pin(.over(2, via: "192.0.2.1", from: "10.9.0.5", table: table))
+    try self.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "10.9.0.5", table: table))
     if isSet { self.kernel.setSources = [address] }
     self.flow.source = address
     let made = try self.reader.way(to: self.flow).judged
-    #expect(
-      try self.reading(madeOn: made).isSourceGiven == (table == 100 && length == 32 && isSet))
+    let isGiven = table == 100 && length == 32 && isSet
+    #expect(try self.reading(madeOn: made).isSourceGiven == isGiven)
+    // Who is bound to a link, or for whose address there is a rule, has his own way.
+    self.flow.outLink = 2
+    #expect(try !self.reading(madeOn: made).isSourceGiven)
+    self.flow.outLink = nil
+    self.kernel.pin(.over(2, via: "192.0.2.1", from: "10.9.0.5", table: table))
+    try self.kernel.lead("0.0.0.0", 0, self.eth0)
+    #expect(try !self.reading(madeOn: made).isSourceGiven)
   }
 
   @Test(
@@ -298,9 +305,14 @@ final class FlowReaderTests {
     try self.kernel.lead("::", 0, .over(2, via: "fe80::1", from: "2001:db8:1::7"), metric: 100)
     let made = try self.reader.way(to: self.flow).judged
     try self.kernel.lead("::", 0, .over(2, via: router, from: "2001:db8:2::7"), metric: 50)
-    let alternative = try self.reading(madeOn: made).alternative
-    #expect(alternative?.source == IPAddress("2001:db8:2::7"))
-    #expect(alternative?.isKept == (router == "fe80::1"))
+    let reader = self.reader
+    var way = try reader.way(to: self.flow)
+    // Also where the router was seen before the address was good.
+    for path in [made, way.judged] {
+      let reading = try reader.reading(of: self.flow, madeOn: path, by: made.gateway, &way)
+      #expect(reading.alternative?.source == IPAddress("2001:db8:2::7"))
+      #expect(reading.alternative?.isKept == (router == "fe80::1"))
+    }
   }
 
   @Test("I0 I3 another subnet on one of several legs: each connection takes one, and its address")

@@ -59,11 +59,12 @@ struct SerialDriverTests {
   @Test(
     "K5 each driver is read by its name",
     arguments: [
-      ("ttyACM0", "usb/drivers/cdc_acm", "cdc_acm"), ("ttyS0", "platform/drivers/serial8250", nil),
+      ("ttyACM0", "usb/drivers/cdc_acm", "cdc_acm"),
+      ("ttyS0", "platform/drivers/serial8250", "serial8250"), ("tty2", "x/drivers/none", nil),
       ("ttyHS3", "usb/drivers/hso", "hso"),
     ])
   func drivers(line: String, path: String, driver: String?) throws {
-    if driver != nil { try self.plugIn(line, path) }
+    try self.plugIn(line, path)
     try self.directory.write("4711\n", to: "run/ppp0.pid")
     try self.directory.write("4711\n", to: "run/lock/LCK..\(line)")
     #expect(self.driver() == driver)
@@ -74,6 +75,14 @@ struct SerialDriverTests {
     try self.directory.write("4711\n", to: "run/ppp0.pid")
     try self.directory.write("815\n", to: "run/lock/LCK..ttyUSB2")
     #expect(self.driver() == nil)
+  }
+
+  @Test("D8 however many locks somebody makes, the line's own is found")
+  func crowded() throws {
+    try self.directory.write("4711\n", to: "run/ppp0.pid")
+    try self.directory.write("4711\n", to: "run/lock/LCK..ttyUSB2")
+    for number in 0..<200 { try self.directory.write("", to: "run/lock/LCK..tty!\(number)") }
+    #expect(self.driver() == "option1")
   }
 
   @Test("D8 a lock that is not root's, and what is no number, say nothing")

@@ -111,7 +111,7 @@ struct OwnWayScenario {
     try lab.namespace.ip(words.replacing(" add ", with: " del "))
     let told = try flow.invalidation()
     #expect("\(told.severity) \(told.reason)" == "drain interfaceLost")
-    guard comesBack else { return try flow.expectDestroyed("interfaceLost") }
+    guard comesBack else { return try flow.expectDestroyed("betterPath") }
     // What else happens meanwhile changes nothing of that.
     try lab.namespace.ip("address add 10.0.0.3/24 dev eth0")
     try lab.namespace.ip("route add 192.0.2.0/24 via 10.0.0.1 dev eth0")

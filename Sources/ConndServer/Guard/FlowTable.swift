@@ -163,7 +163,9 @@ struct FlowTable {
       // A question without a source may have an answer with one (IPv6).
       var way = try reader.way(
         to: question, answer == .noRoute(.noRoute) && question.source == nil ? nil : answer)
-      let reading = try reader.reading(of: question, madeOn: flow.tracker.path, &way)
+      let tracker = flow.tracker
+      let reading = try reader.reading(
+        of: question, madeOn: tracker.path, by: tracker.firstGateway, &way)
       readings.append((flow, way, reading))
     }
     return readings
@@ -255,7 +257,11 @@ extension FlowTable {
     let made = known ?? present.judged
     try registrar.use(made, boundTo: flow.destination.outLink)
 
-    var tracker = FlowTracker(flow, on: made, network: present.network)
+    var tracker = FlowTracker(
+      flow, on: made, network: present.network,
+      isSourceGiven: try known.map { (path) throws(KernelUnavailable) in
+        try reader.mayBeGiven(path)
+      } ?? false)
     var (question, way) = (first, present)
     if tracker.question != first {
       // Who does not know his address has the one that the kernel chose just now; rules may hold for that.

@@ -189,7 +189,7 @@ struct Engine {
       question.source = followed.source
       var way = try flows.way(to: question)
       reading.followed[followed.id] = try flows.reading(
-        of: question, madeOn: followed.path, &way)
+        of: question, madeOn: followed.path, by: followed.firstGateway, &way)
     }
     for source in self.changes.formerSources
     where try view.owner(of: source.address) == nil {

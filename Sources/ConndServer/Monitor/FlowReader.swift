@@ -36,15 +36,15 @@ final class FlowReader {
   let reader: PathReader
   let view: KernelView
   /// What the kernel has removed since the flows were looked at.
-  private let removals: Removals
+  let removals: Removals
   private var ways = OrderedDictionary<WayKey, FlowPath>()
   /// The way of the flow before: that of most, which is found without a hash.
   private var last: (key: WayKey, way: FlowPath)?
   /// The ways on which new connections are, too, as one flow of each has shown.
-  private var usual: Set<WayKey> = []
-  private var lastUsual: WayKey?
+  var usual: Set<WayKey> = []
+  var lastUsual: WayKey?
 
-  private struct WayKey: Hashable {
+  struct WayKey: Hashable {
     var answer: RouteAnswer
     /// A source address is good for some destinations only.
     var isLinkLocal: Bool
@@ -76,22 +76,23 @@ final class FlowReader {
     return try self.add(question, facts, self.reader.path(facts, self.view), key)
   }
 
-  /// The way of new connections to a destination, of which all is known.
+  /// The default way, of which all is known.
   func way(
     to question: Destination, _ facts: PathFacts, _ path: Path
   ) throws(KernelUnavailable) -> FlowPath {
-    try self.add(question, facts, path, try self.key(facts.answer, question))
+    try self.add(question, facts, path, try self.key(facts.answer, question), isDefault: true)
   }
 
   private func add(
-    _ question: Destination, _ facts: PathFacts, _ shown: Path, _ key: WayKey
+    _ question: Destination, _ facts: PathFacts, _ shown: Path, _ key: WayKey,
+    isDefault: Bool = false
   ) throws(KernelUnavailable) -> FlowPath {
     self.view.interests.use(facts)
     let judged = self.judged(shown, facts)
     let way = FlowPath(
       facts.answer, facts, shown: shown, judged: judged,
       network: try self.view.interests.networks.identity(
-        of: judged, facts, isOfNew: question.source == nil, self.view),
+        of: judged, facts, isDefault: isDefault, self.view),
       guesses: try self.guesses(shown, facts),
       isSourceGiven: try self.isSourceGiven(question, judged))
     self.ways[key] = way
@@ -99,15 +100,24 @@ final class FlowReader {
   }
 
   /// Whether it is as IPsec's key exchange (strongSwan's charon, for one) installs what the other end has given: an address of no
-  /// subnet, which a route in a table of its own sets.
+  /// subnet, which a route in a table of its own sets, for all that is bound to nothing else.
   private func isSourceGiven(
     _ question: Destination, _ path: Path
   ) throws(KernelUnavailable) -> Bool {
-    guard let table = path.table, !Self.systemTables.contains(table), let source = path.source,
-      let owner = try self.view.owner(of: source),
-      try self.view.address(source, on: owner)?.prefixLength == source.family.bitWidth
+    guard question.outLink == nil, try self.mayBeGiven(path),
+      try self.view.entry(for: question)?.source == path.source
     else { return false }
-    return try self.view.entry(for: question)?.source == source
+    // One for which a rule holds is somebody's own.
+    guard case .route(let route) = try self.view.route(to: question.ofNew) else { return false }
+    return route.source == path.source && route.table == path.table
+  }
+
+  /// Whether a VPN may have given the address of those on a path, as far as that tells.
+  func mayBeGiven(_ path: Path) throws(KernelUnavailable) -> Bool {
+    guard let table = path.table, !Self.systemTables.contains(table), let source = path.source,
+      let owner = try self.view.owner(of: source)
+    else { return false }
+    return try self.view.address(source, on: owner)?.prefixLength == source.family.bitWidth
   }
 
   /// None, `default`, `main` and `local` (rtnetlink(7)).
@@ -125,7 +135,7 @@ final class FlowReader {
       isConstrained: path.isConstrained != shown.isConstrained)
   }
 
-  private func key(
+  func key(
     _ answer: RouteAnswer, _ question: Destination
   ) throws(KernelUnavailable) -> WayKey {
     var key = WayKey(answer: answer, isLinkLocal: question.address.isLinkLocal)
@@ -146,185 +156,14 @@ final class FlowReader {
     path.reason = facts.brokenBelow ?? .noRoute
     return path
   }
+}
 
-  // MARK: - Flows
-
-  /// What there is to see of a flow that was made on a path.
-  ///
-  /// - Parameters:
-  ///   - question: with all that is the flow's own.
-  ///   - way: what the kernel answers to that; another, where it answers so by the time that the former link was looked at: a
-  ///     way that is back is no better one (K8).
-  func reading(
-    of question: Destination, madeOn made: Path, _ way: inout FlowPath
-  ) throws(KernelUnavailable) -> FlowReading {
-    for _ in 0..<Self.mostRepetitions {
-      let reading = try self.readOnce(question, madeOn: made, way)
-      guard reading.formerLink == .withRoute else { return reading }
-      let answer = try self.view.routeAnew(to: question)
-      if answer == way.answer { return reading }
-      way = try self.way(to: question, answer)
-    }
-    return try self.readOnce(question, madeOn: made, way)
-  }
-
-  private static let mostRepetitions = 3
-
-  private func readOnce(
-    _ question: Destination, madeOn made: Path, _ way: FlowPath
-  ) throws(KernelUnavailable) -> FlowReading {
-    let before = made.chain.first?.index
-    let now = way.judged.chain.first?.index
-    var reading = FlowReading(
-      way.judged, network: way.network, isSourceGiven: way.isSourceGiven, guesses: way.guesses)
-    if case .route(let route) = way.answer { reading.isLocal = route.kind == .local }
-    reading.isLocal = reading.isLocal || question.address.isLoopback
-    if let source = question.source, !source.isLoopback {
-      // Mostly it is where it was, which is one question.
-      if let before, before != 0 { _ = try self.view.address(source, on: before) }
-      let owner = try self.view.owner(of: source)
-      reading.isSourceGone = owner == nil
-      reading.isSourceElsewhere = !made.chain.contains { $0.index == owner }
-    }
-    // What has no address yet has left nothing: it begins with the first path that there is.
-    guard question.source != nil, !reading.isSourceGone, let before, before != 0 else {
-      return reading
-    }
-    // The other end is this machine now, or was and is no more: an address that moves from one to another, and perhaps back.
-    if now != before, try self.isLoopback(before) != reading.isLocal {
-      reading.formerLink = .withoutRoute
-    }
-    guard !reading.isLocal, reading.formerLink == nil else { return reading }
-    // To IPv4 traffic that is bound to a link the kernel gives a route, of table 0, where no table has one any more.
-    if way.judged.table == 0, made.table != 0, made.table != nil {
-      reading.path = .unsatisfied(.noRoute)
-    }
-    if reading.path.status == .satisfied {
-      if now == before {
-        reading.alternative = try self.alternative(question, way, madeOn: made)
-      } else {
-        reading.formerLink = try self.formerLink(
-          before, question, way, isTied: !reading.isSourceElsewhere)
-      }
-    } else if now != before, !reading.isSourceElsewhere, try self.isDown(before) {
-      reading.formerLink = .failed
-    }
-    return reading
-  }
-
-  private func isLoopback(_ link: UInt32) throws(KernelUnavailable) -> Bool {
-    try self.view.link(link)?.link.flags.contains(.loopback) ?? false
-  }
-
-  private func isDown(_ link: UInt32) throws(KernelUnavailable) -> Bool {
-    try self.view.link(link).map { $0.link.state == .down } ?? true
-  }
-
-  /// What became of a link that the flow's way led over before.
-  ///
-  /// - Parameter isTied: the flow's address is that link's, or one's below it.
-  private func formerLink(
-    _ link: UInt32, _ question: Destination, _ way: FlowPath, isTied: Bool
-  ) throws(KernelUnavailable) -> FlowReading.FormerLink {
-    let owner = try question.source.flatMap { (source) throws(KernelUnavailable) in
-      try self.view.owner(of: source)
-    }
-    // Its address is where it leaves now.
-    if let source = question.source, let now = way.judged.chain.first?.index {
-      let isThere = try self.view.address(source, on: now) != nil
-      if isThere || owner == now { return .untied }
-      let isGiven = try self.isGiven(source, to: question, on: now, isSet: isTied)
-      if isGiven { return .untied }
-    }
-    // With several nexthops each is right, unless the address is one's own: then the kernel must go on taking that one, as far
-    // as the question is that of the connection. IPv6 passes over a leg whose router it believes silent, and the connection
-    // keeps the leg that it was made on (rt6_score_route), as long as that carries.
-    let isUp = try self.view.link(link)?.link.state == .up
-    let isOwn = owner == link && question.transport?.localPort ?? 0 != 0
-    if !isOwn || isUp && question.address.family == .ipv6,
-      let legs = try self.view.entry(for: question)?.legs, legs.contains(link)
-    {
-      return isOwn ? .leg : .untied
-    }
-    guard isUp else { return isTied ? .failed : .withoutRoute }
-    var bound = question
-    bound.outLink = link
-    guard case .route(let route) = try self.view.route(to: bound), route.kind == .unicast,
-      route.table != 0, route.outLink == link,
-      try self.way(to: bound).judged.status == .satisfied
-    else { return .withoutRoute }
-    return self.removals.concern(link, question.address) ? .withWorseRoute : .withRoute
-  }
-
-  /// Whether the kernel gives new connections this source address by a link that it is none of: a router's own, on its loopback
-  /// link, or one that a VPN by IPsec has given, on whichever link.
-  ///
-  /// - Parameter isSet: only where the route says so: where a link has no address the kernel borrows any other link's.
-  private func isGiven(
-    _ source: IPAddress, to question: Destination, on link: UInt32, isSet: Bool
-  ) throws(KernelUnavailable) -> Bool {
-    var new = question
+extension Destination {
+  /// What a new connection asks.
+  var ofNew: Destination {
+    var new = self
     new.source = nil
     new.transport?.localPort = 0
-    guard case .route(let route) = try self.view.route(to: new), route.kind == .unicast,
-      route.outLink == link, route.source == source
-    else { return false }
-    if !isSet { return true }
-    return try self.view.entry(for: new)?.source == source
-  }
-
-  /// What new connections get, where that is another way or subnet.
-  private func alternative(
-    _ question: Destination, _ way: FlowPath, madeOn made: Path
-  ) throws(KernelUnavailable) -> FlowReading.Alternative? {
-    guard case .route(let own) = way.answer, own.kind == .unicast, let source = question.source
-    else { return nil }
-    let key = try self.key(way.answer, question)
-    if self.lastUsual == key { return nil }
-    if self.usual.contains(key) {
-      self.lastUsual = key
-      return nil
-    }
-    var new = question
-    new.source = nil
-    new.transport?.localPort = 0
-    guard case .route(let preferred) = try self.view.route(to: new), preferred.kind == .unicast
-    else { return nil }
-    let isOwnRoute = preferred.gateway == own.gateway && preferred.table == own.table
-    if preferred.outLink != own.outLink {
-      guard try self.view.link(preferred.outLink)?.link.state == .up,
-        try !self.isLegOfSame(new, question)
-      else { return nil }
-      return .init(link: preferred.outLink, source: preferred.source, isKept: true)
-    }
-    var other = way.judged
-    other.source = preferred.source
-    other.sourcePrefixLength = try preferred.source.flatMap { (source) throws(KernelUnavailable) in
-      try self.view.address(source, on: preferred.outLink)?.prefixLength
-    }
-    // Who sends from an address of another link has chosen that himself.
-    guard way.judged.sourcePrefixLength != nil, other.sourcePrefixLength != nil,
-      !other.isOfSameSubnet(as: way.judged)
-    else {
-      // The route is the same, and so will be the sources that it gives to others.
-      if isOwnRoute, preferred.source == source { self.usual.insert(key) }
-      return nil
-    }
-    // A router of several prefixes sends all of them on: which one new connections take changes with each address that is made
-    // (RFC 8981), and an old prefix fades away while its addresses stay good for those that have them (RFC 4862, 5.5.4).
-    let isOfSameRouter =
-      question.address.family == .ipv6 && made.gateway == own.gateway
-    // Of several nexthops each connection takes one, and its address.
-    let isSpread = try self.view.entry(for: new).map { $0.legs.count > 1 } ?? false
-    return .init(
-      link: preferred.outLink, source: preferred.source,
-      isKept: !isOwnRoute || isOfSameRouter || isSpread)
-  }
-
-  private func isLegOfSame(
-    _ new: Destination, _ own: Destination
-  ) throws(KernelUnavailable) -> Bool {
-    guard let entry = try self.view.entry(for: new), entry.legs.count > 1 else { return false }
-    return try self.view.entry(for: own)?.route == entry.route
+    return new
   }
 }

@@ -4,7 +4,7 @@ import ConnectivityRules
 /// What is known of the networks behind the links in use: the hardware addresses of gateways, by which one network is told from another
 /// where no name does (I4), and the ports of bridges behind which they are (K6).
 ///
-/// Hardware addresses are compared of one gateway only, and only where the link, or an address of it, went in between: each
+/// Hardware addresses are compared of one gateway only, and only where the link, or the address that new connections have on it, went in between: each
 /// time begins a stage, and what was made at an earlier stage than that of the network which is there now was made on another.
 struct Networks {
   private struct Known {
@@ -16,7 +16,7 @@ struct Networks {
     var isInDoubt = true
     /// The links below the gateway's, and that one.
     var links: Set<UInt32>
-    /// The address that new connections by it have; `nil` as long as none was looked at.
+    /// The address that new connections by it have, where a default path leads by it.
     var source: IPAddress?
     var stage: UInt64
     /// The first stage since the hardware address was known for certain; `nil` while it is.
@@ -68,9 +68,9 @@ struct Networks {
 
   /// What is known of the network behind a path's link.
   ///
-  /// - Parameter isOfNew: it is the path of new connections, whose address the kernel chooses.
+  /// - Parameter isDefault: it is a default path, whose address is that of new connections.
   mutating func identity(
-    of path: Path, _ facts: PathFacts, isOfNew: Bool = false, _ view: KernelView
+    of path: Path, _ facts: PathFacts, isDefault: Bool = false, _ view: KernelView
   ) throws(KernelUnavailable) -> NetworkIdentity {
     guard let first = facts.links.first?.link else { return NetworkIdentity() }
     for facts in facts.links { self.observe(facts.link) }
@@ -87,7 +87,7 @@ struct Networks {
     guard let address = path.gateway else { return identity }
     let gateway = Gateway(link: first.index, address: address)
     try self.ask(gateway, behind: Set(facts.links.map(\.link.index)), view)
-    if isOfNew { self.known[gateway]?.source = path.source }
+    if isDefault { self.known[gateway]?.source = path.source }
     if let known = self.known[gateway] {
       identity.stage = known.stage
       identity.firstStage = known.firstStage

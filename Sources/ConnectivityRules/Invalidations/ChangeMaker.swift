@@ -86,7 +86,7 @@ package struct ChangeMaker: Hashable, Sendable {
     let change = self.transitions.update(to: reading.observation, on: occasion, time: time)
     let slept: Duration? = if case .resumed(let duration) = occasion { duration } else { nil }
     let drafts = self.invalidations.update(
-      to: reading, change: change, from: before, slept: slept, isOnlyNamed: occasion.isOfNames,
+      to: reading, change: change, from: before, slept: slept, isOnlyNamed: occasion.onlyRenames,
       at: now)
 
     var step = Step()

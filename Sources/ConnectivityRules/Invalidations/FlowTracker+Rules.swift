@@ -10,6 +10,8 @@ extension FlowTracker {
     var reading: FlowReading
     var policy: InvalidationPolicy
     var hasChosen: Bool
+    /// It was told to leave for another way that is preferred, and goes on.
+    var isBetterPathTold: Bool
     var slept: Duration?
     var now: Instant
   }
@@ -56,9 +58,9 @@ extension FlowTracker {
     let reading = sight.reading
     guard reading.path.status == .satisfied, !reading.isLocal else { return nil }
     switch reading.formerLink {
-    case .withRoute:
+    case .withRoute, .withWorseRoute:
       return sight.nextDoubt == nil ? Verdict(.betterPath, sight.policy.betterPath) : nil
-    case .failed, .withoutRoute, .withWorseRoute, .untied, .leg: return nil
+    case .failed, .withoutRoute, .untied, .leg: return nil
     case nil:
       return reading.alternative.map {
         Verdict(.betterPath, $0.isKept || sight.hasChosen ? .advise : sight.policy.betterPath)
@@ -86,16 +88,27 @@ extension FlowTracker {
 }
 
 extension FlowTracker.Sight {
-  /// Whether the link that the flow was made on carries traffic, and its route is not there. That a worse one is, which was there
-  /// before, is no sign that another way is preferred.
+  /// Whether the link that the flow was made on carries traffic, and its route is missing. A worse route over that link does not show
+  /// that another link is preferred, nor does one that is made in the meantime.
   private var isRouteMissing: Bool {
     switch self.reading.formerLink {
-    case .withoutRoute, .withWorseRoute: true
-    case .withRoute: self.standing.isSourceGiven || self.doubt?.hasWorseRoute ?? false
+    case .withoutRoute: true
+    case .withWorseRoute: !self.isBetterPathTold
+    case .withRoute: self.standing.isSourceGiven || self.isDraining
     case .failed: self.standing.isSourceGiven
     case nil: self.isSourceAway
     case .untied, .leg: false
     }
+  }
+
+  /// Whether its route was missing before, and another link had taken over.
+  private var isDraining: Bool {
+    self.doubt.map { $0.isRouteOnly && $0.severity == .drain } ?? false
+  }
+
+  /// Whether a route leads over its link that another is preferred to.
+  private var hasWorseRoute: Bool {
+    self.reading.formerLink == .withRoute || self.reading.formerLink == .withWorseRoute
   }
 
   /// Whether its address may be on its way to another link.
@@ -132,9 +145,9 @@ extension FlowTracker.Sight {
     if self.isMovedByVPN, doubt.severity != .drain { doubt.until = end }
     if hasFailed { doubt.isRouteOnly = false }
     doubt.isSuspension = isSuspended
-    if self.reading.formerLink == .withWorseRoute { doubt.hasWorseRoute = true }
     // New connections have a way, and take that.
     if isTakenOver { doubt.severity = .drain }
-    return doubt
+    // What is preferred for longer than that is preferred (I3).
+    return self.hasWorseRoute && isTakenOver && doubt.until <= self.now ? nil : doubt
   }
 }

@@ -28,6 +28,8 @@ package struct FlowTracker: Hashable, Sendable {
     var network: NetworkIdentity
     /// A VPN has given it its address.
     var isSourceGiven = false
+    /// The first router that it was seen to go by, on its link.
+    var firstGateway: IPAddress?
   }
 
   /// The time that a path that is lost has to come back in (I10).
@@ -39,8 +41,6 @@ package struct FlowTracker: Hashable, Sendable {
     var until: Instant
     /// It has the time that a modem may carry nothing.
     var isSuspension = false
-    /// Over the same link leads a route that is no better than what took over.
-    var hasWorseRoute = false
   }
 
   /// Why a flow is not viable, and what is to be done.
@@ -67,19 +67,27 @@ package struct FlowTracker: Hashable, Sendable {
   /// - Parameters:
   ///   - path: what the flow was made on; of a flow that is new, its own way as the kernel says.
   ///   - network: the network behind its link, as far as it is known.
-  package init(_ flow: Flow, on path: Path, network: NetworkIdentity = NetworkIdentity()) {
+  ///   - isSourceGiven: a VPN has given it its address.
+  package init(
+    _ flow: Flow, on path: Path, network: NetworkIdentity = NetworkIdentity(),
+    isSourceGiven: Bool = false
+  ) {
     self.flow = flow
     // A connection, which has its own address, has something to lose also while there is no path.
     let hasBegun = path.status == .satisfied || flow.local != nil && path.status != .unknown
-    self.state =
-      hasBegun ? .alive(Standing(path: path, network: network)) : .awaitingPath(path)
+    let standing = Standing(
+      path: path, network: network, isSourceGiven: isSourceGiven, firstGateway: path.gateway)
+    self.state = hasBegun ? .alive(standing) : .awaitingPath(path)
   }
 
   /// What the flow was made on.
   package var path: Path { self.state.path }
 
+  /// The first router that it was seen to go by, on the link that it is on.
+  package var firstGateway: IPAddress? { self.state.standing?.firstGateway }
+
   /// The network that it was made on; `nil` before it has begun.
-  var network: NetworkIdentity? { self.state.network }
+  var network: NetworkIdentity? { self.state.standing?.network }
 
   /// The flow's own address, or what it is taken for; `nil` before it has one.
   package var source: IPAddress? {
@@ -143,7 +151,9 @@ package struct FlowTracker: Hashable, Sendable {
       self.state = .awaitingPath(path)
       guard reading.path.status == .satisfied else { return nil }
       // It begins with the first path: what made that is no change for it.
-      (standing, doubt) = (Standing(path: reading.path, network: reading.network), nil)
+      standing = Standing(
+        path: reading.path, network: reading.network, firstGateway: reading.path.gateway)
+      doubt = nil
     case .alive(let seen): (standing, doubt) = (seen, nil)
     case .inDoubt(let seen, let known): (standing, doubt) = (seen, known)
     case .blind: return nil
@@ -151,7 +161,9 @@ package struct FlowTracker: Hashable, Sendable {
 
     let sight = Sight(
       flow: self.flow, standing: standing, doubt: doubt, reading: reading, policy: policy,
-      hasChosen: self.hasChosen, slept: slept, now: now)
+      hasChosen: self.hasChosen,
+      isBetterPathTold: self.told[.betterPath].map { $0.severity > .advise } ?? false,
+      slept: slept, now: now)
     self.state =
       sight.nextDoubt.map { .inDoubt(standing, $0) } ?? .alive(standing.settled(on: reading))
     return self.news(Self.rules.compactMap { $0(sight) }, reading.alternative)
@@ -193,11 +205,11 @@ extension FlowTracker.State {
     }
   }
 
-  fileprivate var network: NetworkIdentity? {
+  fileprivate var standing: FlowTracker.Standing? {
     switch self {
     case .awaitingPath: nil
-    case .alive(let standing), .inDoubt(let standing, _): standing.network
-    case .blind(let state): state.network
+    case .alive(let standing), .inDoubt(let standing, _): standing
+    case .blind(let state): state.standing
     }
   }
 
@@ -214,10 +226,12 @@ extension FlowTracker.Standing {
     case nil:
       return Self(
         path: reading.path, network: reading.network.completed(by: self.network),
-        isSourceGiven: reading.isSourceGiven)
+        isSourceGiven: reading.isSourceGiven,
+        firstGateway: self.firstGateway ?? reading.path.gateway)
     case .untied:
       return Self(
-        path: reading.path, network: reading.network, isSourceGiven: reading.isSourceGiven)
+        path: reading.path, network: reading.network, isSourceGiven: reading.isSourceGiven,
+        firstGateway: reading.path.gateway)
     case .failed, .withoutRoute, .withWorseRoute, .withRoute, .leg: return self
     }
   }

@@ -21,6 +21,7 @@ package struct FollowedPath: Hashable, Sendable {
   package var path: Path { self.tracker.path }
   /// The address of those channels.
   package var source: IPAddress? { self.tracker.source }
+  package var firstGateway: IPAddress? { self.tracker.firstGateway }
 
   /// Whether new connections on `path` are what this is about.
   func isSame(as path: Path) -> Bool {

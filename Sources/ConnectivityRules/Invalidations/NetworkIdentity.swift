@@ -13,7 +13,7 @@ package struct NetworkIdentity: Hashable, Sendable {
   package var prefix: IPPrefix?
   /// The Wi-Fi network that the link has joined.
   package var wireless: WirelessNetwork?
-  /// Grows each time that the link, or an address of it, went: another network may be behind it from then on.
+  /// Grows each time that the link, or the address that new connections have on it, went: another network may be behind it from then on.
   package var stage: UInt64
   /// What was made at an earlier stage was made on another network.
   package var firstStage: UInt64

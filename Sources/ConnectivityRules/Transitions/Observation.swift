@@ -86,7 +86,7 @@ extension Occasion {
 
 extension Occasion {
   /// Somebody else than the kernel has said what links are: a way that leads as before may be called something else now.
-  var isOfNames: Bool {
+  var onlyRenames: Bool {
     switch self {
     case .modem, .configuration, .start: true
     case .events, .timer, .expiry, .kernelLost, .kernelBack, .resumed, .choice, .metering: false

@@ -128,12 +128,23 @@ struct FlowGraceTests {
     #expect(flow.see(taken, at: 1000) == "destroy interfaceLost")
   }
 
-  @Test("I10 I3 a route that is back and not preferred any more is a better path's matter")
-  func routeBackBehindAnother() {
+  @Test(
+    "I10 I3 a route that is back, and not preferred any more when the grace is over, is a better path's matter",
+    arguments: [InvalidationPolicy(), Self.soft])
+  func routeBackBehindAnother(policy: InvalidationPolicy) {
     let taken = FlowReading.by(.cellular, leaving: .withoutRoute)
-    var flow = FollowedFlow(on: Self.wifi)
+    var flow = FollowedFlow(on: Self.wifi, policy: policy)
     #expect(flow.see(taken) == "drain interfaceLost")
-    #expect(flow.see(.by(.wired, leaving: .withRoute), at: 500) == "destroy betterPath")
+    #expect(flow.see(.by(.wired, leaving: .withRoute), at: 500) == nil)
+    var back = flow
+    #expect(back.see(Self.wifi, at: 999) == nil && back.deadline == nil)
+    let end = flow.see(.by(.wired, leaving: .withRoute), at: 1000)
+    guard policy == Self.soft else { return #expect(end == "destroy betterPath") }
+    #expect(end == "drain betterPath" && flow.deadline == nil)
+    // Whatever else is removed then: that another way is preferred is told.
+    #expect(flow.see(.by(.wired, leaving: .withWorseRoute), at: 2000) == nil)
+    #expect(flow.see(.by(.wired, leaving: .withRoute), at: 5000) == nil)
+    #expect(flow.deadline == nil)
   }
 
   @Test(
@@ -147,7 +158,7 @@ struct FlowGraceTests {
     #expect(back.see(Self.wifi, at: 999) == nil && back.deadline == nil)
     // What is preferred later is a better path.
     #expect(back.see(.by(.wired, leaving: .withRoute), at: 1500) == "destroy betterPath")
-    #expect(flow.see(.by(.wired, leaving: .withRoute), at: 1000) == "destroy interfaceLost")
+    #expect(flow.see(.by(.wired, leaving: .withRoute), at: 1000) == "destroy betterPath")
   }
 
   @Test("I10 a link that fails under what has its address elsewhere has the route's grace")

@@ -30,6 +30,8 @@ struct WatchedFlow {
   /// When its grace is over.
   private var due: Instant?
   private var wasDrained = false
+  /// Its route is missing, and another link has taken over in that time.
+  private var isDraining = false
   private var lastAlternative: FlowReading.Alternative?
   private let hasChosen: Bool
 
@@ -65,7 +67,7 @@ struct WatchedFlow {
     guard reading.path.status != .unknown else {
       return verdict == nil || verdict?.reason == .resumed ? nil : "K8: told unasked"
     }
-    let way = self.way(reading)
+    let way = self.way(reading, at: now)
     self.findEnd(way, policy, at: now)
     defer { self.note(reading, way, verdict) }
 
@@ -91,12 +93,15 @@ struct WatchedFlow {
 
   // MARK: - What is so
 
-  private func way(_ reading: FlowReading) -> Way {
+  private func way(_ reading: FlowReading, at now: Instant) -> Way {
     if self.aim == .local { return .here }
     if reading.isSourceGone { return .sourceGone }
     if reading.formerLink == .failed { return .linkFailed }
     if reading.path.status == .satisfied {
       switch reading.formerLink {
+      // What comes back while the grace runs is not preferred yet.
+      case .withRoute where self.isDraining && self.due.map { $0 > now } ?? false:
+        return .routeLost(isTakenOver: true)
       case .withRoute: return .moved
       case .withoutRoute, .withWorseRoute: return .routeLost(isTakenOver: true)
       case .failed, .untied, .leg, nil: return .here
@@ -217,6 +222,10 @@ struct WatchedFlow {
   private mutating func note(
     _ reading: FlowReading, _ way: Way, _ verdict: FlowTracker.Verdict?
   ) {
+    switch way {
+    case .routeLost(let isTakenOver): self.isDraining = self.isDraining || isTakenOver
+    case .here, .sourceGone, .linkFailed, .carrierLost, .moved: self.isDraining = false
+    }
     self.last = way
     self.lastAlternative = reading.alternative
     if way == .here { self.wasDrained = false }
