@@ -3,7 +3,8 @@
 - A connection whose bytes still come and go was told no `destroy`, unless policy says so. Policy is read from the kernel, at each
   moment between two commands of a step:
     moved     I3: asked with all that is its own, the kernel sends it by another link than before
-    resourced I3: by the same route the kernel would now choose a source of another subnet, and would not when it was made
+    resourced I3: by the same route the kernel would now choose a source of another subnet, and would not when it was made; in IPv6 only
+              where that is by another router than it was made by
     removed   I1: its address was none of this machine's
     link      I2: a link of its path was gone or down; or had lost its carrier, where that medium has no grace (I10)
     network   I4: a link of its path had lost its carrier, and the router's hardware address is another
@@ -184,7 +185,8 @@ def policy(base, views, connection, swapped=(), told=None):
             reasons.add("moved")
         # Where it has moved since it was made, what it was made on says nothing of that.
         chosen = connection.first if connection.first.own.link == base.own.link else base
-        if view.resources(connection) and not chosen.resources(connection):
+        is_of_same_router = ":" in connection.address and view.own.gateway == chosen.own.gateway
+        if view.resources(connection) and not chosen.resources(connection) and not is_of_same_router:
             reasons.add("resourced")
     return reasons
 
