@@ -7,21 +7,16 @@ struct ResolutionError: Error, CustomStringConvertible {
 }
 
 enum Resolver {
-  /// The addresses of a host, in the order in which applications try them (RFC 6724), each once. An address stands
-  /// for itself, one that is mapped to IPv6 for the IPv4 address.
-  ///
-  /// The corresponding C function is `getaddrinfo`; it blocks.
-  static func addresses(of host: String) throws(ResolutionError) -> [IPAddress] {
-    try self.hosts(of: host).map(\.address)
-  }
-
   /// An address, and the link of one that is link-local, where it is known.
   struct Host: Hashable {
     var address: IPAddress
     var link: String?
   }
 
-  /// The same, with their links.
+  /// The addresses of a host, in the order in which applications try them (RFC 6724), each once. An address stands
+  /// for itself, one that is mapped to IPv6 for the IPv4 address.
+  ///
+  /// The corresponding C function is `getaddrinfo`; it blocks.
   static func hosts(of host: String) throws(ResolutionError) -> [Host] {
     if let address = IPAddress(host) { return [Host(address: address.unmapped)] }
     guard !self.isMoreThanHost(host) else {
@@ -62,7 +57,12 @@ enum Resolver {
 
   private static func link(_ entry: addrinfo) -> String? {
     guard entry.ai_family == AF_INET6, let pointer = entry.ai_addr else { return nil }
-    let index = UnsafeRawPointer(pointer).loadUnaligned(as: sockaddr_in6.self).sin6_scope_id
+    return self.linkName(
+      UnsafeRawPointer(pointer).loadUnaligned(as: sockaddr_in6.self).sin6_scope_id)
+  }
+
+  /// The name of the link of an index; `nil` where there is none, as of 0.
+  static func linkName(_ index: UInt32) -> String? {
     var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
     guard index != 0, if_indextoname(index, &name) != nil else { return nil }
     return String(decoding: name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
@@ -80,6 +80,18 @@ enum Resolver {
       return IPAddress(bytes: withUnsafeBytes(of: address) { Array($0) })?.unmapped
     default:
       return nil
+    }
+  }
+}
+
+extension Console {
+  /// What asks connd for a path names no link.
+  func remarkLinks(of hosts: [Resolver.Host]) {
+    for host in hosts {
+      guard let link = host.link else { continue }
+      self.remark(
+        "the link \(link) of \(host.address) is not asked for, the kernel may choose another one; "
+          + "“connctl guard \(host.address)%\(link)” asks for it")
     }
   }
 }

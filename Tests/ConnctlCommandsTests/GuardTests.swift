@@ -67,6 +67,7 @@ struct GuardTests {
     arguments: [
       (["fe80::77%lo"], "lo"), (["[fe80::77%lo]:443"], "lo"),
       (["fe80::77", "--local", "[fe80::1%lo]:40000"], "lo"),
+      (["fe80::77%1"], "lo"), (["fe80::77", "--local", "fe80::1%1"], "lo"),
       (["fe80::77%lo", "--interface", "wlan0"], "wlan0"), (["fe80::77"], ""),
     ])
   func links(arguments: [String], link: String) async throws {
@@ -84,6 +85,39 @@ struct GuardTests {
         let status = await runConnctl(
           ["guard"] + arguments + ["--socket", socket], on: screen.console)
         #expect(status == 0, "\(screen.errors)")
+      }
+    }
+  }
+
+  @Test("the index of a link that is not there is none of a link")
+  func missingLink() async {
+    let screen = Screen()
+    let status = await runConnctl(
+      ["guard", "fe80::77", "--local", "fe80::1%4294967295"], on: screen.console)
+    #expect(status == 64)
+    #expect(screen.errors.contains("there is no link of the index 4294967295"))
+  }
+
+  @Test(
+    "what asks for a path says that it does not ask for the link, and what does",
+    arguments: ["path", "explain"])
+  func unaskedLink(command: String) async throws {
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      try await StubConnd().serving(socket) {
+        for (address, isRemarked) in [
+          ("fe80::77%lo", true), ("fe80::77%1", true), ("fe80::77", false),
+        ] {
+          let screen = Screen()
+          _ = await runConnctl(
+            [command, address, "--socket", socket], on: screen.console(width: .max))
+          #expect(screen.output.contains("fe80::77"))
+          #expect(
+            screen.errors
+              == (isRemarked
+                ? "connctl: the link lo of fe80::77 is not asked for, the kernel may choose another one; "
+                  + "“connctl guard fe80::77%lo” asks for it\n" : ""))
+        }
       }
     }
   }

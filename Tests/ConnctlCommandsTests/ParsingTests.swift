@@ -46,7 +46,7 @@ struct ParsingTests {
     ])
   func moreThanHost(text: String) {
     #expect(Resolver.isMoreThanHost(text))
-    #expect(throws: ResolutionError.self) { try Resolver.addresses(of: text) }
+    #expect(throws: ResolutionError.self) { try Resolver.hosts(of: text) }
   }
 
   @Test(

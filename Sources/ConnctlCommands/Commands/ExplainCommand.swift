@@ -9,7 +9,8 @@ struct ExplainCommand: ConnctlCommand {
     commandName: "explain",
     abstract: "Show why: rule, table, route, gateway, links, medium, flags, category.",
     discussion: """
-      A name stands for its first address, no name for the internet.
+      A name stands for its first address, no name for the internet. The link of a link-local address is not asked for: \
+      connctl guard does.
 
       Exit status: 0 also where no path is satisfied, 1 if the name cannot be resolved.
       """)
@@ -22,8 +23,9 @@ struct ExplainCommand: ConnctlCommand {
 
   func run(through dialler: any Dialler) async throws {
     var request = Connectivity_V1_ExplainRequest()
-    if let host = self.host, let address = try Resolver.addresses(of: host).first {
-      request.destination = address.description
+    if let host = self.host, let first = try Resolver.hosts(of: host).first {
+      self.console.remarkLinks(of: [first])
+      request.destination = first.address.description
     }
     let explanation = try await dialler.withConnd(at: self.socket) { [request] connd in
       try await connd.explain(request, options: .prompt)

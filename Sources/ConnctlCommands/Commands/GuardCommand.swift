@@ -155,7 +155,7 @@ struct LocalEndpoint {
   var address: IPAddress
   /// 0 where none is named.
   var port: UInt16
-  /// What follows a `%`.
+  /// What follows a `%`: a link's name, or its index.
   var link: String?
 
   init(_ text: String) throws {
@@ -166,8 +166,16 @@ struct LocalEndpoint {
       parts.count == 1 || address.isLinkLocal && !parts[1].isEmpty
     else { throw ValidationError("“\(endpoint.host)” is not an address") }
     self.address = address
-    self.link = parts.count == 2 ? String(parts[1]) : nil
+    self.link = try parts.count == 2 ? Self.link(String(parts[1])) : nil
     self.port = endpoint.port
+  }
+
+  private static func link(_ zone: String) throws -> String {
+    guard let index = UInt32(zone) else { return zone }
+    guard let name = Resolver.linkName(index) else {
+      throw ValidationError("there is no link of the index \(index)")
+    }
+    return name
   }
 }
 

@@ -9,7 +9,7 @@ struct PathCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "path", abstract: "Show the path to a host, as your own traffic takes it.",
     discussion: """
-      A name stands for all of its addresses.
+      A name stands for all of its addresses. The link of a link-local address is not asked for: connctl guard does.
 
       Exit status: 0 if the path to one of them is satisfied; 1 if none is, or the name cannot be resolved.
       """)
@@ -21,7 +21,9 @@ struct PathCommand: ConnctlCommand {
   var host: String
 
   func run(through dialler: any Dialler) async throws {
-    let addresses = try Resolver.addresses(of: self.host)
+    let hosts = try Resolver.hosts(of: self.host)
+    self.console.remarkLinks(of: hosts)
+    let addresses = hosts.map(\.address)
     let paths = try await dialler.withConnd(at: self.socket) { connd in
       var paths: [(destination: String, path: Path)] = []
       for address in addresses {
