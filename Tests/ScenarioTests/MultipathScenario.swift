@@ -34,6 +34,56 @@ struct MultipathScenario {
     try other.expectDestroyed("sourceAddressLost")
   }
 
+  private func awaitSecondSubflow(_ lab: Laboratory, to port: Int) throws {
+    try waitUntil("there is a second subflow") {
+      try lab.namespace.run("ss", "-Htn", "state", "established", "src", "10.1.0.2")
+        .contains(":\(port)")
+    }
+  }
+
+  /// What has a program's sockets speak Multipath TCP, as mptcpize(8) does: gRPC's has no option for it.
+  private func makingMultipath(_ lab: Laboratory) throws -> [String] {
+    let library = "\(lab.directory.path)/multipath.so"
+    let source = Programs.testFile("multipath/multipath.c")
+    try Command.run(["clang", "-shared", "-fPIC", "-Wall", "-o", library, source])
+    return ["env", "LD_PRELOAD=\(library)"]
+  }
+
+  @Test(
+    "I0 a channel's calls go on over the second subflow, where its sockets are made to speak Multipath TCP",
+    .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"))
+  func channel() throws {
+    let lab = try self.laboratory()
+    let prefix = try self.makingMultipath(lab)
+    let server = try CallServer(lab, prefix: prefix)
+    let probe = try CallProbe(
+      lab, to: ["\(Uplinks.server):\(CallServer.port)"], prefix: prefix)
+    let calls = try probe.open(0)
+    #expect(calls.local.contains("10.0.0.2"))
+    try self.awaitSecondSubflow(lab, to: CallServer.port)
+    try self.loseWiFi(lab)
+    try probe.expectUndisturbed(calls)
+    try probe.quit()
+    #expect(probe.command.standardError.contains("is not guarded: a connection of Multipath TCP"))
+    try server.end()
+  }
+
+  @Test(
+    "C2 a channel whose sockets are made to speak Multipath TCP is guarded where the server speaks TCP alone",
+    .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"))
+  func channelFallback() throws {
+    let lab = try self.laboratory()
+    let server = try CallServer(lab)
+    let probe = try CallProbe(
+      lab, to: ["\(Uplinks.server):\(CallServer.port)"], prefix: try self.makingMultipath(lab))
+    let calls = try probe.open(0)
+    let moment = CallProbe.now
+    try lab.ip("address del 10.0.0.2/24 dev wlan0")
+    try probe.expectEnded(calls, ["sourceAddressLost"], since: moment, "the address is gone")
+    try probe.quit()
+    try server.end()
+  }
+
   @Test(
     "I0 C10 a connection of Multipath TCP goes on over its second subflow, for nobody guards it",
     .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"),
@@ -48,10 +98,7 @@ struct MultipathScenario {
       #expect(told.message?.contains("Multipath TCP") == true)
     }
     try client.expectEcho(1)
-    try waitUntil("there is a second subflow") {
-      try lab.namespace.run("ss", "-Htn", "state", "established", "src", "10.1.0.2")
-        .contains(":\(EchoServer.port)")
-    }
+    try self.awaitSecondSubflow(lab, to: EchoServer.port)
     try self.loseWiFi(lab)
     try client.expectEcho(1)
     try client.quit()

@@ -182,12 +182,19 @@ extension Channel {
   }
 
   private func handle(_ event: Connection.Event, of id: UInt64, _ serial: UInt64) {
-    self.update { state in
-      guard let connection = state.connections[id], connection.serial == serial else { return [] }
-      switch event {
-      case .goingAway, .closed(broken: false): return state.closed(connection)
-      case .closed(broken: true): return state.machine.lost(id, now: .now)
+    func ended(_ change: @Sendable (inout State, Connection) -> [ChannelMachine.Action]) {
+      self.update { state in
+        guard let connection = state.connections[id], connection.serial == serial else { return [] }
+        return change(&state, connection)
       }
+    }
+    switch event {
+    case .goingAway, .closed(broken: false): ended { state, connection in state.closed(connection) }
+    case .closed(broken: true): ended { state, _ in state.machine.lost(id, now: .now) }
+    case .unguarded(let obstacle):
+      let connection = self.state.withLock { $0.attempts[serial] }
+      self.logger?.info(
+        "the connection is not guarded: \(obstacle.rawValue)", metadata: connection?.metadata)
     }
   }
 }

@@ -15,6 +15,8 @@ final class Connection: Sendable {
     case goingAway
     /// It is closed, with calls in flight where `broken`.
     case closed(broken: Bool)
+    /// Nobody guards it from now on.
+    case unguarded(GuardObstacle)
   }
 
   /// That of the attempt it belongs to, which may make several.
@@ -219,12 +221,20 @@ private final class Core: Sendable {
     return channel.eventLoop.makeCompletedFuture {
       try channel.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
       try channel.pipeline.syncOperations.observeHTTP2(
-        onActive: { local, port in
-          self.state.withLock { $0.flow }?.connected(local: local, port: port)
-        },
+        onActive: { local, port in self.connected(ChannelSocket(channel: channel), local, port) },
         onSettings: { self.state.withLock { $0.wasReady = true } },
         onGoAway: { self.goingAway() })
     }
+  }
+
+  private func connected(_ socket: ChannelSocket, _ local: IPAddress, _ port: UInt16) {
+    guard let flow = self.state.withLock({ $0.flow }) else { return }
+    guard let obstacle = socket.obstacle(from: local) else {
+      return flow.connected(local: local, port: port)
+    }
+    flow.end()
+    self.state.withLock { $0.flow = nil }
+    self.onEvent(.unguarded(obstacle))
   }
 
   private func goingAway() {

@@ -29,13 +29,16 @@ extension SocketOptions {
   var protocolNumber: CInt { self.option(SOL_SOCKET, Option.protocol, CInt(0)) ?? 0 }
 
   /// Whether it speaks Multipath TCP, or is about to: where the other side does not, the kernel falls back to TCP, and the socket
-  /// has none of its options any more.
+  /// has TCP's options instead of its own.
   var isMultipath: Bool {
-    guard self.protocolNumber == Option.multipath,
-      let information = self.option(
-        Option.multipathLevel, Option.multipathInformation, MultipathInformation())
-    else { return false }
-    return information.flags & MultipathInformation.fallback == 0
+    guard self.protocolNumber == Option.multipath else { return false }
+    if let information = self.option(
+      Option.multipathLevel, Option.multipathInformation, MultipathInformation())
+    {
+      return information.flags & MultipathInformation.fallback == 0
+    }
+    // Before Linux 5.16 it has none of its own either. This one of TCP's it did not have then.
+    return self.option(Option.tcpLevel, Option.segmentSize, CInt(0)) == nil
   }
 
   /// Why the connection is not to be guarded.
@@ -67,6 +70,8 @@ private enum Option {
   static let multipath: CInt = 262  // IPPROTO_MPTCP
   static let multipathLevel: CInt = 284  // SOL_MPTCP
   static let multipathInformation: CInt = 1  // MPTCP_INFO
+  static let tcpLevel: CInt = 6  // SOL_TCP
+  static let segmentSize: CInt = 2  // TCP_MAXSEG
   static let foreign: [(level: CInt, name: CInt)] = [
     (0, 15), (0, 19),  // SOL_IP: IP_FREEBIND, IP_TRANSPARENT
     (41, 78), (41, 75),  // SOL_IPV6: IPV6_FREEBIND, IPV6_TRANSPARENT

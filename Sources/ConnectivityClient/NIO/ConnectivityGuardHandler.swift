@@ -300,23 +300,6 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 @available(*, unavailable)
 extension ConnectivityGuardHandler: Sendable {}
 
-/// The socket of a channel, on the channel's own thread.
-private struct ChannelSocket: SocketOptions {
-  let channel: any NIOCore.Channel
-
-  func option<Value: BitwiseCopyable & Sendable>(
-    _ level: CInt, _ name: CInt, _ empty: Value
-  ) -> Value? {
-    guard let options = self.channel as? any SocketOptionProvider else { return nil }
-    let answer: EventLoopFuture<Value> = options.unsafeGetSocketOption(
-      level: NIOBSDSocket.OptionLevel(rawValue: level), name: NIOBSDSocket.Option(rawValue: name))
-    var value: Value?
-    // There the answer is there at once.
-    answer.assumeIsolated().whenSuccess { value = $0 }
-    return value
-  }
-}
-
 #if canImport(Glibc)
   private let datagramSocket = CInt(SOCK_DGRAM.rawValue)
 #else

@@ -41,9 +41,10 @@ final class CallProbe {
   /// - Parameters:
   ///   - targets: one for each channel.
   ///   - namespace: where it runs, if not in the laboratory's.
+  ///   - prefix: what runs it.
   init(
     _ lab: Laboratory, to targets: [String], _ arguments: [String] = [],
-    in namespace: NetworkNamespace? = nil, command: String = "call"
+    in namespace: NetworkNamespace? = nil, command: String = "call", prefix: [String] = []
   ) throws {
     let pipe = "\(lab.directory.path)/input-\(UInt64.random(in: 0 ..< .max))"
     guard mkfifo(pipe, 0o600) == 0 else { throw CommandError("\(pipe): errno \(errno)") }
@@ -51,7 +52,7 @@ final class CallProbe {
     self.input = Glibc.open(pipe, O_RDWR | O_CLOEXEC)
     guard self.input >= 0 else { throw CommandError("\(pipe): errno \(errno)") }
     self.command = try (namespace ?? lab.namespace).spawn(
-      ["sh", "-c", "exec \"$@\" <\"$0\"", pipe, Programs.callprobe, command]
+      ["sh", "-c", "exec \"$@\" <\"$0\"", pipe] + prefix + [Programs.callprobe, command]
         + ["--socket", lab.socket] + targets.flatMap { ["--target", $0] } + arguments)
   }
 
@@ -239,9 +240,13 @@ final class CallServer {
   static let port = 50051
   private let command: RunningCommand
 
-  init(_ lab: Laboratory, port: Int = CallServer.port, _ arguments: [String] = []) throws {
+  /// - Parameter prefix: what runs it.
+  init(
+    _ lab: Laboratory, port: Int = CallServer.port, _ arguments: [String] = [],
+    prefix: [String] = []
+  ) throws {
     self.command = try lab.outside.spawn(
-      [Programs.callprobe, "serve", "--port", "\(port)"] + arguments)
+      prefix + [Programs.callprobe, "serve", "--port", "\(port)"] + arguments)
     try self.command.line { $0.contains("\"ready\"") }
   }
 
