@@ -29,6 +29,17 @@ struct RefutationTests {
     #expect(loop.count("flow_invalidations", "interfaceLost") == 1)
   }
 
+  @Test("I6 I11 one that ends for another reason than that its path is gone is not refuted by that")
+  func slept() throws {
+    var loop = try self.loopWithoutRoutes()
+    try loop.kernel.give(self.local, to: 2)
+    #expect(try loop.guardFlow(1, local: self.local) == [self.doubt])
+    loop.loop.deal(with: .init(hasMessages: false, slept: .seconds(3600)))
+    #expect(loop.turn() == ["1 destroy resumed"])
+    #expect(loop.count("flow_invalidations", "resumed") == 1)
+    #expect(loop.count("refutations", "resumed") == 0)
+  }
+
   @Test("I11 one that connd has seen a path for since dies of what happened")
   func seen() throws {
     var loop = try self.loopWithoutRoutes()

@@ -107,7 +107,14 @@ struct BreakerTests {
     #expect(try self.opens((end, .verdict)))
     #expect(try self.opens((advice, .verdict), (end, .outcome)))
     #expect(try self.opens((advice, .verdict), (Self.told(.drain), .change), (end, .outcome)))
+    for reason in [Invalidation.Reason.sourceAddressLost, .networkChanged] {
+      #expect(try self.opens((advice, .verdict), (Self.told(.destroy, reason), .outcome)))
+    }
     #expect(try !self.opens((advice, .verdict)))
+    // That there is a better path than the one that it did not see is no error.
+    for reason in [Invalidation.Reason.betterPath, .resumed, .policy, .categoryChanged] {
+      #expect(try !self.opens((advice, .verdict), (Self.told(.destroy, reason), .outcome)))
+    }
     #expect(
       try !self.opens(
         (end, .verdict), (advice, .verdict), (Self.path(.satisfied), .outcome), (end, .change)))

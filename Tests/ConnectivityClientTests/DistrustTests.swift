@@ -288,6 +288,51 @@ struct DistrustTests {
     }
   }
 
+  /// connd sees no path for a flow, then a better one; and as one that goes on, the flow loses its link.
+  private static let secondThoughts: PathConnd.Answers = { request in
+    guard case .add(let flow) = request.request else { return [] }
+    if flow.hasInterface {
+      return [.with { $0.path = Self.path(.wifi) }, Self.destroy(.interfaceLost)]
+    }
+    guard flow.hasLocal else { return [.with { $0.path = Self.path(.wired) }] }
+    var advice = Self.destroy(.interfaceLost)
+    advice.invalidation.severity = .advise
+    advice.invalidation.path.status = .unsatisfied
+    return [advice, Self.destroy(.betterPath, .wired)]
+  }
+
+  @Test(
+    "I11 C10 a connection that connd sees no path for, and then a better one, is not refuted and is guarded on"
+  )
+  func betterThanNone() async throws {
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket, answers: Self.secondThoughts) { _ in
+        let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+          .bind(host: "127.0.0.1", port: 0).get()
+        let port = try #require(server.localAddress?.port)
+        for _ in 1...Breaker.limit + 1 {
+          let connection = try LoopbackSocket(port: port)
+          let watch = try SocketGuard(descriptor: connection.descriptor) {
+            ($0.socket, $0.guardsLoopback, $0.isNew) = (socket, true, true)
+          }
+          var words: [String] = []
+          for await event in watch.events {
+            switch event {
+            case .invalidated(let invalidation):
+              words.append("\(invalidation.severity.rawValue) \(invalidation.reason.rawValue)")
+            case .unguarded(let why): words.append(why)
+            case .path, .betterPathUnavailable: words.append("path")
+            }
+          }
+          #expect(
+            words
+              == ["advise interfaceLost", "destroy betterPath", "path", "destroy interfaceLost"])
+        }
+        try await server.close()
+      }
+    }
+  }
+
   @Test("I11 what becomes of a new connection that connd sees no path for is told as such, once")
   func outcome() async throws {
     try await PathConnd.withSocket { socket in

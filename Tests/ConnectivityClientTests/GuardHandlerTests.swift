@@ -1,8 +1,12 @@
 import Connectivity
 import ConnectivityClient
+import ConnectivityProtocol
 import ConnectivityTestKit
 import NIOCore
+import NIOEmbedded
 import NIOPosix
+import SwiftProtobuf
+import Synchronization
 import Testing
 
 /// Any TCP connection of NIO's, guarded by one handler.
@@ -138,6 +142,68 @@ struct GuardHandlerTests {
       try await channel.writeAndFlush(ByteBuffer(string: "still there"))
       while words.last != "read still there", let word = await told.next() { words.append(word) }
       #expect(words.last == "read still there")
+    }
+  }
+
+  /// connd's words of a flow that has its own address, and as what goes on.
+  private static func told(
+    _ severity: Connectivity_V1_InvalidationSeverity,
+    _ reason: Connectivity_V1_InvalidationReason, _ path: Connectivity_V1_Path
+  ) -> Connectivity_V1_GuardResponse {
+    .with {
+      $0.invalidation.severity = severity
+      $0.invalidation.reason = reason
+      $0.invalidation.path = path
+    }
+  }
+
+  private static func path(_ interface: String) -> Connectivity_V1_Path {
+    .with {
+      $0.status = .satisfied
+      $0.chain = [interface]
+      $0.interface = interface
+    }
+  }
+
+  @Test("I11 C10 a new connection that connd first sees no path for is guarded on when it drains")
+  func doubtedAndDrained() async throws {
+    let asked = Atomic(0)
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { request -> [Connectivity_V1_GuardResponse] in
+        guard case .add(let flow) = request.request else { return [] }
+        if flow.hasInterface {
+          return [
+            .with { $0.path = Self.path("wlan0") },
+            Self.told(.destroy, .interfaceLost, Self.path("eth0")),
+          ]
+        }
+        guard flow.hasLocal else {
+          // Of the connection that is to be made; later of what new ones would get.
+          let isFirst = asked.add(1, ordering: .relaxed).oldValue == 0
+          return [.with { $0.path = Self.path(isFirst ? "wlan0" : "eth0") }]
+        }
+        return [
+          Self.told(.advise, .interfaceLost, .with { $0.status = .unsatisfied }),
+          Self.told(.destroy, .betterPath, Self.path("eth0")),
+        ]
+      } _: { _ in
+        var configuration = ConnectivityGuardHandler.Configuration()
+        (configuration.socket, configuration.onInvalidation) = (socket, .drain)
+        let (words, continuation) = AsyncStream.makeStream(of: String.self)
+        // One whose own address is none of this machine's loopback.
+        let channel = NIOAsyncTestingChannel()
+        try await channel.testingEventLoop.executeInContext { [configuration] in
+          let pipeline = channel.pipeline.syncOperations
+          try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+          try pipeline.addHandler(Witness(continuation))
+        }
+        channel.localAddress = try SocketAddress(ipAddress: "192.0.2.7", port: 40_000)
+        try await channel.connect(to: try SocketAddress(ipAddress: "203.0.113.9", port: 443)).get()
+        var told: [String] = []
+        for await word in words { told.append(word) }
+        #expect(told.contains("destroy betterPath"))
+        #expect(told.suffix(2) == ["error interfaceLost", "closed"], "\(told)")
+      }
     }
   }
 

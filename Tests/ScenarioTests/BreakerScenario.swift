@@ -40,6 +40,24 @@ struct BreakerScenario {
       ["--doubt"], reason: "interfaceLost", cause: "timer graceEnded", path: "unsatisfied noRoute")
   }
 
+  @Test(
+    "I11 what drains for a better path, after connd saw none for it, ends when its link is lost")
+  func betterThanNone() throws {
+    let bench = try CallBench(["eth0"], withConnd: false)
+    let connd = try Python.start(
+      "python/refuter.py", [bench.lab.socket, "--better"], in: bench.lab.namespace)
+    try connd.line { $0 == "ready" }
+    let server = try CallServer(bench.lab)
+    let client = try bench.client(
+      to: [CallBench.server], arguments: ["--on-invalidation", "drain"])
+    let calls = try client.open(0)
+    try client.expectEnded(calls, ["interfaceLost"], since: CallProbe.now, "the link is lost")
+    try client.quit()
+    try server.end()
+    connd.signal(SIGKILL)
+    try connd.wait()
+  }
+
   /// Checks that a channel goes on unguarded, and tells why.
   ///
   /// - Parameters:

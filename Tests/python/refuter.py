@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A connd that is wrong: it declares each connection dead as soon as that is made. Or it sees no path for it, and declares it
-dead when the grace is over.
+dead when the grace is over. Or it sees a better one then, and later what goes on nevertheless loses its link.
 
-    refuter.py SOCKET [--doubt]
+    refuter.py SOCKET [--doubt | --better]
 
 serves `Guard` on the Unix socket, and prints each flow that it is told of, as JSON on a line.
 """
@@ -22,8 +22,9 @@ NO_PATH = pb.Path(status=pb.PATH_STATUS_UNSATISFIED, reason=pb.PATH_REASON_NO_RO
 
 
 class Refuter(rpc.ConnectivityServicer):
-    def __init__(self, doubts):
+    def __init__(self, doubts, finds_better):
         self.doubts = doubts
+        self.finds_better = finds_better
 
     def Guard(self, requests, context):
         for request in requests:
@@ -31,9 +32,17 @@ class Refuter(rpc.ConnectivityServicer):
                 continue
             flow = request.add
             print(json_format.MessageToJson(flow, indent=None), flush=True)
-            if not flow.local:
-                yield pb.GuardResponse(id=flow.id, generation=1, path=NO_PATH if self.doubts else PATH)
+            if self.finds_better and flow.interface:
+                yield pb.GuardResponse(id=flow.id, generation=1, path=PATH)
+                yield self.lost(flow, pb.INVALIDATION_SEVERITY_DESTROY, pb.CAUSE_TRIGGER_LINK, "carrierLost")
                 continue
+            if not flow.local:
+                path = NO_PATH if self.doubts or self.finds_better else PATH
+                yield pb.GuardResponse(id=flow.id, generation=1, path=path)
+                continue
+            if self.finds_better:
+                yield self.lost(flow, pb.INVALIDATION_SEVERITY_ADVISE, pb.CAUSE_TRIGGER_REGISTRATION, "pathMissing")
+                time.sleep(1)  # Calls are on it by then.
             if self.doubts:
                 yield self.lost(flow, pb.INVALIDATION_SEVERITY_ADVISE, pb.CAUSE_TRIGGER_REGISTRATION, "pathMissing")
                 time.sleep(1)  # InvalidationPolicy.routeGrace
@@ -52,7 +61,7 @@ class Refuter(rpc.ConnectivityServicer):
 
 def main():
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
-    rpc.add_ConnectivityServicer_to_server(Refuter("--doubt" in sys.argv[2:]), server)
+    rpc.add_ConnectivityServicer_to_server(Refuter("--doubt" in sys.argv[2:], "--better" in sys.argv[2:]), server)
     server.add_insecure_port(f"unix:{sys.argv[1]}")
     server.start()
     print("ready", flush=True)

@@ -139,7 +139,7 @@ struct FlowTable {
           at: flow, way, reading, reader, policy, hasMessages: hasMessages, at: now)
         guard let event else { continue }
         told.append(
-          Told(key: flow.key, event: event, isRefutation: flow.isDoubted && event.refutes))
+          Told(key: flow.key, event: event, isRefutation: flow.isDoubted && event.refutesDoubted))
         if event.path.status == .satisfied { flow.isDoubted = false }
       }
     } while count < Self.slice && self.isBusy && !hasMessages
@@ -381,6 +381,18 @@ extension FlowTable.Event {
   var refutes: Bool {
     guard case .invalidation(let verdict, _, _) = self else { return false }
     return verdict.severity == .destroy && verdict.reason != .policy
+  }
+
+  /// It declares gone what a flow was made on for which there was no path at its registration. Of a sleep, or of a better path, a
+  /// connection that works may die, too.
+  fileprivate var refutesDoubted: Bool {
+    guard case .invalidation(let verdict, _, _) = self, verdict.severity == .destroy else {
+      return false
+    }
+    return switch verdict.reason {
+    case .sourceAddressLost, .interfaceLost, .networkChanged: true
+    case .betterPath, .categoryChanged, .policy, .resumed: false
+    }
   }
 }
 

@@ -12,7 +12,8 @@ private import Synchronization
 /// ```
 ///
 /// A connection is refuted where connd answers with `destroy` as soon as it is told of it: it was made a moment ago, so
-/// it works. Or where connd sees no path for it then, and declares it dead without having seen one since. A path confirms it.
+/// it works. Or where connd sees no path for it then, and declares what it was made on gone without having seen one since. A path
+/// confirms it.
 /// While the breaker is open, connections are not guarded: for five minutes
 /// from the third refutation on. Then one is guarded on trial. Each trial that fails doubles the rest, to an hour at most.
 struct Breaker: Sendable {
@@ -82,6 +83,9 @@ extension Breaker {
     case .refused: return nil
     // Of what a network costs, that a connection works says nothing.
     case .invalidation(let invalidation) where invalidation.reason == .policy: return nil
+    // Of a better path, or of a sleep, a connection that works may die, too.
+    case .invalidation(let invalidation) where novelty == .outcome && invalidation.isSurvivable:
+      return nil
     case .invalidation where event.destroys: return self.refuted(now: now)
     // What it comes to is told later.
     case .invalidation: return nil

@@ -101,7 +101,7 @@ extension Channel {
 
   /// The path may be a reason to try again at once (C4); one that may not be used is none.
   private func noticed(_ path: Path?, _ novelty: ConnectionGuard.Novelty) {
-    guard novelty == .change || novelty == .outcome, let path, path.status == .satisfied,
+    guard novelty.isNews, let path, path.status == .satisfied,
       self.settings.config.access.refusal(of: path) == nil
     else { return }
     self.update { $0.machine.pathSatisfied(now: .now) }
@@ -145,10 +145,8 @@ extension Channel {
     case .keep: break
     }
     // Those that would be given up at once again are left alone.
-    if invalidation.severity == .destroy, invalidation.isSurvivable, novelty == .change,
-      let interface = connection.path?.interface
-    {
-      connection.flow?.goOn(on: interface)
+    if invalidation.severity == .destroy, invalidation.isSurvivable, novelty.isNews {
+      connection.flow?.goOn(on: connection.path?.interface)
     }
   }
 }

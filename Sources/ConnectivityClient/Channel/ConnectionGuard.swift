@@ -106,6 +106,14 @@ final class ConnectionGuard: Sendable {
     case again
     /// Something has changed.
     case change
+
+    /// It is told of what has happened since the flow was registered as it is. What is told at once would be told again.
+    var isNews: Bool {
+      switch self {
+      case .outcome, .change: true
+      case .answer, .verdict, .again: false
+      }
+    }
   }
 
   /// Told of all that connd says of the flow, and of which one as it was registered, on the thread of connections to connd.
@@ -186,8 +194,16 @@ final class ConnectionGuard: Sendable {
   /// made on. What becomes of its address and its link concerns it; of what else is preferred now, at most that it is preferred
   /// no longer.
   ///
-  /// - Parameter awaitsReturn: What it was given up for is a better path: tells when that is gone.
-  func goOn(on interface: String, awaitsReturn: Bool = false) {
+  /// - Parameters:
+  ///   - interface: that of its path. Where connd sees none, the link is the one that has its address.
+  ///   - awaitsReturn: What it was given up for is a better path: tells when that is gone.
+  /// - Returns: Whether it is guarded: not where nobody knows the link.
+  @discardableResult
+  func goOn(on interface: String?, awaitsReturn: Bool = false) -> Bool {
+    let (bound, address) = self.state.withLock { ($0.flow.interface, $0.flow.local) }
+    guard let interface = interface ?? bound ?? address.flatMap({ linkName(of: $0) }) else {
+      return false
+    }
     let (flow, local, own) = self.state.withLock { state in
       (state.stage, state.awaitsReturn) = (.survivor, awaitsReturn)
       state.flow.allowsAll()
@@ -197,6 +213,7 @@ final class ConnectionGuard: Sendable {
     self.replaceWay(by: nil)
     self.watch(local: local)
     if awaitsReturn { self.followWay(of: flow, until: interface, own) }
+    return true
   }
 
   /// Follows what new connections get, until that is the link and the subnet that this one is on.
@@ -235,7 +252,7 @@ final class ConnectionGuard: Sendable {
     guard let path = event.ownPath else { return .flow(event) }
     if path.interface == interface { return .flow(.betterPathGone(path)) }
     // Its own address leads it elsewhere: there is a better path still, and it stays where it is.
-    interface.map { self.goOn(on: $0) }
+    self.goOn(on: interface)
     return nil
   }
 

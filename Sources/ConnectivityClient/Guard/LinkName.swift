@@ -15,7 +15,35 @@ func linkName(_ index: UInt32) -> String? {
   return String(decoding: name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
 }
 
+/// The name of the link that has an address; `nil` where none has it, or several have.
+func linkName(of address: IPAddress) -> String? {
+  var list: UnsafeMutablePointer<ifaddrs>?
+  guard getifaddrs(&list) == 0 else { return nil }
+  defer { freeifaddrs(list) }
+  var names: Set<String> = []
+  for entry in sequence(first: list, next: { $0?.pointee.ifa_next }) {
+    guard let entry, let name = entry.pointee.ifa_name, let bytes = entry.pointee.ifa_addr else {
+      continue
+    }
+    if IPAddress(socketAddress: bytes) == address { names.insert(String(cString: name)) }
+  }
+  return names.count == 1 ? names.first : nil
+}
+
 extension IPAddress {
+  fileprivate init?(socketAddress: UnsafePointer<sockaddr>) {
+    let raw = UnsafeRawPointer(socketAddress)
+    let bytes: [UInt8]
+    switch CInt(socketAddress.pointee.sa_family) {
+    case AF_INET:
+      bytes = withUnsafeBytes(of: raw.loadUnaligned(as: sockaddr_in.self).sin_addr) { Array($0) }
+    case AF_INET6:
+      bytes = withUnsafeBytes(of: raw.loadUnaligned(as: sockaddr_in6.self).sin6_addr) { Array($0) }
+    default: return nil
+    }
+    self.init(bytes: bytes)
+  }
+
   /// Whether it is another host's on each link, so that connect(2) binds the socket to the one that is named with it (RFC 4007).
   var needsLink: Bool { self.family == .ipv6 && self.isLinkLocal }
 }

@@ -218,10 +218,9 @@ private final class Core: Sendable {
       return self.end()
     }
     let (flow, interface) = self.state.withLock { ($0.flow, $0.interface) }
-    if invalidation.isSurvivable, novelty == .change, let interface {
-      flow?.goOn(on: interface, awaitsReturn: invalidation.reason == .betterPath)
-    } else {
-      self.end()
-    }
+    let goesOn =
+      invalidation.isSurvivable && novelty.isNews
+      && flow?.goOn(on: interface, awaitsReturn: invalidation.reason == .betterPath) ?? false
+    if !goesOn { self.end() }
   }
 }

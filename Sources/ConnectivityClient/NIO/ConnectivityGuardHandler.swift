@@ -283,10 +283,9 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       let cutter = ConnectionCutter(context.channel)
       try? context.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
       cutter.cut(link: self.link)
-    } else if invalidation.severity == .destroy, invalidation.isSurvivable, novelty == .change,
-      let interface = self.path?.interface
-    {
-      self.flow?.goOn(on: interface, awaitsReturn: invalidation.reason == .betterPath)
+    } else if invalidation.severity == .destroy, invalidation.isSurvivable, novelty.isNews {
+      let awaitsReturn = invalidation.reason == .betterPath
+      self.flow?.goOn(on: self.path?.interface, awaitsReturn: awaitsReturn)
     }
   }
 
