@@ -168,8 +168,8 @@ struct TunnelsScenario {
   }
 
   @Test(
-    "K6 I5 I0 OpenConnect is moved to another uplink: connd advises at most, and bytes come when it has connected anew"
-  )
+    "K6 I5 I0 OpenConnect is moved to another uplink: connd advises at most, and bytes come when it has connected anew",
+    .enabled(if: OpenConnect.isAvailable, "ocserv is not installed"))
   func openConnect() throws {
     let lab = try self.laboratory()
     let vpn = try OpenConnect(lab, to: Uplinks.server)

@@ -8,7 +8,7 @@ struct RecordCommand: ConnctlCommand {
     usage: "connctl record [--for <time>] [--json] <file>",
     discussion: """
       Runs a connd of its own, beside the system's, which needs no privilege; it ends by Ctrl-C, or after the time of \
-      --for. “connd --replay <file>” prints what “connctl watch --json” would have printed, on any machine.
+      --for. That one reads the system's configuration, and knows nothing of what users have said of costs. “connd --replay <file>” prints what “connctl watch --json” would have printed, on any machine.
 
       The recording names addresses, links and Wi-Fi networks. What others are to see is made by “connctl report”.
       """)

@@ -107,6 +107,7 @@ final class OpenVPN {
 /// and ocserv. It lasts as long as this.
 final class OpenConnect {
   static let link = "tun0"
+  static var isAvailable: Bool { access("/usr/sbin/ocserv", X_OK) == 0 }
   private let server: RunningCommand
   private let client: RunningCommand
 
