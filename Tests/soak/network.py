@@ -280,9 +280,12 @@ class Network:
             self.ip(*self.configured(link))
 
     def flip(self):
-        """A change that is sure to be published: the default route is another's, before and after all the others."""
+        """A change that is sure to be published: the default route is another's, before and after all the others. Returns whose."""
         self.flips += 1
-        self.ip(f"route replace default via 10.250.0.{1 + self.flips % 2} dev mark metric 1")
+        gateway = f"10.250.0.{3 + self.flips % 2}"
+        if not self.ip(f"route replace default via {gateway} dev mark metric 1"):
+            raise AssertionError("the route was refused")
+        return gateway
 
     def flop(self):
         self.ip("route del default metric 1")

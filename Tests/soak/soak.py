@@ -62,11 +62,11 @@ class Soak:
         mirror = self.steady.mirrors[0]
         mirror.wait("told of the present", lambda: mirror.status)
         for _ in range(FULL):
-            generation = mirror.status.generation
-            if generation > FULL:
+            if mirror.status.generation > FULL:
                 break
-            self.network.flip()
-            mirror.wait("told of another route", lambda: mirror.status.generation > generation)
+            # Of two that follow each other too fast nothing might be left to tell: something else may be told in between.
+            gateway = self.network.flip()
+            mirror.wait("told of another route", lambda: mirror.status.ipv4.gateway == gateway)
         self.network.flop()
 
     def run(self):
