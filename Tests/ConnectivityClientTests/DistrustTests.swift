@@ -255,6 +255,26 @@ struct DistrustTests {
     }
   }
 
+  /// All that is said of a connection that has just been made.
+  private static func words(
+    of connection: LoopbackSocket, _ socket: String, shutsDown: Bool
+  ) async throws -> [String] {
+    let watch = try SocketGuard(descriptor: connection.descriptor) {
+      ($0.socket, $0.guardsLoopback) = (socket, true)
+      ($0.isNew, $0.shutsDown) = (true, shutsDown)
+    }
+    var words: [String] = []
+    for await event in watch.events {
+      switch event {
+      case .invalidated(let invalidation):
+        words.append("\(invalidation.severity.rawValue) \(invalidation.reason.rawValue)")
+      case .unguarded(let why): words.append(why)
+      case .path, .betterPathUnavailable: words.append("path")
+      }
+    }
+    return words
+  }
+
   @Test("I11 C10 connections that connd sees no path for, and gives up a second later, are refuted")
   func doubted() async throws {
     try await PathConnd.withSocket { socket in
@@ -264,23 +284,12 @@ struct DistrustTests {
         let port = try #require(server.localAddress?.port)
         for number in 1...Breaker.limit + 1 {
           let connection = try LoopbackSocket(port: port)
-          let watch = try SocketGuard(descriptor: connection.descriptor) {
-            ($0.socket, $0.guardsLoopback) = (socket, true)
-            ($0.isNew, $0.shutsDown) = (true, true)
-          }
-          var words: [String] = []
-          for await event in watch.events {
-            switch event {
-            case .invalidated(let invalidation): words.append(invalidation.severity.rawValue)
-            case .unguarded(let why): words.append(why)
-            case .path, .betterPathUnavailable: words.append("path")
-            }
-          }
+          let words = try await Self.words(of: connection, socket, shutsDown: true)
           #expect(
             words
               == (number > Breaker.limit
                 ? ["connd declared new connections dead that were just made"]
-                : ["advise", "destroy"]))
+                : ["advise interfaceLost", "destroy interfaceLost"]))
           #expect(connection.hasEnded == (number <= Breaker.limit))
         }
         try await server.close()
@@ -312,18 +321,7 @@ struct DistrustTests {
         let port = try #require(server.localAddress?.port)
         for _ in 1...Breaker.limit + 1 {
           let connection = try LoopbackSocket(port: port)
-          let watch = try SocketGuard(descriptor: connection.descriptor) {
-            ($0.socket, $0.guardsLoopback, $0.isNew) = (socket, true, true)
-          }
-          var words: [String] = []
-          for await event in watch.events {
-            switch event {
-            case .invalidated(let invalidation):
-              words.append("\(invalidation.severity.rawValue) \(invalidation.reason.rawValue)")
-            case .unguarded(let why): words.append(why)
-            case .path, .betterPathUnavailable: words.append("path")
-            }
-          }
+          let words = try await Self.words(of: connection, socket, shutsDown: false)
           #expect(
             words
               == ["advise interfaceLost", "destroy betterPath", "path", "destroy interfaceLost"])

@@ -1,0 +1,92 @@
+import Connectivity
+import ConnectivityRules
+
+// Flows that begin to be guarded, and begin anew when the kernel can be asked again.
+extension FlowTable {
+  /// Guards a flow from now on, unless it is dead already.
+  ///
+  /// - Returns: the path, or why it is dead or in doubt.
+  mutating func add(
+    _ registration: Registration, _ registrar: Registrar, policy: InvalidationPolicy,
+    at now: Instant
+  ) throws(KernelUnavailable) -> Event {
+    let (flow, reader) = (registration.flow, registrar.reader)
+    var first = flow.destination
+    first.source = flow.local
+    let present = try reader.way(to: first, registrar.answer(for: first))
+    let known = try self.path(known: registration, present, reader)
+    let made = known ?? present.judged
+    try registrar.use(made, boundTo: flow.destination.outLink)
+
+    var tracker = FlowTracker(
+      flow, on: made, network: present.network,
+      isSourceGiven: try known.map { (path) throws(KernelUnavailable) in
+        try reader.mayBeGiven(path)
+      } ?? false)
+    var (question, way) = (first, present)
+    if tracker.question != first {
+      // Who does not know his address has the one that the kernel chose just now; rules may hold for that.
+      let own = try reader.way(to: tracker.question)
+      let isSame = own.judged.chain.first == present.judged.chain.first
+      if known != nil || isSame { (question, way) = (tracker.question, own) }
+      if known == nil, isSame {
+        tracker = FlowTracker(flow, on: own.judged, network: own.network)
+      }
+    }
+    let reading = try reader.reading(of: question, madeOn: tracker.path, &way)
+    let since = registrar.gravest(of: registration, way.judged, reading)
+    let verdict = tracker.register(on: reading, since: since, policy: policy, at: now)
+    if let verdict, verdict.severity == .destroy {
+      return .invalidation(
+        verdict,
+        since?.cause
+          ?? Cause(.registration, "diedBefore", interface: made.interface, learntLate: true),
+        try reader.way(to: flow.destination).shown)
+    }
+    self.insert(
+      registration.key, tracker, told: way.shown,
+      isDoubted: registration.isNew && tracker.isInDoubt)
+    guard let verdict else { return .path(way.shown) }
+    let late = Cause(.registration, "pathMissing", interface: made.interface, learntLate: true)
+    return .invalidation(verdict, since?.cause ?? late, way.shown)
+  }
+
+  /// The path that the flow's client was told before, to be compared with; `nil` where there is none. A client that asked before
+  /// it connected knew neither its address nor its port: where the answer to what it asked is the same still, these lead the
+  /// connection elsewhere (`ip rule from`, `sport`, one of several nexthops), and nothing has changed.
+  private func path(
+    known registration: Registration, _ present: FlowPath, _ reader: FlowReader
+  ) throws(KernelUnavailable) -> Path? {
+    guard let known = registration.knownPath else { return nil }
+    let flow = registration.flow
+    guard registration.sinceGeneration == nil, known.source == flow.local,
+      known.chain.first != present.judged.chain.first
+    else { return known }
+    var question = flow.destination
+    question.transport?.localPort = 0
+    return try reader.way(to: question).judged.chain.first == known.chain.first ? nil : known
+  }
+
+  /// Guards a flow while the kernel cannot be asked; it is to be registered again when it can be.
+  mutating func addBlindly(_ registration: Registration) -> Event {
+    let made = registration.knownPath ?? .unknown
+    self.insert(registration.key, FlowTracker(registration.flow, on: made), told: .unknown)
+    self.blind[registration.key] = registration
+    return .path(.unknown)
+  }
+
+  /// Takes out those that were added blindly, in the order of their keys.
+  mutating func takeBlind() -> [Registration] {
+    if self.blind.isEmpty { return [] }
+    let registrations = self.blind.sorted {
+      ($0.key.guardian, $0.key.id) < ($1.key.guardian, $1.key.id)
+    }
+    for (key, _) in registrations { self.remove(key) }
+    // Until now nobody could say anything of them.
+    return registrations.map { _, registration in
+      var registration = registration
+      registration.hasWaited = true
+      return registration
+    }
+  }
+}
