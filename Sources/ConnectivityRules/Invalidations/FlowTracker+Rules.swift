@@ -94,7 +94,8 @@ extension FlowTracker.Sight {
     switch self.reading.formerLink {
     case .withoutRoute: true
     case .withWorseRoute: !self.isBetterPathTold
-    case .withRoute: self.standing.isSourceGiven || self.isDraining
+    case .withRoute:
+      self.isDraining || self.standing.isSourceGiven && !self.isBetterPathTold
     case .failed: self.standing.isSourceGiven
     case nil: self.isSourceAway
     case .untied, .leg: false

@@ -75,6 +75,16 @@ struct GivenAddressTests {
     #expect(flow.see(Self.gone, at: 6000) == "destroy sourceAddressLost")
   }
 
+  @Test("I9 I3 where better paths are to drain, that is told once when the VPN's time is over")
+  func softened() {
+    var flow = FollowedFlow(on: .by(.wifi), policy: InvalidationPolicy(betterPath: .drain))
+    #expect(flow.see(Self.given) == nil)
+    let moved = FlowReading.by(.cellular, leaving: .withRoute)
+    #expect(flow.see(moved) == "drain interfaceLost")
+    #expect(flow.see(moved, at: 30_000) == "drain betterPath" && flow.deadline == nil)
+    #expect(flow.see(moved, at: 30_001) == nil && flow.deadline == nil)
+  }
+
   @Test("I4 another network behind the tunnel's link is advice")
   func otherNetwork() {
     var flow = Self.begin()
