@@ -152,9 +152,8 @@ test-examples-by-version: deps ## the same, by a version of the last commit and 
 	@Tests/examples/by-version
 
 .PHONY: test-sanitized
-test-sanitized: deps ## run tests under the thread and the address sanitizer (each a build of its own)
-	@Tests/sanitizers/run address
-	Tests/sanitizers/run thread
+test-sanitized: deps ## run tests under sanitizers, each in a build of its own (SANITIZERS=thread address)
+	@for sanitizer in $(or $(SANITIZERS),thread address); do Tests/sanitizers/run "$$sanitizer"; done
 
 .PHONY: simulate
 simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; or one SEED=; from a RECORDING=)
@@ -177,9 +176,16 @@ record-vm: scenarios := recordings suspend
 record-vm: export KEEP_RECORDINGS := yes
 test-vm: deps-deb
 bench-vm: deps-bench
-test-vm test-systemd bench-vm record-vm: deps deps-vm
+test-vm test-systemd bench-vm record-vm: deps vm-image
+	@Tests/vm/test "$(VM_IMAGE)" $(scenarios)
+
+.PHONY: vm-image
+vm-image: deps-vm ## make the image of the VM, unless VM_IMAGE is up to date (the targets above call this)
 	@$(sudo) Tests/vm/build "$(VM_IMAGE)"
-	Tests/vm/test "$(VM_IMAGE)" $(scenarios)
+
+.PHONY: nightly
+nightly: ## run at full size what .ci/run cuts down: simulation, truth, soak, storms, VM, figures, sanitizers, fuzzers (hours)
+	@.ci/run nightly
 
 .PHONY: fuzz
 fuzz: deps deps-test ## give hostile bytes to what reads netlink, settings, messages, choices, the bus and frames (SECONDS=600 for each, TARGETS=)
@@ -203,8 +209,8 @@ truth: deps deps-test ## hold connd against real traffic in random networks (STE
 	    Tests/truth/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
 .PHONY: adversary
-adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, in a cgroup with its unit's limits (TIMES=1; 20 take an hour)
-	@$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" 200 "$(or $(TIMES),1)"
+adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, in a cgroup with its unit's limits (ROUNDS=200 TIMES=1; 20 times take an hour)
+	@$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" "$(or $(ROUNDS),200)" "$(or $(TIMES),1)"
 
 .PHONY: bench
 bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick: less of it; APPLICATIONS= as for check-demo)

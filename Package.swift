@@ -223,6 +223,12 @@ let tests: [Target] = [
     swiftSettings: swiftSettings),
 ]
 
+/// The names of the test targets to build, or `nil` for all. A sanitized build has only those that it runs.
+let chosenTests = Context.environment["CONND_TESTS"]?.split(separator: " ").map(String.init)
+func isChosen(_ target: Target) -> Bool {
+  target.type != .test || chosenTests?.contains(target.name) ?? true
+}
+
 let package = Package(
   name: "connd",
   platforms: [.macOS(.v15)],
@@ -255,5 +261,6 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
   ],
-  targets: [edge, transport, middle, wire, daemon, session, clients, tests].flatMap { $0 }
+  targets: [edge, transport, middle, wire, daemon, session, clients, tests.filter(isChosen)]
+    .flatMap { $0 }
 )
