@@ -67,6 +67,8 @@ package enum SocketRole: UInt8, Hashable, Sendable, CaseIterable {
   case wirelessListener
   /// Asks about Wi-Fi.
   case wirelessRequester
+  /// Asks about TCP sockets.
+  case socketDiagnosis
 }
 
 /// Where netlink sockets come from.
@@ -94,6 +96,7 @@ package struct KernelSockets: SocketSource {
     case .requester: return try NetlinkSocket(nonBlocking: false)
     case .wirelessListener: return try NetlinkSocket(NETLINK_GENERIC, nonBlocking: true)
     case .wirelessRequester: return try NetlinkSocket(NETLINK_GENERIC, nonBlocking: false)
+    case .socketDiagnosis: return try NetlinkSocket(NETLINK_SOCK_DIAG, nonBlocking: false)
     }
   }
 

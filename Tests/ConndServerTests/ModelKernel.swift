@@ -48,6 +48,9 @@ final class ModelKernel: Kernel {
   var neighbours: [IPAddress: Neighbour] = [:]
   /// The ports behind which bridges have learnt hardware addresses.
   var learnt: [[UInt8]: UInt32] = [:]
+  /// What the sockets of connections say, by the local port.
+  var sockets: [UInt16: SocketReport] = [:]
+  private(set) var socketQuestions = 0
   /// For how long the answers hold that are given next.
   var expiry: Duration?
   /// Called before each answer about a neighbour.
@@ -238,6 +241,11 @@ final class ModelKernel: Kernel {
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? {
     try self.ask("signal \(index)")
     return self.wirelessSignals[index]
+  }
+
+  func socketReports(on connections: [Destination]) -> [SocketReport?] {
+    self.socketQuestions += connections.count
+    return connections.map { self.sockets[$0.transport?.localPort ?? 0] }
   }
 
   func bridgePort(

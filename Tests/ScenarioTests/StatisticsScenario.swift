@@ -56,7 +56,7 @@ struct StatisticsScenario {
 /// What `connctl stats --json` prints.
 struct StatisticsReport: Decodable {
   var batches, events, readings, resynchronisations, suppressed, overruns: Int
-  var subscriptions, subscribers, guardedFlows, history: Int
+  var subscriptions, subscribers, guardedFlows, history, spared, found: Int
   var published, invalidations, flowInvalidations, refutations: [String: Int]
 }
 

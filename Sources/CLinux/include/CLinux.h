@@ -21,12 +21,14 @@
 #include <linux/genetlink.h>
 #include <linux/if_addr.h>
 #include <linux/if_link.h>
+#include <linux/inet_diag.h>
 #include <linux/neighbour.h>
 #include <linux/netconf.h>
 #include <linux/netlink.h>
 #include <linux/nexthop.h>
 #include <linux/nl80211.h>
 #include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
 
 /// Of `IFLA_IPTUN_*` and `IFLA_GRE_*`: their header, linux/if_tunnel.h, cannot be had together with the C
 /// library's netinet headers. The numbers are ABI.

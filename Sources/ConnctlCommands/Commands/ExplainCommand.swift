@@ -9,8 +9,10 @@ struct ExplainCommand: ConnctlCommand {
     commandName: "explain",
     abstract: "Show why: rule, table, route, gateway, links, medium, flags, category.",
     discussion: """
-      A name stands for its first address, no name for the internet. The link of a link-local address is not asked for: \
-      connctl guard does.
+      A name stands for its first address. Without a host, explains the path to the internet. Does not use the \
+      interface of a link-local address; connctl guard does.
+
+      With the host's port, and --local with a port, explains that TCP connection, and shows what its socket says.
 
       Exit status: 0 also where no path is satisfied, 1 if the name cannot be resolved.
       """)
@@ -18,14 +20,30 @@ struct ExplainCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  @Argument(help: "A host's name, or an address.")
-  var host: String?
+  @Argument(
+    help: "A host name or an address, and :PORT, as in [2001:db8::1]:443.",
+    transform: Endpoint.init)
+  var remote: Endpoint?
+
+  @Option(
+    help: ArgumentHelp("The connection's own address, and :PORT.", valueName: "address"),
+    transform: LocalEndpoint.init)
+  var local: LocalEndpoint?
+
+  func validate() throws {
+    if self.local != nil, self.remote == nil { throw ValidationError("--local needs a host") }
+  }
 
   func run(through dialler: any Dialler) async throws {
     var request = Connectivity_V1_ExplainRequest()
-    if let host = self.host, let first = try Resolver.hosts(of: host).first {
+    if let remote = self.remote, let first = try Resolver.hosts(of: remote.host).first {
       self.console.remarkLinks(of: [first])
       request.destination = first.address.description
+      if remote.port != 0 { request.remotePort = UInt32(remote.port) }
+      if let local = self.local {
+        request.local = local.address.description
+        if local.port != 0 { request.localPort = UInt32(local.port) }
+      }
     }
     let explanation = try await dialler.withConnd(at: self.socket) { [request] connd in
       try await connd.explain(request, options: .prompt)
@@ -34,7 +52,7 @@ struct ExplainCommand: ConnctlCommand {
       try self.console.print(try JSON.explanation(explanation))
     } else {
       try self.console.print(
-        try self.console.style.explanation(explanation, host: self.host))
+        try self.console.style.explanation(explanation, host: self.remote?.host))
     }
   }
 }

@@ -43,8 +43,28 @@ extension JSON {
       return .head("invalidation", generation)
         .appending(
           .body(invalidation.reason, invalidation.severity, scope, invalidation.cause))
+        .appending(["socket": invalidation.socket.map(JSON.socket) ?? .null])
     case .refused:
       return nil
     }
+  }
+}
+
+extension JSON {
+  /// What a connection's socket said; times in milliseconds, before the change negative.
+  static func socket(_ testimony: SocketTestimony) -> JSON {
+    [
+      "lastHeardMs": .signed(testimony.lastHeard.milliseconds),
+      "roundTripMs": .signed(testimony.roundTrip.milliseconds),
+      "timeouts": .number(testimony.timeouts),
+      "unacknowledged": .bool(testimony.hasUnacknowledgedData),
+    ]
+  }
+}
+
+extension Duration {
+  fileprivate var milliseconds: Int64 {
+    let (seconds, attoseconds) = self.components
+    return seconds * 1000 + attoseconds / 1_000_000_000_000_000
   }
 }

@@ -87,6 +87,7 @@ extension JSON {
           "metering": .string(explanation.cost.metering.word),
           "source": .string(explanation.cost.source),
         ] : .null,
+      "socket": explanation.hasSocket ? .socket(SocketTestimony(explanation.socket)) : .null,
     ]
   }
 }

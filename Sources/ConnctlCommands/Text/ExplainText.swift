@@ -24,6 +24,9 @@ extension Style {
       steps.add("medium", Text(path.mediumWords(explanation.links.last?.name)))
     }
     if let words = explanation.costWords { steps.add("metered", Text(words)) }
+    if explanation.hasSocket {
+      steps.add("socket", Text(SocketTestimony(explanation.socket).wordsNow))
+    }
     steps.add("flags", Text(ReachabilityFlags(explanation.flags).words))
     steps.add("category", Text(category.rawValue, category.ink))
     for (position, probe) in explanation.probes.enumerated() {

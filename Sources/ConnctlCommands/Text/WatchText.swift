@@ -126,8 +126,9 @@ extension FlowInvalidation {
 
   /// - Parameter obstacle: What is said in place of the cause.
   fileprivate func details(obstacle: String?) -> String {
+    let socket = self.socket.map { "; \($0.words(since: "the change"))" } ?? ""
     let now = self.path.map { "; now \($0.words)" } ?? ""
-    return "\(self.reason.words): \(obstacle ?? self.cause.words)\(now)"
+    return "\(self.reason.words): \(obstacle ?? self.cause.words)\(socket)\(now)"
   }
 
   /// What keeps a flow that is new to connd from being viable: connd takes it for one that died before, but whoever asks
@@ -146,7 +147,7 @@ extension FlowInvalidation {
     case .betterPath:
       guard let local, let interface = self.cause.interface else { return nil }
       return "\(local) is no address of \(interface)"
-    case .interfaceLost, .networkChanged, .categoryChanged, .resumed:
+    case .interfaceLost, .networkChanged, .categoryChanged, .resumed, .silent:
       return nil
     }
   }

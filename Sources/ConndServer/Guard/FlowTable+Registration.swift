@@ -36,19 +36,36 @@ extension FlowTable {
     let reading = try reader.reading(of: question, madeOn: tracker.path, &way)
     let since = registrar.gravest(of: registration, way.judged, reading)
     let verdict = tracker.register(on: reading, since: since, policy: policy, at: now)
-    if let verdict, verdict.severity == .destroy {
+    var examination = FlowExamination()
+    let outcome = examination.conclude(
+      FlowExamination.Look(
+        verdict, isCertain: try reader.isGone(reading, madeOn: made), change: now,
+        report: Self.report(on: tracker, verdict, reader), at: now))
+    self.spared += examination.timesSpared
+    guard case .verdict(let told) = outcome else {
+      self.insert(registration.key, tracker, examination, told: way.shown)
+      return .path(way.shown)
+    }
+    if told.severity == .destroy {
       return .invalidation(
-        verdict,
+        told,
         since?.cause
           ?? Cause(.registration, "diedBefore", interface: made.interface, learntLate: true),
         try reader.way(to: flow.destination).shown)
     }
     self.insert(
-      registration.key, tracker, told: way.shown,
+      registration.key, tracker, examination, told: way.shown,
       isDoubted: registration.isNew && tracker.isInDoubt)
-    guard let verdict else { return .path(way.shown) }
     let late = Cause(.registration, "pathMissing", interface: made.interface, learntLate: true)
-    return .invalidation(verdict, since?.cause ?? late, way.shown)
+    return .invalidation(told, since?.cause ?? late, way.shown)
+  }
+
+  /// What the flow's socket says of a verdict that it may refute.
+  private static func report(
+    on tracker: FlowTracker, _ verdict: FlowTracker.Verdict?, _ reader: FlowReader
+  ) -> SocketReport? {
+    guard let verdict, verdict.isRefutable, tracker.flow.namesSocket else { return nil }
+    return reader.view.socketReports(on: [tracker.question]).first ?? nil
   }
 
   /// The path that the flow's client was told before, to be compared with; `nil` where there is none. A client that asked before

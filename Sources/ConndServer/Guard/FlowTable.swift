@@ -27,16 +27,23 @@ struct FlowTable {
     var isRefutation = false
   }
 
-  private var entries: [Key: GuardedFlow] = [:]
+  private(set) var entries: [Key: GuardedFlow] = [:]
   /// In an order that depends on nothing but what came and went.
   private var flows: [GuardedFlow] = []
   /// By the number of the client's stream.
   private(set) var counts: [UInt64: Int] = [:]
   private var userCounts: [UInt32: Int] = [:]
   private var addressCounts: [IPAddress: Int] = [:]
+  /// How many flows name a TCP socket, which can be asked.
+  private var socketFlows = 0
   private var inDoubt: Set<Key> = []
   /// Those that were registered while the kernel could not be asked.
   var blind: [Key: Registration] = [:]
+
+  /// Asks the sockets of flows after a change (E2).
+  var inquiry = SocketInquiry()
+  /// How many flows their sockets have spared since this was taken (E1).
+  var spared = 0
 
   private var log = StepLog()
   /// Where the sweep goes on.
@@ -67,15 +74,19 @@ struct FlowTable {
   var removals: Removals { self.log.removals }
 
   /// Whether a look at the flows is under way.
-  var isBusy: Bool { self.due > 0 }
+  var isBusy: Bool { self.due > 0 || self.inquiry.isRunning }
 
-  /// When those in doubt must be looked at although the kernel says nothing; `nil` during a look, which sees them all. Ten
-  /// thousand of them are not gone through each time that it is asked for.
-  var deadline: Instant? { self.isBusy ? nil : self.earliestDeadline }
+  /// When flows must be looked at or asked about although the kernel says nothing, or `nil` during
+  /// a look, which sees all of them.
+  var deadline: Instant? {
+    guard !self.isBusy else { return nil }
+    return [self.earliestDeadline, self.inquiry.deadline].compactMap { $0 }.min()
+  }
+  /// Ten thousand flows are not gone through each time that the deadline is asked for.
   private var earliestDeadline: Instant?
 
   private mutating func findEarliestDeadline() {
-    self.earliestDeadline = self.inDoubt.compactMap { self.entries[$0]?.tracker.deadline }.min()
+    self.earliestDeadline = self.inDoubt.compactMap { self.entries[$0]?.deadline }.min()
   }
 
   // MARK: - Looks
@@ -86,19 +97,23 @@ struct FlowTable {
     self.log.append(step)
     self.due = self.flows.count
     self.part = Self.smallestPart
+    if let time = step.time, step.occasion.mayCostPath, self.socketFlows > 0 {
+      self.inquiry.note(changeAt: time)
+    }
   }
 
-  /// Has those looked at whose grace is over.
+  /// Has those looked at whose grace period is over, and those asked that a change may have hurt.
   mutating func lookAtOverdue(at now: Instant) {
     guard !self.isBusy else { return }
     for key in self.inDoubt {
-      guard let flow = self.entries[key], let deadline = flow.tracker.deadline, deadline <= now
+      guard let flow = self.entries[key], let deadline = flow.deadline, deadline <= now
       else { continue }
       flow.isOverdue = true
       self.due += 1
     }
-    // The one that it was is not in doubt any more.
+    // The flow with the earliest deadline has recovered.
     if self.due == 0 { self.findEarliestDeadline() }
+    self.inquiry.begin(with: self.flows.lazy.map(\.key), at: now)
   }
 
   private func isDue(_ flow: GuardedFlow) -> Bool {
@@ -128,21 +143,28 @@ struct FlowTable {
     var told: [Told] = []
     var count = 0
     var hasMessages = false
-    repeat {
+    while count < Self.slice, self.due > 0, !hasMessages {
       let part = self.takePart()
       count += part.count
-      // All is read before anything is concluded: a kernel that fails in between must not swallow what was to be told.
+      // Everything is read before anything is concluded: a kernel that fails in between must not
+      // swallow what was to be reported.
       let readings = try self.read(part, reader)
       hasMessages = reader.view.hasMessages
+      var looks: [Look] = []
       for (flow, way, reading) in readings {
-        let event = try self.look(
+        let look = try self.look(
           at: flow, way, reading, reader, policy, hasMessages: hasMessages, at: now)
-        guard let event else { continue }
+        if let look { looks.append(look) }
+      }
+      for (look, report) in zip(looks, Self.reports(for: looks, reader, at: now)) {
+        guard let event = try self.conclude(look, report, reader, at: now) else { continue }
+        let flow = look.flow
         told.append(
           Told(key: flow.key, event: event, isRefutation: flow.isDoubted && event.refutesDoubted))
         if event.path.status == .satisfied { flow.isDoubted = false }
       }
-    } while count < Self.slice && self.isBusy && !hasMessages
+    }
+    if self.due == 0, !hasMessages { self.ask(reader, at: now) }
     if !self.isBusy {
       self.log.clear()
       self.findEarliestDeadline()
@@ -171,22 +193,20 @@ struct FlowTable {
     return readings
   }
 
+  /// Returns what the lookup says of a flow, or `nil` if that is not to be concluded from yet.
   private mutating func look(
     at flow: GuardedFlow, _ way: FlowPath, _ reading: FlowReading, _ reader: FlowReader,
     _ policy: InvalidationPolicy, hasMessages: Bool, at now: Instant
-  ) throws(KernelUnavailable) -> Event? {
+  ) throws(KernelUnavailable) -> Look? {
     guard self.blind[flow.key] == nil else {
       self.isSeen(flow)
       return nil
     }
-    let old = flow.tracker.path
     let step = self.log.step(since: flow.seen)
     var tracker = flow.tracker
     let verdict = tracker.update(to: reading, slept: step.slept, policy: policy, at: now)
-    let isBetterPathGone = flow.tracker.hasBetterPath && !tracker.hasBetterPath
-    let isDestroyed = verdict?.severity == .destroy
-    if isDestroyed, hasMessages, !flow.isPostponed {
-      // What was read may be of two moments, and what waits to be read of that (K8).
+    if verdict?.severity == .destroy, hasMessages, !flow.isPostponed {
+      // What was read may be of two moments, and what waits to be read explains it (K8).
       flow.isPostponed = true
       return nil
     }
@@ -196,21 +216,39 @@ struct FlowTable {
       let own = try reader.way(to: tracker.question)
       if own.shown.chain.first == way.shown.chain.first { way = own }
     }
+    return Look(
+      flow: flow, way: way, tracker: tracker, verdict: verdict, step: step,
+      isCertain: try reader.isGone(reading, madeOn: flow.tracker.path),
+      isSatisfied: reading.path.status == .satisfied)
+  }
+
+  /// Says what a client must know of a flow after a look at it.
+  private mutating func conclude(
+    _ look: Look, _ report: SocketReport?, _ reader: FlowReader, at now: Instant
+  ) throws(KernelUnavailable) -> Event? {
+    let (flow, old) = (look.flow, look.flow.tracker)
+    var examination = flow.examination
+    let outcome = examination.conclude(look.forExamination(report, at: now))
+    self.spared += examination.timesSpared - flow.examination.timesSpared
+    let isBetterPathGone = old.hasBetterPath && !look.tracker.hasBetterPath
     flow.isPostponed = false
-    flow.tracker = tracker
+    (flow.tracker, flow.examination) = (look.tracker, examination)
+    flow.inDoubtSince =
+      look.tracker.isInDoubt ? flow.inDoubtSince ?? look.step.time ?? now : nil
     self.isSeen(flow)
-    guard let verdict else {
+    let shown = look.way.shown
+    guard case .verdict(let verdict) = outcome else {
       self.note(flow)
-      guard isBetterPathGone || flow.told != way.shown else { return nil }
-      flow.told = way.shown
-      return isBetterPathGone ? .betterPathGone(way.shown) : .path(way.shown)
+      guard outcome == .recovered || isBetterPathGone || flow.told != shown else { return nil }
+      flow.told = shown
+      return isBetterPathGone ? .betterPathGone(shown) : .path(shown)
     }
-    let cause = step.occasion.cause(
-      of: verdict, flow.tracker.flow.destination.address.family, from: old, to: way.shown)
-    guard isDestroyed else {
-      flow.told = way.shown
+    let cause = look.step.occasion.cause(
+      of: verdict, look.tracker.flow.destination.address.family, from: old.path, to: shown)
+    guard verdict.severity == .destroy else {
+      flow.told = shown
       self.note(flow)
-      return .invalidation(verdict, cause, way.shown)
+      return .invalidation(verdict, cause, shown)
     }
     self.remove(flow.key)
     return .invalidation(verdict, cause, try self.pathForNew(flow, reader))
@@ -221,8 +259,8 @@ struct FlowTable {
     (flow.seen, flow.isOverdue) = (self.log.last, false)
   }
 
-  private mutating func note(_ flow: GuardedFlow) {
-    if flow.tracker.deadline != nil {
+  mutating func note(_ flow: GuardedFlow) {
+    if flow.deadline != nil {
       self.inDoubt.insert(flow.key)
     } else if !self.inDoubt.isEmpty {
       self.inDoubt.remove(flow.key)
@@ -241,16 +279,19 @@ struct FlowTable {
   // MARK: - What is in it
 
   mutating func insert(
-    _ key: Key, _ tracker: FlowTracker, told: Path, isDoubted: Bool = false
+    _ key: Key, _ tracker: FlowTracker, _ examination: FlowExamination = FlowExamination(),
+    told: Path, isDoubted: Bool = false
   ) {
     let flow = GuardedFlow(
-      key, tracker, told: told, isDoubted: isDoubted, seen: self.log.last, place: self.flows.count)
+      key, tracker, examination, told: told, isDoubted: isDoubted, seen: self.log.last,
+      place: self.flows.count)
+    if flow.tracker.flow.namesSocket { self.socketFlows += 1 }
     self.entries[key] = flow
     self.flows.append(flow)
     self.counts[key.guardian, default: 0] += 1
     self.userCounts[flow.uid, default: 0] += 1
     for address in flow.addresses { self.addressCounts[address, default: 0] += 1 }
-    if let deadline = tracker.deadline {
+    if let deadline = flow.deadline {
       self.inDoubt.insert(key)
       self.earliestDeadline = min(self.earliestDeadline ?? deadline, deadline)
     }
@@ -258,6 +299,7 @@ struct FlowTable {
 
   mutating func remove(_ key: Key) {
     guard let flow = self.entries.removeValue(forKey: key) else { return }
+    if flow.tracker.flow.namesSocket { self.socketFlows -= 1 }
     if self.isDue(flow) { self.due -= 1 }
     // The last takes its place.
     if let last = self.flows.popLast(), last !== flow {
@@ -302,7 +344,7 @@ extension FlowTable.Event {
     }
     return switch verdict.reason {
     case .sourceAddressLost, .interfaceLost, .networkChanged: true
-    case .betterPath, .categoryChanged, .policy, .resumed: false
+    case .betterPath, .categoryChanged, .policy, .resumed, .silent: false
     }
   }
 }

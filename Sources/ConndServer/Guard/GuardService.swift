@@ -162,6 +162,9 @@ extension Connectivity_V1_GuardResponse {
       self.invalidation.severity = Connectivity_V1_InvalidationSeverity(verdict.severity)
       self.invalidation.cause = Connectivity_V1_Cause(cause)
       self.invalidation.path = Connectivity_V1_Path(path)
+      if let evidence = verdict.evidence {
+        self.invalidation.socket = Connectivity_V1_SocketTestimony(SocketTestimony(evidence))
+      }
     case .refused(let refusal):
       self.refused.code = refusal.code
       self.refused.message = refusal.message

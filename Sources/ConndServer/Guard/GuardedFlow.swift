@@ -5,6 +5,10 @@ import ConnectivityRules
 final class GuardedFlow {
   let key: FlowTable.Key
   var tracker: FlowTracker
+  /// What its socket is asked, and what came of it.
+  var examination: FlowExamination
+  /// Since when its grace period runs, or `nil` if none does.
+  var inDoubtSince: Instant?
   /// The path that the client knows of.
   var told: Path
   /// The number of the last step that it was looked at for.
@@ -19,11 +23,12 @@ final class GuardedFlow {
   var place: Int
 
   init(
-    _ key: FlowTable.Key, _ tracker: FlowTracker, told: Path, isDoubted: Bool, seen: UInt64,
-    place: Int
+    _ key: FlowTable.Key, _ tracker: FlowTracker, _ examination: FlowExamination, told: Path,
+    isDoubted: Bool, seen: UInt64, place: Int
   ) {
     self.key = key
     self.tracker = tracker
+    self.examination = examination
     self.told = told
     self.isDoubted = isDoubted
     self.seen = seen
@@ -33,6 +38,20 @@ final class GuardedFlow {
   /// The addresses whose routes matter: where it leads to, and its own, which may be local by a route alone (AnyIP).
   var addresses: [IPAddress] {
     [self.tracker.flow.destination.address] + (self.tracker.flow.local.map { [$0] } ?? [])
+  }
+
+  /// When it must be looked at again although the kernel says nothing.
+  var deadline: Instant? {
+    switch (self.tracker.deadline, self.examination.deadline) {
+    case (let first?, let second?): min(first, second)
+    case (let deadline, nil), (nil, let deadline): deadline
+    }
+  }
+
+  /// Whether its lookup says that it goes on, or its socket has proved that.
+  var isSound: Bool {
+    if self.examination.disputed != nil { return self.examination.isSpared }
+    return self.tracker.hasBegun && !self.tracker.isInDoubt
   }
 
   var uid: UInt32 { self.tracker.flow.destination.uid }

@@ -8,12 +8,15 @@ struct StepLog {
   /// One reading of the kernel, and why it was made.
   struct Step {
     var occasion: Occasion
+    /// When the kernel was read, or `nil` if no reading led to this look.
+    var time: Instant?
     /// How long the machine slept before it.
     var slept: Duration?
 
     /// What happened later is taken for part of the same.
     mutating func join(_ later: Step) {
       self.occasion = self.occasion.joined(with: later.occasion)
+      self.time = later.time
       self.slept = [self.slept, later.slept].compactMap { $0 }.max()
     }
   }

@@ -111,7 +111,8 @@ struct Engine {
     let made = self.changes.update(to: reading, on: occasion, at: now, time: time)
     self.graceOrHold = [made.deadline, self.damper.deadline(after: now)].compactMap { $0 }.min()
     let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
-    return Step(changes: made.changes, followers: .init(occasion: occasion, slept: slept))
+    return Step(
+      changes: made.changes, followers: .init(occasion: occasion, time: now, slept: slept))
   }
 
   /// Compares whom names are asked of with what was published.

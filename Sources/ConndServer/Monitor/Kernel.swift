@@ -56,6 +56,11 @@ protocol Kernel {
   /// How well a Wi-Fi link hears its access point; `nil` where it has none, or the driver does not say.
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal?
 
+  /// Returns what the sockets of connections say, or `nil` for each that cannot be asked. Each
+  /// connection must name a socket (``Destination/namesSocket``). Never throws: without evidence
+  /// the lookup decides.
+  func socketReports(on connections: [Destination]) -> [SocketReport?]
+
   /// The policy rules of a family, in their order.
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule]
 }

@@ -82,6 +82,11 @@ final class KernelView {
     try self.kernel.routes(to: destinations)
   }
 
+  /// What the sockets of connections say now, which is not remembered.
+  func socketReports(on connections: [Destination]) -> [SocketReport?] {
+    connections.isEmpty ? [] : self.kernel.socketReports(on: connections)
+  }
+
   /// Where only routes from certain sources lead to a destination, connect(2) picks one of the machine's addresses and asks
   /// with that (ip6_dst_lookup_tail).
   private func sourceSpecificRoute(

@@ -171,6 +171,12 @@ extension MonitorLoop {
     self.logger.warning("a client has exceeded limits.\(limit)", metadata: metadata)
   }
 
+  private mutating func countSpared() {
+    guard self.engine.flows.spared > 0 else { return }
+    self.statistics.spared.increment(by: self.engine.flows.spared)
+    self.engine.flows.spared = 0
+  }
+
   private func answer(_ guardian: any FlowMailbox, _ id: UInt64, _ event: Guardian.Event) {
     guardian.answer(id, event, generation: self.engine.snapshot.generation)
   }
@@ -189,6 +195,7 @@ extension MonitorLoop {
       let told = try self.engine.evaluateFlows(kernel, at: self.clock.now)
       self.unneeded += before - self.engine.flows.count
       for told in told { self.statistics.count(told) }
+      self.countSpared()
       let generation = self.engine.snapshot.generation
       for (number, told) in Dictionary(grouping: told, by: \.key.guardian) {
         self.guardians[number]?.post(

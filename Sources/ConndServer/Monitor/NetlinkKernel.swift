@@ -16,6 +16,8 @@ final class NetlinkKernel: Kernel {
   /// does, so stacks are not remembered.)
   private var knownDevices: [UInt32: (name: String, device: Device)] = [:]
   private var unheard: UnheardLinks?
+  /// Opened when the first question is asked, and again after one that failed.
+  private var diagnosis: SocketDiagnosis?
 
   /// How many events are read before they are acted upon, however many more wait.
   private static let batch = 4096
@@ -121,6 +123,19 @@ final class NetlinkKernel: Kernel {
   }
 
   func wirelessSignal(_ index: UInt32) -> WirelessSignal? { try? self.wireless?.signal(index) }
+
+  func socketReports(on connections: [Destination]) -> [SocketReport?] {
+    do throws(NetlinkError) {
+      let diagnosis = if let diagnosis = self.diagnosis { diagnosis } else {
+        try SocketDiagnosis(on: self.sockets.open(.socketDiagnosis))
+      }
+      self.diagnosis = diagnosis
+      return try diagnosis.reports(on: connections)
+    } catch {
+      self.diagnosis = nil
+      return connections.map { _ in nil }
+    }
+  }
 
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
     try ask { () throws(NetlinkError) in try self.requester.rules(family) }

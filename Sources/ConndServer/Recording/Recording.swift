@@ -114,7 +114,7 @@ extension Recording {
       switch role {
       case .listener, .wirelessListener:
         self.turns[self.turn].heard[role, default: []].append(reception)
-      case .requester, .wirelessRequester: exchanges.receive(role, reception)
+      case .requester, .wirelessRequester, .socketDiagnosis: exchanges.receive(role, reception)
       }
     case .readable(let isReadable): self.turns[self.turn].polls.append(isReadable)
     case .file(let question, let error, let bytes):

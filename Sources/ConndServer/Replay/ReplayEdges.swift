@@ -58,7 +58,7 @@ final class ReplayedSocket: DatagramSocket {
     let reception: RecordedReception
     switch self.role {
     case .listener, .wirelessListener: reception = self.tape.hear(self.role)
-    case .requester, .wirelessRequester:
+    case .requester, .wirelessRequester, .socketDiagnosis:
       switch self.answers.popFirst() {
       case .message(let bytes)?: reception = .datagram(bytes)
       case .failed(let failure)?: reception = failure

@@ -101,9 +101,7 @@ struct ConnectivityService: RegistrableRPCService {
   private func explain(
     _ request: Connectivity_V1_ExplainRequest, _ caller: UInt32
   ) async throws -> Connectivity_V1_Explanation {
-    let destination =
-      request.hasDestination
-      ? try Destination(request.destination, uid: caller, mark: request.mark) : nil
+    let destination = try request.hasDestination ? Destination(request, uid: caller) : nil
     return try await self.answer(for: caller) { .explain(destination, $0) }.orUnavailable()
   }
 
@@ -165,7 +163,32 @@ extension Result where Failure == KernelUnavailable {
 }
 
 extension Destination {
-  /// - Throws: INVALID_ARGUMENT for what is no address of a host.
+  /// The destination to be explained, and the connection if the request names one.
+  ///
+  /// - Throws: INVALID_ARGUMENT for a field that makes no sense.
+  fileprivate init(_ request: Connectivity_V1_ExplainRequest, uid: UInt32) throws {
+    try self.init(request.destination, uid: uid, mark: request.mark)
+    guard request.hasLocal || request.localPort != 0 || request.remotePort != 0 else { return }
+    guard let localPort = UInt16(exactly: request.localPort) else {
+      throw RPCError(code: .invalidArgument, message: "local_port: not a port")
+    }
+    guard let remotePort = UInt16(exactly: request.remotePort) else {
+      throw RPCError(code: .invalidArgument, message: "remote_port: not a port")
+    }
+    self.transport = Transport(Transport.tcp, localPort: localPort, remotePort: remotePort)
+    guard request.hasLocal else { return }
+    do throws(HostAddressError) {
+      self.source = try IPAddress(ofHost: request.local, field: "local")
+    } catch {
+      throw RPCError(code: .invalidArgument, message: error.message)
+    }
+    guard self.source?.family == self.address.family else {
+      throw RPCError(
+        code: .invalidArgument, message: "local: not of the same family as the destination")
+    }
+  }
+
+  /// - Throws: INVALID_ARGUMENT if the text is not the address of a host.
   fileprivate init(_ text: String, uid: UInt32, mark: UInt32) throws {
     do throws(HostAddressError) {
       let address = try IPAddress(ofHost: text, field: "destination")

@@ -63,6 +63,11 @@ struct Explainer {
     if path.guessedLinks > 0, let guess = facts.guess {
       explanation.guessedBy = guess.mark.map { "fwmark 0x" + String($0, radix: 16) } ?? "default"
     }
+    if destination.namesSocket,
+      case let report?? = self.view.socketReports(on: [destination]).first
+    {
+      explanation.socket = Connectivity_V1_SocketTestimony(SocketTestimony(report))
+    }
     if let route = try self.view.entry(for: destination)?.route {
       explanation.routePrefix = route.prefix.description
       explanation.routePriority = route.priority

@@ -15,6 +15,9 @@ struct Statistics: Sendable {
   let flowPaths: Counter
   let gaps: Counter
   let subscriptions: Counter
+  /// Flows that their sockets have spared (E1), and those that were found dead (E2).
+  let spared: Counter
+  let found: Counter
 
   private let registry = CounterRegistry()
   private let transitions: Counter
@@ -38,6 +41,8 @@ struct Statistics: Sendable {
     self.flowPaths = counter("flow_paths")
     self.gaps = counter("gaps")
     self.subscriptions = counter("subscriptions")
+    self.spared = counter("spared")
+    self.found = counter("found")
     self.transitions = counter("published", "transition")
     self.paths = counter("published", "path")
     self.publishedInvalidations = counter("published", "invalidation")
@@ -86,6 +91,7 @@ struct Statistics: Sendable {
     case .path, .betterPathGone: self.flowPaths.increment()
     case .invalidation(let verdict, _, _):
       self.increment("flow_invalidations", verdict.reason.rawValue)
+      if verdict.reason == .silent, verdict.severity == .destroy { self.found.increment() }
       if told.isRefutation { self.increment("refutations", verdict.reason.rawValue) }
     }
   }

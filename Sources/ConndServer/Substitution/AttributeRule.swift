@@ -5,6 +5,8 @@ import Glibc
 indirect enum AttributeRule {
   /// Numbers, of so many octets; what is of another length is left out.
   case same(Int)
+  /// Numbers only, in at most as many octets; a longer attribute is left out.
+  case numbers(atMost: Int)
   /// What the kernel calls something: small letters, digits and signs.
   case word
   /// That it is there is all that counts.
@@ -48,6 +50,7 @@ extension Substitutes {
   private func payload(_ bytes: ArraySlice<UInt8>, _ rule: AttributeRule) -> [UInt8]? {
     switch rule {
     case .same(let count): return bytes.count == count ? Array(bytes) : nil
+    case .numbers(let count): return bytes.count <= count ? Array(bytes) : nil
     case .word:
       let word = bytes.prefix { $0 != 0 }
       return String(decoding: word, as: UTF8.self).isKernelWord ? Array(word) + [0] : nil

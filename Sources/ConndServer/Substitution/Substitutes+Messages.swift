@@ -32,6 +32,8 @@ extension Substitutes {
     switch type {
     case Int(NLMSG_ERROR): written = self.end(payload, of: &header, after: 4 + Self.headerSize)
     case Int(NLMSG_DONE): written = self.end(payload, of: &header, after: 4)
+    case _ where role == .socketDiagnosis:
+      written = self.socketMessage(payload, isRequest: header[6] & UInt8(NLM_F_REQUEST) != 0)
     default:
       if let (size, rules) = Self.format(type, payload, role), payload.count >= size {
         // Headers, too, are padded.
@@ -76,6 +78,7 @@ extension Substitutes {
     case .wirelessListener, .wirelessRequester:
       guard type >= Int(GENL_ID_CTRL) else { return nil }
       return (4, type == Int(GENL_ID_CTRL) ? AttributeRule.ofFamilies : AttributeRule.ofWireless)
+    case .socketDiagnosis: return nil
     case .listener, .requester: break
     }
     let fields = Array(payload.prefix(4))

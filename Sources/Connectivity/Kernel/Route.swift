@@ -41,6 +41,10 @@ package struct Transport: Hashable, Sendable {
     self.localPort = localPort
     self.remotePort = remotePort
   }
+
+  /// The protocols' numbers at IANA.
+  package static let tcp: UInt8 = 6
+  package static let udp: UInt8 = 17
 }
 
 /// The route that the kernel takes to a destination.

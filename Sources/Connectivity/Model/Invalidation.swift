@@ -38,6 +38,9 @@ extension Invalidation {
     case policy
     /// The machine slept (I6).
     case resumed
+    /// After a change of the network the peer has not answered several transmissions in a row,
+    /// although the kernel still has a path (E2).
+    case silent
   }
 
   /// What is to be done with the channels, the gravest first.

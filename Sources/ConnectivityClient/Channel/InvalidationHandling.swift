@@ -38,7 +38,7 @@ extension FlowInvalidation {
   var isSurvivable: Bool {
     switch self.reason {
     case .betterPath, .categoryChanged, .policy, .resumed: true
-    case .sourceAddressLost, .interfaceLost, .networkChanged: false
+    case .sourceAddressLost, .interfaceLost, .networkChanged, .silent: false
     }
   }
 }

@@ -266,6 +266,7 @@ extension Connectivity_V1_InvalidationReason {
     case .betterPath: self = .betterPath
     case .policy: self = .policy
     case .resumed: self = .resumed
+    case .silent: self = .silent
     }
   }
 }
@@ -281,6 +282,7 @@ extension Invalidation.Reason {
     case .betterPath: self = .betterPath
     case .policy: self = .policy
     case .resumed: self = .resumed
+    case .silent: self = .silent
     case .unspecified, .UNRECOGNIZED: self = .categoryChanged
     }
   }

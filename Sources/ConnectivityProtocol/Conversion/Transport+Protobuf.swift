@@ -13,10 +13,6 @@ extension Transport {
     if number == 0, localPort == 0, remotePort == 0 { return nil }
     self.init(number == 0 ? Self.tcp : number, localPort: localPort, remotePort: remotePort)
   }
-
-  /// The numbers of the protocols at IANA.
-  package static let tcp: UInt8 = 6
-  package static let udp: UInt8 = 17
 }
 
 extension Connectivity_V1_Flow {

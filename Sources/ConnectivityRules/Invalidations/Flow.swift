@@ -21,6 +21,13 @@ package struct Flow: Hashable, Sendable {
     self.forbidsExpensive = forbidsExpensive
     self.forbidsConstrained = forbidsConstrained
   }
+
+  /// Whether it names exactly one TCP socket of this machine, which can be asked.
+  package var namesSocket: Bool {
+    var destination = self.destination
+    destination.source = self.local
+    return destination.namesSocket
+  }
 }
 
 /// What one reading of the kernel shows of a flow (I0): asked with all that is the flow's own, by which way does the kernel

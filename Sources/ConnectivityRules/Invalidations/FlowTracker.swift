@@ -49,10 +49,16 @@ package struct FlowTracker: Hashable, Sendable {
     package var severity: Invalidation.Severity
     /// No link has failed: only the route is missing.
     package var isRouteOnly = false
+    /// What the flow's socket said, or `nil` if it was not asked.
+    package var evidence: SocketEvidence?
 
-    package init(_ reason: Invalidation.Reason, _ severity: Invalidation.Severity) {
+    package init(
+      _ reason: Invalidation.Reason, _ severity: Invalidation.Severity,
+      by evidence: SocketEvidence? = nil
+    ) {
       self.reason = reason
       self.severity = severity
+      self.evidence = evidence
     }
   }
 
@@ -106,9 +112,22 @@ package struct FlowTracker: Hashable, Sendable {
   }
 
   /// When it must be looked at again although the kernel says nothing.
+  ///
+  /// A grace period that ended without the flow's end, because its socket spared it, needs no look.
   package var deadline: Instant? {
-    if case .inDoubt(_, let doubt) = self.state { doubt.until } else { nil }
+    guard case .inDoubt(_, let doubt) = self.state, !self.holds(.interfaceLost),
+      !self.holds(.sourceAddressLost)
+    else { return nil }
+    return doubt.until
   }
+
+  /// Whether the lookup has said that the flow is to be destroyed for a reason, and still says so.
+  package func holds(_ reason: Invalidation.Reason) -> Bool {
+    self.told[reason]?.severity == .destroy
+  }
+
+  /// Whether the client was told of a reason in any way, and it still holds.
+  package func isTold(of reason: Invalidation.Reason) -> Bool { self.told[reason] != nil }
 
   /// Whether its path is not there now, and may come back.
   package var isInDoubt: Bool { if case .inDoubt = self.state.seeing { true } else { false } }
@@ -189,8 +208,18 @@ package struct FlowTracker: Hashable, Sendable {
 }
 
 extension FlowTracker.Verdict {
-  /// Whether it is of the moment: that which comes after it is compared with what it has led to.
-  fileprivate var isEvent: Bool { self.reason == .resumed || self.reason == .networkChanged }
+  /// Whether it is about a moment: later readings are compared with what it has led to.
+  package var isEvent: Bool { self.reason == .resumed || self.reason == .networkChanged }
+
+  /// Whether the flow's own socket can refute it (E1). What the path costs, and that the machine
+  /// slept, is not a matter of what the socket has heard.
+  package var isRefutable: Bool {
+    guard self.severity == .destroy else { return false }
+    return switch self.reason {
+    case .sourceAddressLost, .interfaceLost, .networkChanged, .betterPath: true
+    case .categoryChanged, .policy, .resumed, .silent: false
+    }
+  }
 }
 
 extension FlowTracker.State {

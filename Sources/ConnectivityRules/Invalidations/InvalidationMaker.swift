@@ -190,8 +190,8 @@ package struct InvalidationMaker: Hashable, Sendable {
       if verdict.severity == .advise { scope.destination = .offLink }
     case .betterPath:
       scope.family = told.family
-    case .categoryChanged, .policy, .resumed:
-      // The wide scope says it.
+    case .categoryChanged, .policy, .resumed, .silent:
+      // The wide scope says it; sockets speak only of single flows.
       return nil
     }
     return Draft(reason: verdict.reason, severity: verdict.severity, scope: scope)

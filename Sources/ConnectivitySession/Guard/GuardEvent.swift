@@ -50,17 +50,20 @@ public struct FlowInvalidation: Error, Hashable, Sendable {
   public var cause: Cause
   /// What the way to the remote address is now; `nil` where connd did not say.
   public var path: Path?
+  /// What the connection's own socket said, or `nil` if it was not asked.
+  public var socket: SocketTestimony?
   /// For ``Connectivity/Invalidation/Reason/policy``: what the channel does not allow; else `nil`.
   public var networkUnavailableReason: NetworkUnavailable.Reason?
 
   public init(
     reason: Invalidation.Reason, severity: Invalidation.Severity, cause: Cause, path: Path?,
-    networkUnavailableReason: NetworkUnavailable.Reason? = nil
+    socket: SocketTestimony? = nil, networkUnavailableReason: NetworkUnavailable.Reason? = nil
   ) {
     self.reason = reason
     self.severity = severity
     self.cause = cause
     self.path = path
+    self.socket = socket
     self.networkUnavailableReason = networkUnavailableReason
   }
 }
@@ -72,7 +75,8 @@ extension FlowInvalidation {
       reason: Invalidation.Reason(message.reason),
       severity: Invalidation.Severity(message.severity),
       cause: Cause(message.cause),
-      path: message.hasPath ? try Path(message.path) : nil)
+      path: message.hasPath ? try Path(message.path) : nil,
+      socket: message.hasSocket ? SocketTestimony(message.socket) : nil)
   }
 }
 

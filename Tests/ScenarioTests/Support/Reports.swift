@@ -89,6 +89,14 @@ struct InvalidationReport: Decodable, Hashable {
   var severity: String
   var scope: Scope
   var cause: EventReport.Cause
+  /// Of `connctl guard --json`: what the connection's socket said.
+  var socket: SocketReport?
+}
+
+/// What a connection's socket said.
+struct SocketReport: Decodable, Hashable {
+  var lastHeardMs: Int
+  var timeouts: Int
 }
 
 /// The object of `connctl explain --json`, as far as the scenarios read it.

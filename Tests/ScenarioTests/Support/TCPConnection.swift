@@ -25,6 +25,8 @@ final class TCPConnection {
     var mark: UInt32?
     /// An IPv6 socket, also for a server that has an IPv4 address: it calls that `::ffff:a.b.c.d`.
     var isDualStack = false
+    /// The server's own address, if packets to the remote address are sent on to another.
+    var listen: String?
   }
 
   /// Connects to an address that the other namespace has.
@@ -32,7 +34,7 @@ final class TCPConnection {
     from namespace: NetworkNamespace, to other: NetworkNamespace, at address: String,
     _ options: Options = Options()
   ) throws {
-    let endpoint = try Endpoint(address, port: options.remotePort)
+    let endpoint = try Endpoint(options.listen ?? address, port: options.remotePort)
     let listener = try other.perform {
       let listener = socket(endpoint.family, Self.type, 0)
       Self.set(SO_REUSEADDR, 1, on: listener)
@@ -99,6 +101,22 @@ final class TCPConnection {
     return Self.receives(self.sent, on: self.server, within: deadline)
       && Self.send(self.sent, on: self.server)
       && Self.receives(self.sent, on: self.client, within: deadline)
+  }
+
+  /// Bytes that go back and forth from now on, until they are stopped.
+  func startTraffic(every interval: Duration = .milliseconds(5)) -> Traffic {
+    Traffic(client: self.client, server: self.server, every: interval)
+  }
+
+  /// Half-closes the client's side: what it has sent is followed by a FIN.
+  func endSending() { shutdown(self.client, CInt(SHUT_WR)) }
+
+  /// Sends until nothing more fits, because the server does not read: its window closes.
+  func fillWindow() {
+    let bytes = [UInt8](repeating: 0, count: 65_536)
+    while Glibc.send(
+      self.client, bytes, bytes.count, CInt(MSG_NOSIGNAL) | CInt(MSG_DONTWAIT)) > 0
+    {}
   }
 
   /// Sends without waiting for an answer: TCP goes on trying.

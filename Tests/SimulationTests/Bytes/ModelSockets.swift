@@ -23,7 +23,7 @@ final class ModelSockets: SocketSource {
     switch role {
     case .listener, .requester: return ModelSocket(role, self)
     // There is no nl80211.
-    case .wirelessListener, .wirelessRequester:
+    case .wirelessListener, .wirelessRequester, .socketDiagnosis:
       throw NetlinkError(operation: "open a netlink socket", code: EPROTONOSUPPORT)
     }
   }

@@ -177,6 +177,10 @@ final class WrittenKernel: ReopenableKernel {
     }
   }
 
+  func socketReports(on connections: [Destination]) -> [SocketReport?] {
+    connections.map { _ in nil }
+  }
+
   func bridgePort(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> UInt32? {

@@ -158,6 +158,10 @@ final class FaultyKernel: ReopenableKernel {
 
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? { nil }
 
+  func socketReports(on connections: [Destination]) -> [SocketReport?] {
+    connections.map { _ in nil }
+  }
+
   func bridgePort(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> UInt32? {

@@ -107,6 +107,10 @@ final class MutantKernel: Kernel {
     try self.kernel.wirelessSignal(index)
   }
 
+  func socketReports(on connections: [Destination]) -> [SocketReport?] {
+    self.kernel.socketReports(on: connections)
+  }
+
   func bridgePort(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> UInt32? {

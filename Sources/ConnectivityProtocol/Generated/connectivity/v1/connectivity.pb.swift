@@ -109,6 +109,10 @@ public nonisolated enum Connectivity_V1_InvalidationReason: SwiftProtobuf.Enum, 
 
   /// The machine slept.
   case resumed // = 7
+
+  /// After a change of the network the peer has not answered several transmissions in a row, although
+  /// the kernel still has a path. Only `Guard` reports it, never `Watch`.
+  case silent // = 8
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -125,6 +129,7 @@ public nonisolated enum Connectivity_V1_InvalidationReason: SwiftProtobuf.Enum, 
     case 5: self = .betterPath
     case 6: self = .policy
     case 7: self = .resumed
+    case 8: self = .silent
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -139,6 +144,7 @@ public nonisolated enum Connectivity_V1_InvalidationReason: SwiftProtobuf.Enum, 
     case .betterPath: return 5
     case .policy: return 6
     case .resumed: return 7
+    case .silent: return 8
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -153,6 +159,7 @@ public nonisolated enum Connectivity_V1_InvalidationReason: SwiftProtobuf.Enum, 
     .betterPath,
     .policy,
     .resumed,
+    .silent,
   ]
 
 }
@@ -2198,11 +2205,64 @@ public nonisolated struct Connectivity_V1_FlowInvalidation: @unchecked Sendable 
   /// Clears the value of `path`. Subsequent reads from it will return its default value.
   public mutating func clearPath() {_uniqueStorage()._path = nil}
 
+  /// What the connection's own socket said. Not set if it was not asked: for other protocols than
+  /// TCP, for flows without ports, and if the verdict is certain without it.
+  public var socket: Connectivity_V1_SocketTestimony {
+    get {_storage._socket ?? Connectivity_V1_SocketTestimony()}
+    set {_uniqueStorage()._socket = newValue}
+  }
+  /// Returns true if `socket` has been explicitly set.
+  public var hasSocket: Bool {_storage._socket != nil}
+  /// Clears the value of `socket`. Subsequent reads from it will return its default value.
+  public mutating func clearSocket() {_uniqueStorage()._socket = nil}
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
   fileprivate var _storage = _StorageClass.defaultInstance
+}
+
+/// What a TCP socket says about whether its peer still answers (tcp_info of sock_diag(7)). Times have
+/// the resolution of the kernel's tick, 1 to 10 ms.
+public nonisolated struct Connectivity_V1_SocketTestimony: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// When the socket last heard from its peer, counted from the change of the network that led to
+  /// this message: negative before it. In an Explanation it is counted from the question.
+  public var lastHeard: SwiftProtobuf.Google_Protobuf_Duration {
+    get {_lastHeard ?? SwiftProtobuf.Google_Protobuf_Duration()}
+    set {_lastHeard = newValue}
+  }
+  /// Returns true if `lastHeard` has been explicitly set.
+  public var hasLastHeard: Bool {self._lastHeard != nil}
+  /// Clears the value of `lastHeard`. Subsequent reads from it will return its default value.
+  public mutating func clearLastHeard() {self._lastHeard = nil}
+
+  /// The smoothed round-trip time.
+  public var roundTrip: SwiftProtobuf.Google_Protobuf_Duration {
+    get {_roundTrip ?? SwiftProtobuf.Google_Protobuf_Duration()}
+    set {_roundTrip = newValue}
+  }
+  /// Returns true if `roundTrip` has been explicitly set.
+  public var hasRoundTrip: Bool {self._roundTrip != nil}
+  /// Clears the value of `roundTrip`. Subsequent reads from it will return its default value.
+  public mutating func clearRoundTrip() {self._roundTrip = nil}
+
+  /// How many retransmission timeouts have passed in a row without an answer.
+  public var timeouts: UInt32 = 0
+
+  /// The peer has yet to acknowledge data.
+  public var unacknowledged: Bool = false
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _lastHeard: SwiftProtobuf.Google_Protobuf_Duration? = nil
+  fileprivate var _roundTrip: SwiftProtobuf.Google_Protobuf_Duration? = nil
 }
 
 public nonisolated struct Connectivity_V1_FlowRefused: Sendable {
@@ -2246,12 +2306,44 @@ public nonisolated struct Connectivity_V1_ExplainRequest: Sendable {
   /// Clears the value of `mark`. Subsequent reads from it will return its default value.
   public mutating func clearMark() {self._mark = nil}
 
+  /// A connection's own address, and the ports of TCP: with all three the connection itself is
+  /// explained, and its socket is asked.
+  public var local: String {
+    get {_local ?? String()}
+    set {_local = newValue}
+  }
+  /// Returns true if `local` has been explicitly set.
+  public var hasLocal: Bool {self._local != nil}
+  /// Clears the value of `local`. Subsequent reads from it will return its default value.
+  public mutating func clearLocal() {self._local = nil}
+
+  public var localPort: UInt32 {
+    get {_localPort ?? 0}
+    set {_localPort = newValue}
+  }
+  /// Returns true if `localPort` has been explicitly set.
+  public var hasLocalPort: Bool {self._localPort != nil}
+  /// Clears the value of `localPort`. Subsequent reads from it will return its default value.
+  public mutating func clearLocalPort() {self._localPort = nil}
+
+  public var remotePort: UInt32 {
+    get {_remotePort ?? 0}
+    set {_remotePort = newValue}
+  }
+  /// Returns true if `remotePort` has been explicitly set.
+  public var hasRemotePort: Bool {self._remotePort != nil}
+  /// Clears the value of `remotePort`. Subsequent reads from it will return its default value.
+  public mutating func clearRemotePort() {self._remotePort = nil}
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
   fileprivate var _destination: String? = nil
   fileprivate var _mark: UInt32? = nil
+  fileprivate var _local: String? = nil
+  fileprivate var _localPort: UInt32? = nil
+  fileprivate var _remotePort: UInt32? = nil
 }
 
 /// The chain of reasoning, from the rule to the category.
@@ -2349,6 +2441,16 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
   public var hasCost: Bool {_storage._cost != nil}
   /// Clears the value of `cost`. Subsequent reads from it will return its default value.
   public mutating func clearCost() {_uniqueStorage()._cost = nil}
+
+  /// What the socket of the connection that was named says. Not set if there is no such socket.
+  public var socket: Connectivity_V1_SocketTestimony {
+    get {_storage._socket ?? Connectivity_V1_SocketTestimony()}
+    set {_uniqueStorage()._socket = newValue}
+  }
+  /// Returns true if `socket` has been explicitly set.
+  public var hasSocket: Bool {_storage._socket != nil}
+  /// Clears the value of `socket`. Subsequent reads from it will return its default value.
+  public mutating func clearSocket() {_uniqueStorage()._socket = nil}
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -3088,6 +3190,8 @@ public nonisolated struct Connectivity_V1_Statistic: Sendable {
   ///     refutations         registrations of connections that had just been made (with their own address, without a known path)
   ///                         that were answered by `destroy`, or by advice and then `destroy` without a path in between; by
   ///                         reason, which is never POLICY. Where they grow, connd is wrong about what works
+  ///     spared              flows that a lookup gave up and whose own sockets proved that they live
+  ///     found               flows that died although their lookups stood, as their own sockets showed
   ///     gaps                times that a subscriber missed changes
   ///     subscriptions       subscribers of Watch that there were
   ///     limits_hit          clients and requests that were turned away; by limit. The kind "descriptors" is another matter: how
@@ -3282,7 +3386,7 @@ nonisolated extension Connectivity_V1_EventKind: SwiftProtobuf._ProtoNameProvidi
 }
 
 nonisolated extension Connectivity_V1_InvalidationReason: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0INVALIDATION_REASON_UNSPECIFIED\0\u{1}INVALIDATION_REASON_SOURCE_ADDRESS_LOST\0\u{1}INVALIDATION_REASON_INTERFACE_LOST\0\u{1}INVALIDATION_REASON_NETWORK_CHANGED\0\u{1}INVALIDATION_REASON_CATEGORY_CHANGED\0\u{1}INVALIDATION_REASON_BETTER_PATH\0\u{1}INVALIDATION_REASON_POLICY\0\u{1}INVALIDATION_REASON_RESUMED\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0INVALIDATION_REASON_UNSPECIFIED\0\u{1}INVALIDATION_REASON_SOURCE_ADDRESS_LOST\0\u{1}INVALIDATION_REASON_INTERFACE_LOST\0\u{1}INVALIDATION_REASON_NETWORK_CHANGED\0\u{1}INVALIDATION_REASON_CATEGORY_CHANGED\0\u{1}INVALIDATION_REASON_BETTER_PATH\0\u{1}INVALIDATION_REASON_POLICY\0\u{1}INVALIDATION_REASON_RESUMED\0\u{1}INVALIDATION_REASON_SILENT\0")
 }
 
 nonisolated extension Connectivity_V1_InvalidationSeverity: SwiftProtobuf._ProtoNameProviding {
@@ -5011,13 +5115,14 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
 
 nonisolated extension Connectivity_V1_FlowInvalidation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".FlowInvalidation"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}reason\0\u{1}severity\0\u{1}cause\0\u{1}path\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}reason\0\u{1}severity\0\u{1}cause\0\u{1}path\0\u{1}socket\0")
 
   fileprivate class _StorageClass {
     var _reason: Connectivity_V1_InvalidationReason = .unspecified
     var _severity: Connectivity_V1_InvalidationSeverity = .unspecified
     var _cause: Connectivity_V1_Cause? = nil
     var _path: Connectivity_V1_Path? = nil
+    var _socket: Connectivity_V1_SocketTestimony? = nil
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -5032,6 +5137,7 @@ nonisolated extension Connectivity_V1_FlowInvalidation: SwiftProtobuf.Message, S
       _severity = source._severity
       _cause = source._cause
       _path = source._path
+      _socket = source._socket
     }
   }
 
@@ -5054,6 +5160,7 @@ nonisolated extension Connectivity_V1_FlowInvalidation: SwiftProtobuf.Message, S
         case 2: try { try decoder.decodeSingularEnumField(value: &_storage._severity) }()
         case 3: try { try decoder.decodeSingularMessageField(value: &_storage._cause) }()
         case 4: try { try decoder.decodeSingularMessageField(value: &_storage._path) }()
+        case 5: try { try decoder.decodeSingularMessageField(value: &_storage._socket) }()
         default: break
         }
       }
@@ -5078,6 +5185,9 @@ nonisolated extension Connectivity_V1_FlowInvalidation: SwiftProtobuf.Message, S
       try { if let v = _storage._path {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
       } }()
+      try { if let v = _storage._socket {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+      } }()
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -5091,10 +5201,60 @@ nonisolated extension Connectivity_V1_FlowInvalidation: SwiftProtobuf.Message, S
         if _storage._severity != rhs_storage._severity {return false}
         if _storage._cause != rhs_storage._cause {return false}
         if _storage._path != rhs_storage._path {return false}
+        if _storage._socket != rhs_storage._socket {return false}
         return true
       }
       if !storagesAreEqual {return false}
     }
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_SocketTestimony: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".SocketTestimony"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}last_heard\0\u{3}round_trip\0\u{1}timeouts\0\u{1}unacknowledged\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._lastHeard) }()
+      case 2: try { try decoder.decodeSingularMessageField(value: &self._roundTrip) }()
+      case 3: try { try decoder.decodeSingularUInt32Field(value: &self.timeouts) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.unacknowledged) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._lastHeard {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    } }()
+    try { if let v = self._roundTrip {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    } }()
+    if self.timeouts != 0 {
+      try visitor.visitSingularUInt32Field(value: self.timeouts, fieldNumber: 3)
+    }
+    if self.unacknowledged != false {
+      try visitor.visitSingularBoolField(value: self.unacknowledged, fieldNumber: 4)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_SocketTestimony, rhs: Connectivity_V1_SocketTestimony) -> Bool {
+    if lhs._lastHeard != rhs._lastHeard {return false}
+    if lhs._roundTrip != rhs._roundTrip {return false}
+    if lhs.timeouts != rhs.timeouts {return false}
+    if lhs.unacknowledged != rhs.unacknowledged {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -5137,7 +5297,7 @@ nonisolated extension Connectivity_V1_FlowRefused: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ExplainRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}mark\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}mark\0\u{1}local\0\u{3}local_port\0\u{3}remote_port\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5147,6 +5307,9 @@ nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, Swi
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularStringField(value: &self._destination) }()
       case 2: try { try decoder.decodeSingularUInt32Field(value: &self._mark) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self._local) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self._localPort) }()
+      case 5: try { try decoder.decodeSingularUInt32Field(value: &self._remotePort) }()
       default: break
       }
     }
@@ -5163,12 +5326,24 @@ nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, Swi
     try { if let v = self._mark {
       try visitor.visitSingularUInt32Field(value: v, fieldNumber: 2)
     } }()
+    try { if let v = self._local {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 3)
+    } }()
+    try { if let v = self._localPort {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 4)
+    } }()
+    try { if let v = self._remotePort {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 5)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Connectivity_V1_ExplainRequest, rhs: Connectivity_V1_ExplainRequest) -> Bool {
     if lhs._destination != rhs._destination {return false}
     if lhs._mark != rhs._mark {return false}
+    if lhs._local != rhs._local {return false}
+    if lhs._localPort != rhs._localPort {return false}
+    if lhs._remotePort != rhs._remotePort {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -5176,7 +5351,7 @@ nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, Swi
 
 nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Explanation"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{1}rules\0\u{3}route_prefix\0\u{1}links\0\u{1}flags\0\u{1}category\0\u{1}probes\0\u{3}route_priority\0\u{3}guessed_by\0\u{1}cost\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{1}rules\0\u{3}route_prefix\0\u{1}links\0\u{1}flags\0\u{1}category\0\u{1}probes\0\u{3}route_priority\0\u{3}guessed_by\0\u{1}cost\0\u{1}socket\0")
 
   fileprivate class _StorageClass {
     var _destination: String = String()
@@ -5190,6 +5365,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
     var _probes: [Connectivity_V1_Probe] = []
     var _guessedBy: String? = nil
     var _cost: Connectivity_V1_CostEvidence? = nil
+    var _socket: Connectivity_V1_SocketTestimony? = nil
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -5211,6 +5387,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
       _probes = source._probes
       _guessedBy = source._guessedBy
       _cost = source._cost
+      _socket = source._socket
     }
   }
 
@@ -5240,6 +5417,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
         case 9: try { try decoder.decodeSingularUInt32Field(value: &_storage._routePriority) }()
         case 10: try { try decoder.decodeSingularStringField(value: &_storage._guessedBy) }()
         case 11: try { try decoder.decodeSingularMessageField(value: &_storage._cost) }()
+        case 12: try { try decoder.decodeSingularMessageField(value: &_storage._socket) }()
         default: break
         }
       }
@@ -5285,6 +5463,9 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
       try { if let v = _storage._cost {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
       } }()
+      try { if let v = _storage._socket {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 12)
+      } }()
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -5305,6 +5486,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
         if _storage._probes != rhs_storage._probes {return false}
         if _storage._guessedBy != rhs_storage._guessedBy {return false}
         if _storage._cost != rhs_storage._cost {return false}
+        if _storage._socket != rhs_storage._socket {return false}
         return true
       }
       if !storagesAreEqual {return false}

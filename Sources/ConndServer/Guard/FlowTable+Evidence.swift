@@ -1,0 +1,72 @@
+import Connectivity
+import ConnectivityRules
+
+// What the sockets of guarded flows are asked, and what follows from it (E1 to E3).
+extension FlowTable {
+  /// What one lookup shows of a flow, before its socket was asked.
+  struct Look {
+    var flow: GuardedFlow
+    var way: FlowPath
+    /// The flow's tracker after the look.
+    var tracker: FlowTracker
+    var verdict: FlowTracker.Verdict?
+    var step: StepLog.Step
+    /// Whether the flow's address and link are gone, which no socket refutes.
+    var isCertain: Bool
+    var isSatisfied: Bool
+
+    func needsReport(at now: Instant) -> Bool {
+      self.flow.tracker.flow.namesSocket
+        && self.flow.examination.needsReport(on: self.verdict, isCertain: self.isCertain, at: now)
+    }
+
+    func forExamination(_ report: SocketReport?, at now: Instant) -> FlowExamination.Look {
+      let (flow, disputed) = (self.flow, self.flow.examination.disputed)
+      return FlowExamination.Look(
+        self.verdict, isCertain: self.isCertain,
+        isAdvised: self.verdict.map {
+          flow.tracker.isTold(of: $0.reason) || disputed?.reason == $0.reason
+        } ?? false,
+        isDisputeStanding: disputed.map { $0.isEvent || self.tracker.holds($0.reason) } ?? false,
+        isSound: self.isSatisfied && disputed == nil && !self.tracker.isInDoubt,
+        // A grace period that ends is about what began it.
+        change: self.step.time ?? flow.inDoubtSince ?? now, report: report, at: now)
+    }
+  }
+
+  /// What the sockets say of those looks that need it, asked together.
+  static func reports(for looks: [Look], _ reader: FlowReader, at now: Instant) -> [SocketReport?] {
+    var reports: [SocketReport?] = looks.map { _ in nil }
+    let places = looks.indices.filter { looks[$0].needsReport(at: now) }
+    let answers = reader.view.socketReports(on: places.map { looks[$0].flow.tracker.question })
+    for (place, answer) in zip(places, answers) { reports[place] = answer }
+    return reports
+  }
+
+  /// How many flows are asked before the kernel's messages are read again: half a millisecond.
+  private static let mostQuestions = 256
+
+  /// Asks the next flows of an inquiry, and suspects those that are silent (E2).
+  mutating func ask(_ reader: FlowReader, at now: Instant) {
+    guard self.inquiry.isRunning else { return }
+    let (keys, change) = self.inquiry.take(Self.mostQuestions)
+    let flows = keys.compactMap { self.entries[$0] }
+      .filter { $0.tracker.flow.namesSocket && $0.isSound }
+    let reports = reader.view.socketReports(on: flows.map(\.tracker.question))
+    for (flow, report) in zip(flows, reports) {
+      guard let report else { continue }
+      let evidence = SocketEvidence(report, on: change, at: now)
+      guard evidence.isSilent else { continue }
+      flow.examination.suspect(evidence, at: now)
+      self.note(flow)
+    }
+  }
+}
+
+extension FlowReader {
+  /// Whether neither the flow's address nor the link that it was made on is there any more.
+  func isGone(_ reading: FlowReading, madeOn path: Path) throws(KernelUnavailable) -> Bool {
+    guard reading.isSourceGone, let link = path.chain.first?.index else { return false }
+    return try self.view.link(link) == nil
+  }
+}

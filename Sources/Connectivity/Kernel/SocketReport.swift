@@ -1,0 +1,35 @@
+/// What the kernel reports about one TCP socket (`tcp_info` of sock_diag(7)).
+///
+/// Times have the resolution of the kernel's tick, which is 1 to 10 ms.
+package struct SocketReport: Hashable, Sendable {
+  /// How long ago the last segment or acknowledgement came from the peer.
+  package var silence: Duration
+  /// The smoothed round-trip time.
+  package var roundTrip: Duration
+  /// How many retransmission timeouts have passed in a row without an answer (`tcpi_backoff`).
+  package var timeouts: Int
+  /// Whether the peer has yet to acknowledge data or a FIN.
+  package var hasUnacknowledgedData: Bool
+  /// When the running retransmission timer expires, or `nil` if none runs.
+  package var nextTimeout: Duration?
+
+  package init(
+    silence: Duration, roundTrip: Duration, timeouts: Int = 0, hasUnacknowledgedData: Bool = false,
+    nextTimeout: Duration? = nil
+  ) {
+    self.silence = silence
+    self.roundTrip = roundTrip
+    self.timeouts = timeouts
+    self.hasUnacknowledgedData = hasUnacknowledgedData
+    self.nextTimeout = nextTimeout
+  }
+}
+
+extension Destination {
+  /// Whether it names exactly one TCP socket of this machine: both addresses and both ports.
+  package var namesSocket: Bool {
+    guard let transport, self.source != nil else { return false }
+    return transport.number == Transport.tcp && transport.localPort != 0
+      && transport.remotePort != 0
+  }
+}

@@ -1,0 +1,177 @@
+package import Connectivity
+
+/// What a flow's socket is asked about, and what has come of it so far (E1 and E2): a state machine
+/// beside ``FlowTracker``, which knows only what lookups say.
+package struct FlowExamination: Hashable, Sendable {
+  /// The lookup says that the flow is dead, and the socket may refute that or has done so (E1).
+  private var dispute: Dispute?
+  /// The lookup stands, and the socket has been silent since a change (E2).
+  private var suspicion: Suspicion?
+  /// How often the socket has proved the lookup wrong.
+  package private(set) var timesSpared = 0
+
+  private struct Dispute: Hashable, Sendable {
+    var verdict: FlowTracker.Verdict
+    var change: Instant
+    /// When to ask the socket again, or `nil` if it has proved that the lookup is wrong.
+    var next: Instant?
+  }
+
+  private struct Suspicion: Hashable, Sendable {
+    var change: Instant
+    /// Whether the client knows of it.
+    var isAdvised: Bool
+    var next: Instant
+  }
+
+  package init() {}
+
+  /// When the socket must be asked again, although the kernel says nothing.
+  package var deadline: Instant? {
+    switch (self.dispute?.next, self.suspicion?.next) {
+    case (let first?, let second?): min(first, second)
+    case (let next, nil), (nil, let next): next
+    }
+  }
+
+  /// The verdict that the socket may refute, or has refuted.
+  package var disputed: FlowTracker.Verdict? { self.dispute?.verdict }
+
+  /// Whether the socket has proved that the lookup does not describe the flow.
+  package var isSpared: Bool { self.dispute.map { $0.next == nil } ?? false }
+
+  /// Whether the socket is to be asked before a look is concluded.
+  ///
+  /// - Parameters:
+  ///   - verdict: what the lookup says, as far as it is news.
+  ///   - isCertain: nothing can refute that verdict.
+  package func needsReport(
+    on verdict: FlowTracker.Verdict?, isCertain: Bool, at now: Instant
+  ) -> Bool {
+    if let verdict, verdict.isRefutable, !isCertain { return true }
+    return self.deadline.map { $0 <= now } ?? false
+  }
+
+  /// The socket of a flow was found silent after a change (E2).
+  package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
+    self.suspicion = Suspicion(
+      change: evidence.change, isAdvised: self.suspicion?.isAdvised ?? false,
+      next: evidence.nextQuestion(after: now))
+  }
+}
+
+/// What one look at a flow's lookup and its socket amounts to.
+package enum FlowOutcome: Hashable, Sendable {
+  /// There is no news, but perhaps another path.
+  case none
+  case verdict(FlowTracker.Verdict)
+  /// The client was advised that the flow is in doubt, and it is not any more.
+  case recovered
+}
+
+extension FlowExamination {
+  /// One look at a flow.
+  package struct Look: Hashable, Sendable {
+    /// What the lookup says, as far as it is news.
+    package var verdict: FlowTracker.Verdict?
+    /// Whether nothing can refute that verdict: neither the address nor its link is there.
+    package var isCertain: Bool
+    /// Whether the client knows that the flow is in doubt for that reason.
+    package var isAdvised: Bool
+    /// Whether the lookup still says what is disputed.
+    package var isDisputeStanding: Bool
+    /// Whether the lookup says that the flow's path carries traffic.
+    package var isSound: Bool
+    /// When the trouble began that the verdict is about.
+    package var change: Instant
+    /// What the socket says, or `nil` if it was not asked or does not answer.
+    package var report: SocketReport?
+    package var now: Instant
+
+    package init(
+      _ verdict: FlowTracker.Verdict?, isCertain: Bool = false, isAdvised: Bool = false,
+      isDisputeStanding: Bool = false, isSound: Bool = true, change: Instant,
+      report: SocketReport? = nil, at now: Instant
+    ) {
+      self.verdict = verdict
+      self.isCertain = isCertain
+      self.isAdvised = isAdvised
+      self.isDisputeStanding = isDisputeStanding
+      self.isSound = isSound
+      self.change = change
+      self.report = report
+      self.now = now
+    }
+
+    fileprivate func evidence(on change: Instant) -> SocketEvidence? {
+      self.report.map { SocketEvidence($0, on: change, at: self.now) }
+    }
+  }
+
+  /// Concludes from one look what the client must know. After a `destroy` the value is of no more
+  /// use.
+  package mutating func conclude(_ look: Look) -> FlowOutcome {
+    if let verdict = look.verdict, verdict.severity == .destroy {
+      guard verdict.isRefutable, !look.isCertain, let evidence = look.evidence(on: look.change)
+      else { return .verdict(verdict) }
+      return self.judge(verdict, evidence, isKnown: look.isAdvised, at: look.now)
+    }
+    if let dispute = self.dispute {
+      guard look.isDisputeStanding else {
+        self.dispute = nil
+        return look.verdict.map(FlowOutcome.verdict) ?? .recovered
+      }
+      if let next = dispute.next, next <= look.now {
+        guard let evidence = look.evidence(on: dispute.change) else {
+          return .verdict(dispute.verdict)
+        }
+        let outcome = self.judge(dispute.verdict, evidence, isKnown: true, at: look.now)
+        if outcome != .none { return outcome }
+      }
+    }
+    let found = self.conclude(on: look)
+    return look.verdict.map(FlowOutcome.verdict) ?? found
+  }
+
+  /// E1
+  private mutating func judge(
+    _ verdict: FlowTracker.Verdict, _ evidence: SocketEvidence, isKnown: Bool, at now: Instant
+  ) -> FlowOutcome {
+    var told = verdict
+    told.evidence = evidence
+    switch evidence.ruling(at: now) {
+    case .destroy: return .verdict(told)
+    case .spare:
+      self.timesSpared += 1
+      // A verdict about a moment is over with it.
+      self.dispute =
+        verdict.isEvent ? nil : Dispute(verdict: verdict, change: evidence.change, next: nil)
+    case .wait(let end):
+      self.dispute = Dispute(verdict: verdict, change: evidence.change, next: end)
+    }
+    // New calls leave at once, as in I10; what is under way goes on.
+    told.severity = .advise
+    return isKnown ? .none : .verdict(told)
+  }
+
+  /// E2
+  private mutating func conclude(on look: Look) -> FlowOutcome {
+    guard let suspicion = self.suspicion else { return .none }
+    // If the lookup does not stand, its own rules decide.
+    guard look.isSound || self.isSpared, look.verdict == nil else {
+      self.suspicion = nil
+      return .none
+    }
+    guard suspicion.next <= look.now else { return .none }
+    guard let evidence = look.evidence(on: suspicion.change), evidence.isSilent else {
+      self.suspicion = nil
+      return suspicion.isAdvised && !self.isSpared ? .recovered : .none
+    }
+    let severity = evidence.severityOfSilence
+    self.suspicion = Suspicion(
+      change: suspicion.change, isAdvised: suspicion.isAdvised || severity != nil,
+      next: evidence.nextQuestion(after: look.now))
+    guard let severity, severity == .destroy || !suspicion.isAdvised else { return .none }
+    return .verdict(FlowTracker.Verdict(.silent, severity, by: evidence))
+  }
+}

@@ -1,0 +1,110 @@
+package import Connectivity
+
+/// What a flow's own socket testifies about a change of the network.
+///
+/// A route lookup says what the kernel would do with a packet. Netfilter, a proxy or a switch may
+/// do something else with it. The socket says what became of the packets that were sent.
+package struct SocketEvidence: Hashable, Sendable {
+  /// When the change happened, as far as connd knows.
+  package var change: Instant
+  /// When the socket last heard from its peer.
+  package var lastHeard: Instant
+  package var roundTrip: Duration
+  /// How many timeouts have passed in a row.
+  package var timeouts: Int
+  package var hasUnacknowledgedData: Bool
+  /// When the running retransmission timer expires, or `nil` if none runs.
+  package var nextTimeout: Instant?
+
+  /// - Parameter now: When the kernel gave the report.
+  package init(_ report: SocketReport, on change: Instant, at now: Instant) {
+    self.change = change
+    self.lastHeard = now.advanced(by: .zero - report.silence)
+    self.roundTrip = report.roundTrip
+    self.timeouts = report.timeouts
+    self.hasUnacknowledgedData = report.hasUnacknowledgedData
+    self.nextTimeout = report.nextTimeout.map { now.advanced(by: $0) }
+  }
+
+  /// When the socket last heard from its peer, counted from the change: negative before it.
+  package var lastHeardAfterChange: Duration { self.change.duration(to: self.lastHeard) }
+
+  /// The kernel counts `tcpi_last_ack_recv` in ticks of up to 10 ms.
+  private static let tick = Duration.milliseconds(10)
+
+  /// Whether the peer was heard later than packets that were in flight at the change can explain.
+  package var provesAlive: Bool {
+    self.lastHeardAfterChange > self.roundTrip + Self.tick
+  }
+}
+
+// MARK: - E1: spare what is alive
+
+extension SocketEvidence {
+  /// What becomes of a flow that the lookup says is dead.
+  package enum Ruling: Hashable, Sendable {
+    case destroy
+    /// The lookup does not describe this flow.
+    case spare
+    /// The socket has been silent for too short a time: ask it again then.
+    case wait(until: Instant)
+  }
+
+  /// A flow that was silent for longer than this before the change gives no evidence.
+  private static let activity = Duration.seconds(1)
+  /// How long a flow may be silent after the change, at most.
+  private static let patience = Duration.milliseconds(100)
+
+  /// Decides about a flow that the lookup says is dead (E1).
+  package func ruling(at now: Instant) -> Ruling {
+    if self.provesAlive { return .spare }
+    guard self.lastHeardAfterChange >= .zero - Self.activity else { return .destroy }
+    let silence = min(self.roundTrip * 2 + .milliseconds(20), Self.patience)
+    let end = max(self.change, self.lastHeard).advanced(by: silence)
+    return end <= now ? .destroy : .wait(until: end)
+  }
+}
+
+// MARK: - E2: find what is dead
+
+extension SocketEvidence {
+  /// Whether a flow with a standing lookup is silent after the change (E2): it has sent something
+  /// that the peer has not acknowledged, and has not heard from it.
+  package var isSilent: Bool { self.hasUnacknowledgedData && !self.provesAlive }
+
+  /// What the number of timeouts means for a silent flow, or `nil` if it means nothing yet.
+  ///
+  /// Three timeouts in a row never occurred with a round trip of up to a second, a full queue, or
+  /// a tenth of all packets lost. Two did, when the round trip jumped to a second.
+  package var severityOfSilence: Invalidation.Severity? {
+    guard self.isSilent, self.timeouts >= 2 else { return nil }
+    return self.timeouts >= 3 ? .destroy : .advise
+  }
+
+  /// When to ask a silent flow again: as soon as its timer has expired, but no sooner than a tenth
+  /// of a second from now.
+  package func nextQuestion(after now: Instant) -> Instant {
+    let soonest = now.advanced(by: .milliseconds(100))
+    let expiry = self.nextTimeout ?? now.advanced(by: .seconds(1))
+    return max(soonest, expiry.advanced(by: Self.tick))
+  }
+
+  /// How long after a change flows are first asked whether they are silent.
+  package static let firstQuestion = Duration.seconds(1)
+}
+
+extension SocketTestimony {
+  /// What clients are told.
+  package init(_ evidence: SocketEvidence) {
+    self.init(
+      lastHeard: evidence.lastHeardAfterChange, roundTrip: evidence.roundTrip,
+      timeouts: evidence.timeouts, hasUnacknowledgedData: evidence.hasUnacknowledgedData)
+  }
+
+  /// What a socket says without a change.
+  package init(_ report: SocketReport) {
+    self.init(
+      lastHeard: .zero - report.silence, roundTrip: report.roundTrip, timeouts: report.timeouts,
+      hasUnacknowledgedData: report.hasUnacknowledgedData)
+  }
+}

@@ -1,0 +1,99 @@
+import CLinux
+package import Connectivity
+import Glibc
+
+/// Asks the kernel about single TCP sockets (sock_diag(7)).
+///
+/// Any user may ask about the sockets of all users. One question costs about 2 µs, however many
+/// sockets there are, because it names the socket by its addresses and ports and the kernel finds
+/// it by a hash.
+///
+/// Not thread-safe: one thread owns it.
+package final class SocketDiagnosis {
+  private let requester: Requester
+
+  /// - Parameter socket: A netlink socket of the protocol `NETLINK_SOCK_DIAG`.
+  package init(on socket: any DatagramSocket) throws(NetlinkError) {
+    self.requester = try Requester(on: socket)
+  }
+
+  /// Returns what the kernel reports about each connection, or `nil` for one that has no socket
+  /// here or whose socket is past its last exchange (TIME_WAIT).
+  ///
+  /// - Parameter connections: Each must name a socket (``Destination/namesSocket``).
+  package func reports(
+    on connections: [Destination]
+  ) throws(NetlinkError) -> [SocketReport?] {
+    let answers = try self.requester.answers(
+      for: connections, request: Request.init(socketOf:), read: SocketReport.init(message:))
+    return answers.map { if case .success(let report)? = $0 { report } else { nil } }
+  }
+}
+
+extension Request {
+  /// Asks for the one socket of a connection. The kernel compares the link only if the socket is
+  /// bound to one (`inet_bound_dev_eq`).
+  fileprivate init(socketOf connection: Destination) {
+    var header = inet_diag_req_v2()
+    header.sdiag_family = connection.address.family.netlinkNumber
+    header.sdiag_protocol = UInt8(IPPROTO_TCP)
+    header.idiag_ext = UInt8(1 << (INET_DIAG_INFO - 1))
+    header.idiag_states = .max
+    header.id.idiag_sport = (connection.transport?.localPort ?? 0).bigEndian
+    header.id.idiag_dport = (connection.transport?.remotePort ?? 0).bigEndian
+    withUnsafeMutableBytes(of: &header.id.idiag_src) { bytes in
+      if let source = connection.source { bytes.copyBytes(from: source.bytes) }
+    }
+    withUnsafeMutableBytes(of: &header.id.idiag_dst) { bytes in
+      bytes.copyBytes(from: connection.address.bytes)
+    }
+    header.id.idiag_if = connection.outLink ?? 0
+    // INET_DIAG_NOCOOKIE: the addresses and ports say which socket is meant.
+    header.id.idiag_cookie = (.max, .max)
+    self.init(Int(SOCK_DIAG_BY_FAMILY), "SOCK_DIAG_BY_FAMILY", header: header)
+  }
+}
+
+extension SocketReport {
+  /// Reads an `inet_diag_msg` and its `tcp_info`.
+  init?(message: Message) {
+    let header = message.payload
+    guard
+      let timer = header.load(UInt8.self, at: 2),
+      let expiry = header.load(UInt32.self, at: Self.expiryOffset)
+    else { return nil }
+    var attributes = AttributeReader(header, after: MemoryLayout<inet_diag_msg>.size)
+    var info: Bytes?
+    while let attribute = attributes.next() {
+      if attribute.type == INET_DIAG_INFO { info = attribute.payload }
+    }
+    guard
+      !attributes.isMalformed, let info,
+      let backoff = info.load(UInt8.self, at: TCPInfo.backoff),
+      let unacknowledged = info.load(UInt32.self, at: TCPInfo.unacknowledged),
+      let dataReceived = info.load(UInt32.self, at: TCPInfo.lastDataReceived),
+      let acknowledgementReceived = info.load(
+        UInt32.self, at: TCPInfo.lastAcknowledgementReceived),
+      let roundTrip = info.load(UInt32.self, at: TCPInfo.roundTrip)
+    else { return nil }
+    self.init(
+      silence: .milliseconds(Int64(min(dataReceived, acknowledgementReceived))),
+      roundTrip: .microseconds(Int64(roundTrip)), timeouts: Int(backoff),
+      hasUnacknowledgedData: unacknowledged > 0,
+      nextTimeout: timer == Self.retransmissionTimer ? .milliseconds(Int64(expiry)) : nil)
+  }
+
+  /// The offset of `idiag_expires`, after four octets and an `inet_diag_sockid`.
+  private static let expiryOffset = 4 + MemoryLayout<inet_diag_sockid>.size
+  /// The value of `idiag_timer` while a retransmission or a tail-loss probe is due.
+  private static let retransmissionTimer: UInt8 = 1
+
+  /// Offsets in `struct tcp_info`, whose header cannot be included together with netinet/tcp.h.
+  private enum TCPInfo {
+    static let backoff = 4
+    static let unacknowledged = 24
+    static let lastDataReceived = 52
+    static let lastAcknowledgementReceived = 56
+    static let roundTrip = 68
+  }
+}

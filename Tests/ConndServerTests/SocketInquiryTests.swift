@@ -1,0 +1,113 @@
+import Connectivity
+import ConnectivityRules
+import Testing
+
+@testable import ConndServer
+
+/// What the monitor's loop asks sockets, and what follows.
+@Suite("Questions to sockets")
+struct SocketInquiryTests {
+  private static let port: UInt16 = 40_000
+
+  /// A flow over eth0 that names a socket.
+  private func loop() throws -> TestLoop {
+    var loop = try TestLoop.started()
+    #expect(try loop.guardFlow(1, local: "192.0.2.7", port: Self.port) == ["1 path eth0"])
+    return loop
+  }
+
+  /// The socket was silent for so long, with data unacknowledged.
+  private func silent(
+    _ milliseconds: Int, timeouts: Int = 0, nextTimeout: Int = 200
+  ) -> SocketReport {
+    SocketReport(
+      silence: .milliseconds(milliseconds), roundTrip: .milliseconds(20), timeouts: timeouts,
+      hasUnacknowledgedData: true, nextTimeout: .milliseconds(nextTimeout))
+  }
+
+  @Test("E3 without a change no socket is asked, and no timer runs")
+  func idle() throws {
+    var loop = try self.loop()
+    loop.kernel.sockets[Self.port] = self.silent(9000, timeouts: 9)
+    #expect(loop.turn(after: .seconds(3600)) == [])
+    #expect(loop.loop.due == nil)
+    #expect(loop.kernel.socketQuestions == 0)
+  }
+
+  @Test("E3 a flow that names no socket is never asked, and no timer runs after a change")
+  func noSocket() throws {
+    var loop = try TestLoop.started()
+    #expect(try loop.guardFlow(1, local: "192.0.2.7") == ["1 path eth0"])
+    #expect(loop.tell() == [])
+    #expect(loop.loop.due == nil)
+    #expect(loop.turn(after: .seconds(2)) == [])
+    #expect(loop.kernel.socketQuestions == 0)
+  }
+
+  @Test("E2 E3 a healthy socket is asked once, a second after a change, and not again")
+  func healthy() throws {
+    var loop = try self.loop()
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(300), roundTrip: .milliseconds(20))
+    #expect(loop.tell() == [])
+    #expect(loop.loop.due == loop.clock.now.advanced(by: .seconds(1)))
+    #expect(loop.turn(after: .milliseconds(900)) == [])
+    #expect(loop.kernel.socketQuestions == 0)
+    #expect(loop.turn(after: .milliseconds(100)) == [])
+    #expect(loop.kernel.socketQuestions == 1)
+    #expect(loop.loop.due == nil)
+  }
+
+  @Test("E2 a silent socket is followed from timeout to timeout until its flow is found dead")
+  func found() throws {
+    var loop = try self.loop()
+    loop.kernel.sockets[Self.port] = self.silent(1010, timeouts: 1, nextTimeout: 400)
+    #expect(loop.tell() == [])
+    #expect(loop.turn(after: .seconds(1)) == [])
+    loop.kernel.sockets[Self.port] = self.silent(1420, timeouts: 2, nextTimeout: 800)
+    #expect(loop.turn(after: .milliseconds(410)) == ["1 advise silent"])
+    loop.kernel.sockets[Self.port] = self.silent(2230, timeouts: 3, nextTimeout: 1600)
+    #expect(loop.turn(after: .milliseconds(810)) == ["1 destroy silent"])
+    #expect(loop.count("found") == 1)
+    #expect(loop.loop.due == nil)
+  }
+
+  @Test("E2 a second change within a second is followed by an inquiry of its own")
+  func secondChange() throws {
+    var loop = try self.loop()
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(3), roundTrip: .milliseconds(20))
+    #expect(loop.tell() == [])
+    loop.clock.instant = loop.clock.instant.advanced(by: .milliseconds(600))
+    #expect(loop.tell() == [])
+    #expect(loop.turn(after: .milliseconds(400)) == [])
+    #expect(loop.kernel.socketQuestions == 1)
+    #expect(loop.turn(after: .milliseconds(600)) == [])
+    #expect(loop.kernel.socketQuestions == 2)
+    #expect(loop.loop.due == nil)
+  }
+
+  @Test("E1 a flow over a dead link is advised, and spared when its socket hears on")
+  func spared() throws {
+    var loop = try self.loop()
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(3), roundTrip: .milliseconds(20))
+    loop.kernel.routes = []
+    loop.kernel.linkTable[2] = nil
+    #expect(loop.tell() == ["1 advise interfaceLost"])
+    #expect(loop.turn(after: .milliseconds(60)) == [])
+    #expect(loop.count("spared") == 1)
+    #expect(loop.turn(after: .seconds(5)) == [])
+  }
+
+  @Test("E1 a flow over a dead link is destroyed when its socket stays silent")
+  func destroyed() throws {
+    var loop = try self.loop()
+    loop.kernel.sockets[Self.port] = self.silent(3)
+    loop.kernel.routes = []
+    loop.kernel.linkTable[2] = nil
+    #expect(loop.tell() == ["1 advise interfaceLost"])
+    loop.kernel.sockets[Self.port] = self.silent(63)
+    #expect(loop.turn(after: .milliseconds(60)) == ["1 destroy interfaceLost"])
+  }
+}

@@ -1,0 +1,144 @@
+import Connectivity
+import Testing
+
+@testable import ConnectivityRules
+
+@Suite("Examinations of flows")
+struct FlowExaminationTests {
+  private static let change = Instant(sinceStart: .seconds(10))
+  private static let lost = FlowTracker.Verdict(.interfaceLost, .destroy)
+
+  /// One flow, looked at so many milliseconds after a change.
+  private struct Examined {
+    var examination = FlowExamination()
+
+    mutating func see(
+      _ verdict: FlowTracker.Verdict? = nil, after milliseconds: Int, silence: Int? = nil,
+      timeouts: Int = 0, isCertain: Bool = false, isStanding: Bool = true, isSound: Bool = false
+    ) -> String? {
+      let now = change.advanced(by: .milliseconds(milliseconds))
+      let report = silence.map {
+        SocketReport(
+          silence: .milliseconds($0), roundTrip: .milliseconds(20), timeouts: timeouts,
+          hasUnacknowledgedData: true, nextTimeout: .milliseconds(400))
+      }
+      let outcome = self.examination.conclude(
+        .init(
+          verdict, isCertain: isCertain, isDisputeStanding: isStanding, isSound: isSound,
+          change: change, report: report, at: now))
+      return switch outcome {
+      case .none: nil
+      case .recovered: "recovered"
+      case .verdict(let verdict): "\(verdict.severity) \(verdict.reason)"
+      }
+    }
+
+    mutating func suspect(after milliseconds: Int) {
+      let now = change.advanced(by: .milliseconds(milliseconds))
+      let report = SocketReport(
+        silence: .milliseconds(milliseconds + 5), roundTrip: .milliseconds(20),
+        hasUnacknowledgedData: true, nextTimeout: .milliseconds(400))
+      self.examination.suspect(SocketEvidence(report, on: change, at: now), at: now)
+    }
+
+    var deadline: Duration? {
+      self.examination.deadline.map { change.duration(to: $0) }
+    }
+  }
+
+  @Test("E1 an active flow is advised first, and destroyed when its socket stays silent")
+  func dies() {
+    var flow = Examined()
+    #expect(flow.see(Self.lost, after: 0, silence: 3) == "advise interfaceLost")
+    #expect(flow.deadline == .milliseconds(60))
+    #expect(flow.see(after: 30) == nil)
+    #expect(flow.see(after: 60, silence: 63) == "destroy interfaceLost")
+  }
+
+  @Test("E1 a flow whose socket hears on is spared, and stays so while the lookup says the same")
+  func spared() {
+    var flow = Examined()
+    #expect(flow.see(Self.lost, after: 0, silence: 3) == "advise interfaceLost")
+    #expect(flow.see(after: 60, silence: 5) == nil)
+    #expect(flow.examination.isSpared && flow.examination.timesSpared == 1)
+    #expect(flow.deadline == nil)
+    #expect(flow.see(after: 5000) == nil)
+    #expect(flow.see(after: 6000, isStanding: false, isSound: true) == "recovered")
+    #expect(!flow.examination.isSpared)
+    #expect(flow.see(Self.lost, after: 7000) == "destroy interfaceLost")
+  }
+
+  @Test("E1 a path that is back ends the examination")
+  func recovers() {
+    var flow = Examined()
+    #expect(flow.see(Self.lost, after: 0, silence: 3) == "advise interfaceLost")
+    #expect(flow.see(after: 20, isStanding: false, isSound: true) == "recovered")
+    #expect(flow.deadline == nil)
+  }
+
+  @Test("E1 what no socket can refute destroys immediately")
+  func certain() {
+    let policy = FlowTracker.Verdict(.policy, .destroy)
+    let slept = FlowTracker.Verdict(.resumed, .destroy)
+    for (verdict, isCertain, silence) in [
+      (Self.lost, true, 3), (policy, false, 3), (slept, false, 3), (Self.lost, false, nil),
+      (Self.lost, false, 2000),
+    ] as [(FlowTracker.Verdict, Bool, Int?)] {
+      var flow = Examined()
+      #expect(
+        flow.see(verdict, after: 0, silence: silence, isCertain: isCertain)
+          == "destroy \(verdict.reason)")
+    }
+  }
+
+  @Test("E1 another network is disputed until the socket has decided, and forgotten when spared")
+  func anotherNetwork() {
+    var flow = Examined()
+    let other = FlowTracker.Verdict(.networkChanged, .destroy)
+    #expect(flow.see(other, after: 0, silence: 3) == "advise networkChanged")
+    #expect(flow.see(after: 60, silence: 5) == nil)
+    #expect(flow.examination.timesSpared == 1 && !flow.examination.isSpared)
+    #expect(flow.see(after: 100, isStanding: false, isSound: true) == nil)
+  }
+
+  @Test("E2 a silent flow is advised after two timeouts and destroyed after three")
+  func found() {
+    var flow = Examined()
+    flow.suspect(after: 1000)
+    #expect(flow.deadline == .milliseconds(1410))
+    #expect(flow.see(after: 1200, isSound: true) == nil)
+    #expect(flow.see(after: 1410, silence: 1415, timeouts: 2, isSound: true) == "advise silent")
+    #expect(flow.see(after: 1820, silence: 1825, timeouts: 2, isSound: true) == nil)
+    #expect(flow.see(after: 2230, silence: 2235, timeouts: 3, isSound: true) == "destroy silent")
+  }
+
+  @Test("E2 a silent flow that is heard again recovers, and is not asked any more")
+  func heardAgain() {
+    var flow = Examined()
+    flow.suspect(after: 1000)
+    #expect(flow.see(after: 1410, silence: 1415, timeouts: 2, isSound: true) == "advise silent")
+    #expect(flow.see(after: 1820, silence: 10, isSound: true) == "recovered")
+    #expect(flow.deadline == nil)
+    flow.suspect(after: 2000)
+    #expect(flow.see(after: 2500, silence: 10, isSound: true) == nil)
+    #expect(flow.deadline == nil)
+  }
+
+  @Test("E2 a lookup that fails ends the suspicion, and its own rules decide")
+  func lookupFails() {
+    var flow = Examined()
+    flow.suspect(after: 1000)
+    let advice = FlowTracker.Verdict(.interfaceLost, .advise)
+    #expect(flow.see(advice, after: 1410, silence: 1415, timeouts: 3) == "advise interfaceLost")
+    #expect(flow.deadline == nil)
+  }
+
+  @Test("E1 E2 a spared flow that falls silent after another change is found")
+  func sparedAndFound() {
+    var flow = Examined()
+    _ = flow.see(Self.lost, after: 0, silence: 3)
+    _ = flow.see(after: 60, silence: 5)
+    flow.suspect(after: 2000)
+    #expect(flow.see(after: 2410, silence: 2415, timeouts: 3) == "destroy silent")
+  }
+}

@@ -1,0 +1,78 @@
+import Connectivity
+import Testing
+
+@testable import ConnectivityRules
+
+@Suite("Evidence of sockets")
+struct SocketEvidenceTests {
+  /// What a socket says so many milliseconds after a change that happened at 10 s.
+  private static func evidence(
+    _ after: Int, silence: Int, roundTrip: Int = 20, timeouts: Int = 0, unacknowledged: Bool = true
+  ) -> (SocketEvidence, now: Instant) {
+    let change = Instant(sinceStart: .seconds(10))
+    let now = change.advanced(by: .milliseconds(after))
+    let report = SocketReport(
+      silence: .milliseconds(silence), roundTrip: .milliseconds(roundTrip), timeouts: timeouts,
+      hasUnacknowledgedData: unacknowledged)
+    return (SocketEvidence(report, on: change, at: now), now)
+  }
+
+  /// Milliseconds after the change, and how long the socket was silent by then.
+  private static let rulings: [(after: Int, silence: Int, roundTrip: Int, ruling: String)] = [
+    // Silent for more than a second before the change: no evidence.
+    (0, 1001, 20, "destroy"), (5, 5000, 20, "destroy"), (50, 2000, 300, "destroy"),
+    // Heard before it: as long as two round trips and 20 ms, 100 ms at most.
+    (0, 1000, 20, "wait 60"), (0, 3, 20, "wait 60"), (59, 62, 20, "wait 60"),
+    (60, 63, 20, "destroy"), (0, 3, 300, "wait 100"), (99, 102, 1000, "wait 100"),
+    (100, 103, 300, "destroy"), (20, 23, 0, "destroy"), (19, 22, 0, "wait 20"),
+    // Heard after it, by packets that may have been in flight.
+    (40, 10, 20, "wait 90"), (200, 50, 300, "wait 250"), (300, 101, 300, "destroy"),
+    // Heard later than these can explain.
+    (60, 20, 20, "spare"), (400, 50, 300, "spare"), (1100, 0, 1000, "spare"),
+    (30, 5, 0, "spare"), (5000, 100, 20, "spare"),
+  ]
+
+  @Test("E1 the ruling depends on when the socket was last heard", arguments: Self.rulings)
+  func ruling(row: (after: Int, silence: Int, roundTrip: Int, ruling: String)) {
+    let (evidence, now) = Self.evidence(row.after, silence: row.silence, roundTrip: row.roundTrip)
+    let ruling =
+      switch evidence.ruling(at: now) {
+      case .destroy: "destroy"
+      case .spare: "spare"
+      case .wait(let end):
+        "wait \(evidence.change.duration(to: end).components.attoseconds / 1_000_000_000_000_000)"
+      }
+    #expect(ruling == row.ruling, "\(row)")
+  }
+
+  @Test("E2 two timeouts advise and three destroy, if data is unacknowledged and nothing is heard")
+  func silence() {
+    for (timeouts, severity) in [(0, nil), (1, nil), (2, .advise), (3, .destroy), (9, .destroy)]
+      as [(Int, Invalidation.Severity?)]
+    {
+      let (silent, _) = Self.evidence(2000, silence: 2001, timeouts: timeouts)
+      #expect(silent.severityOfSilence == severity)
+      let (acknowledged, _) = Self.evidence(
+        2000, silence: 2001, timeouts: timeouts, unacknowledged: false)
+      #expect(acknowledged.severityOfSilence == nil)
+      let (heard, _) = Self.evidence(2000, silence: 500, timeouts: timeouts)
+      #expect(heard.severityOfSilence == nil)
+      // What was in flight at the change proves nothing.
+      let (inFlight, _) = Self.evidence(
+        2000, silence: 1900, roundTrip: 300, timeouts: timeouts)
+      #expect(inFlight.severityOfSilence == severity)
+    }
+  }
+
+  @Test("E3 a silent socket is asked again when its timer has expired, and never within 100 ms")
+  func again() {
+    let now = Instant(sinceStart: .seconds(11))
+    for (timer, wait) in [(5, 100), (90, 100), (400, 410), (nil, 1010)] as [(Int64?, Int64)] {
+      let report = SocketReport(
+        silence: .seconds(1), roundTrip: .milliseconds(20), hasUnacknowledgedData: true,
+        nextTimeout: timer.map { .milliseconds($0) })
+      let evidence = SocketEvidence(report, on: Instant(sinceStart: .seconds(10)), at: now)
+      #expect(now.duration(to: evidence.nextQuestion(after: now)) == .milliseconds(wait))
+    }
+  }
+}

@@ -1,0 +1,186 @@
+import TestKit
+import Testing
+
+/// What connections' own sockets testify, when the kernel's lookup does not describe them (E1), and
+/// when it stands although nothing comes back (E2).
+@Suite("Evidence of sockets", .needsNamespaces, .laboratory)
+struct EvidenceScenario {
+  /// A host that marks packets after their lookup and so sends them by eth1, as mwan3 and split
+  /// tunnels do, while lookups say eth0.
+  private func markingLaboratory() throws -> Laboratory {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"])
+    try lab.namespace.ip("route add default via 10.1.0.1 dev eth1 table 100")
+    try lab.namespace.ip("rule add fwmark 16 lookup 100")
+    try lab.namespace.nft(
+      """
+      table ip marks {
+        chain out { type route hook output priority mangle; ip daddr \(Uplinks.server) meta mark set 16; }
+        chain post { type nat hook postrouting priority srcnat; oifname "eth1" masquerade; }
+      }
+      """)
+    try lab.start()
+    return lab
+  }
+
+  /// Takes a link's carrier, by its other end.
+  private func unplug(_ link: String, _ lab: Laboratory) throws {
+    try lab.outside.ip("link set \(link) down")
+  }
+
+  @Test("E1 netfilter marks packets after the lookup: the address's link fails → spared")
+  func marked() throws {
+    let lab = try self.markingLaboratory()
+    let flow = try GuardedFlow(lab, to: Uplinks.server, .init(source: "10.0.0.2"))
+    #expect(flow.path.interface == "eth0")
+    let traffic = try #require(flow.connection).startTraffic()
+    try traffic.awaitAnswers()
+    try self.unplug("eth0", lab)
+    let told = try flow.invalidation()
+    #expect("\(told.severity) \(told.reason)" == "advise interfaceLost")
+    try traffic.awaitAnswers(50)
+    #expect(try lab.statistics().spared == 1)
+    // The link that carries it fails, about which the lookup says nothing.
+    try self.unplug("eth1", lab)
+    try flow.expectDestroyed("silent", after: nil)
+    traffic.stop()
+    #expect(try lab.statistics().found == 1)
+  }
+
+  @Test("E1 a service address leads to a pod on this machine: the uplink fails → spared")
+  func service() throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    let pod = try NetworkNamespace()
+    try lab.namespace.ip("link add pod0 type veth peer name eth0 netns \(pod.name)")
+    try lab.namespace.ip("address add 10.244.0.1/24 dev pod0")
+    try pod.ip("address add 10.244.0.2/24 dev eth0")
+    for (namespace, link) in [(lab.namespace, "pod0"), (pod, "eth0")] {
+      try namespace.ip("link set \(link) up")
+    }
+    try pod.ip("route add default via 10.244.0.1")
+    try lab.namespace.nft(
+      """
+      table ip services {
+        chain out { type nat hook output priority -100; ip daddr 10.96.0.1 dnat to 10.244.0.2; }
+      }
+      """)
+    try lab.start()
+    let flow = try GuardedFlow(
+      lab, to: "10.96.0.1", .init(source: "10.0.0.2", listen: "10.244.0.2"), in: pod)
+    #expect(flow.path.interface == "eth0")
+    let traffic = try #require(flow.connection).startTraffic()
+    try traffic.awaitAnswers()
+    try self.unplug("eth0", lab)
+    let told = try flow.invalidation()
+    #expect("\(told.severity) \(told.reason)" == "advise interfaceLost")
+    try traffic.awaitAnswers(50)
+    traffic.stop()
+    try flow.expectAlive(in: lab, on: "eth0")
+  }
+
+  @Test("E1 an active flow whose cable is pulled is advised, and destroyed as soon as it is silent")
+  func activeAndDead() throws {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"])
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    let traffic = try #require(flow.connection).startTraffic()
+    try traffic.awaitAnswers()
+    try self.unplug("eth0", lab)
+    try flow.expectAdvice("interfaceLost")
+    let told = try flow.invalidation()
+    #expect("\(told.severity) \(told.reason)" == "destroy interfaceLost")
+    #expect(try #require(told.socket).lastHeardMs <= 10)
+    traffic.stop()
+  }
+
+  @Test("E1 an idle flow gives no evidence and is destroyed immediately")
+  func idle() throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    #expect(try #require(flow.connection).carries(within: .seconds(10)))
+    // Until the socket was silent for more than a second.
+    let silence = ContinuousClock.now + .milliseconds(1100)
+    while ContinuousClock.now < silence { _ = try lab.status() }
+    try self.unplug("eth0", lab)
+    try flow.expectDestroyed("interfaceLost")
+  }
+
+  /// Something changes that hurts no lookup, at the moment when the outside begins to drop packets.
+  private func losePackets(_ lab: Laboratory, _ share: Int) throws {
+    try lab.outside.nft(
+      """
+      table ip loss {
+        chain pre { type filter hook prerouting priority raw;
+          ip daddr \(Uplinks.server) numgen random mod 100 < \(share) counter drop; }
+        chain out { type filter hook output priority raw;
+          ip saddr \(Uplinks.server) numgen random mod 100 < \(share) counter drop; }
+      }
+      """)
+    try lab.namespace.ip("rule add from 192.0.2.99 lookup 99")
+  }
+
+  @Test("E2 packets are lost without a word after a change → advised, then destroyed as silent")
+  func silent() throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    let traffic = try #require(flow.connection).startTraffic()
+    try traffic.awaitAnswers()
+    try self.losePackets(lab, 100)
+    try flow.expectDestroyed("silent", after: nil)
+    traffic.stop()
+  }
+
+  @Test("E2 30 % of all packets are lost after a change → nothing is destroyed")
+  func lossy() throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    let traffic = try #require(flow.connection).startTraffic()
+    try traffic.awaitAnswers()
+    try self.losePackets(lab, 30)
+    try traffic.awaitAnswers(500)
+    try lab.outside.nft("delete table ip loss")
+    traffic.stop()
+    try flow.expectSpared {
+      try lab.namespace.ip("address del 10.0.0.2/24 dev eth0")
+    }
+  }
+
+  @Test("E2 the peer's window is closed at a change → nothing is destroyed")
+  func closedWindow() throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    let connection = try #require(flow.connection)
+    #expect(connection.carries(within: .seconds(10)))
+    connection.fillWindow()
+    try lab.namespace.ip("rule add from 192.0.2.99 lookup 99")
+    // Longer than three timeouts take.
+    let end = ContinuousClock.now + .seconds(4)
+    while ContinuousClock.now < end { _ = try lab.status() }
+    try lab.namespace.ip("address del 10.0.0.2/24 dev eth0")
+    let told = try flow.invalidation()
+    #expect(told.reason == "sourceAddressLost")
+  }
+
+  @Test("E2 a half-closed connection whose FIN is never acknowledged is found")
+  func halfClosed() throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    let connection = try #require(flow.connection)
+    #expect(connection.carries(within: .seconds(10)))
+    try self.losePackets(lab, 100)
+    connection.endSending()
+    let told = try flow.invalidation()
+    #expect(told.reason == "silent")
+  }
+}
+
+extension NetworkNamespace {
+  /// Loads rules, in nft(8)'s words.
+  fileprivate func nft(_ rules: String) throws {
+    try self.run("nft", rules)
+  }
+}
