@@ -107,13 +107,14 @@ struct EvidenceScenario {
 
   /// Something changes that hurts no lookup, at the moment when the outside begins to drop packets.
   private func losePackets(_ lab: Laboratory, _ share: Int) throws {
+    let chance = share < 100 ? "numgen random mod 100 < \(share)" : ""
     try lab.outside.nft(
       """
       table ip loss {
         chain pre { type filter hook prerouting priority raw;
-          ip daddr \(Uplinks.server) numgen random mod 100 < \(share) counter drop; }
+          ip daddr \(Uplinks.server) \(chance) drop; }
         chain out { type filter hook output priority raw;
-          ip saddr \(Uplinks.server) numgen random mod 100 < \(share) counter drop; }
+          ip saddr \(Uplinks.server) \(chance) drop; }
       }
       """)
     try lab.namespace.ip("rule add from 192.0.2.99 lookup 99")

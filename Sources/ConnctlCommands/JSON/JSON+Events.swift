@@ -56,7 +56,7 @@ extension JSON {
     [
       "lastHeardMs": .signed(testimony.lastHeard.milliseconds),
       "roundTripMs": .signed(testimony.roundTrip.milliseconds),
-      "timeouts": .number(testimony.timeouts),
+      "timeouts": .number(UInt64(clamping: testimony.timeouts)),
       "unacknowledged": .bool(testimony.hasUnacknowledgedData),
     ]
   }
