@@ -69,16 +69,20 @@ extension SocketReport {
     }
     guard
       !attributes.isMalformed, let info,
+      let retransmits = info.load(UInt8.self, at: TCPInfo.retransmits),
       let backoff = info.load(UInt8.self, at: TCPInfo.backoff),
       let unacknowledged = info.load(UInt32.self, at: TCPInfo.unacknowledged),
       let dataReceived = info.load(UInt32.self, at: TCPInfo.lastDataReceived),
       let acknowledgementReceived = info.load(
         UInt32.self, at: TCPInfo.lastAcknowledgementReceived),
-      let roundTrip = info.load(UInt32.self, at: TCPInfo.roundTrip)
+      let roundTrip = info.load(UInt32.self, at: TCPInfo.roundTrip),
+      let acknowledged = info.load(UInt64.self, at: TCPInfo.bytesAcknowledged),
+      let received = info.load(UInt64.self, at: TCPInfo.bytesReceived)
     else { return nil }
     self.init(
       silence: .milliseconds(Int64(min(dataReceived, acknowledgementReceived))),
-      roundTrip: .microseconds(Int64(roundTrip)), timeouts: Int(backoff),
+      dataSilence: .milliseconds(Int64(dataReceived)), progress: acknowledged &+ received,
+      roundTrip: .microseconds(Int64(roundTrip)), timeouts: Int(max(retransmits, backoff)),
       hasUnacknowledgedData: unacknowledged > 0,
       nextTimeout: timer == Self.retransmissionTimer ? .milliseconds(Int64(expiry)) : nil)
   }
@@ -90,10 +94,13 @@ extension SocketReport {
 
   /// Offsets in `struct tcp_info`, whose header cannot be included together with netinet/tcp.h.
   private enum TCPInfo {
+    static let retransmits = 2
     static let backoff = 4
     static let unacknowledged = 24
     static let lastDataReceived = 52
     static let lastAcknowledgementReceived = 56
     static let roundTrip = 68
+    static let bytesAcknowledged = 120
+    static let bytesReceived = 128
   }
 }

@@ -2,11 +2,17 @@
 ///
 /// Times have the resolution of the kernel's tick, which is 1 to 10 ms.
 package struct SocketReport: Hashable, Sendable {
-  /// How long ago the last segment or acknowledgement came from the peer.
+  /// How long ago the last segment or acknowledgement came from the peer. Copies of what came before
+  /// count: a peer that hears nothing any more sends them, too.
   package var silence: Duration
+  /// How long ago data came that was new.
+  package var dataSilence: Duration
+  /// How many octets have been acknowledged by either side. It grows only with what is new.
+  package var progress: UInt64
   /// The smoothed round-trip time.
   package var roundTrip: Duration
-  /// How many retransmission timeouts have passed in a row without an answer (`tcpi_backoff`).
+  /// How many retransmission timeouts have passed in a row without an answer: the larger of
+  /// `tcpi_retransmits` and `tcpi_backoff`, because ICMP errors take the latter back (RFC 6069).
   package var timeouts: Int
   /// Whether the peer has yet to acknowledge data or a FIN.
   package var hasUnacknowledgedData: Bool
@@ -14,10 +20,12 @@ package struct SocketReport: Hashable, Sendable {
   package var nextTimeout: Duration?
 
   package init(
-    silence: Duration, roundTrip: Duration, timeouts: Int = 0, hasUnacknowledgedData: Bool = false,
-    nextTimeout: Duration? = nil
+    silence: Duration, dataSilence: Duration? = nil, progress: UInt64 = 0, roundTrip: Duration,
+    timeouts: Int = 0, hasUnacknowledgedData: Bool = false, nextTimeout: Duration? = nil
   ) {
     self.silence = silence
+    self.dataSilence = dataSilence ?? silence
+    self.progress = progress
     self.roundTrip = roundTrip
     self.timeouts = timeouts
     self.hasUnacknowledgedData = hasUnacknowledgedData

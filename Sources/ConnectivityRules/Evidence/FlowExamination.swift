@@ -13,12 +13,22 @@ package struct FlowExamination: Hashable, Sendable {
   private struct Dispute: Hashable, Sendable {
     var verdict: FlowTracker.Verdict
     var change: Instant
+    /// What the socket said of its progress when it was asked last.
+    var progress: UInt64
     /// When to ask the socket again, or `nil` if it has proved that the lookup is wrong.
     var next: Instant?
+
+    init(_ verdict: FlowTracker.Verdict, _ evidence: SocketEvidence, next: Instant?) {
+      self.verdict = verdict
+      (self.change, self.progress) = (evidence.change, evidence.progress)
+      self.next = next
+    }
   }
 
   private struct Suspicion: Hashable, Sendable {
     var change: Instant
+    /// What the socket said of its progress when it was asked first.
+    var progress: UInt64
     /// Whether the client knows of it.
     var isAdvised: Bool
     var next: Instant
@@ -55,7 +65,8 @@ package struct FlowExamination: Hashable, Sendable {
   /// The socket of a flow was found silent after a change (E2).
   package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
     self.suspicion = Suspicion(
-      change: evidence.change, isAdvised: self.suspicion?.isAdvised ?? false,
+      change: evidence.change, progress: evidence.progress,
+      isAdvised: self.suspicion?.isAdvised ?? false,
       next: evidence.nextQuestion(after: now))
   }
 }
@@ -103,8 +114,10 @@ extension FlowExamination {
       self.now = now
     }
 
-    fileprivate func evidence(on change: Instant) -> SocketEvidence? {
-      self.report.map { SocketEvidence($0, on: change, at: self.now) }
+    fileprivate func evidence(
+      on change: Instant, after progress: UInt64? = nil
+    ) -> SocketEvidence? {
+      self.report.map { SocketEvidence($0, on: change, after: progress, at: self.now) }
     }
   }
 
@@ -122,7 +135,8 @@ extension FlowExamination {
         return look.verdict.map(FlowOutcome.verdict) ?? .recovered
       }
       if let next = dispute.next, next <= look.now {
-        guard let evidence = look.evidence(on: dispute.change) else {
+        guard let evidence = look.evidence(on: dispute.change, after: dispute.progress)
+        else {
           return .verdict(dispute.verdict)
         }
         let outcome = self.judge(dispute.verdict, evidence, isKnown: true, at: look.now)
@@ -144,10 +158,9 @@ extension FlowExamination {
     case .spare:
       self.timesSpared += 1
       // A verdict about a moment is over with it.
-      self.dispute =
-        verdict.isEvent ? nil : Dispute(verdict: verdict, change: evidence.change, next: nil)
+      self.dispute = verdict.isEvent ? nil : Dispute(verdict, evidence, next: nil)
     case .wait(let end):
-      self.dispute = Dispute(verdict: verdict, change: evidence.change, next: end)
+      self.dispute = Dispute(verdict, evidence, next: end)
     }
     // New calls leave at once, as in I10; what is under way goes on.
     told.severity = .advise
@@ -163,13 +176,16 @@ extension FlowExamination {
       return .none
     }
     guard suspicion.next <= look.now else { return .none }
-    guard let evidence = look.evidence(on: suspicion.change), evidence.isSilent else {
+    guard let evidence = look.evidence(on: suspicion.change, after: suspicion.progress),
+      evidence.isSilent
+    else {
       self.suspicion = nil
       return suspicion.isAdvised && !self.isSpared ? .recovered : .none
     }
-    let severity = evidence.severityOfSilence
+    let severity = evidence.severityOfSilence(at: look.now)
     self.suspicion = Suspicion(
-      change: suspicion.change, isAdvised: suspicion.isAdvised || severity != nil,
+      change: suspicion.change, progress: suspicion.progress,
+      isAdvised: suspicion.isAdvised || severity != nil,
       next: evidence.nextQuestion(after: look.now))
     guard let severity, severity == .destroy || !suspicion.isAdvised else { return .none }
     return .verdict(FlowTracker.Verdict(.silent, severity, by: evidence))

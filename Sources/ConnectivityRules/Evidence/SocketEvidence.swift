@@ -7,8 +7,13 @@ package import Connectivity
 package struct SocketEvidence: Hashable, Sendable {
   /// When the change happened, as far as connd knows.
   package var change: Instant
-  /// When the socket last heard from its peer.
+  /// When the socket last heard from its peer, in whatever way.
   package var lastHeard: Instant
+  /// When data came last that was new.
+  package var lastData: Instant
+  /// How much either side has acknowledged, and by then when the socket was asked before.
+  package var progress: UInt64
+  package var progressBefore: UInt64?
   package var roundTrip: Duration
   /// How many timeouts have passed in a row.
   package var timeouts: Int
@@ -16,10 +21,17 @@ package struct SocketEvidence: Hashable, Sendable {
   /// When the running retransmission timer expires, or `nil` if none runs.
   package var nextTimeout: Instant?
 
-  /// - Parameter now: When the kernel gave the report.
-  package init(_ report: SocketReport, on change: Instant, at now: Instant) {
+  /// - Parameters:
+  ///   - progress: What the socket said of its progress before, or `nil` if it was not asked.
+  ///   - now: When the kernel gave the report.
+  package init(
+    _ report: SocketReport, on change: Instant, after progress: UInt64? = nil, at now: Instant
+  ) {
     self.change = change
     self.lastHeard = now.advanced(by: .zero - report.silence)
+    self.lastData = now.advanced(by: .zero - report.dataSilence)
+    self.progress = report.progress
+    self.progressBefore = progress
     self.roundTrip = report.roundTrip
     self.timeouts = report.timeouts
     self.hasUnacknowledgedData = report.hasUnacknowledgedData
@@ -29,12 +41,22 @@ package struct SocketEvidence: Hashable, Sendable {
   /// When the socket last heard from its peer, counted from the change: negative before it.
   package var lastHeardAfterChange: Duration { self.change.duration(to: self.lastHeard) }
 
-  /// The kernel counts `tcpi_last_ack_recv` in ticks of up to 10 ms.
+  /// The kernel counts times in ticks of up to 10 ms.
   private static let tick = Duration.milliseconds(10)
 
-  /// Whether the peer was heard later than packets that were in flight at the change can explain.
+  /// Whether something came later than packets that were in flight at the change can explain.
+  private func isLate(_ time: Instant) -> Bool {
+    self.change.duration(to: time) > self.roundTrip + Self.tick
+  }
+
+  /// Whether the peer was heard late. That alone proves nothing: a peer that hears nothing any more
+  /// sends copies.
+  private var isHeardLate: Bool { self.isLate(self.lastHeard) }
+
+  /// Whether something new came late: both directions work.
   package var provesAlive: Bool {
-    self.lastHeardAfterChange > self.roundTrip + Self.tick
+    if self.isLate(self.lastData) { return true }
+    return self.isHeardLate && self.progressBefore.map { $0 < self.progress } ?? false
   }
 }
 
@@ -46,7 +68,7 @@ extension SocketEvidence {
     case destroy
     /// The lookup does not describe this flow.
     case spare
-    /// The socket has been silent for too short a time: ask it again then.
+    /// Nothing is proved yet: ask the socket again then.
     case wait(until: Instant)
   }
 
@@ -60,6 +82,10 @@ extension SocketEvidence {
     if self.provesAlive { return .spare }
     guard self.lastHeardAfterChange >= .zero - Self.activity else { return .destroy }
     let silence = min(self.roundTrip * 2 + .milliseconds(20), Self.patience)
+    if self.isHeardLate {
+      // Copies only, if nothing was new since the question before.
+      return self.progressBefore == nil ? .wait(until: now.advanced(by: silence)) : .destroy
+    }
     let end = max(self.change, self.lastHeard).advanced(by: silence)
     return end <= now ? .destroy : .wait(until: end)
   }
@@ -68,17 +94,21 @@ extension SocketEvidence {
 // MARK: - E2: find what is dead
 
 extension SocketEvidence {
-  /// Whether a flow with a standing lookup is silent after the change (E2): it has sent something
-  /// that the peer has not acknowledged, and has not heard from it.
-  package var isSilent: Bool { self.hasUnacknowledgedData && !self.provesAlive }
+  /// Whether a flow may be dead although its lookup stands (E2): the peer has not acknowledged what
+  /// was sent, and nothing new has come since the change.
+  package var isSilent: Bool {
+    self.hasUnacknowledgedData && !self.provesAlive && (self.timeouts > 0 || !self.isHeardLate)
+  }
 
   /// What the number of timeouts means for a silent flow, or `nil` if it means nothing yet.
   ///
-  /// Three timeouts in a row never occurred with a round trip of up to a second, a full queue, or
-  /// a tenth of all packets lost. Two did, when the round trip jumped to a second.
-  package var severityOfSilence: Invalidation.Severity? {
+  /// Three timeouts in a row, which take 1.4 s and more, never occurred with a round trip of up to a
+  /// second, a full queue, or a tenth of all packets lost. Two did, when the round trip jumped to a
+  /// second.
+  package func severityOfSilence(at now: Instant) -> Invalidation.Severity? {
     guard self.isSilent, self.timeouts >= 2 else { return nil }
-    return self.timeouts >= 3 ? .destroy : .advise
+    let isLong = self.change.duration(to: now) >= .milliseconds(1400)
+    return self.timeouts >= 3 && isLong ? .destroy : .advise
   }
 
   /// When to ask a silent flow again: as soon as its timer has expired, but no sooner than a tenth

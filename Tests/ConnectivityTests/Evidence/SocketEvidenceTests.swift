@@ -7,14 +7,16 @@ import Testing
 struct SocketEvidenceTests {
   /// What a socket says so many milliseconds after a change that happened at 10 s.
   private static func evidence(
-    _ after: Int, silence: Int, roundTrip: Int = 20, timeouts: Int = 0, unacknowledged: Bool = true
+    _ after: Int, silence: Int, data: Int? = nil, progress: UInt64 = 0, before: UInt64? = nil,
+    roundTrip: Int = 20, timeouts: Int = 0, unacknowledged: Bool = true
   ) -> (SocketEvidence, now: Instant) {
     let change = Instant(sinceStart: .seconds(10))
     let now = change.advanced(by: .milliseconds(after))
     let report = SocketReport(
-      silence: .milliseconds(silence), roundTrip: .milliseconds(roundTrip), timeouts: timeouts,
+      silence: .milliseconds(silence), dataSilence: data.map { .milliseconds($0) },
+      progress: progress, roundTrip: .milliseconds(roundTrip), timeouts: timeouts,
       hasUnacknowledgedData: unacknowledged)
-    return (SocketEvidence(report, on: change, at: now), now)
+    return (SocketEvidence(report, on: change, after: before, at: now), now)
   }
 
   /// Milliseconds after the change, and how long the socket was silent by then.
@@ -45,22 +47,51 @@ struct SocketEvidenceTests {
     #expect(ruling == row.ruling, "\(row)")
   }
 
+  @Test("E1 a peer that only repeats itself is not alive, and one that acknowledges new data is")
+  func copies() {
+    // Heard just now, but no new data since before the change.
+    let (first, now) = Self.evidence(60, silence: 5, data: 70, progress: 7)
+    #expect(first.ruling(at: now) == .wait(until: now.advanced(by: .milliseconds(60))))
+    let (copies, later) = Self.evidence(120, silence: 5, data: 130, progress: 7, before: 7)
+    #expect(copies.ruling(at: later) == .destroy)
+    let (acknowledged, _) = Self.evidence(120, silence: 5, data: 130, progress: 8, before: 7)
+    #expect(acknowledged.ruling(at: later) == .spare)
+  }
+
+  @Test("E2 copies from the peer do not hide that nothing is acknowledged")
+  func silentInOneDirection() {
+    let (repeating, now) = Self.evidence(
+      2000, silence: 5, data: 2001, progress: 7, before: 7, timeouts: 3)
+    #expect(repeating.severityOfSilence(at: now) == .destroy)
+    let (uploading, _) = Self.evidence(2000, silence: 5, data: 9000, progress: 7, timeouts: 0)
+    #expect(!uploading.isSilent)
+    let (slow, _) = Self.evidence(
+      2000, silence: 5, data: 9000, progress: 8, before: 7, timeouts: 3)
+    #expect(!slow.isSilent)
+  }
+
+  @Test("E2 three timeouts that ICMP has hastened destroy no sooner than three timeouts take")
+  func hastened() {
+    let (early, now) = Self.evidence(1000, silence: 1001, timeouts: 4)
+    #expect(early.severityOfSilence(at: now) == .advise)
+  }
+
   @Test("E2 two timeouts advise and three destroy, if data is unacknowledged and nothing is heard")
   func silence() {
     for (timeouts, severity) in [(0, nil), (1, nil), (2, .advise), (3, .destroy), (9, .destroy)]
       as [(Int, Invalidation.Severity?)]
     {
-      let (silent, _) = Self.evidence(2000, silence: 2001, timeouts: timeouts)
-      #expect(silent.severityOfSilence == severity)
+      let (silent, now) = Self.evidence(2000, silence: 2001, timeouts: timeouts)
+      #expect(silent.severityOfSilence(at: now) == severity)
       let (acknowledged, _) = Self.evidence(
         2000, silence: 2001, timeouts: timeouts, unacknowledged: false)
-      #expect(acknowledged.severityOfSilence == nil)
+      #expect(acknowledged.severityOfSilence(at: now) == nil)
       let (heard, _) = Self.evidence(2000, silence: 500, timeouts: timeouts)
-      #expect(heard.severityOfSilence == nil)
+      #expect(heard.severityOfSilence(at: now) == nil)
       // What was in flight at the change proves nothing.
       let (inFlight, _) = Self.evidence(
         2000, silence: 1900, roundTrip: 300, timeouts: timeouts)
-      #expect(inFlight.severityOfSilence == severity)
+      #expect(inFlight.severityOfSilence(at: now) == severity)
     }
   }
 
