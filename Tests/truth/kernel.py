@@ -154,11 +154,6 @@ class Kernel:
                         return
                 data = data[length + 3 & ~3:]
 
-    def is_of_object(self, question):
-        """Whether the entry that decides is of a nexthop object."""
-        (kind, data), = self.ask(GETROUTE, 0, self.lookup(question, FIB_MATCH))
-        return kind != ERROR and RTA_NH_ID in dict(attributes(data[12:]))
-
     def legs(self, question):
         """The links of all nexthops of the entry that decides; the answer to `route` is by one of them."""
         (kind, data), = self.ask(GETROUTE, 0, self.lookup(question, FIB_MATCH))

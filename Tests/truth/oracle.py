@@ -1,55 +1,47 @@
 """What must be true of a connection, by its traffic and by what the kernel answers (rule I0). Nothing here knows how connd decides.
 
-- A connection whose bytes still come and go was told no `destroy`, unless policy says so. Policy is read from the kernel, at each
-  moment between two commands of a step:
+- E1: A connection that carries bytes is not told `destroy`, whatever the kernel answers.
+- A connection whose bytes stop for a moment and then come and go again was told no `destroy`, unless policy says so. Policy is
+  read from the kernel, at each moment between two commands of a step:
     moved     I3: asked with all that is its own, the kernel sends it by another link than before
-    resourced I3: by the same route the kernel would now choose a source of another subnet, and would not when it was made; in IPv6 only
-              where that is by another router than it was made by
-    removed   I1: its address was none of this machine's
-    link      I2: a link of its path was gone or down; or had lost its carrier, where that medium has no grace (I10)
+    resourced I3: by the same route the kernel would now choose a source of another subnet, and would not when it was made; in IPv6
+              only if that is by another router than it was made by
+    removed   I1: its address was not local for as long as the grace, or another address of its subnet took its place
+    link      I2: a link of its path, or that of its address, was gone or down; or had lost its carrier, and the medium has no
+              grace (I10)
     network   I4: a link of its path had lost its carrier, and the router's hardware address is another
-- A connection that stays dead for longer than its grace and two seconds was told `destroy`. The exception is what the kernel cannot
-  know, for its answer is the same as before, its address is there and its links carry:
-  - a router is silent (`silent` in a script);
-  - the connection crosses: already before, the kernel's answer was another uplink than that of its address, whose provider
-    drops it. With IPv6 and several nexthops connect(2) chooses one before it has an address and a port. The socket remembers
-    that one, until any change of any route makes it ask again, with both: then the hash is another. So it is in IPv4 with a group
-    of nexthop objects, of which the kernel passes over those whose router it does not know yet;
-  - IPv6 took another way for a moment, as it does where it believes that a router does not answer: a router that it asks whether
-    it is there again counts as there, without a message (rt6_check_neigh). The socket remembers what it was told then. Where it
-    believes so of each, it takes them in turn (rt6_select): who asks twice gets two answers. What an address of a link was
-    told to leave by another is destroyed all the same, and so tested;
-  - its address is no link's own (`lo`, AnyIP), and it moved to another of several nexthops, now or before: a host that is
-    reached by several routers lives on, and one whose providers differ does not. With several nexthops each is right;
-  - its address is no link's own, and the router's way back leads by one that this machine has given up;
-  - it is in a tunnel to whose other end several links may lead, by nexthops or rules for source ports, and not all of these
-    carry: which port the kernel takes nobody knows; or in one whose packets leave by another uplink than that of their address,
-    as where a route of a nexthop object outlives its link's address.
+- E2: A connection that was not heard after the last change of this machine's network, and stays dead for longer than its grace
+  and two seconds, was told `destroy`. Without such a change connd does not ask the socket: a router that falls silent is not known.
 - A new connection, whose handshake is done, is not ended by its registration.
 """
 
-from dataclasses import dataclass
+import dataclasses
+import time
 
 from clients import pb
 from kernel import UNICAST, Answer, Question
+from netfilter import KINDS
 from network import PROBES
 from topology import TUNNEL_END, subnet
 
 GRACE = 1.0
 LATE = 2.0  # seconds that connd has beyond the grace
 SLACK = 0.5  # for a busy machine
+LISTENING = 0.02  # seconds that E1 waits for a connection with a short way
+IN_FLIGHT = 0.05  # seconds after a change in which an echo may have been under way before it
 # By a hash of what is inside, the kernel takes one of many ports.
 TUNNEL = [Question(TUNNEL_END, protocol=17, local_port=port, remote_port=4789) for port in (32768, 40000, 46000, 50000, 60999)]
 
 
-@dataclass
+@dataclasses.dataclass
 class View:
     """What the kernel said of one connection at one moment."""
     own: Answer
     free: Answer
     is_local: bool
-    below: str  # "" where the links of its path carry, else why not
-    legs: list  # the links of all nexthops of its route, where there are several
+    below: str  # "" if the links of its path carry, else why not
+    home: str  # the same of the link that has its address, whatever the path
+    time: float = dataclasses.field(default_factory=time.monotonic, compare=False)
 
     def resources(self, connection):
         """Whether new connections by the same route get a source of another subnet."""
@@ -103,28 +95,14 @@ class Moment:
                 links |= set(self.kernel.legs(question) or [outer.link])
         return [self.below(link) for link in links if self.links[link].name != "vx0"]
 
-    def tunnel_crosses(self):
-        """Whether the tunnel's own packets leave by another uplink than that of their address, whose provider drops them."""
-        outers = [self.kernel.route(question) for question in TUNNEL]
-        uplinks = [(self.uplink(outer), outer.source) for outer in outers]
-        return any(uplink and source and not uplink.owns(source) for uplink, source in uplinks)
-
-    def is_of_no_link(self, connection):
-        """Whether its address is no link's own: it was bound to such a one, or the kernel chose one of `lo` for want of a better."""
-        own = [uplink.address(6 if ":" in connection.address else 4, 2, 9) for uplink in self.uplinks.values()]
-        return connection.wanted["kind"] in ("any", "local") or connection.address in own
-
-    def uplink(self, answer):
-        """The uplink that an answer leads over; None for another link."""
-        link = self.links.get(answer.link)
-        return self.uplinks.get(link.name) if link else None
-
     def view(self, connection, base=None):
         """Where there is no way, the links are those of the way that there was in `base`."""
         own = self.kernel.route(connection.own)
         link = own.link or base and base.own.link
+        home = next((self.named[top].index for top, uplink in self.uplinks.items()
+                     if top in self.named and uplink.owns(connection.address)), None)
         return View(own, self.kernel.route(connection.free), self.kernel.is_local(connection.address),
-                    self.below(link) if link else "", self.kernel.legs(connection.own))
+                    self.below(link) if link else "", self.below(home) if home else "")
 
     def default(self):
         """Whether there is a default way, None where that is disputable: probes that differ, a nexthop of several that does not
@@ -168,18 +146,18 @@ class Moment:
         return all(link.is_settled for link in self.links.values())
 
 
-def policy(base, views, connection, swapped=(), told=None):
-    """Why connd may end a connection that works: words of the docstring above, by what the kernel said since `base`."""
+def policy(base, views, connection, swapped=False, told=None):
+    """Why connd may end a connection that works again: words of the docstring above, by what the kernel said since `base`."""
     reasons = set()
     # What IPv6 believes of routers changes between two looks, and with it the way: of that connd's word is all there is.
     if told and ":" in connection.address and told.is_of_router and told.reason in ("betterPath", "interfaceLost"):
         reasons.add("moved")
+    if was_removed(views, connection):
+        reasons.add("removed")
     for view in views:
-        if not view.is_local:
-            reasons.add("removed")
-        if view.below in ("gone", "down", "no carrier"):
+        if {view.below, view.home} & {"gone", "down", "no carrier"}:
             reasons.add("link")
-        if view.below.startswith("no carrier") and swapped:
+        if swapped and (view.below + view.home).startswith("no carrier"):
             reasons.add("network")
         if not view.own.error and view.own.link != base.own.link:
             reasons.add("moved")
@@ -191,36 +169,23 @@ def policy(base, views, connection, swapped=(), told=None):
     return reasons
 
 
-def is_unknowable(base, views, connection, moment, silent):
-    """Whether nothing that the kernel says of a dead connection tells that it is dead."""
-    if moment.is_of_no_link(connection) and not any(view.is_dead for view in views) and (
-            connection.was_spread or all(base.own.link == view.own.link for view in views)):
-        return True
-    if connection.wanted["kind"] == "inner" and (any(moment.below_tunnel()) or moment.tunnel_crosses()):
-        return True
-    # The socket remembers a nexthop that carries no more, until any route changes: what is asked anew gets another. A group of
-    # nexthop objects passes over those whose router is not known yet (nexthop_is_good_nh), in IPv4, too.
-    if len(views[-1].legs) > 1 and (":" in connection.address or moment.kernel.is_of_object(connection.own)):
-        return True
-    if ":" in connection.address and len({view.own.link for view in [base, *views]}) > 1 and not views[-1].is_dead and (
-            views[-1].own.link == base.own.link or connection.wanted["kind"] == "local"):
-        return True
-    links = [view.own.link for view in [base, *views]] + [moment.kernel.route(connection.own).link for _ in range(3)]
-    if ":" in connection.address and sum(one != other for one, other in zip(links, links[1:])) > 1:
-        return True
-    # Its way back leads by an address that this machine may have given up.
-    if connection.wanted["kind"] == "neighbour" and subnet(connection.address) != subnet(connection.own.remote):
-        return True
-    used = moment.uplink(views[-1].own)
-    if used and subnet(connection.address) != subnet(used.address(4 if "." in connection.address else 6)) and not (
-            moment.kernel.is_local(used.address(4 if "." in connection.address else 6))):
-        return True
-    last = views[-1]
-    if last.is_dead or (last.own.link, last.own.gateway) != (base.own.link, base.own.gateway):
-        return False
-    # It is sent to another provider than that of its address.
-    used = moment.uplink(base.own)
-    return base.own.gateway in silent or used is not None and not used.owns(connection.address)
+def is_quiet(connection, told):
+    """Whether connd heard nothing of a connection for as long as it asks: E1, if no lookup describes the connection, and E2."""
+    if told.reason == "silent":
+        return not connection.was_heard(told.time - GRACE, told.time)
+    return connection.wanted["kind"] in KINDS and not connection.was_heard(told.time - LISTENING, told.time)
+
+
+def was_removed(views, connection):
+    """Whether the address was away for the grace, or another one of its subnet was in its place."""
+    away = [view for view in views if not view.is_local]
+    return bool(away) and (away[-1].time - away[0].time > GRACE - SLACK or any(
+        view.free.source and subnet(view.free.source) == subnet(connection.address) for view in away))
+
+
+def is_unknowable(connection, changed):
+    """Whether a dead connection was heard after the last change, so that connd asks nothing (E2). `changed`: when that was."""
+    return bool(connection.echoes) and connection.echoes[-1] > changed + IN_FLIGHT
 
 
 def status_disagrees(status, moment):

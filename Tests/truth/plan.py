@@ -6,6 +6,7 @@ have been left out, and change nothing.
 
 import random
 
+import netfilter
 from topology import MARK, PORTS, REMOTES, TABLES, UID, Uplink, draw, six
 
 STEPS = 50  # of one world
@@ -14,9 +15,13 @@ STEPS = 50  # of one world
 def script(seed, count=STEPS, bonds=False):
     chance = random.Random(seed)
     topology = draw(chance, bonds)
+    # Drawn last: the rest of a seed's world does not depend on it.
+    after, connections = netfilter.draw(random.Random(f"netfilter {seed}"), topology["uplinks"])
+    topology |= after
+    topology["connections"] += connections
     plan = Plan(chance, topology)
     steps = [plan.step() for _ in range(count)]
-    return {"seed": seed, "topology": topology, "silent": plan.silent_gateways, "steps": steps}
+    return {"seed": seed, "topology": topology, "steps": steps}
 
 
 def machine(*lines):
@@ -28,7 +33,6 @@ class Plan:
         self.chance, self.topology = chance, topology
         self.uplinks = [Uplink(data) for data in topology["uplinks"]]
         self.undo = []  # what is to be undone some time: (name, operations)
-        self.silent_gateways = []
         self.births = 0
         self.broken = {}  # uplinks that do not carry, and how they are mended
 
@@ -95,8 +99,10 @@ class Plan:
         return machine(link.addresses(family, "del"))
 
     def address_bounce(self):
+        """A network manager, a bridge or a switch takes the link over: the same address returns within the grace."""
         link, family = self.uplink(), self.family()
-        return link and machine(link.addresses(family, "del"), *link.configured())
+        return link and machine(link.addresses(family, "del")) + [["pause", self.chance.choice([0, 50, 150, 300])]] + machine(
+            *link.configured())
 
     def route(self):
         link, family = self.uplink(), self.family()
@@ -236,6 +242,26 @@ class Plan:
         address = f"02:00:00:01:{link.number:02x}:{self.births % 256:02x}"
         return [[link.router, f"link set lan address {address}"], ["pause", 30]]
 
+    def swap(self):
+        """The cable's other end moves to another network, as with a port of a switch: another router has the same address."""
+        link = self.uplink()
+        if not link:
+            return None
+        self.births += 1
+        address = f"02:00:00:01:{link.number:02x}:{self.births % 256:02x}"
+        return {"swapped": True, "do": [
+            [link.router, "link set port down"], ["pause", self.chance.choice([20, 130, 400])],
+            *[["nft", router, "forget"] for router in link.routers], [link.router, f"link set lan address {address}"],
+            [link.router, "link set port up"]]}
+
+    def loss(self):
+        """Routers lose packets at random, too few for a connection to fall silent."""
+        link = self.uplink()
+        if not link:
+            return None
+        self.undo.append(("loss", [["nft", router, "lose nothing"] for router in link.routers]))
+        return [["nft", router, "lose", {"percent": self.chance.choice([3, 10])}] for router in link.routers]
+
     def advertise(self):
         """Routers advertise themselves, one or both of a LAN, with a prefix or without."""
         link = self.uplink(lambda link: link.over == "plain")
@@ -251,7 +277,6 @@ class Plan:
         link = self.uplink(lambda link: link.has_second and link.over == "plain")
         if not link:
             return None
-        self.silent_gateways += [f"fe80::{host}" for host in (1, 3)] + [link.address(6, 3)]
         does = [["ra", router, "lan", 1800, 0, None, 0] for router in link.routers]
         silent = [[link.other, "-6 rule add iif lan blackhole priority 0"], ["pause", 700]]
         self.undo.append(("silence", [[link.other, "-6 rule del iif lan blackhole priority 0"]] + [
@@ -296,6 +321,6 @@ class Plan:
 STEPS_BY_WEIGHT = {
     "carrier": 5, "carrier_bounce": 2, "link_down": 4, "link_bounce": 2, "address": 2, "address_bounce": 2, "route": 2,
     "route_bounce": 4, "metric": 6, "other_router": 5, "host_route": 5, "rule": 9, "own_rules": 3, "several": 5,
-    "nexthops": 4, "more_addresses": 7, "source_local": 2, "obstacle": 1, "failover": 4, "advertise": 3, "silence": 1,
+    "nexthops": 4, "more_addresses": 7, "source_local": 2, "obstacle": 1, "failover": 4, "swap": 2, "loss": 2, "advertise": 3, "silence": 1,
     "port": 6, "uplink_port": 3, "containers": 4, "linkdown": 2,
 }

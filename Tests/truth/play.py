@@ -8,12 +8,13 @@ import shutil
 import tempfile
 import time
 
+import netfilter
 import oracle
 from clients import DEADLINE, Failure
 from guarding import Guarding
 from network import MEDIA
 from oracle import GRACE, LATE, SLACK, Moment
-from topology import Uplink, setup
+from topology import PORTS, Uplink, setup
 from traffic import Traffic
 from world import World
 
@@ -23,6 +24,7 @@ PATIENCE = 15  # steps after which it is tried again all the same
 SETTLE = 1.5  # seconds after which the kernel has told of a carrier
 PIECE = 20  # milliseconds
 HOLD = 2.0  # a gain may be held back for a second (T1)
+WHILE = 0.15  # seconds before and after the end of a connection in which its bytes are looked at (E1 waits 0.1 s at most)
 
 
 def parts(operation):
@@ -32,6 +34,12 @@ def parts(operation):
         return [operation]
     whole, rest = divmod(arguments[0], PIECE)
     return [["pause", PIECE]] * whole + [["pause", rest]]
+
+
+def is_change(operation):
+    """Whether it may cost a path of this machine: its own links, addresses, routes and rules, and the other ends of its cables."""
+    name, *arguments = operation
+    return name in ("M", "ra") or "link set port" in str(arguments[0])
 
 
 class Finding:
@@ -56,6 +64,7 @@ class Play:
         self.slow = []
         self.step_number = 0
         self.set_up = 0  # commands of the log that made the world
+        self.changed = 0  # when the machine's network last changed
         self.wrong = None  # what was last wrong with the status
         self.world = self.traffic = self.guarding = self.directory = None
 
@@ -84,13 +93,14 @@ class Play:
             file.write(MEDIA)
         self.traffic = Traffic()
         self.world = World(self.name, self.traffic.pump)
-        for operation in setup(self.topology):
+        for operation in setup(self.topology) + netfilter.setup(self.topology, self.uplinks):
             refused = self.world.do(operation)
             if refused:
                 raise Failure(f"the setup was refused: {operation}: {refused}")
         for name, namespace in self.world.namespaces.items():
             if name != "M":
-                self.traffic.serve(namespace)
+                self.traffic.serve(namespace, *PORTS, netfilter.STEERED)
+        self.traffic.serve(self.world.namespaces["M"], netfilter.PROXY)
         self.kernel = self.world.kernel
         self.set_up = len(self.world.log)
         has_user = any(wanted and "uid" in wanted for wanted in self.topology["connections"])
@@ -139,7 +149,6 @@ class Play:
             self.counts["connections"] += 1
             self.guarding.add(connection)
             self.bases[connection] = connection.first = moment.view(connection)
-            connection.was_spread = len(connection.first.legs) > 1
         self.check_registered(alive)
 
     def check_registered(self, connections):
@@ -172,15 +181,15 @@ class Play:
         def look():
             moment = self.moment()
             for connection in connections:
-                view = moment.view(connection, self.bases.get(connection))
-                connection.was_spread = connection.was_spread or len(view.legs) > 1
-                views[connection].append(view)
+                views[connection].append(moment.view(connection, self.bases.get(connection)))
 
         for operation in step["do"]:
             for part in parts(operation):
-                self.world.do(part)
+                refused = self.world.do(part)
+                if is_change(part) and not refused:
+                    self.changed = time.monotonic()
                 look()
-        swapped = step.get("swapped", ())
+        swapped = step.get("swapped", False)
         self.judge(connections, views, look, swapped)
         self.check_status()
         self.settle()
@@ -232,8 +241,7 @@ class Play:
                 self.counts["reset"] += 1
                 self.drop(connection)
             elif not fresh(connection):
-                if oracle.is_unknowable(self.bases[connection], views[connection], connection, moment,
-                                        self.script.get("silent", [])):
+                if oracle.is_unknowable(connection, self.changed):
                     self.counts["unknowable"] += 1
                 else:
                     self.find_connection("dead and not told", connection, views[connection])
@@ -243,8 +251,12 @@ class Play:
 
     def judge_ended(self, connection, views, swapped, changed, number=None):
         told = self.guarding.destroyed(connection)
-        excused = oracle.policy(self.bases[connection], views, connection, swapped, told)
-        if not excused and not views[-1].is_dead:
+        self.traffic.pump(told.time + WHILE - time.monotonic())
+        excused = (oracle.policy(self.bases[connection], views, connection, swapped, told)
+                   or oracle.is_quiet(connection, told))
+        if connection.carried(told.time - WHILE, told.time + WHILE):
+            self.find_connection(f"ended while it carried bytes: {told.reason}", connection, views)
+        elif not excused and not views[-1].is_dead:
             number = number or self.traffic.send(connection)
             left = changed + GRACE - time.monotonic()
             if self.traffic.pump(max(left, 0), lambda: connection.echoed >= number):
@@ -286,7 +298,7 @@ class Play:
     def find_connection(self, kind, connection, views):
         now = time.monotonic()
         base = self.bases.get(connection)
-        echoes = [f"{echo - now:+.3f}" for echo in list(connection.echoes)[-12:]]
+        echoes = [f"{echo - now:+.3f}" for echo in list(connection.echoes)[-60:]]
         name = connection.wanted.get("device")
         own = self.kernel.route(connection.own)
         bare = self.kernel.route(dataclasses.replace(connection.own, protocol=0, local_port=0, remote_port=0))
@@ -294,7 +306,7 @@ class Play:
             str(connection), "connd said:",
             *[f"  {told.time - now:+.3f} s {told.text}" for told in self.guarding.answers(connection)],
             f"the last echoes, in seconds: {' '.join(echoes)}; sent {connection.number}, back {connection.echoed}; "
-            f"error {connection.error}",
+            f"error {connection.error}", connection.witness(),
             *self.story(connection, views), f"the kernel, asked without protocol and ports: {bare}",
             "ip route get " + " ".join(connection.own.words(name)) + ":",
             self.world.show("route", "get", *connection.own.words(name)),

@@ -3,9 +3,9 @@
 
 Worlds are drawn from seeds: a machine, its uplinks, routers that are strict like a provider's, and a server, in network
 namespaces. They are changed at random under real TCP connections that carry bytes all the time, each guarded by connd. After
-each change a connection whose bytes still come and go must not have been ended, and one that stays dead must have been. What
-exactly must be true is in oracle.py, which asks the traffic and the kernel and knows nothing of connd; what a world is made of
-in topology.py, what happens in it in plan.py, and how it is judged in play.py.
+each change, connd must not have ended a connection whose bytes still come and go, and must have ended one that stays dead.
+oracle.py says what exactly must be true; it asks the traffic and the kernel and knows nothing of connd. topology.py and
+netfilter.py say what a world is made of, plan.py what happens in it, and play.py judges it.
 
 By the environment: STEPS, how many changes in all (50 in each world); WORLDS, how many at a time; SEED, that of the first world,
 which the others follow; SCRIPT, a file with a world and its steps, in place of a seed; SHORTEN, how many tries a finding is

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from kernel import Kernel, Namespace
+from netfilter import RULES
 
 
 class Ip:
@@ -101,6 +102,13 @@ class World:
                     for key, value in settings.items():
                         with open(f"/proc/sys/net/{inet}/neigh/{link}/{key}", "w") as file:
                             file.write(str(value))
+
+    def do_nft(self, namespace, name, values={}):
+        """Gives these rules to nft(8), in one transaction."""
+        rules = RULES[name].format_map(values)
+        with self.namespaces[namespace]:
+            nft = subprocess.run(["nft", "-f", "-"], input=rules, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return nft.stdout.strip()
 
     def do_pause(self, milliseconds):
         self.pump(milliseconds / 1000)
