@@ -71,7 +71,9 @@ extension SocketReport {
       !attributes.isMalformed, let info,
       let retransmits = info.load(UInt8.self, at: TCPInfo.retransmits),
       let backoff = info.load(UInt8.self, at: TCPInfo.backoff),
+      let probes = info.load(UInt8.self, at: TCPInfo.probes),
       let unacknowledged = info.load(UInt32.self, at: TCPInfo.unacknowledged),
+      let unsent = info.load(UInt32.self, at: TCPInfo.unsent),
       let dataReceived = info.load(UInt32.self, at: TCPInfo.lastDataReceived),
       let acknowledgementReceived = info.load(
         UInt32.self, at: TCPInfo.lastAcknowledgementReceived),
@@ -82,19 +84,21 @@ extension SocketReport {
     self.init(
       silence: .milliseconds(Int64(min(dataReceived, acknowledgementReceived))),
       dataSilence: .milliseconds(Int64(dataReceived)), progress: acknowledged &+ received,
-      roundTrip: .microseconds(Int64(roundTrip)), timeouts: Int(max(retransmits, backoff)),
-      hasUnacknowledgedData: unacknowledged > 0,
-      nextTimeout: timer == Self.retransmissionTimer ? .milliseconds(Int64(expiry)) : nil)
+      roundTrip: .microseconds(Int64(roundTrip)), 
+      timeouts: Int(unacknowledged > 0 ? max(retransmits, backoff) : probes),
+      hasUnacknowledgedData: unacknowledged > 0 || unsent > 0,
+      nextTimeout: Self.timers.contains(timer) ? .milliseconds(Int64(expiry)) : nil)
   }
 
   /// The offset of `idiag_expires`, after four octets and an `inet_diag_sockid`.
   private static let expiryOffset = 4 + MemoryLayout<inet_diag_sockid>.size
-  /// The value of `idiag_timer` while a retransmission or a tail-loss probe is due.
-  private static let retransmissionTimer: UInt8 = 1
+  /// The values of `idiag_timer` while a retransmission, a tail-loss probe or a window probe is due.
+  private static let timers: Set<UInt8> = [1, 4]
 
   /// Offsets in `struct tcp_info`, whose header cannot be included together with netinet/tcp.h.
   private enum TCPInfo {
     static let retransmits = 2
+    static let probes = 3
     static let backoff = 4
     static let unacknowledged = 24
     static let lastDataReceived = 52
@@ -102,5 +106,6 @@ extension SocketReport {
     static let roundTrip = 68
     static let bytesAcknowledged = 120
     static let bytesReceived = 128
+    static let unsent = 144
   }
 }

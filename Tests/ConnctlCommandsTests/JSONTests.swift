@@ -136,7 +136,7 @@ struct JSONShapeTests {
       JSON.flow(event, generation: 21, destination: remote, local: local)?.description
         == #"{"event": "invalidation", "generation": 21, "reason": "interfaceLost", "severity": "destroy", "#
         + #""scope": {"interface": null, "family": "ipv4", "localAddresses": ["192.0.2.7"], "#
-        + #""destination": "192.0.2.80"}, "cause": \#(Self.carrierLost)}"#)
+        + #""destination": "192.0.2.80"}, "cause": \#(Self.carrierLost), "socket": null}"#)
     #expect(
       JSON.flow(event, generation: 21, destination: remote, local: nil)?.description
         .contains(#""localAddresses": null"#) == true)
@@ -216,16 +216,23 @@ struct JSONShapeTests {
         + #""flags": {"reachable": true, "connectionRequired": false, "isWWAN": false}, "#
         + #""category": "wired", "probes": [{"destination": "1.1.1.1", "answer": "vlan10 via 192.0.2.1", "#
         + #""agrees": true}, {"destination": "9.9.9.9", "answer": "noRoute", "agrees": false}], "#
-        + #""guessedLinks": 0, "guessedBy": null, "cost": null}"#)
+        + #""guessedLinks": 0, "guessedBy": null, "cost": null, "socket": null}"#)
     explanation.path.guessedLinks = 1
     explanation.guessedBy = "fwmark 0xca6c"
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
-        #""guessedLinks": 1, "guessedBy": "fwmark 0xca6c", "cost": null}"#))
+        #""guessedLinks": 1, "guessedBy": "fwmark 0xca6c", "cost": null, "socket": null}"#))
     explanation.cost.metering = .guessYes
     explanation.cost.source = "networkManager"
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
-        #", "cost": {"metering": "guessYes", "source": "networkManager"}}"#))
+        #", "cost": {"metering": "guessYes", "source": "networkManager"}, "socket": null}"#))
+    explanation.socket = Connectivity_V1_SocketTestimony(
+      SocketTestimony(
+        lastHeard: .milliseconds(-12), roundTrip: .zero, timeouts: 2, hasUnacknowledgedData: true))
+    #expect(
+      try JSON.explanation(explanation).description.hasSuffix(
+        #", "socket": {"lastHeardMs": -12, "roundTripMs": 0, "timeouts": 2, "unacknowledged": true}}"#
+      ))
   }
 }

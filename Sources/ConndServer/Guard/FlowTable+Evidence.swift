@@ -13,11 +13,29 @@ extension FlowTable {
     var step: StepLog.Step
     /// Whether the flow's address and link are gone, which no socket refutes.
     var isCertain: Bool
-    var isSatisfied: Bool
+    /// What the lookup says of the flow's path.
+    var path: Path
+
+    /// Whether the socket has refuted a lookup, and the lookup says something else by now.
+    var isLookupNew: Bool {
+      guard let refuted = self.flow.refutedPath else { return false }
+      return refuted.status != self.path.status || refuted.reason != self.path.reason
+        || refuted.chain.first != self.path.chain.first
+    }
 
     func needsReport(at now: Instant) -> Bool {
       self.flow.tracker.flow.namesSocket
-        && self.flow.examination.needsReport(on: self.verdict, isCertain: self.isCertain, at: now)
+        && (self.isLookupNew
+          || self.flow.examination.needsReport(
+            on: self.verdict, isCertain: self.isCertain, at: now))
+    }
+
+    /// Why the flow is not viable. What a socket decides has the cause of what it was asked about.
+    func cause(of verdict: FlowTracker.Verdict) -> Cause {
+      if self.verdict == nil, let cause = self.flow.examinedCause { return cause }
+      return self.step.occasion.cause(
+        of: verdict, self.tracker.flow.destination.address.family,
+        from: self.flow.tracker.path, to: self.way.shown)
     }
 
     func forExamination(_ report: SocketReport?, at now: Instant) -> FlowExamination.Look {
@@ -28,7 +46,9 @@ extension FlowTable {
           flow.tracker.isTold(of: $0.reason) || disputed?.reason == $0.reason
         } ?? false,
         isDisputeStanding: disputed.map { $0.isEvent || self.tracker.holds($0.reason) } ?? false,
-        isSound: self.isSatisfied && disputed == nil && !self.tracker.isInDoubt,
+        isLookupNew: self.isLookupNew,
+        isSound: self.path.status == .satisfied && disputed == nil && !self.tracker.isInDoubt,
+        isTunnelled: self.way.facts.links.contains(where: \.isTunnel),
         // A grace period that ends is about what began it.
         change: self.step.time ?? flow.inDoubtSince ?? now, report: report, at: now)
     }
@@ -58,6 +78,7 @@ extension FlowTable {
       let evidence = SocketEvidence(report, on: change, at: now)
       guard evidence.isSilent else { continue }
       flow.examination.suspect(evidence, at: now)
+      flow.examinedCause = self.inquiry.cause
       self.note(flow)
     }
   }

@@ -98,7 +98,7 @@ struct FlowTable {
     self.due = self.flows.count
     self.part = Self.smallestPart
     if let time = step.time, step.occasion.mayCostPath, self.socketFlows > 0 {
-      self.inquiry.note(changeAt: time)
+      self.inquiry.note(step.occasion.firstCause, at: time)
     }
   }
 
@@ -219,7 +219,7 @@ struct FlowTable {
     return Look(
       flow: flow, way: way, tracker: tracker, verdict: verdict, step: step,
       isCertain: try reader.isGone(reading, madeOn: flow.tracker.path),
-      isSatisfied: reading.path.status == .satisfied)
+      path: reading.path)
   }
 
   /// Says what a client must know of a flow after a look at it.
@@ -233,6 +233,8 @@ struct FlowTable {
     let isBetterPathGone = old.hasBetterPath && !look.tracker.hasBetterPath
     flow.isPostponed = false
     (flow.tracker, flow.examination) = (look.tracker, examination)
+    flow.refutedPath = examination.isSpared ? flow.refutedPath ?? look.path : nil
+    if look.isLookupNew { flow.refutedPath = look.path }
     flow.inDoubtSince =
       look.tracker.isInDoubt ? flow.inDoubtSince ?? look.step.time ?? now : nil
     self.isSeen(flow)
@@ -243,8 +245,8 @@ struct FlowTable {
       flow.told = shown
       return isBetterPathGone ? .betterPathGone(shown) : .path(shown)
     }
-    let cause = look.step.occasion.cause(
-      of: verdict, look.tracker.flow.destination.address.family, from: old.path, to: shown)
+    let cause = look.cause(of: verdict)
+    flow.examinedCause = cause
     guard verdict.severity == .destroy else {
       flow.told = shown
       self.note(flow)

@@ -7,6 +7,10 @@ final class GuardedFlow {
   var tracker: FlowTracker
   /// What its socket is asked, and what came of it.
   var examination: FlowExamination
+  /// What led to the open question to its socket.
+  var examinedCause: Cause?
+  /// The lookup that its socket has refuted.
+  var refutedPath: Path?
   /// Since when its grace period runs, or `nil` if none does.
   var inDoubtSince: Instant?
   /// The path that the client knows of.

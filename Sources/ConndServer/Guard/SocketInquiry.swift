@@ -6,6 +6,8 @@ import ConnectivityRules
 struct SocketInquiry {
   /// The first change that no inquiry was made for, and the last one.
   private var changes: (first: Instant, last: Instant)?
+  /// What the last change was.
+  private(set) var cause = Cause(.start, "started")
   /// The flows that the present inquiry has still to ask, the next one last.
   private var flows: [FlowTable.Key] = []
   /// The change that it is about.
@@ -16,7 +18,8 @@ struct SocketInquiry {
   /// When the next inquiry begins, or `nil` if none is needed.
   var deadline: Instant? { self.changes?.first.advanced(by: SocketEvidence.firstQuestion) }
 
-  mutating func note(changeAt time: Instant) {
+  mutating func note(_ cause: Cause, at time: Instant) {
+    self.cause = cause
     self.changes = (self.changes?.first ?? time, time)
   }
 

@@ -11,10 +11,12 @@ package struct SocketReport: Hashable, Sendable {
   package var progress: UInt64
   /// The smoothed round-trip time.
   package var roundTrip: Duration
-  /// How many retransmission timeouts have passed in a row without an answer: the larger of
-  /// `tcpi_retransmits` and `tcpi_backoff`, because ICMP errors take the latter back (RFC 6069).
+  /// How many timeouts have passed in a row without an answer. While data is in flight this is the
+  /// larger of `tcpi_retransmits` and `tcpi_backoff`, because ICMP errors take the latter back
+  /// (RFC 6069). While none is, because the peer's window is closed or there is no route, it is
+  /// `tcpi_probes`.
   package var timeouts: Int
-  /// Whether the peer has yet to acknowledge data or a FIN.
+  /// Whether the peer has yet to acknowledge data or a FIN, sent or still to be sent.
   package var hasUnacknowledgedData: Bool
   /// When the running retransmission timer expires, or `nil` if none runs.
   package var nextTimeout: Duration?

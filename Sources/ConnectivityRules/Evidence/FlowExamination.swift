@@ -91,8 +91,12 @@ extension FlowExamination {
     package var isAdvised: Bool
     /// Whether the lookup still says what is disputed.
     package var isDisputeStanding: Bool
+    /// Whether the socket has refuted a lookup, and the lookup says something else by now.
+    package var isLookupNew: Bool
     /// Whether the lookup says that the flow's path carries traffic.
     package var isSound: Bool
+    /// Whether the flow's path leads through a tunnel.
+    package var isTunnelled: Bool
     /// When the trouble began that the verdict is about.
     package var change: Instant
     /// What the socket says, or `nil` if it was not asked or does not answer.
@@ -101,14 +105,17 @@ extension FlowExamination {
 
     package init(
       _ verdict: FlowTracker.Verdict?, isCertain: Bool = false, isAdvised: Bool = false,
-      isDisputeStanding: Bool = false, isSound: Bool = true, change: Instant,
+      isDisputeStanding: Bool = false, isLookupNew: Bool = false, isSound: Bool = true,
+      isTunnelled: Bool = false, change: Instant,
       report: SocketReport? = nil, at now: Instant
     ) {
       self.verdict = verdict
       self.isCertain = isCertain
       self.isAdvised = isAdvised
       self.isDisputeStanding = isDisputeStanding
+      self.isLookupNew = isLookupNew
       self.isSound = isSound
+      self.isTunnelled = isTunnelled
       self.change = change
       self.report = report
       self.now = now
@@ -134,7 +141,11 @@ extension FlowExamination {
         self.dispute = nil
         return look.verdict.map(FlowOutcome.verdict) ?? .recovered
       }
-      if let next = dispute.next, next <= look.now {
+      // A spared flow that is idle gives no new evidence, and stays spared.
+      if look.isLookupNew, let evidence = look.evidence(on: look.change), evidence.isActive {
+        let outcome = self.judge(dispute.verdict, evidence, isKnown: true, at: look.now)
+        if outcome != .none { return outcome }
+      } else if let next = dispute.next, next <= look.now {
         guard let evidence = look.evidence(on: dispute.change, after: dispute.progress)
         else {
           return .verdict(dispute.verdict)
@@ -182,7 +193,8 @@ extension FlowExamination {
       self.suspicion = nil
       return suspicion.isAdvised && !self.isSpared ? .recovered : .none
     }
-    let severity = evidence.severityOfSilence(at: look.now)
+    let severity = evidence.severityOfSilence(
+      at: look.now, isTunnelled: look.isTunnelled)
     self.suspicion = Suspicion(
       change: suspicion.change, progress: suspicion.progress,
       isAdvised: suspicion.isAdvised || severity != nil,

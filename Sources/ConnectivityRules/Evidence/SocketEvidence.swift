@@ -77,10 +77,13 @@ extension SocketEvidence {
   /// How long a flow may be silent after the change, at most.
   private static let patience = Duration.milliseconds(100)
 
+  /// Whether the flow was heard shortly before the change, or since.
+  package var isActive: Bool { self.lastHeardAfterChange >= .zero - Self.activity }
+
   /// Decides about a flow that the lookup says is dead (E1).
   package func ruling(at now: Instant) -> Ruling {
     if self.provesAlive { return .spare }
-    guard self.lastHeardAfterChange >= .zero - Self.activity else { return .destroy }
+    guard self.isActive else { return .destroy }
     let silence = min(self.roundTrip * 2 + .milliseconds(20), Self.patience)
     if self.isHeardLate {
       // Copies only, if nothing was new since the question before.
@@ -105,9 +108,15 @@ extension SocketEvidence {
   /// Three timeouts in a row, which take 1.4 s and more, never occurred with a round trip of up to a
   /// second, a full queue, or a tenth of all packets lost. Two did, when the round trip jumped to a
   /// second.
-  package func severityOfSilence(at now: Instant) -> Invalidation.Severity? {
+  ///
+  /// - Parameter isTunnelled: A VPN may take longer to move its tunnel to another uplink, and what is
+  ///   inside goes on then (I5).
+  package func severityOfSilence(
+    at now: Instant, isTunnelled: Bool = false
+  ) -> Invalidation.Severity? {
     guard self.isSilent, self.timeouts >= 2 else { return nil }
-    let isLong = self.change.duration(to: now) >= .milliseconds(1400)
+    let patience = isTunnelled ? InvalidationPolicy.tunnelGrace : .milliseconds(1400)
+    let isLong = self.change.duration(to: now) >= patience
     return self.timeouts >= 3 && isLong ? .destroy : .advise
   }
 

@@ -18,6 +18,17 @@ extension Occasion {
 }
 
 extension Occasion {
+  /// What happened, as far as it is known without looking at paths.
+  package var firstCause: Cause {
+    if let cause = self.cause { return cause }
+    guard case .events(let events) = self, let first = events.first else {
+      return Cause(.timer, "graceEnded")
+    }
+    return first.cause
+  }
+}
+
+extension Occasion {
   /// Why an invalidation of the stream is published: a message that says so, or what the change beside it comes from (T5).
   ///
   /// - Parameters:

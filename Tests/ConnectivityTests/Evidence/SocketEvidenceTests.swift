@@ -76,6 +76,14 @@ struct SocketEvidenceTests {
     #expect(early.severityOfSilence(at: now) == .advise)
   }
 
+  @Test("E2 I5 inside a tunnel silence destroys only when a VPN would have moved the tunnel")
+  func tunnelled() {
+    let (early, now) = Self.evidence(29_000, silence: 29_001, timeouts: 9)
+    #expect(early.severityOfSilence(at: now, isTunnelled: true) == .advise)
+    let (late, then) = Self.evidence(30_000, silence: 30_001, timeouts: 9)
+    #expect(late.severityOfSilence(at: then, isTunnelled: true) == .destroy)
+  }
+
   @Test("E2 two timeouts advise and three destroy, if data is unacknowledged and nothing is heard")
   func silence() {
     for (timeouts, severity) in [(0, nil), (1, nil), (2, .advise), (3, .destroy), (9, .destroy)]
