@@ -37,7 +37,7 @@ struct TunnelsScenario {
     // The kernel's WireGuard roams at once. wireguard-go goes on sending from the address that is gone, for routes go with a link
     // without a message, until it clears that with the second handshake that is not answered: after 20 s.
     #expect(flow.connection?.carries(within: .seconds(60)) == true)
-    try flow.expectAlive(in: lab, on: wireGuard.link)
+    try flow.expectAlive(in: lab, on: wireGuard.link, advised: nil)
   }
 
   @Test("K6 without any uplink the tunnel is one with nothing known below, and nobody is offline")
@@ -164,7 +164,7 @@ struct TunnelsScenario {
       try vpn.awaitConnection()
     }
     #expect(connection.carries(within: .seconds(20)))
-    try flow.expectAlive(in: lab, on: OpenVPN.link)
+    try flow.expectAlive(in: lab, on: OpenVPN.link, advised: nil)
   }
 
   @Test(

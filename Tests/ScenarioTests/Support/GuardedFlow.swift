@@ -92,20 +92,21 @@ final class GuardedFlow {
     }
   }
 
-  /// Checks that the connection works, and that connd has given this advice and says nothing more. Then ends the flow by
+  /// Checks that the connection works, and that connd has given this advice (`nil`: any) and says nothing more. Then ends the flow by
   /// taking its address away: what connd says of that must be the next thing that it says.
   func expectAlive(
-    in laboratory: Laboratory, on link: String, advised advice: [String] = [],
+    in laboratory: Laboratory, on link: String, advised advice: [String]? = [],
     sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
     // Flows are looked at after the change was published: advice that is on its way must not meet the end of the address.
-    for reason in advice { try self.expectAdvice(reason, sourceLocation: sourceLocation) }
+    for reason in advice ?? [] { try self.expectAdvice(reason, sourceLocation: sourceLocation) }
     if let connection = self.connection {
       #expect(connection.carries(within: .seconds(10)), sourceLocation: sourceLocation)
       let length = connection.local.contains(":") ? 64 : 24
       try laboratory.namespace.ip("address del \(connection.local)/\(length) dev \(link)")
     }
-    try self.expectDestroyed("sourceAddressLost", sourceLocation: sourceLocation)
+    try self.expectDestroyed(
+      "sourceAddressLost", after: advice == nil ? nil : [], sourceLocation: sourceLocation)
   }
 
   /// Checks that connd says nothing stronger of these flows than `severity`, and that their bytes come and go. The end is one
