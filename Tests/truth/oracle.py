@@ -123,7 +123,7 @@ class Moment:
                 verdicts.append(False)
             elif not answer.source or answer.source.startswith(("127.", "fe80:", "::1")):
                 return None
-            elif self.below(answer.link) and family == 6 and self.has_other_way(probes[0], answer.link):
+            elif family == 6 and self.has_other_way(probes[0], answer.link):
                 return None
             else:
                 verdicts.append(not self.below(answer.link))
@@ -135,11 +135,12 @@ class Moment:
         return any(not answer.error and answer.type == UNICAST for answer in answers)
 
     def has_other_way(self, probe, link):
-        """Whether there is a way by another uplink. IPv6 takes that while it believes that the router of the better one does not
-        answer, and of when it believes so there is no message."""
+        """Whether there are two ways, of which one carries. IPv6 takes the worse one while it believes that the router of the
+        better one does not answer, and no message says when it believes so."""
         others = [self.named[top].index for top in self.uplinks if top in self.named and self.named[top].index != link]
         answers = [self.kernel.route(Question(probe, link=other)) for other in others]
-        return any(not answer.error and answer.type == UNICAST and not self.below(answer.link) for answer in answers)
+        return any(not answer.error and answer.type == UNICAST and bool(self.below(answer.link)) != bool(self.below(link))
+                   for answer in answers)
 
     @property
     def is_settled(self):

@@ -17,7 +17,7 @@ from kernel import Question, libc
 
 TICK = 0.01
 SLOW = 5  # ticks between two numbers of a connection that is not busy
-GAP = 0.03  # the longest time between two echoes of a busy connection that carries bytes
+GAP = 0.018  # the longest time between two echoes of a busy connection that carries bytes; E1 waits 20 ms at least
 NUMBER = struct.Struct("!Q")
 TCP_RTO_MAX_MS = 44
 
