@@ -184,9 +184,11 @@ def was_removed(views, connection):
         view.free.source and subnet(view.free.source) == subnet(connection.address) for view in away))
 
 
-def is_unknowable(connection, changed):
-    """Whether a dead connection was heard after the last change, so that connd asks nothing (E2). `changed`: when that was."""
-    return bool(connection.echoes) and connection.echoes[-1] > changed + IN_FLIGHT
+def is_unknowable(connection, views, changed):
+    """Whether connd need not find a dead connection in this step (E2): it was heard after the last change, at `changed`; or it
+    is in a tunnel whose lookup stands, which a VPN may take 30 s to move (I5)."""
+    was_heard = bool(connection.echoes) and connection.echoes[-1] > changed + IN_FLIGHT
+    return was_heard or connection.wanted["kind"] == "inner" and not views[-1].is_dead
 
 
 def status_disagrees(status, moment):

@@ -241,7 +241,7 @@ class Play:
                 self.counts["reset"] += 1
                 self.drop(connection)
             elif not fresh(connection):
-                if oracle.is_unknowable(connection, self.changed):
+                if oracle.is_unknowable(connection, views[connection], self.changed):
                     self.counts["unknowable"] += 1
                 else:
                     self.find_connection("dead and not told", connection, views[connection])
