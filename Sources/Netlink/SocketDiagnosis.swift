@@ -84,7 +84,7 @@ extension SocketReport {
     self.init(
       silence: .milliseconds(Int64(min(dataReceived, acknowledgementReceived))),
       dataSilence: .milliseconds(Int64(dataReceived)), progress: acknowledged &+ received,
-      roundTrip: .microseconds(Int64(roundTrip)), 
+      roundTrip: .microseconds(Int64(roundTrip)),
       timeouts: Int(unacknowledged > 0 ? max(retransmits, backoff) : probes),
       hasUnacknowledgedData: unacknowledged > 0 || unsent > 0,
       nextTimeout: Self.timers.contains(timer) ? .milliseconds(Int64(expiry)) : nil)

@@ -148,6 +148,59 @@ struct EvidenceScenario {
     }
   }
 
+  /// A host with one link whose round trip takes a time.
+  private func slowLaboratory(roundTrip: Duration) throws -> (Laboratory, DelayedLink) {
+    let lab = try Uplinks.laboratory([])
+    let link = try DelayedLink(
+      "eth0", in: lab, "10.0.0.2", via: "10.0.0.1", delay: roundTrip / 2)
+    try lab.namespace.ip("route add default via 10.0.0.1 dev eth0")
+    try lab.start()
+    return (lab, link)
+  }
+
+  @Test(
+    "E2 a round trip takes 300 ms or a second, and something changes → nothing is destroyed",
+    .enabled(if: TunDevice.isAvailable), arguments: [300, 1000])
+  func slow(milliseconds: Int) throws {
+    let (lab, link) = try self.slowLaboratory(roundTrip: .milliseconds(milliseconds))
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    let traffic = try #require(flow.connection).startTraffic(every: .milliseconds(20))
+    try traffic.awaitAnswers()
+    try lab.namespace.ip("rule add from 192.0.2.99 lookup 99")
+    try traffic.awaitAnswers(200)
+    traffic.stop()
+    try flow.expectSpared { try lab.namespace.ip("address del 10.0.0.2/24 dev eth0") }
+    link.end()
+  }
+
+  @Test(
+    "E2 a slow link falls silent after a change → its flow is found",
+    .enabled(if: TunDevice.isAvailable))
+  func slowAndDead() throws {
+    let (lab, link) = try self.slowLaboratory(roundTrip: .milliseconds(300))
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    let traffic = try #require(flow.connection).startTraffic(every: .milliseconds(20))
+    try traffic.awaitAnswers()
+    link.end()
+    try lab.namespace.ip("rule add from 192.0.2.99 lookup 99")
+    try flow.expectDestroyed("silent", after: nil)
+    traffic.stop()
+  }
+
+  @Test("E2 a peer takes long to answer, and something changes → nothing is destroyed")
+  func slowPeer() throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    let connection = try #require(flow.connection)
+    #expect(connection.carries(within: .seconds(10)))
+    #expect(connection.send())
+    try lab.namespace.ip("rule add from 192.0.2.99 lookup 99")
+    let end = ContinuousClock.now + .seconds(3)
+    while ContinuousClock.now < end { _ = try lab.status() }
+    try flow.expectSpared { try lab.namespace.ip("address del 10.0.0.2/24 dev eth0") }
+  }
+
   @Test("E2 the peer's window is closed at a change → nothing is destroyed")
   func closedWindow() throws {
     let lab = try Uplinks.laboratory(["eth0"])

@@ -42,7 +42,8 @@ extension JSON {
         destination: .address(destination))
       return .head("invalidation", generation)
         .appending(
-          .body(invalidation.reason, invalidation.severity, scope, invalidation.cause))
+          .body(invalidation.reason, invalidation.severity, scope, invalidation.cause)
+        )
         .appending(["socket": invalidation.socket.map(JSON.socket) ?? .null])
     case .refused:
       return nil

@@ -126,9 +126,10 @@ final class NetlinkKernel: Kernel {
 
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
     do throws(NetlinkError) {
-      let diagnosis = if let diagnosis = self.diagnosis { diagnosis } else {
-        try SocketDiagnosis(on: self.sockets.open(.socketDiagnosis))
-      }
+      let diagnosis =
+        if let diagnosis = self.diagnosis { diagnosis } else {
+          try SocketDiagnosis(on: self.sockets.open(.socketDiagnosis))
+        }
       self.diagnosis = diagnosis
       return try diagnosis.reports(on: connections)
     } catch {

@@ -3,7 +3,8 @@ import TestKit
 
 /// A tun device whose ARPHRD type and carrier the test sets. It lasts as long as this.
 final class TunDevice {
-  private let descriptor: CInt
+  /// Where packets are read and written.
+  let descriptor: CInt
 
   // include/uapi/linux/if_tun.h: macros that Swift cannot import.
   private static let setInterface: UInt = 0x4004_54CA  // TUNSETIFF
