@@ -57,7 +57,7 @@ let edge: [Target] = [
     name: "Netlink", dependencies: ["CLinux", "CMnl", "Connectivity"],
     swiftSettings: swiftSettings),
   .target(
-    name: "Systemd", dependencies: ["CLinux", "CSystemd", logging],
+    name: "Systemd", dependencies: ["CLinux", "CSystemd", "Connectivity", logging],
     swiftSettings: settingsBesideC),
 ]
 

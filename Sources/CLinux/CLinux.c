@@ -38,6 +38,15 @@ int clinux_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC
 
 int clinux_process_descriptor(pid_t process) { return (int)syscall(SYS_pidfd_open, process, 0); }
 
+int clinux_peer_process_descriptor(int socket) {
+  enum { so_peerpidfd = 77 };  // include/uapi/asm-generic/socket.h
+  int descriptor = -1;
+  socklen_t size = sizeof(descriptor);
+  return getsockopt(socket, SOL_SOCKET, so_peerpidfd, &descriptor, &size) == 0 ? descriptor : -1;
+}
+
+const char *clinux_entry_name(const struct dirent *entry) { return entry->d_name; }
+
 // The first version (SCHED_ATTR_SIZE_VER0) of what linux/sched/types.h has, which not everywhere can be had together with the
 // C library's sched.h.
 struct attributes {

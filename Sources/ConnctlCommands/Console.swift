@@ -38,7 +38,8 @@ struct Console: Sendable {
 
   /// A remark about the connection: one line on standard error.
   func remark(_ text: String) {
-    self.complainInLines("connctl: \(text)\n")
+    // A name in it, an SSID for one, must not begin another line.
+    self.complainInLines("connctl: \(text.printable)\n")
   }
 
   /// A remark for people only, which scripts need not expect.

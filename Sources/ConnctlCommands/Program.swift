@@ -1,5 +1,6 @@
 import ArgumentParser
 import CLinux
+import Connectivity
 import ConnectivityProtocol
 import ConnectivitySession
 import Glibc
@@ -99,7 +100,7 @@ public enum Program {
     let name = ["connctl", command.configuration.commandName].compactMap { $0 }
     console.complainInLines(
       """
-      Error: \(error.message)
+      Error: \(error.message.printable)
       Usage: \(Connctl.usageString(for: command))
         See '\(name.joined(separator: " ")) --help' for more information.
 

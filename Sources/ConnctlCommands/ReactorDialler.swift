@@ -1,5 +1,6 @@
 import ConnectivityProtocol
 import ConnectivitySession
+import Glibc
 import SwiftProtobuf
 import UnixTransport
 
@@ -39,7 +40,15 @@ struct ReactorDialler: Dialler {
   private func connection(to socket: String) async throws -> CInt {
     let end = ContinuousClock.now + Self.patience
     while true {
-      if let connection = try SocketProbe.connection(to: socket) { return connection }
+      if let connection = try SocketProbe.connection(to: socket) {
+        do {
+          try ServerOwner.check(connection, socket)
+          return connection
+        } catch {
+          close(connection)
+          throw error
+        }
+      }
       // Whose time is over meanwhile hears of it in between.
       await Task.yield()
       try Task.checkCancellation()

@@ -41,7 +41,12 @@ struct Connd {
     let past = history.begin()
     let store = Store(past.changes, after: past.generation)
     let statistics = Statistics()
-    let monitor = try self.makeMonitor(store, statistics, history)
+    let choiceKeeper = ChoiceKeeper(
+      ChoiceFile(
+        path: Self.path(of: "networks", in: "STATE_DIRECTORY", besides: self.socketPath),
+        boot: ChoiceFile.bootID(runtimeDirectory: Self.directory("RUNTIME_DIRECTORY")),
+        logger: self.logger))
+    let monitor = try self.makeMonitor(store, statistics, history, choiceKeeper)
     // Before connd is ready: until they are trapped, these signals end it.
     let hangups = await UnixSignalsSequence(trapping: .sighup)
     let reporter = StatisticsReporter(
@@ -77,7 +82,9 @@ struct Connd {
       services: [
         .init(service: monitor),
         .init(service: reporter),
-        .init(service: ServerService(server: server, store: store, monitor: monitor)),
+        .init(
+          service: ServerService(
+            server: server, store: store, monitor: monitor, choiceKeeper: choiceKeeper)),
         .init(
           service: Reloader(
             started: self.configuration, read: self.readConfiguration, monitor: monitor,
@@ -103,28 +110,25 @@ struct Connd {
     } catch {
       self.logger.info("some clients did not take their leave in time")
     }
+    choiceKeeper.finish()
     self.logger.info("stopped")
     withExtendedLifetime(socket) {}
   }
 
   private func makeMonitor(
-    _ store: Store, _ statistics: Statistics, _ history: HistoryFile
+    _ store: Store, _ statistics: Statistics, _ history: HistoryFile,
+    _ choiceKeeper: ChoiceKeeper
   ) throws -> Monitor {
     let (configuration, notifier, logger, sysfs) = (
       self.configuration, self.notifier, self.logger, self.sysfs
     )
-    let choiceFile = ChoiceFile(
-      path: Self.path(of: "networks", in: "STATE_DIRECTORY", besides: self.socketPath),
-      boot: ChoiceFile.bootID(runtimeDirectory: Self.directory("RUNTIME_DIRECTORY")),
-      logger: logger)
-    let costs = choiceFile.load()
+    let costs = choiceKeeper.load()
     let recorder = try self.recording.map { path throws(RecordingError) in
       try self.makeRecorder(path, store, costs)
     }
     // Systemd's socket is good for once: when the kernel is opened anew, connd opens its own.
     let netlink = PassedDescriptor(self.passed.netlinkRoute?.descriptor)
     // From here on they are the thread's alone.
-    nonisolated(unsafe) let choices = choiceFile
     nonisolated(unsafe) let history = history
     nonisolated(unsafe) let edges = MonitorEdges(sysfs: sysfs, recorder)
     return try Monitor(recorder: recorder) {
@@ -132,7 +136,7 @@ struct Connd {
         configuration, store: store,
         publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
         notifier: notifier, clock: edges.clock, logger: logger, dns: DNSWatch(edges.dnsFiles),
-        modems: edges.modems(), metering: edges.metering(), costs: costs, choiceFile: choices
+        modems: edges.modems(), metering: edges.metering(), costs: costs, choiceKeeper: choiceKeeper
       ) { (destinations) throws(KernelUnavailable) in
         try NetlinkKernel(
           watching: destinations, on: edges.sockets(adopting: netlink.take()),
@@ -180,6 +184,7 @@ private struct ServerService<Transport: ServerTransport>: Service {
   let server: GRPCServer<Transport>
   let store: Store
   let monitor: Monitor
+  let choiceKeeper: ChoiceKeeper
 
   func run() async throws {
     // Who connects before waits in the socket's queue: to assume that one is online is for want of knowledge, not of time (K8).
@@ -190,6 +195,8 @@ private struct ServerService<Transport: ServerTransport>: Service {
     } onGracefulShutdown: {
       // The streams first: the server waits for them to end.
       self.store.finish()
+      // Callers wait for this; the thread of their calls must not.
+      _ = Thread.start(named: "connd-choices", self.choiceKeeper.finish)
       self.server.beginGracefulShutdown()
     }
   }

@@ -181,8 +181,8 @@ extension ConndCommand {
   }
 }
 
-/// For those who start connd by hand and for systemd alike.
+/// Writes one line to standard error, for people who start connd by hand and for systemd.
 func complain(_ message: String) {
-  let line = Array("connd: \(message)\n".utf8)
+  let line = Array("connd: \(message.escaped)\n".utf8)
   write(STDERR_FILENO, line, line.count)
 }

@@ -27,3 +27,26 @@ func contents(
   }
   throw SystemError(EFBIG)
 }
+
+/// Opens a file for writing that only this user can read, and that holds nothing yet.
+///
+/// Makes the file, or takes an empty one that this user has made for it, as `connctl report` does. Another user may have put a
+/// symbolic link or a file of its own in the directory: neither is written to.
+///
+/// - Throws: `EEXIST` if there is anything else of that name.
+func newFile(_ path: String) throws(SystemError) -> CInt {
+  let flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
+  let made = open(path, flags | O_CREAT | O_EXCL, 0o600)
+  if made >= 0 { return made }
+  guard errno == EEXIST else { throw SystemError() }
+  let descriptor = open(path, flags)
+  guard descriptor >= 0 else { throw SystemError(EEXIST) }
+  var status = stat()
+  guard fstat(descriptor, &status) == 0, status.st_mode & ~0o700 == S_IFREG, status.st_size == 0,
+    status.st_uid == geteuid(), status.st_nlink == 1
+  else {
+    close(descriptor)
+    throw SystemError(EEXIST)
+  }
+  return descriptor
+}

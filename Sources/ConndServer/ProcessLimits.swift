@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import UnixTransport
 
 /// What the process asks of the kernel and the C library for itself, before it starts threads.
 enum ProcessLimits {
@@ -19,11 +20,13 @@ enum ProcessLimits {
     mallopt(M_ARENA_MAX, 1)
   }
 
-  /// How many descriptors clients may have: the rest is what connd needs for itself.
-  static var descriptorsForClients: Int {
+  /// How many clients there are descriptors for, beside those that connd needs for itself. A client takes one, or two if the
+  /// kernel does not remember which process connected.
+  static var maxClients: Int {
     var limit = rlimit()
     guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return .max }
     let descriptors = Int(clamping: limit.rlim_cur)
-    return max(1, descriptors - min(64, descriptors / 2))
+    let ofEach = PeerProcess.isRemembered ? 1 : 2
+    return max(1, (descriptors - min(64, descriptors / 2)) / ofEach)
   }
 }

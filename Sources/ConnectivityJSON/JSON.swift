@@ -1,3 +1,5 @@
+import Connectivity
+
 /// A JSON value (RFC 8259) whose objects keep the order of their keys.
 package enum JSON: Hashable, Sendable {
   case null

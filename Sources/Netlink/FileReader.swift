@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 
 /// Something that is read of this machine beside netlink.
@@ -95,7 +96,8 @@ private func names(in directory: String) -> [UInt8]? {
   defer { closedir(stream) }
   var names: [UInt8] = []
   while let entry = readdir(stream) {
-    withUnsafeBytes(of: entry.pointee.d_name) { names += $0.prefix { $0 != 0 } }
+    let name = clinux_entry_name(entry)
+    names += UnsafeRawBufferPointer(start: name, count: name.map(strlen) ?? 0)
     names.append(0)
   }
   return names

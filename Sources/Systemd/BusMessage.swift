@@ -27,6 +27,12 @@ public final class BusMessage {
   /// Whether it says that a call has failed.
   public var isError: Bool { sd_bus_message_is_method_error(self.message, nil) > 0 }
 
+  /// What an error says, or `nil` if it is not an error.
+  var errorText: String? {
+    guard let error = sd_bus_message_get_error(self.message)?.pointee else { return nil }
+    return error.message.map { String(cString: $0) } ?? error.name.map { String(cString: $0) }
+  }
+
   /// Whether it is a signal of this interface and name.
   public func isSignal(_ interface: String, _ member: String) -> Bool {
     sd_bus_message_is_signal(self.message, interface, member) > 0

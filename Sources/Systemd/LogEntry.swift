@@ -1,3 +1,4 @@
+import Connectivity
 import Logging
 
 /// A log event with all metadata that belongs to it, in the order in which it is shown.
@@ -20,10 +21,8 @@ struct LogEntry {
 
   /// The entry as one line for a person: the message, then `key=value` for each field.
   var line: String {
-    var line = Self.visible(self.message)
-    for field in self.fields {
-      line += " \(Self.visible(field.key))=\(Self.quotedWhereNeeded(field.value))"
-    }
+    var line = self.message.escaped
+    for field in self.fields { line += " \(field.key.escaped)=\(Self.quotedIfNeeded(field.value))" }
     return line
   }
 
@@ -38,23 +37,12 @@ struct LogEntry {
     }
   }
 
-  private static func quotedWhereNeeded(_ value: String) -> String {
+  private static func quotedIfNeeded(_ value: String) -> String {
     let special: Set<Unicode.Scalar> = [" ", "\"", "="]
     guard value.isEmpty || value.unicodeScalars.contains(where: special.contains) else {
-      return Self.visible(value)
+      return value.escaped
     }
-    return "\"\(Self.visible(value, inQuotes: true))\""
-  }
-
-  /// Control characters as escapes: what others named (links, clients) must neither forge a line
-  /// nor speak to the terminal.
-  private static func visible(_ text: String, inQuotes: Bool = false) -> String {
-    text.unicodeScalars.reduce(into: "") { result, scalar in
-      switch scalar.value {
-      case 0..<0x20, 0x7f...0x9f: result += scalar.escaped(asASCII: true)
-      case 0x22 where inQuotes: result += "\\\""
-      default: result.unicodeScalars.append(scalar)
-      }
-    }
+    let quoted = value.split(separator: "\"", omittingEmptySubsequences: false)
+    return "\"\(quoted.joined(separator: "\\\"").escaped)\""
   }
 }

@@ -10,6 +10,10 @@ import Glibc
 public final class MessageBus {
   private let bus: OpaquePointer
 
+  /// The name and the interface of the bus itself.
+  static let daemon = "org.freedesktop.DBus"
+  static let daemonPath = "/org/freedesktop/DBus"
+
   /// What came of one step.
   public enum Step {
     /// Nothing is left to do until the descriptor says so.
@@ -96,6 +100,33 @@ public final class MessageBus {
       return .message(message)
     }
     return result > 0 ? .worked : .idle
+  }
+}
+
+extension MessageBus {
+  /// Waits for the answer to a call, and drops other messages.
+  ///
+  /// - Returns: the answer, which may be an error, or `nil` if it has not come in time.
+  func answer(
+    to call: UInt64, by deadline: ContinuousClock.Instant
+  ) throws(SystemdError) -> BusMessage? {
+    while true {
+      let left = ContinuousClock.now.duration(to: deadline)
+      guard left > .zero else { return nil }
+      switch try self.process() {
+      case .worked: continue
+      case .message(let message):
+        if message.answeredCall == call { return message }
+      case .idle:
+        var descriptor = pollfd(fd: self.fileDescriptor, events: self.events, revents: 0)
+        let pause = min(left, self.timeout ?? left)
+        poll(
+          &descriptor, 1,
+          Int32(
+            clamping: pause.components.seconds * 1000 + 1
+              + pause.components.attoseconds / 1_000_000_000_000_000))
+      }
+    }
   }
 }
 

@@ -1,4 +1,5 @@
 import CSystemd
+import Connectivity
 import Glibc
 
 /// Tells systemd how this service does: `sd_notify(3)`.
@@ -123,16 +124,12 @@ public struct Notifier: Sendable {
   private func send(_ assignments: [String], status: String? = nil, mayWait: Bool = true) {
     guard let socket = self.socket else { return }
     var assignments = assignments
-    if let status { assignments.append("STATUS=\(Self.oneLine(status))") }
+    // A line break would start another assignment.
+    if let status { assignments.append("STATUS=\(status.printable)") }
     do throws(SystemdError) {
       try socket.send(assignments.joined(separator: "\n"), mayWait: mayWait)
     } catch {
       self.onFailure(error)
     }
-  }
-
-  /// A line break would start another assignment, and a status can hold what others named (links).
-  private static func oneLine(_ text: String) -> String {
-    String(String.UnicodeScalarView(text.unicodeScalars.map { $0.value < 0x20 ? " " : $0 }))
   }
 }

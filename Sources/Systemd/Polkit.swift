@@ -1,35 +1,47 @@
 import Glibc
 
-/// polkit(8), which administrators tell who may do what.
+/// polkit(8), which decides by the administrator's rules who may do what.
 public enum Polkit {
+  public enum Verdict: Hashable, Sendable {
+    case allowed, denied
+    /// There is no polkit on this machine: no process owns its name on the bus, and the bus could not start one.
+    case absent
+    /// polkit is there, or may be, and has not decided: why not. This is not a yes.
+    case unavailable(String)
+  }
+
   private static let service = "org.freedesktop.PolicyKit1"
 
-  /// Asks whether a process may do something, and waits for the answer: to be called on a thread of its own. Nobody is asked for a
-  /// password; where polkit would have that done, the answer is no.
+  /// Asks whether a process may do something, and waits for the answer: to be called on a thread of its own.
   ///
-  /// The process's number may be another's by now. Its user is what polkit is told, who is the caller's to vouch for.
+  /// Never has a user asked for a password: if polkit would require one, the verdict is `denied`. The caller vouches that `process`
+  /// is of `user`, and that the pid has not passed to another process when this returns.
   ///
   /// - Parameters:
-  ///   - action: Of a `.policy` file, which names this program's user as an owner of it, unless that is root.
+  ///   - action: Of a `.policy` file that names this program's user as an owner of the action, unless that is root.
   ///   - time: How long to wait, for the bus and for polkit, which the bus may have to start.
-  /// - Returns: `nil` where polkit is not there, does not answer in time, makes no sense, or knows no such action. Of a process that is
-  ///   gone polkit can say nothing, which is not for its user to make use of: that is a no.
-  public static func allows(
-    _ action: String, process: Int32, user: UInt32, within time: Duration
-  ) -> Bool? {
+  public static func verdict(
+    on action: String, process: Int32, user: UInt32, within time: Duration
+  ) -> Verdict {
     let deadline = ContinuousClock.now.advanced(by: time)
-    return try? Self.answer(action, process, user, by: deadline)
+    let bus: MessageBus
+    do throws(SystemdError) {
+      bus = try MessageBus()
+    } catch {
+      // Without a bus there is no polkit. But a full backlog, for one, says nothing of that.
+      return [ENOENT, ECONNREFUSED].contains(error.errno) ? .absent : .unavailable("\(error)")
+    }
+    do throws(SystemdError) {
+      return try Self.verdict(action, process, user, from: bus, by: deadline)
+    } catch {
+      return .unavailable("\(error)")
+    }
   }
 
-  /// Whether nobody can look at it any more, or never could: one of another pid namespace is 0.
-  private static func isGone(_ process: Int32) -> Bool {
-    process <= 0 || kill(process, 0) != 0 && errno == ESRCH
-  }
-
-  private static func answer(
-    _ action: String, _ process: Int32, _ user: UInt32, by deadline: ContinuousClock.Instant
-  ) throws(SystemdError) -> Bool? {
-    let bus = try MessageBus()
+  private static func verdict(
+    _ action: String, _ process: Int32, _ user: UInt32, from bus: MessageBus,
+    by deadline: ContinuousClock.Instant
+  ) throws(SystemdError) -> Verdict {
     let question = try bus.call(
       Self.service, "/org/freedesktop/PolicyKit1/Authority", "\(Self.service).Authority",
       "CheckAuthorization", startsService: true
@@ -44,31 +56,39 @@ public enum Polkit {
         }
       }
       try call.append(action)
-      // No details; nobody is asked; and what is not waited for any more, polkit may do all the same.
+      // No details, no interaction with the user, and no means to cancel.
       try call.enclose("a", "{ss}") { _ in }
       try call.append("u", UInt32(0))
       try call.append("")
     }
-    while true {
-      let left = ContinuousClock.now.duration(to: deadline)
-      guard left > .zero else { return nil }
-      switch try bus.process() {
-      case .worked: continue
-      case .message(let message):
-        guard message.answeredCall == question else { continue }
-        guard message.isError else { return message.readFlag(at: "bba{ss}") }
-        // Where polkit is not there, the bus says so.
-        let isPolkits = message.sender != "org.freedesktop.DBus"
-        return isPolkits && Self.isGone(process) ? false : nil
-      case .idle:
-        var descriptor = pollfd(fd: bus.fileDescriptor, events: bus.events, revents: 0)
-        let pause = min(left, bus.timeout ?? left)
-        poll(
-          &descriptor, 1,
-          Int32(
-            clamping: pause.components.seconds * 1000 + 1
-              + pause.components.attoseconds / 1_000_000_000_000_000))
-      }
+    guard let answer = try bus.answer(to: question, by: deadline) else {
+      return .unavailable("polkit has not answered in time")
     }
+    guard answer.isError else {
+      guard let isAllowed = answer.readFlag(at: "bba{ss}") else {
+        return .unavailable("polkit's answer makes no sense")
+      }
+      return isAllowed ? .allowed : .denied
+    }
+    if answer.sender == MessageBus.daemon, try Self.isAbsent(from: bus, by: deadline) {
+      return .absent
+    }
+    return .unavailable(answer.errorText ?? "polkit has failed")
+  }
+
+  /// Whether no process owns polkit's name, and the bus has no service file to start one by. A polkit that is installed and does
+  /// not start is not absent: any user who can crash it would decide then.
+  private static func isAbsent(
+    from bus: MessageBus, by deadline: ContinuousClock.Instant
+  ) throws(SystemdError) -> Bool {
+    func ask(_ method: String, _ arguments: [String] = []) throws(SystemdError) -> BusMessage? {
+      let call = try bus.call(
+        MessageBus.daemon, MessageBus.daemonPath, MessageBus.daemon, method, arguments)
+      return try bus.answer(to: call, by: deadline)
+    }
+    guard let names = try ask("ListActivatableNames")?.readTexts(most: 65_536),
+      !names.contains(Self.service), let owner = try ask("GetNameOwner", [Self.service])
+    else { return false }
+    return owner.isError
   }
 }

@@ -57,6 +57,13 @@ struct TerminalTests {
     }
   }
 
+  @Test("an SSID with a line break → a remark about it is one line")
+  func forgedLine() {
+    let screen = Screen()
+    screen.console.remark("it is of “Home\nconnctl: connd is gone\u{2028}”")
+    #expect(screen.errors == "connctl: it is of “Home?connctl: connd is gone?”\n")
+  }
+
   @Test("colour surrounds words and leaves the columns where they are")
   func color() {
     let lines = Style.plain(color: true).status(.sample, now: .sample)

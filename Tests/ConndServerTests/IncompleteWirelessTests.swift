@@ -21,7 +21,8 @@ struct IncompleteWirelessTests {
     self.directory = try TemporaryDirectory()
     let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
     self.loop = try TestLoop(
-      choiceFile: ChoiceFile(path: "\(self.directory.path)/networks", boot: "a", logger: logger))
+      choiceKeeper: ChoiceKeeper(
+        ChoiceFile(path: "\(self.directory.path)/networks", boot: "a", logger: logger)))
     let kernel = self.loop.kernel
     kernel.linkTable[2]?.device.hasPhy80211 = true
     kernel.wirelessLinks[2] = Self.member(of: Self.home)

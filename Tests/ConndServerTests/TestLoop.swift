@@ -20,7 +20,7 @@ struct TestLoop {
   let metering = ModelMetering()
   var loop: MonitorLoop
 
-  init(choiceFile: ChoiceFile? = nil) throws {
+  init(choiceKeeper: ChoiceKeeper? = nil) throws {
     self.kernel.addLink(2, "eth0")
     try self.kernel.lead(
       "0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.7"), metric: 100)
@@ -29,8 +29,8 @@ struct TestLoop {
       Configuration(), store: store, publisher: StorePublisher(store: store),
       statistics: Statistics(), notifier: .inactive, clock: self.clock,
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, dns: self.dns,
-      modems: self.modems, metering: self.metering, costs: choiceFile?.load() ?? .init(),
-      choiceFile: choiceFile
+      modems: self.modems, metering: self.metering, costs: choiceKeeper?.load() ?? .init(),
+      choiceKeeper: choiceKeeper
     ) { (watched) throws(KernelUnavailable) in
       try kernel.watch(watched)
       return kernel

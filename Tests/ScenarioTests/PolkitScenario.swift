@@ -58,47 +58,92 @@ struct PolkitScenario {
     #expect(try self.bus.question().subject.uid == 65534)
   }
 
-  @Test("without it, and where it makes no sense, the seat and the group decide")
+  private func expectRule() throws {
+    let outcome = try self.mark("on")
+    #expect(outcome.status == 77 && outcome.standardError.contains("group “connd”"), "\(outcome)")
+  }
+
+  private func expectUndecided(_ why: String) throws {
+    let outcome = try self.mark("on")
+    #expect(outcome.status == 69, "\(outcome)")
+    for words in ["connd did not answer: polkit cannot decide", why] {
+      #expect(outcome.standardError.contains(words), "\(outcome)")
+    }
+  }
+
+  @Test("no polkit → the seat and the group decide; one that makes no sense → nothing decides")
   func falls() throws {
-    func expectRule() throws {
-      let outcome = try self.mark("on")
-      #expect(outcome.status == 77 && outcome.standardError.contains("group “connd”"), "\(outcome)")
-    }
-    try expectRule()
+    try self.expectRule()
     try self.bus.startService()
-    for word in ["unknown", "nonsense"] {
-      try self.bus.answer(word)
-      try expectRule()
-    }
+    try self.bus.answer("unknown")
+    try self.expectUndecided("Action org.connd.set-cost is not registered")
+    try self.bus.answer("nonsense")
+    try self.expectUndecided("makes no sense")
     try self.bus.answer("yes")
     #expect(try self.mark("on").status == 0)
     try self.bus.killService()
-    try expectRule()
+    try self.expectRule()
     // It is there again, and says no.
     try self.bus.startService()
     #expect(try self.mark("on").standardError.contains("org.connd.set-cost"))
   }
 
-  @Test(
-    "of a process that is gone it knows nothing, which does not leave it to the seat and the group")
+  @Test("polkit is installed and does not start → nothing decides, root is obeyed")
+  func broken() throws {
+    try self.bus.install()
+    try self.expectUndecided("org.connd.set-cost")
+    #expect(try self.lab.connctl("constrain", "eth0").status == 0)
+  }
+
+  /// A relay to connd over a connection whose opener has exited.
+  private func relay(_ path: String) throws -> (relay: RunningCommand, opener: String) {
+    let orphan = try RunningCommand(
+      Programs.asNobody([
+        "/usr/bin/python3", "-B", Programs.testFile("python/orphan.py"), self.lab.socket, path,
+      ]))
+    let words = try orphan.nextLine()?.split(separator: " ") ?? []
+    guard words.count == 2, words[0] == "ready" else { throw CommandError(orphan.standardError) }
+    return (orphan, String(words[1]))
+  }
+
+  private func mark(by relay: String) throws -> Command.Outcome {
+    try Command.outcome(
+      of: Programs.asNobody([Programs.connctl, "--socket", relay, "constrain", "eth0", "on"]))
+  }
+
+  @Test("the process that connected has exited → its user may not, and the group does not count")
   func orphan() throws {
     try self.bus.startService()
     try self.bus.answer("unknown")
     let directory = try TemporaryDirectory()
     #expect(chmod(directory.path, 0o777) == 0)
-    let relay = "\(directory.path)/relay"
-    let orphan = try RunningCommand(
-      Programs.asNobody([
-        "/usr/bin/python3", "-B", Programs.testFile("python/orphan.py"), self.lab.socket, relay,
-      ]))
-    #expect(try orphan.nextLine() == "ready", "\(orphan.standardError)")
-    let outcome = try Command.outcome(
-      of: Programs.asNobody([Programs.connctl, "--socket", relay, "constrain", "eth0", "on"]))
+    let (orphan, _) = try self.relay("\(directory.path)/relay")
+    let outcome = try self.mark(by: "\(directory.path)/relay")
     #expect(outcome.status == 77)
-    #expect(outcome.standardError.contains("org.connd.set-cost"), "\(outcome)")
+    #expect(outcome.standardError.contains("has exited"), "\(outcome)")
+    withExtendedLifetime(orphan) {}
   }
 
-  @Test("D7 one that hangs keeps nobody waiting but who asks, and that one for a bounded time")
+  @Test("a process that may has the pid of the one that connected → that does not help the latter")
+  func reusedPID() throws {
+    try self.bus.startService()
+    try self.bus.answer("yes")
+    let directory = try TemporaryDirectory()
+    #expect(chmod(directory.path, 0o777) == 0)
+    let (orphan, pid) = try self.relay("\(directory.path)/relay")
+    let other = try RunningCommand([
+      "/usr/bin/python3", "-B", Programs.testFile("python/take_pid.py"), pid, "65534",
+    ])
+    #expect(try other.nextLine() == "taken", "\(other.standardError)")
+    let outcome = try self.mark(by: "\(directory.path)/relay")
+    #expect(outcome.status == 77 && outcome.standardError.contains("has exited"), "\(outcome)")
+    // polkit was asked about that pid, and would have had it done.
+    #expect(try self.bus.question().subject.pid == Int(pid))
+    #expect(try !self.lab.status().constrained)
+    withExtendedLifetime(orphan) {}
+  }
+
+  @Test("D7 polkit hangs → only its callers wait, for a bounded time, and are refused")
   func hangs() throws {
     try self.bus.startService()
     try self.bus.answer("mute")
@@ -109,8 +154,8 @@ struct PolkitScenario {
     try self.lab.outside.ip("link set eth0 down")
     #expect(try self.lab.connctl("wait", "none", "--timeout", "30s").status == 0)
     for command in waiting {
-      #expect(try command.wait() == 77)
-      #expect(command.standardError.contains("group “connd”"))
+      #expect(try command.wait() == 69)
+      #expect(command.standardError.contains("polkit has not answered in time"))
     }
   }
 }

@@ -117,6 +117,11 @@ struct ReportScenario {
     let replaced = try Command.outcome(
       of: [Programs.connd, "--replay", recording, "--report", there])
     #expect(replaced.status == 1 && replaced.standardError.contains("is there already"))
+    // A link that another user has put there would give the report away.
+    let link = "\(lab.directory.path)/link"
+    try Command.run(["ln", "-s", "\(lab.directory.path)/elsewhere", link])
+    let refused = try Command.outcome(of: [Programs.connd, "--replay", recording, "--report", link])
+    #expect(refused.status == 1 && refused.standardError.contains("is there already"))
     for command in ["record", "report"] {
       let taken = try Command.outcome(of: [Programs.connctl, command, there])
       #expect(taken.status == 1)

@@ -48,7 +48,8 @@ struct LogHandlerTests {
     arguments: [
       ("plain", "plain"), ("", "\"\""), ("two words", "\"two words\""), ("a=b", "\"a=b\""),
       ("say \"x\"", "\"say \\\"x\\\"\""), ("a\nconnd: error: b", "\"a\\nconnd: error: b\""),
-      ("\u{1b}[31m", "\\u{1B}[31m"), ("größe", "größe"),
+      ("\u{1b}[31m", "\\u{1B}[31m"), ("größe", "größe"), ("a\u{2028}b", "a\\u{2028}b"),
+      ("a\u{202E}b", "a\\u{202E}b"),
     ])
   func quoting(value: String, shown: String) {
     #expect(

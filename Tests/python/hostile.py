@@ -513,6 +513,30 @@ def malformed(path):
     stay()
 
 
+def faults_when_answered(path, times=300):
+    """Has each call answered, and then sends more data than its request has, so that connd resets it."""
+    connection = Connection(path)
+    fate = "held"
+    frames = connection.frames()
+    for stream in range(1, 2 * times, 2):
+        connection.send(
+            frame(HEADERS, END_HEADERS, stream, headers(WATCH) + literal("content-length", "5"))
+            + frame(DATA, 0, stream, message()))
+        if not any(kind == DATA for kind, *_ in frames):
+            fate = "closed"
+            break
+        connection.send(frame(DATA, 0, stream, b"."))
+        for kind, _, _, payload in frames:
+            if kind == GOAWAY:
+                fate = f"goaway {int.from_bytes(payload[4:8], 'big')}"
+            if kind in (GOAWAY, RESET):
+                break
+        if fate != "held":
+            break
+    say(fate)
+    stay(connection)
+
+
 def forbidden_frames(path):
     """Frames that RFC 9113 forbids and that a server might pass over, each on a connection of its own."""
     def begin(stream):
@@ -738,6 +762,7 @@ ATTACKS = {
     for attack in [
         are_told_of_the_end, have_long_deadlines, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes,
         opens_and_closes, cancels, asks_and_leaves, hears_no_more, refused_streams, measures_bandwidth, asks_and_cancels, malformed,
+        faults_when_answered,
         forbidden_frames, comes_and_goes, connects_without_end, reads_settings, accepts_nobody, random_frames, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
         empty_data, declares_100_megabytes,
         sends_100_megabytes, many_connections, many_streams, too_many_streams, holds_connections,

@@ -2,8 +2,8 @@
 
     orphan.py SOCKET RELAY
 
-It listens at RELAY, prints `ready`, and ends with the client. To whoever listens at SOCKET (SO_PEERCRED) the other end is a process that
-there is no more.
+It listens at RELAY, prints `ready` and the opener's pid, and ends with the client. By SO_PEERCRED the other end of SOCKET is a process
+that has exited.
 """
 
 import os
@@ -22,7 +22,7 @@ def opened_by_another(path):
         os._exit(0)
     _, descriptors, _, _ = socket.recv_fds(here, 1, 1)
     os.waitpid(opener, 0)
-    return socket.socket(fileno=descriptors[0])
+    return socket.socket(fileno=descriptors[0]), opener
 
 
 def pass_on(source, sink):
@@ -31,11 +31,11 @@ def pass_on(source, sink):
     sink.shutdown(socket.SHUT_WR)
 
 
-connd = opened_by_another(sys.argv[1])
+connd, opener = opened_by_another(sys.argv[1])
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(sys.argv[2])
 listener.listen()
-print("ready", flush=True)
+print("ready", opener, flush=True)
 client, _ = listener.accept()
 threading.Thread(target=pass_on, args=(connd, client), daemon=True).start()
 pass_on(client, connd)

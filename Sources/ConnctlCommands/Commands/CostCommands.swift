@@ -2,6 +2,7 @@ import ArgumentParser
 import Connectivity
 import ConnectivityProtocol
 import ConnectivitySession
+import GRPCCore
 
 struct ConstrainCommand: CostCommand {
   static let configuration = CostOptions.configuration(
@@ -49,8 +50,8 @@ struct CostOptions: ParsableArguments {
     A network is remembered by a hash, so that it is known when the machine comes back to it; “connctl networks” lists those that \
     something is said of.
 
-    Root may, and whom polkit lets (org.connd.set-cost): the user at the machine's seat and members of the group connd, who may \
-    without polkit, too; exit status 77 for others.
+    Allowed for root and for users that polkit authorises (org.connd.set-cost): the user at the machine's seat and members of \
+    the group connd, who may on a machine without polkit, too. Exit status: 77 for others, 69 if polkit does not decide.
     """
 
   @Option(
@@ -156,7 +157,7 @@ extension CostCommand {
       case .network(let name): request.network = name
       case .here: request.network = try await self.networkHere(connd)
       }
-      let response = try await connd.setCost(request, options: .prompt)
+      let response = try await decided { try await connd.setCost(request, options: .prompt) }
       // That it was said stands, whatever becomes of this question.
       if choice != .auto, case .link(let name) = target,
         let links = try? await connd.listLinks(
@@ -191,5 +192,16 @@ extension CostCommand {
       "of the network that the machine is on, \(network.hasName ? "“\(network.name)”" : network.identity)"
     )
     return network.identity
+  }
+}
+
+/// Makes a call that polkit decides about. If polkit does not, the call fails with UNAVAILABLE although connd is there.
+func decided<Response>(_ call: () async throws -> Response) async throws -> Response {
+  do {
+    return try await call()
+  } catch let error as RPCError
+    where error.code == .unavailable && error.message.hasPrefix("polkit ")
+  {
+    throw ConndError.failed(error.message)
   }
 }

@@ -46,7 +46,7 @@ struct ForgetCommand: ConnctlCommand {
     request.network = self.name
     let isForgotten = try await dialler.withConnd(at: self.socket) { [request] connd in
       do {
-        if try await connd.forgetNetwork(request, options: .prompt).notKept {
+        if try await decided({ try await connd.forgetNetwork(request, options: .prompt) }).notKept {
           self.console.remark(
             "it comes back when connd starts anew: connd cannot write its file, and its log says why"
           )

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import UnixTransport
 
@@ -28,9 +29,7 @@ struct PrivateDirectory: Sendable {
   func remove() {
     guard let stream = opendir(self.path) else { return }
     while let entry = readdir(stream) {
-      let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
-        String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-      }
+      let name = String(cString: clinux_entry_name(entry))
       if name != ".", name != ".." { unlink("\(self.path)/\(name)") }
     }
     closedir(stream)

@@ -1,4 +1,4 @@
-import ConnectivityJSON
+import Connectivity
 
 extension Unicode.Scalar {
   /// How many columns of a terminal it takes: 0 where it stands on the one before it, `nil` where terminals disagree, or where it

@@ -36,14 +36,8 @@ extension Style {
   /// The text as it is printed: in colour, and without what would move the cursor. The kernel lets a link's
   /// name hold control characters.
   func paint(_ text: String, _ ink: Ink?) -> String {
-    var printable = String.UnicodeScalarView()
-    for scalar in text.unicodeScalars {
-      switch scalar {
-      case Text.tie: printable.append(" ")
-      default: printable.append(scalar.isUnprintable ? "?" : scalar)
-      }
-    }
-    let plain = String(printable)
+    let scalars = text.unicodeScalars.map { $0 == Text.tie ? " " : $0 }
+    let plain = String(String.UnicodeScalarView(scalars)).printable
     guard self.color, let ink, !plain.isEmpty else { return plain }
     return "\u{1B}[\(ink.code)m\(plain)\u{1B}[0m"
   }

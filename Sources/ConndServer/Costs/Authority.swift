@@ -3,10 +3,10 @@ import Glibc
 import Systemd
 import UnixTransport
 
-/// Who may say what a link or a network costs. Everybody may look.
+/// Decides who may set what a link or a network costs. Everyone may look.
 ///
-/// Root and connd's own user may, always. Of others polkit decides where it is there, by an action whose defaults allow the user who
-/// sits at the machine. Elsewhere it is that user, and the members of a group.
+/// Root and connd's own user may, always. For other users polkit decides, by an action whose defaults allow the user at the
+/// machine's seat. Only on a machine without polkit does connd decide by itself: for that user, and the members of a group.
 struct Authority: Sendable {
   /// The group's name. The rule that comes with the action knows it, too.
   static let group = "connd"
@@ -14,41 +14,59 @@ struct Authority: Sendable {
   static let action = "org.connd.set-cost"
 
   var ownUser: UInt32 = geteuid()
-  var groups = "/etc/group"
-  /// The user at the seat; `nil` where nobody is, or nobody knows.
+  var members: GroupFile
+  /// The user at the seat, or `nil` if there is none, or no logind.
   var userAtSeat: @Sendable () -> UInt32? = { Seat.activeUser }
-  /// What polkit says; `nil` where it says nothing.
-  var askPolkit: @Sendable (PeerCredentials) async throws(RPCError) -> Bool?
+  var askPolkit:
+    @Sendable (PeerCredentials, _ isLikely: Bool) async throws(RPCError) -> Polkit.Verdict
 
-  init() {
+  init(members: GroupFile = GroupFile(name: Self.group)) {
     let desk = PolkitDesk(action: Self.action)
-    self.askPolkit = { peer async throws(RPCError) in try await desk.answer(of: peer) }
+    self.members = members
+    self.askPolkit = { peer, isLikely async throws(RPCError) in
+      try await desk.verdict(on: peer, isLikely: isLikely)
+    }
   }
 
-  /// - Throws: PERMISSION_DENIED, in words for who asked; RESOURCE_EXHAUSTED while too many ask.
+  /// - Throws: PERMISSION_DENIED with a reason for the caller; UNAVAILABLE if polkit has not decided; RESOURCE_EXHAUSTED while it
+  ///   has too many questions to answer.
   func check(_ peer: PeerCredentials) async throws(RPCError) {
     if peer.uid == 0 || peer.uid == self.ownUser { return }
-    if let isAllowed = try await self.askPolkit(peer) {
-      if isAllowed { return }
+    // polkit is told a pid. It answers for the process that connected only if that lives on while polkit looks.
+    let process = peer.process?.open()
+    let isAllowedHere = await self.isAtSeatOrMember(peer)
+    let verdict = try await self.askPolkit(peer, isAllowedHere)
+    if verdict == .absent {
+      if isAllowedHere { return }
+      throw RPCError(
+        code: .permissionDenied,
+        message:
+          "only root, members of the group “\(Self.group)” and the user at the machine's seat may change this"
+      )
+    }
+    guard let process, peer.pid > 0, process.isAlive else {
+      throw RPCError(
+        code: .permissionDenied,
+        message:
+          "the process that connected has exited or is in another PID namespace, so polkit cannot decide (\(Self.action))"
+      )
+    }
+    switch verdict {
+    case .allowed, .absent: return
+    case .denied:
       throw RPCError(
         code: .permissionDenied,
         message: "polkit does not let this user change this (\(Self.action))")
+    case .unavailable(let why):
+      throw RPCError(
+        code: .unavailable,
+        message: "polkit cannot decide (\(Self.action)): \(why); try again, or ask as root")
     }
-    if peer.uid == self.userAtSeat() { return }
-    if let group = self.groupID, peer.groups.contains(group) { return }
-    throw RPCError(
-      code: .permissionDenied,
-      message:
-        "only root, members of the group “\(Self.group)” and the user at the machine's seat may change this"
-    )
   }
 
-  /// Read from the file itself: a directory service that hangs keeps nobody waiting.
-  private var groupID: UInt32? {
-    guard let bytes = try? contents(of: self.groups, most: 1 << 20) else { return nil }
-    let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
-    let fields = lines.lazy.map { $0.split(separator: ":", omittingEmptySubsequences: false) }
-    return fields.first { $0.first.map { $0 == Self.group } ?? false }
-      .flatMap { $0.count > 2 ? UInt32($0[2]) : nil }
+  private func isAtSeatOrMember(_ peer: PeerCredentials) async -> Bool {
+    if peer.uid == self.userAtSeat() { return true }
+    guard let group = await self.members.id() else { return false }
+    return peer.groups.contains(group)
   }
 }

@@ -24,8 +24,9 @@ final class ChoiceFile {
   private let path: String
   private let boot: String
   private let logger: Logger
-  /// What the file holds; `nil` where it could not be read or written.
+  /// What the file holds, or `nil` if it could not be read or written.
   private var saved: Contents?
+  private var failures = LogThrottle()
 
   /// - Parameters:
   ///   - path: where the file is; its directory must be there.
@@ -91,31 +92,55 @@ final class ChoiceFile {
       metadata: ["path": "\(self.path)", "aside": "\(aside)"])
   }
 
-  /// Saves what is not saved yet.
+  /// Whether the file holds this already.
+  func holds(_ contents: Contents) -> Bool { contents == self.saved }
+
+  /// Replaces the file in one step, so that after a crash it holds either what it did or this.
   ///
-  /// - Returns: whether it is kept: on a full disk the file stays as it was.
-  func keep(_ contents: Contents) -> Bool {
-    contents == self.saved || self.save(contents)
+  /// - Returns: whether it is on the disk. If not, the file is as it was.
+  func save(_ contents: Contents) -> Bool {
+    let temporary = "\(self.path).new"
+    do throws(SystemError) {
+      try Self.write(Array(Self.text(contents, boot: self.boot).utf8), to: temporary)
+      guard rename(temporary, self.path) == 0 else { throw SystemError() }
+      try Self.syncDirectory(of: self.path)
+    } catch {
+      unlink(temporary)
+      self.complain(error)
+      return false
+    }
+    self.saved = contents
+    return true
   }
 
-  private func save(_ contents: Contents) -> Bool {
-    let temporary = "\(self.path).new"
-    let descriptor = open(
-      temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
-    let bytes = Array(Self.text(contents, boot: self.boot).utf8)
-    let isWritten =
-      descriptor >= 0 && RecordFrame.write(bytes, to: descriptor) && fsync(descriptor) == 0
-    let error = SystemError()
-    if descriptor >= 0 { close(descriptor) }
-    if isWritten, rename(temporary, self.path) == 0 {
-      self.saved = contents
-      return true
+  /// Writes a file, and waits until its bytes are on the disk.
+  private static func write(_ bytes: [UInt8], to path: String) throws(SystemError) {
+    let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
+    guard descriptor >= 0 else { throw SystemError() }
+    defer { close(descriptor) }
+    guard RecordFrame.write(bytes, to: descriptor), fsync(descriptor) == 0 else {
+      throw SystemError()
     }
+  }
+
+  /// Waits until a file's name is on the disk, too (fsync(2)).
+  private static func syncDirectory(of path: String) throws(SystemError) {
+    let end = path.lastIndex(of: "/")
+    let directory = end.map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
+    let descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw SystemError() }
+    defer { close(descriptor) }
+    // Not every file system does that for directories.
+    guard fsync(descriptor) == 0 || errno == EINVAL else { throw SystemError() }
+  }
+
+  private func complain(_ error: SystemError) {
+    guard let suppressed = self.failures.next(at: .now()) else { return }
+    var metadata: Logger.Metadata = ["path": "\(self.path)", "error": "\(error)"]
+    if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
     self.logger.error(
-      "what users say of networks cannot be kept, and holds until connd ends",
-      metadata: ["path": "\(self.path)", "error": "\(error)"])
-    unlink(temporary)
-    return false
+      "overrides of costs cannot be written to the disk, and last until connd exits",
+      metadata: metadata)
   }
 
   // MARK: - The form

@@ -32,9 +32,9 @@ enum CostRequest: Sendable {
 
   enum Answer: Sendable {
     /// The `match` of the configuration's entry that holds instead.
-    case set(overruledBy: String?, isKept: Bool)
+    case set(overruledBy: String?, ChoiceKeeper.Ticket?)
     case list([Connectivity_V1_Network])
-    case forgotten(isKept: Bool)
+    case forgotten(ChoiceKeeper.Ticket?)
   }
 
   /// Why nothing came of it.

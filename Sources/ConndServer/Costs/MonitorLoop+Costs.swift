@@ -13,11 +13,11 @@ extension MonitorLoop {
     Result { () throws(CostRequest.Refusal) in
       switch request {
       case .set(let wish):
-        let (match, isKept) = try self.set(wish)
-        return .set(overruledBy: match, isKept: isKept)
+        let (match, ticket) = try self.set(wish)
+        return .set(overruledBy: match, ticket)
       case .list: return .list(try self.listNetworks())
       case .forget(let name, let user):
-        return .forgotten(isKept: try self.forget(name, user))
+        return .forgotten(try self.forget(name, user))
       }
     }
   }
@@ -51,7 +51,7 @@ extension MonitorLoop {
 
   private mutating func set(
     _ wish: CostRequest.Wish
-  ) throws(CostRequest.Refusal) -> (overruledBy: String?, isKept: Bool) {
+  ) throws(CostRequest.Refusal) -> (overruledBy: String?, ChoiceKeeper.Ticket?) {
     let present = try self.presentNetworks()
     let subjects = self.subjects(wish.target, present)
     if case .network(let name) = wish.target, IPAddress(name) != nil,
@@ -79,12 +79,12 @@ extension MonitorLoop {
       throw .full("something is said of \(Self.mostChoices) links and networks: forget some first")
     }
     let (who, link) = ("uid \(wish.user)", wish.target.link)
-    let isKept = self.take(
+    let ticket = self.take(
       costs, subjects,
       wish.constrained == nil
         ? Cause(.user, "expensiveSet", message: who, interface: link)
         : Cause(.user, "constrainedSet", message: who, interface: link))
-    return (self.overruling(wish, subjects, present), isKept)
+    return (self.overruling(wish, subjects, present), ticket)
   }
 
   private func end(of wish: CostRequest.Wish) -> CostChoice.End? {
@@ -98,7 +98,7 @@ extension MonitorLoop {
 
   private mutating func forget(
     _ name: String, _ user: UInt32
-  ) throws(CostRequest.Refusal) -> Bool {
+  ) throws(CostRequest.Refusal) -> ChoiceKeeper.Ticket? {
     let subjects =
       self.subjects(.network(name), try self.presentNetworks()) + [CostChoices.Subject.link(name)]
     var costs = self.engine.costs
@@ -108,15 +108,15 @@ extension MonitorLoop {
     return self.take(costs, known, Cause(.user, "choiceForgotten", message: "uid \(user)"))
   }
 
-  /// Keeps choices, and publishes what follows from them.
+  /// Has choices kept, and publishes what follows from them.
   ///
-  /// - Returns: whether they outlive connd.
+  /// - Returns: what tells whether they outlive connd, or `nil` if they do not.
   @discardableResult
   private mutating func take(
     _ costs: ChoiceFile.Contents, _ subjects: [CostChoices.Subject], _ cause: Cause
-  ) -> Bool {
-    let isKept = self.choiceFile?.keep(costs) ?? false
-    guard costs != self.engine.costs else { return isKept }
+  ) -> ChoiceKeeper.Ticket? {
+    let ticket = self.choiceKeeper?.keep(costs)
+    guard costs != self.engine.costs else { return ticket }
     self.engine.costs = costs
     self.logger.notice(
       "what links and networks cost was set",
@@ -125,7 +125,7 @@ extension MonitorLoop {
         "of": "\(subjects.map(\.description).joined(separator: ", "))",
       ])
     self.step(.choice(cause))
-    return isKept
+    return ticket
   }
 
   /// The entry of the configuration that says otherwise.

@@ -3,50 +3,65 @@ import Synchronization
 import Systemd
 import UnixTransport
 
-/// Asks polkit, each time on a thread of its own that ends with the answer: it may be away, hang or start slowly, and neither the
-/// kernel nor another caller waits for that.
+/// Asks polkit, each time on a thread of its own that ends with the answer. polkit may be absent, hang or start slowly, and neither
+/// the kernel nor another caller waits for that.
 final class PolkitDesk: Sendable {
-  /// So long polkit has, which the bus may have to start first; less than connctl waits for connd.
-  private static let longest = Duration.seconds(4)
-  /// So many questions at once, of all and of one user: a thread each.
-  private static let most = 16
-  private static let mostOfOne = 2
+  /// How long polkit has, which the bus may have to start first; less than connctl waits for connd.
+  private static let patience = Duration.seconds(4)
+  /// How many questions may be under way at a time, each on a thread: of the users that connd's own rule would let, of all
+  /// others, and of one user.
+  private static let maxQuestions = 8
+  private static let maxQuestionsPerUser = 2
 
-  private let ask: @Sendable (PeerCredentials) -> Bool?
-  /// The users whose questions are under way.
-  private let users = Mutex<[UInt32]>([])
+  private let ask: @Sendable (PeerCredentials) -> Polkit.Verdict
+  /// Those whose questions are under way. The users at the seat and in the group do not wait for others, who may be many.
+  private let callers = Mutex<[Caller]>([])
 
-  /// - Parameter ask: What asks, and may take its time.
-  init(ask: @escaping @Sendable (PeerCredentials) -> Bool?) { self.ask = ask }
+  private struct Caller: Equatable {
+    var user: UInt32
+    var isLikely: Bool
+  }
+
+  /// - Parameter ask: Asks, and may take its time.
+  init(ask: @escaping @Sendable (PeerCredentials) -> Polkit.Verdict) { self.ask = ask }
 
   convenience init(action: String) {
     self.init { peer in
-      Polkit.allows(action, process: peer.pid, user: peer.uid, within: Self.longest)
+      Polkit.verdict(on: action, process: peer.pid, user: peer.uid, within: Self.patience)
     }
   }
 
-  /// - Returns: `nil` where polkit says nothing.
-  /// - Throws: RESOURCE_EXHAUSTED, where too many are asked already.
-  func answer(of peer: PeerCredentials) async throws(RPCError) -> Bool? {
-    let isTaken = self.users.withLock { users in
-      let isFree =
-        users.count < Self.most && users.count(where: { $0 == peer.uid }) < Self.mostOfOne
-      if isFree { users.append(peer.uid) }
-      return isFree
-    }
-    guard isTaken else {
-      throw RPCError(code: .resourceExhausted, message: "polkit is being asked too much already")
+  /// - Parameter isLikely: Whether connd's own rule would let the caller.
+  /// - Throws: RESOURCE_EXHAUSTED if too many questions are under way.
+  func verdict(
+    on peer: PeerCredentials, isLikely: Bool
+  ) async throws(RPCError) -> Polkit.Verdict {
+    let caller = Caller(user: peer.uid, isLikely: isLikely)
+    guard self.callers.withLock({ Self.admit(caller, to: &$0) }) else {
+      throw RPCError(
+        code: .resourceExhausted,
+        message: "too many questions to polkit wait for an answer: try again in a moment")
     }
     defer {
-      self.users.withLock { users in
-        if let place = users.firstIndex(of: peer.uid) { users.remove(at: place) }
+      self.callers.withLock { callers in
+        if let place = callers.firstIndex(of: caller) { callers.remove(at: place) }
       }
     }
     return await withCheckedContinuation { continuation in
       let isStarted = Thread.start(named: "connd-polkit") {
         continuation.resume(returning: self.ask(peer))
       }
-      if !isStarted { continuation.resume(returning: nil) }
+      if !isStarted {
+        continuation.resume(returning: .unavailable("connd has no thread to ask polkit on"))
+      }
     }
+  }
+
+  private static func admit(_ caller: Caller, to callers: inout [Caller]) -> Bool {
+    guard callers.count(where: { $0.isLikely == caller.isLikely }) < Self.maxQuestions,
+      callers.count(where: { $0.user == caller.user }) < Self.maxQuestionsPerUser
+    else { return false }
+    callers.append(caller)
+    return true
   }
 }

@@ -1,3 +1,4 @@
+import CLinux
 import Connectivity
 import Glibc
 import Netlink
@@ -162,7 +163,8 @@ struct ResolverFiles: FileReader {
     defer { closedir(stream) }
     var (names, count): ([UInt8], Int) = ([], 0)
     while let entry = readdir(stream), count < Self.mostFiles {
-      withUnsafeBytes(of: entry.pointee.d_name) { names += $0.prefix { $0 != 0 } }
+      let name = clinux_entry_name(entry)
+      names += UnsafeRawBufferPointer(start: name, count: name.map(strlen) ?? 0)
       names.append(0)
       count += 1
     }

@@ -36,7 +36,7 @@ final class ConnectionLimiter: Admission {
   /// Takes other limits. Who is there already may stay.
   func configure(_ limits: Limits) {
     // The last descriptors are for reading sysfs and writing the history: for want of them connd would be wrong.
-    let connections = min(limits.connections, ProcessLimits.descriptorsForClients)
+    let connections = min(limits.connections, ProcessLimits.maxClients)
     if connections < limits.connections {
       self.logger.notice(
         "the limit of descriptors admits fewer connections than limits.connections (RLIMIT_NOFILE)",

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import UnixTransport
 
@@ -43,9 +44,7 @@ struct SerialLines {
     var (links, count): ([String], Int) = ([], 0)
     while let entry = readdir(stream), count < Self.mostFiles {
       count += 1
-      let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
-        String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-      }
+      let name = String(cString: clinux_entry_name(entry))
       let link = String(name.dropLast(4))
       // A daemon's own, which is no link's, is not looked into.
       if name.hasSuffix(".pid"), if_nametoindex(link) != 0 { links.append(link) }

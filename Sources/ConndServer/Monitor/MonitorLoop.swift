@@ -29,8 +29,8 @@ struct MonitorLoop {
   let modems: (any ModemSource)?
   /// What knows of links' costs; `nil` where nobody wants to know.
   let metering: (any MeteringSource)?
-  /// Where users' choices are kept; `nil` where nobody keeps them.
-  let choiceFile: ChoiceFile?
+  /// Keeps users' choices, or `nil` if they end with connd.
+  let choiceKeeper: ChoiceKeeper?
 
   var engine: Engine
   /// How many flows clients may have.
@@ -67,7 +67,7 @@ struct MonitorLoop {
     _ configuration: Configuration, store: Store, publisher: any Publisher, statistics: Statistics,
     notifier: Notifier, clock: any MonitorClock, logger: Logger, dns: (any DNSSource)? = nil,
     modems: (any ModemSource)? = nil, metering: (any MeteringSource)? = nil,
-    costs: ChoiceFile.Contents = ChoiceFile.Contents(), choiceFile: ChoiceFile? = nil,
+    costs: ChoiceFile.Contents = ChoiceFile.Contents(), choiceKeeper: ChoiceKeeper? = nil,
     openKernel: @escaping (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
   ) {
     self.store = store
@@ -79,7 +79,7 @@ struct MonitorLoop {
     self.dns = dns
     self.modems = modems
     self.metering = metering
-    self.choiceFile = choiceFile
+    self.choiceKeeper = choiceKeeper
     self.openKernel = openKernel
     self.limits = configuration.limits
     let snapshot = store.snapshot

@@ -34,18 +34,17 @@ struct ReplayCommand {
   }
 
   private static func write(_ bytes: [UInt8], to path: String) -> Bool {
-    let descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
-    guard descriptor >= 0 else {
-      complain("\(path) cannot be written: \(SystemError())")
+    let descriptor: CInt
+    do throws(SystemError) {
+      descriptor = try newFile(path)
+    } catch {
+      complain(
+        error.code == EEXIST
+          ? "\(path) is there already: name another file, or remove it"
+          : "\(path) cannot be written: \(error)")
       return false
     }
     defer { close(descriptor) }
-    // It may be the recording itself.
-    var status = stat()
-    guard fstat(descriptor, &status) == 0, status.st_size == 0 else {
-      complain("\(path) is there already: name another file, or remove it")
-      return false
-    }
     guard RecordFrame.write(bytes, to: descriptor) else {
       complain("\(path) cannot be written: \(SystemError())")
       return false

@@ -102,7 +102,3 @@ extension Recording.End {
     }
   }
 }
-
-extension String {
-  fileprivate var printable: String { String(self.filter { $0 >= " " && $0 != "\u{7F}" }) }
-}

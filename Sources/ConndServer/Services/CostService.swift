@@ -7,19 +7,32 @@ import UnixTransport
 /// What users say of links and networks: the calls of `connectivity.v1.Connectivity` that change something, and their list.
 struct CostService {
   let authority: Authority
+  private let rate = ChangeRate()
   /// Has the monitor's thread deal with a request.
-  let ask:
+  private let ask:
     @Sendable (CostRequest, _ caller: UInt32) async throws
       -> Result<CostRequest.Answer, CostRequest.Refusal>
+
+  init(
+    authority: Authority,
+    ask:
+      @escaping @Sendable (CostRequest, _ caller: UInt32) async throws
+      -> Result<CostRequest.Answer, CostRequest.Refusal>
+  ) {
+    self.authority = authority
+    self.ask = ask
+  }
 
   func set(
     _ request: Connectivity_V1_SetCostRequest, _ peer: PeerCredentials
   ) async throws -> Connectivity_V1_SetCostResponse {
+    try self.rate.admit(peer.uid)
     try await self.authority.check(peer)
     guard
-      case .set(let match, let isKept) = try await self.answer(
+      case .set(let match, let ticket) = try await self.answer(
         .set(try request.wish(of: peer.uid)), peer)
     else { return Connectivity_V1_SetCostResponse() }
+    let isKept = await ticket?.isKept() ?? false
     return .with {
       if let match { $0.overruledBy = match }
       $0.notKept = !isKept
@@ -38,14 +51,16 @@ struct CostService {
   func forget(
     _ request: Connectivity_V1_ForgetNetworkRequest, _ peer: PeerCredentials
   ) async throws -> Connectivity_V1_ForgetNetworkResponse {
+    try self.rate.admit(peer.uid)
     try await self.authority.check(peer)
     guard !request.network.isEmpty else {
       throw RPCError(code: .invalidArgument, message: "network: is empty")
     }
     guard
-      case .forgotten(let isKept) = try await self.answer(
+      case .forgotten(let ticket) = try await self.answer(
         .forget(name: request.network, user: peer.uid), peer)
     else { return Connectivity_V1_ForgetNetworkResponse() }
+    let isKept = await ticket?.isKept() ?? false
     return .with { $0.notKept = !isKept }
   }
 

@@ -32,7 +32,7 @@ protocol HTTP2ConnectionOwner: AnyObject {
   ///
   /// - Parameter error: of HTTP/2 (RFC 9113, 7).
   func connectionFailed(_ error: UInt32)
-  /// The connection was closed, by whichever side, and its streams with it.
+  /// The connection is closed, by whichever side, and its streams with it: its socket is the last.
   func connectionClosed()
 }
 
@@ -96,12 +96,13 @@ final class HTTP2Connection: Pollable {
     guard let session = self.session else { return }
     self.session = nil
     self.reactor.forget(self.socket)
-    Glibc.close(self.socket)
     self.unsent = []
     let streams = self.streams.values
     self.streams = [:]
     for stream in streams { stream.closed(nil) }
+    // The owner may refer to the socket, whose number is another's once it is closed.
     self.owner.take()?.connectionClosed()
+    Glibc.close(self.socket)
     withExtendedLifetime(session) {}
   }
 
@@ -255,6 +256,12 @@ extension HTTP2Connection: HTTP2SessionDelegate {
   func sent(_ stream: Int32) {
     self.pings.forgive()
     self.streams[stream]?.isAnswered = true
+  }
+
+  func sentReset(_ stream: Int32) {
+    // One that was not answered is counted when it is closed. A client that has an answer may cancel, but must not have connd
+    // reset streams without end (CVE-2025-8671).
+    if self.isServer, self.streams[stream]?.isAnswered ?? false { self.received(.invalid) }
   }
 
   func gaveUp(_ error: UInt32) { self.fail(error, self.owner) }

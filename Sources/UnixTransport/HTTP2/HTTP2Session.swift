@@ -24,6 +24,8 @@ protocol HTTP2SessionDelegate: AnyObject {
   func receivedForbidden()
   /// Headers or data of a stream were sent.
   func sent(_ stream: Int32)
+  /// A stream is reset by this end because of what the other end has sent.
+  func sentReset(_ stream: Int32)
   /// The other end is told that the connection ends by its fault.
   ///
   /// - Parameter error: of HTTP/2 (RFC 9113, 7).
@@ -259,6 +261,11 @@ extension HTTP2Session {
       }
       if isHeaders || UInt32(frame.hd.type) == NGHTTP2_DATA.rawValue {
         delegate.sent(frame.hd.stream_id)
+      }
+      if UInt32(frame.hd.type) == NGHTTP2_RST_STREAM.rawValue,
+        frame.rst_stream.error_code != NGHTTP2_NO_ERROR.rawValue
+      {
+        delegate.sentReset(frame.hd.stream_id)
       }
       if isHeaders, frame.endsStream { delegate.outputEnded(frame.hd.stream_id) }
       return 0

@@ -1,17 +1,20 @@
 import CLinux
 package import GRPCCore
 
-/// Who is at the other end of a connection, by the kernel's word (SO_PEERCRED, unix(7)).
-package struct PeerCredentials: ServerContext.TransportSpecific, Hashable {
+/// The credentials of the process that opened a connection, as the kernel noted them then (SO_PEERCRED, unix(7)).
+package struct PeerCredentials: ServerContext.TransportSpecific {
   package var uid: UInt32
+  /// Another process may have it by now: see `process`.
   package var pid: Int32
   /// The groups that the user was in when it connected.
   package var groups: [UInt32]
+  package var process: PeerProcess?
 
-  package init(uid: UInt32, pid: Int32, groups: [UInt32] = []) {
+  package init(uid: UInt32, pid: Int32, groups: [UInt32] = [], process: PeerProcess? = nil) {
     self.uid = uid
     self.pid = pid
     self.groups = groups
+    self.process = process
   }
 
   init(of socket: CInt) throws(SystemError) {
@@ -19,7 +22,8 @@ package struct PeerCredentials: ServerContext.TransportSpecific, Hashable {
     guard clinux_peer_credentials(socket, &credentials) == 0 else { throw SystemError() }
     self.init(
       uid: credentials.uid, pid: credentials.pid,
-      groups: [credentials.gid] + Self.supplementaryGroups(socket))
+      groups: [credentials.gid] + Self.supplementaryGroups(socket),
+      process: PeerProcess(of: socket, pid: credentials.pid))
   }
 
   /// As many as Linux allows (NGROUPS_MAX) are more than anybody is in: of so many nothing is known.

@@ -42,5 +42,8 @@ final class ServerConnection: HTTP2ConnectionOwner {
     self.server.admission.connectionFailed(of: self.peer, error)
   }
 
-  func connectionClosed() { self.server.closed(self, self.socket) }
+  func connectionClosed() {
+    self.peer.process?.forget()
+    self.server.closed(self, self.socket)
+  }
 }

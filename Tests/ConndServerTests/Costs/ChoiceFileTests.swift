@@ -63,7 +63,7 @@ struct ChoiceFileTests {
     let first = self.file(directory).load()
     #expect(first.choices.all.isEmpty && first.key.bytes.count == NetworkKey.length)
     #expect(first.key == self.file(directory).load().key)
-    #expect(self.file(directory).keep(Self.contents))
+    #expect(self.file(directory).save(Self.contents))
     #expect(self.file(directory).load() == Self.contents)
     var later = Self.contents
     later.choices[.network(NetworkHash(.max))] = nil
@@ -85,7 +85,7 @@ struct ChoiceFileTests {
     #expect(mark.utf8.count == 16 && hidden(directory) == mark && hidden(other) != mark)
     #expect(hidden(nil) == "")
     // Then it was another one.
-    #expect(self.file(directory, boot: "").keep(Self.contents))
+    #expect(self.file(directory, boot: "").save(Self.contents))
     #expect(self.file(directory, boot: "").load().choices[.network(NetworkHash(.max))] == nil)
   }
 
@@ -164,11 +164,11 @@ struct ChoiceFileTests {
   @Test("a full or read-only disk keeps what is there")
   func unwritable() throws {
     let directory = try TemporaryDirectory()
-    #expect(self.file(directory).keep(Self.contents))
+    #expect(self.file(directory).save(Self.contents))
     let file = ChoiceFile(
       path: "\(directory.path)/nowhere/networks", boot: "a",
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
-    #expect(!file.keep(Self.contents) && !file.keep(Self.contents))
+    #expect(!file.save(Self.contents) && !file.save(Self.contents))
     #expect(self.file(directory).load() == Self.contents)
   }
 
@@ -182,5 +182,64 @@ struct ChoiceFileTests {
     let text = ChoiceFile.text(contents, boot: "a")
     #expect(text.utf8.count < 128 * 1024)
     #expect(try ChoiceFile.read(Array(text.utf8), boot: "a") == contents)
+  }
+}
+
+/// The thread that writes them.
+@Suite("Writing of users' choices")
+struct ChoiceKeeperTests {
+  private static func contents(_ number: Int) -> ChoiceFile.Contents {
+    ChoiceFile.Contents(
+      key: NetworkKey(bytes: Array(0..<16)),
+      choices: CostChoices([.link("eth\(number)"): CostChoice(constrained: .on, user: 1000)]))
+  }
+
+  private static func file(_ path: String) -> ChoiceFile {
+    ChoiceFile(
+      path: path, boot: "a", logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+  }
+
+  @Test("D4 many changes in a row → the first and the last are kept, in few writes")
+  func paced() async throws {
+    let directory = try TemporaryDirectory()
+    let path = "\(directory.path)/networks"
+    let keeper = ChoiceKeeper(Self.file(path))
+    #expect(await keeper.keep(Self.contents(0)).isKept())
+    #expect(Self.file(path).load() == Self.contents(0))
+    // Each write makes a new file, so there are no more writes than different inodes.
+    var (inodes, status) = (Set<ino_t>(), stat())
+    var tickets: [ChoiceKeeper.Ticket] = []
+    for number in 1...10_000 {
+      tickets.append(keeper.keep(Self.contents(number)))
+      if stat(path, &status) == 0 { inodes.insert(status.st_ino) }
+    }
+    keeper.finish()
+    for ticket in tickets.suffix(3) { #expect(await ticket.isKept()) }
+    #expect(Self.file(path).load() == Self.contents(10_000))
+    #expect(inodes.count <= 12, "\(inodes.count) writes")
+  }
+
+  @Test("the disk is full → the answer says that it is not kept; the next one is kept again")
+  func failure() async throws {
+    let directory = try TemporaryDirectory()
+    let path = "\(directory.path)/later/networks"
+    let keeper = ChoiceKeeper(Self.file(path))
+    #expect(await !keeper.keep(Self.contents(1)).isKept())
+    #expect(await !keeper.keep(Self.contents(1)).isKept())
+    #expect(mkdir("\(directory.path)/later", 0o700) == 0)
+    #expect(await keeper.keep(Self.contents(1)).isKept())
+    #expect(Self.file(path).load() == Self.contents(1))
+  }
+
+  @Test("a crash while the file is written → the file holds what it held before")
+  func crash() throws {
+    let directory = try TemporaryDirectory()
+    let path = "\(directory.path)/networks"
+    #expect(Self.file(path).save(Self.contents(1)))
+    let half = ChoiceFile.text(Self.contents(2), boot: "a").dropLast(9)
+    try directory.write(String(half), to: "networks.new")
+    #expect(Self.file(path).load() == Self.contents(1))
+    #expect(Self.file(path).save(Self.contents(3)))
+    #expect(Self.file(path).load() == Self.contents(3))
   }
 }

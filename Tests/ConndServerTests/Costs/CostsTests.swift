@@ -27,7 +27,7 @@ struct CostsTests {
   }
 
   private static func loop(_ directory: TemporaryDirectory) throws -> TestLoop {
-    let loop = try TestLoop(choiceFile: Self.file(directory))
+    let loop = try TestLoop(choiceKeeper: ChoiceKeeper(Self.file(directory)))
     try Self.setRouter("192.0.2.1", on: 2, to: 1, loop)
     return loop
   }
@@ -138,6 +138,7 @@ struct CostsTests {
     #expect(self.loop.loop.store.snapshot.status.isConstrained == false)
     #expect(try self.list() == ["192.0.2.1 here", "? constrained"])
 
+    self.loop.loop.choiceKeeper?.finish()
     var later = try Self.loop(self.directory)
     later.loop.start()
     #expect(later.loop.store.snapshot.status.isConstrained)
@@ -162,12 +163,13 @@ struct CostsTests {
     let said = CostChoice(constrained: .off, user: 1000)
     let links = (1...1023).map { (CostChoices.Subject.link("eth\($0)"), said) }
     let choices = CostChoices(Dictionary(uniqueKeysWithValues: links))
-    #expect(Self.file(self.directory).keep(.init(choices: choices)))
+    #expect(Self.file(self.directory).save(.init(choices: choices)))
     self.loop = try Self.loop(self.directory)
     self.loop.loop.start()
     try self.set(.network("192.0.2.1"), constrained: .on)
     #expect(throws: CostRequest.Refusal.self) { try self.set(.link("wlan7"), constrained: .on) }
     #expect(try self.list().count == 1024)
+    self.loop.loop.choiceKeeper?.finish()
     var later = try Self.loop(self.directory)
     later.loop.start()
     #expect(later.loop.store.snapshot.status.isConstrained)

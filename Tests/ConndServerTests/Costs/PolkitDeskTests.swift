@@ -1,6 +1,7 @@
 import GRPCCore
 import Glibc
 import Synchronization
+import Systemd
 import Testing
 import UnixTransport
 
@@ -8,28 +9,52 @@ import UnixTransport
 
 @Suite("Questions to polkit")
 struct PolkitDeskTests {
-  @Test(
-    "D4 of one user only two are under way at once, whoever hangs; others are asked about meanwhile"
-  )
+  @Test("D4 a user's questions hang → only two are under way, and others are asked about meanwhile")
   func bounded() async throws {
     let (began, begin) = AsyncStream.makeStream(of: UInt32.self)
     let gate = Gate()
     let desk = PolkitDesk { peer in
       begin.yield(peer.uid)
       if peer.uid == 1000 { gate.wait() }
-      return peer.uid == 1001
+      return peer.uid == 1001 ? .allowed : .denied
     }
     let user = PeerCredentials(uid: 1000, pid: 7)
-    async let first = desk.answer(of: user)
-    async let second = desk.answer(of: user)
+    async let first = desk.verdict(on: user, isLikely: false)
+    async let second = desk.verdict(on: user, isLikely: true)
     var beginnings = began.makeAsyncIterator()
     for _ in 0..<2 { #expect(await beginnings.next() == 1000) }
-    await #expect(throws: RPCError.self) { try await desk.answer(of: user) }
-    #expect(try await desk.answer(of: PeerCredentials(uid: 1001, pid: 8)) == true)
+    await #expect(throws: RPCError.self) { try await desk.verdict(on: user, isLikely: true) }
+    let other = PeerCredentials(uid: 1001, pid: 8)
+    #expect(try await desk.verdict(on: other, isLikely: false) == .allowed)
     gate.open()
     let answers = try await [first, second]
-    #expect(answers == [false, false])
-    #expect(try await desk.answer(of: user) == false)
+    #expect(answers == [.denied, .denied])
+    #expect(try await desk.verdict(on: user, isLikely: false) == .denied)
+  }
+
+  @Test("D4 any number of users hang polkit → the user at the seat and the group are asked about")
+  func many() async throws {
+    let (began, begin) = AsyncStream.makeStream(of: UInt32.self)
+    let gate = Gate()
+    let desk = PolkitDesk { peer in
+      begin.yield(peer.uid)
+      if peer.uid >= 100_000 { gate.wait() }
+      return .allowed
+    }
+    try await withThrowingTaskGroup(of: Bool.self) { group in
+      for user in 100_000..<100_040 as Range<UInt32> {
+        group.addTask {
+          (try? await desk.verdict(on: PeerCredentials(uid: user, pid: 7), isLikely: false)) != nil
+        }
+      }
+      var beginnings = began.makeAsyncIterator()
+      for _ in 0..<8 { #expect(await beginnings.next() ?? 0 >= 100_000) }
+      let user = PeerCredentials(uid: 1000, pid: 8)
+      await #expect(throws: RPCError.self) { try await desk.verdict(on: user, isLikely: false) }
+      #expect(try await desk.verdict(on: user, isLikely: true) == .allowed)
+      gate.open()
+      for try await _ in group {}
+    }
   }
 
   /// What threads wait at until it is opened.

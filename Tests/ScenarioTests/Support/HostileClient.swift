@@ -39,6 +39,9 @@ struct HostileClient: CustomTestStringConvertible, Sendable {
     .init("refuses_answers", "held", below: 48, by: "256 answers a stream, the stream's window"),
     .init("malformed", "reset 1", by: "nothing is kept of a request that is none"),
     .init(
+      "faults_when_answered", "goaway 11", "closed", below: 24,
+      by: "200 resets by connd in half a minute"),
+    .init(
       "forbidden_frames", "goaway 1 reset 1", by: "nothing is kept of a connection that is closed"),
     .init("random_frames", "held", below: 24, by: "what bounds each of these"),
     .init("header_bomb", "reset 0", by: "16 KiB of headers, decompressed"),

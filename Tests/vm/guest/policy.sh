@@ -110,6 +110,17 @@ check "it holds" connctl is not-constrained
 check "a session that is not in front may not" exits 77 session tty2 guest connctl constrain up0
 check "nor one without a seat, as those from afar" exits 77 session '' guest connctl constrain up0
 check "and changed nothing" connctl is not-constrained
+# A guest from afar connects, passes the connection on and exits. A process of the same guest, at the seat, gets its pid.
+as guest python3 "$PWD/orphan.py" /run/connd/connd.sock /tmp/relay >/tmp/orphan &
+check "a guest's process connects and exits" within 60 grep -q '^ready' /tmp/orphan
+pid=$(cut -d' ' -f2 /tmp/orphan)
+systemd-run --quiet --collect --unit=taker --uid=guest --property=PAMName=login --property=TTYPath=/dev/tty1 \
+    --property=AmbientCapabilities=CAP_CHECKPOINT_RESTORE python3 "$PWD/take_pid.py" "$pid" 4321
+check "its pid is that of a process at the seat" within 60 grep -qs taker "/proc/$pid/cgroup"
+check "polkit takes the one for the other" pkcheck --action-id=org.connd.set-cost --process="$pid,0,4321"
+check "connd does not" exits 77 as guest connctl --socket /tmp/relay constrain up0
+check "and changed nothing" connctl is not-constrained
+systemctl stop taker.service
 check "an administrator has rules of his own" tee /etc/polkit-1/rules.d/10-guests.rules <<'R'
 polkit.addRule(function (action, subject) {
     if (action.id == "org.connd.set-cost") return subject.user == "guest" ? polkit.Result.YES : polkit.Result.NO;
@@ -119,12 +130,16 @@ check "by which a guest may" within 60 as guest connctl constrain up0 off
 check "and a member may not" exits 77 as member connctl constrain up0
 check "root still may" connctl forget up0
 systemctl kill --signal=STOP polkit.service
-check "one that hangs is not waited for: the group is asked" as member connctl constrain up0
-check "and a guest is told of it" refused "group “connd”"
-check "connd answers" connctl is constrained
+check "one that hangs has not decided, also about the group" exits 69 as member connctl constrain up0
+check "and a guest learns why" refused "polkit cannot decide"
+check "it changed nothing" connctl is not-constrained
+check "root may" connctl constrain up0
 systemctl kill --signal=KILL polkit.service
 systemctl --quiet mask --now polkit.service
-check "without it, too" as member connctl forget up0
+check "one that does not start has not decided" exits 69 as member connctl forget up0
+rm /usr/share/dbus-1/system-services/org.freedesktop.PolicyKit1.service
+check "the bus learns that there is no polkit" busctl call org.freedesktop.DBus / org.freedesktop.DBus ReloadConfig
+check "without polkit the group may" as member connctl forget up0
 check "a guest may not" exits 77 as guest connctl constrain up0
 check "who sits before the machine may" session tty1 guest connctl constrain up0
 check "and not behind it" exits 77 session tty2 guest connctl forget up0

@@ -430,7 +430,10 @@ extension Connectivity_V1_Connectivity {
         /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
         /// > 
         /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
+        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
+        /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+        /// >
+        /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_SetCostRequest` messages.
@@ -709,7 +712,10 @@ extension Connectivity_V1_Connectivity {
         /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
         /// > 
         /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
+        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
+        /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+        /// >
+        /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
@@ -989,7 +995,10 @@ extension Connectivity_V1_Connectivity {
         /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
         /// > 
         /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
+        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
+        /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+        /// >
+        /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_SetCostRequest` message.
@@ -1781,7 +1790,10 @@ extension Connectivity_V1_Connectivity {
         /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
         /// > 
         /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
+        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
+        /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+        /// >
+        /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
@@ -2215,7 +2227,10 @@ extension Connectivity_V1_Connectivity {
         /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
         /// > 
         /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
+        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
+        /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+        /// >
+        /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
@@ -2652,7 +2667,10 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
     /// > 
     /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-    /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
+    /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
+    /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+    /// >
+    /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
@@ -3096,7 +3114,10 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
     /// > 
     /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-    /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; RESOURCE_EXHAUSTED while polkit is asked too much.
+    /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
+    /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+    /// >
+    /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
     ///
     /// - Parameters:
     ///   - message: request message to send.

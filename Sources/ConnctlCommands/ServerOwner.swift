@@ -1,0 +1,43 @@
+import CLinux
+import ConnectivitySession
+import Glibc
+import UnixTransport
+
+/// Checks which user listens on connd's socket. Another user could have put a socket of its own at the path, and its answers would
+/// start and stop programs.
+enum ServerOwner {
+  /// - Throws: ``ConndError/notThere(_:)`` if the user that listens could not have been meant.
+  static func check(_ connection: CInt, _ path: String) throws(ConndError) {
+    var server = clinux_credentials()
+    guard clinux_peer_credentials(connection, &server) == 0 else {
+      throw .failed("\(path): \(SystemError())")
+    }
+    let directory = Self.directory(of: path)
+    if Self.isTrusted(server.uid, by: geteuid(), inDirectoryOf: Self.owner(of: directory)) {
+      return
+    }
+    throw .notThere(
+      "uid \(server.uid) listens on \(path), who is neither root nor this user and does not own \(directory)"
+    )
+  }
+
+  /// Root can do anything anyway. The owner of a directory decides what is in it, so whoever named the path trusts that user. In
+  /// a container with user IDs of its own, both may be the user that stands for all that it does not know.
+  static func isTrusted(_ server: uid_t, by user: uid_t, inDirectoryOf owner: uid_t?) -> Bool {
+    server == 0 || server == user || server == owner
+  }
+
+  /// The directory that a socket is in, symbolic links resolved.
+  private static func directory(of path: String) -> String {
+    let resolved = realpath(path, nil)
+    defer { free(resolved) }
+    let path = resolved.map { String(cString: $0) } ?? path
+    guard let slash = path.lastIndex(of: "/") else { return "." }
+    return slash == path.startIndex ? "/" : String(path[..<slash])
+  }
+
+  private static func owner(of directory: String) -> uid_t? {
+    var status = stat()
+    return stat(directory, &status) == 0 ? status.st_uid : nil
+  }
+}

@@ -1,0 +1,68 @@
+import Glibc
+import Synchronization
+import UnixTransport
+
+/// The number of one group, by /etc/group (group(5)). The file itself is read, not the name service: a directory server that hangs
+/// must not hold up anything.
+///
+/// The file is read when it has changed, on a thread of its own, because it may be long. Safe to use from any thread.
+final class GroupFile: Sendable {
+  /// In bytes.
+  private static let maxSize = 16 << 20
+
+  private let path: String
+  private let name: String
+  private let known: Mutex<Known>
+
+  private struct Known {
+    var version: Version?
+    var id: UInt32?
+  }
+
+  /// What changes whenever the file does.
+  private struct Version: Equatable {
+    var inode: ino_t
+    var size: off_t
+    var modified: Int
+    var changed: Int
+
+    init?(of path: String) {
+      var status = stat()
+      guard stat(path, &status) == 0 else { return nil }
+      func nanoseconds(_ time: timespec) -> Int { time.tv_sec * 1_000_000_000 + time.tv_nsec }
+      (self.inode, self.size) = (status.st_ino, status.st_size)
+      self.modified = nanoseconds(status.st_mtim)
+      self.changed = nanoseconds(status.st_ctim)
+    }
+  }
+
+  /// Reads the file for the first time.
+  init(name: String, path: String = "/etc/group") {
+    (self.name, self.path) = (name, path)
+    let version = Version(of: path)
+    self.known = Mutex(Known(version: version, id: Self.id(of: name, path)))
+  }
+
+  /// The group's number, or `nil` if there is no such group.
+  func id() async -> UInt32? {
+    let version = Version(of: self.path)
+    let known = self.known.withLock { $0 }
+    if version == known.version { return known.id }
+    return await withCheckedContinuation { continuation in
+      let isStarted = Thread.start(named: "connd-group") {
+        let id = Self.id(of: self.name, self.path)
+        self.known.withLock { $0 = Known(version: version, id: id) }
+        continuation.resume(returning: id)
+      }
+      if !isStarted { continuation.resume(returning: nil) }
+    }
+  }
+
+  private static func id(of name: String, _ path: String) -> UInt32? {
+    guard let bytes = try? contents(of: path, most: Self.maxSize) else { return nil }
+    let start = Array("\(name):".utf8)
+    let line = bytes.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: start) }
+    let fields = line?.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false) ?? []
+    return fields.count > 2 ? UInt32(String(decoding: fields[2], as: UTF8.self)) : nil
+  }
+}

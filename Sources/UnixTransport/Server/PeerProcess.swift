@@ -1,0 +1,78 @@
+import CLinux
+import Glibc
+import Synchronization
+
+/// A process that is not mistaken for another one that has its pid later: a pidfd (pidfd_open(2)).
+package final class ProcessReference: Sendable {
+  private let descriptor: CInt
+
+  /// Takes the descriptor.
+  init(taking descriptor: CInt) { self.descriptor = descriptor }
+
+  /// The process that has this pid now, or `nil` if there is none.
+  package convenience init?(_ pid: Int32) {
+    let descriptor = clinux_process_descriptor(pid)
+    guard descriptor >= 0 else { return nil }
+    self.init(taking: descriptor)
+  }
+
+  deinit { close(self.descriptor) }
+
+  /// Whether the process has not exited. While it has not, its pid is its own.
+  package var isAlive: Bool {
+    var state = pollfd(fd: self.descriptor, events: Int16(POLLIN), revents: 0)
+    return poll(&state, 1, 0) == 0
+  }
+}
+
+/// The process that opened a client's connection. It may have exited, and its pid may belong to another process.
+///
+/// Safe to use from any thread.
+package final class PeerProcess: Sendable {
+  private enum Source {
+    /// The kernel remembers the process of this socket.
+    case socket(CInt)
+    case reference(ProcessReference)
+    case none
+  }
+
+  private let source: Mutex<Source>
+
+  /// Whether the kernel remembers the process of each connection (SO_PEERPIDFD, from Linux 6.5 on).
+  package static let isRemembered: Bool = {
+    var pair: [CInt] = [-1, -1]
+    guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &pair) == 0 else { return false }
+    defer { for socket in pair { close(socket) } }
+    let descriptor = clinux_peer_process_descriptor(pair[0])
+    if descriptor >= 0 { close(descriptor) }
+    return descriptor >= 0
+  }()
+
+  /// - Parameters:
+  ///   - socket: The connection. It must be open until ``forget()``.
+  ///   - pid: Of SO_PEERCRED. Without `isRemembered`, the process that has it now is taken for the one that connected: between
+  ///     the two calls, connect(2) and accept(2), the pid could have passed on.
+  package init(of socket: CInt, pid: Int32, isRemembered: Bool = PeerProcess.isRemembered) {
+    self.source = Mutex(
+      isRemembered ? .socket(socket) : ProcessReference(pid).map(Source.reference) ?? .none)
+  }
+
+  /// Of a process that is known by another way.
+  package init(_ reference: ProcessReference) { self.source = Mutex(.reference(reference)) }
+
+  /// The process itself, or `nil` if it has exited and is gone.
+  package func open() -> ProcessReference? {
+    self.source.withLock { source in
+      switch source {
+      case .reference(let process): return process
+      case .socket(let socket):
+        let descriptor = clinux_peer_process_descriptor(socket)
+        return descriptor >= 0 ? ProcessReference(taking: descriptor) : nil
+      case .none: return nil
+      }
+    }
+  }
+
+  /// The connection is about to be closed.
+  func forget() { self.source.withLock { $0 = .none } }
+}

@@ -1,0 +1,19 @@
+import Glibc
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("Whose connd connctl asks")
+struct ServerOwnerTests {
+  @Test(
+    "root, the caller and the owner of the socket's directory are believed, other users are not",
+    arguments: [
+      (0, 1000, 1000, true), (1000, 1000, 0, true), (990, 1000, 990, true), (990, 0, 990, true),
+      (1001, 1000, 0, false), (1001, 0, 0, false), (1001, 1000, nil, false),
+      // A container that does not know the machine's users.
+      (65534, 1000, 65534, true),
+    ] as [(uid_t, uid_t, uid_t?, Bool)])
+  func rule(server: uid_t, user: uid_t, owner: uid_t?, isTrusted: Bool) {
+    #expect(ServerOwner.isTrusted(server, by: user, inDirectoryOf: owner) == isTrusted)
+  }
+}

@@ -1,0 +1,48 @@
+import Connectivity
+import GRPCCore
+import Testing
+
+@testable import ConndServer
+
+@Suite("How often users change costs")
+struct ChangeRateTests {
+  private static let start = Instant(sinceStart: .seconds(1000))
+
+  /// How many of many attempts are admitted at that time.
+  private func admitted(_ rate: ChangeRate, _ user: UInt32, after time: Duration) -> Int {
+    (0..<100).count { _ in
+      do throws(RPCError) {
+        try rate.admit(user, at: Self.start.advanced(by: time))
+        return true
+      } catch {
+        #expect(error.code == .resourceExhausted && error.message.contains("uid \(user) "))
+        return false
+      }
+    }
+  }
+
+  @Test("D4 one user changes costs without end → 16 in a row, then 4 a second; others are free")
+  func bounded() {
+    let rate = ChangeRate()
+    #expect(self.admitted(rate, 1000, after: .zero) == 16)
+    #expect(self.admitted(rate, 1000, after: .milliseconds(249)) == 0)
+    #expect(self.admitted(rate, 1000, after: .milliseconds(250)) == 1)
+    #expect(self.admitted(rate, 1001, after: .milliseconds(250)) == 16)
+    #expect(self.admitted(rate, 1000, after: .milliseconds(1250)) == 4)
+    #expect(self.admitted(rate, 1000, after: .seconds(60)) == 16)
+  }
+
+  @Test("D4 very many users → those that have stopped are forgotten, and no user gets more by it")
+  func many() {
+    let rate = ChangeRate()
+    #expect(self.admitted(rate, 7, after: .zero) == 16)
+    for user in 1000..<6000 as Range<UInt32> {
+      #expect(throws: Never.self) { try rate.admit(user, at: Self.start) }
+    }
+    #expect(self.admitted(rate, 7, after: .zero) == 0)
+    for user in 10_000..<16_000 as Range<UInt32> {
+      #expect(throws: Never.self) { try rate.admit(user, at: Self.start.advanced(by: .seconds(9))) }
+    }
+    #expect(self.admitted(rate, 7, after: .seconds(9)) == 16)
+  }
+}
