@@ -46,7 +46,10 @@ final class ChoiceKeeper: Sendable {
       return (state.revision, !state.hasThread)
     }
     // Without a thread to be had, the caller's does the work.
-    if startsThread, !Thread.start(named: "connd-choices", self.writeAll) { self.writeAll() }
+    if startsThread, !Thread.start(named: "connd-choices", self.writeAll) {
+      self.state.withLock { $0.hasThread = false }
+      self.write()
+    }
     return Ticket(keeper: self, revision: revision)
   }
 
