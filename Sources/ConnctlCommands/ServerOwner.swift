@@ -3,8 +3,8 @@ import ConnectivitySession
 import Glibc
 import UnixTransport
 
-/// Checks which user listens on connd's socket. Another user could have put a socket of its own at the path, and its answers would
-/// start and stop programs.
+/// Checks which user listens on connd's socket. Another user could have put a socket of its own at
+/// the path, and its answers would start and stop programs.
 enum ServerOwner {
   /// - Throws: ``ConndError/notThere(_:)`` if the user that listens could not have been meant.
   static func check(_ connection: CInt, _ path: String) throws(ConndError) {
@@ -21,8 +21,9 @@ enum ServerOwner {
     )
   }
 
-  /// Root can do anything anyway. The owner of a directory decides what is in it, so whoever named the path trusts that user. In
-  /// a container with user IDs of its own, both may be the user that stands for all that it does not know.
+  /// Root can do anything anyway. The owner of a directory decides what is in it, so whoever named
+  /// the path trusts that user. In a container with user IDs of its own, both may be the user that
+  /// stands for all that it does not know.
   static func isTrusted(_ server: uid_t, by user: uid_t, inDirectoryOf owner: uid_t?) -> Bool {
     server == 0 || server == user || server == owner
   }

@@ -30,8 +30,9 @@ func contents(
 
 /// Opens a file for writing that only this user can read, and that holds nothing yet.
 ///
-/// Makes the file, or takes an empty one that this user has made for it, as `connctl report` does. Another user may have put a
-/// symbolic link or a file of its own in the directory: neither is written to.
+/// Makes the file, or takes an empty one that this user has made for it, as `connctl report` does.
+/// Another user may have put a symbolic link or a file of its own in the directory: neither is
+/// written to.
 ///
 /// - Throws: `EEXIST` if there is anything else of that name.
 func newFile(_ path: String) throws(SystemError) -> CInt {

@@ -20,8 +20,8 @@ enum ProcessLimits {
     mallopt(M_ARENA_MAX, 1)
   }
 
-  /// How many clients there are descriptors for, beside those that connd needs for itself. A client takes one, or two if the
-  /// kernel does not remember which process connected.
+  /// How many clients there are descriptors for, beside those that connd needs for itself. A client
+  /// takes one, or two if the kernel does not remember which process connected.
   static var maxClients: Int {
     var limit = rlimit()
     guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return .max }

@@ -4,7 +4,8 @@ import Glibc
 public enum Polkit {
   public enum Verdict: Hashable, Sendable {
     case allowed, denied
-    /// There is no polkit on this machine: no process owns its name on the bus, and the bus could not start one.
+    /// There is no polkit on this machine: no process owns its name on the bus, and the bus could
+    /// not start one.
     case absent
     /// polkit is there, or may be, and has not decided: why not. This is not a yes.
     case unavailable(String)
@@ -12,13 +13,16 @@ public enum Polkit {
 
   private static let service = "org.freedesktop.PolicyKit1"
 
-  /// Asks whether a process may do something, and waits for the answer: to be called on a thread of its own.
+  /// Asks whether a process may do something, and waits for the answer: to be called on a thread of
+  /// its own.
   ///
-  /// Never has a user asked for a password: if polkit would require one, the verdict is `denied`. The caller vouches that `process`
-  /// is of `user`, and that the pid has not passed to another process when this returns.
+  /// Never has a user asked for a password: if polkit would require one, the verdict is `denied`.
+  /// The caller vouches that `process` is of `user`, and that the pid has not passed to another
+  /// process when this returns.
   ///
   /// - Parameters:
-  ///   - action: Of a `.policy` file that names this program's user as an owner of the action, unless that is root.
+  ///   - action: Of a `.policy` file that names this program's user as an owner of the action,
+  ///     unless that is root.
   ///   - time: How long to wait, for the bus and for polkit, which the bus may have to start.
   public static func verdict(
     on action: String, process: Int32, user: UInt32, within time: Duration
@@ -76,8 +80,9 @@ public enum Polkit {
     return .unavailable(answer.errorText ?? "polkit has failed")
   }
 
-  /// Whether no process owns polkit's name, and the bus has no service file to start one by. A polkit that is installed and does
-  /// not start is not absent: any user who can crash it would decide then.
+  /// Whether no process owns polkit's name, and the bus has no service file to start one by. A
+  /// polkit that is installed and does not start is not absent: any user who can crash it would
+  /// decide then.
   private static func isAbsent(
     from bus: MessageBus, by deadline: ContinuousClock.Instant
   ) throws(SystemdError) -> Bool {

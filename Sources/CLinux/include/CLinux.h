@@ -76,12 +76,13 @@ int clinux_memory_file(const char *name);
 /// pidfd_open(2): a descriptor, close-on-exec, that polls readable when the process has ended.
 int clinux_process_descriptor(pid_t process);
 
-/// SO_PEERPIDFD, since Linux 6.5: a pidfd, close-on-exec, of the process that opened the other end of a connected Unix socket.
-/// Returns -1 and sets errno if it fails: to ENOPROTOOPT if the kernel does not have the option.
+/// SO_PEERPIDFD, since Linux 6.5: a pidfd, close-on-exec, of the process that opened the other end
+/// of a connected Unix socket. Returns -1 and sets errno if it fails: to ENOPROTOOPT if the kernel
+/// does not have the option.
 int clinux_peer_process_descriptor(int socket);
 
-/// The name of a directory's entry, valid as long as the entry. `d_name` itself is declared longer than most entries are,
-/// so Swift, which copies all of it, would read beyond the entry.
+/// The name of a directory's entry, valid as long as the entry. `d_name` itself is declared longer
+/// than most entries are, so Swift, which copies all of it, would read beyond the entry.
 const char *clinux_entry_name(const struct dirent *entry);
 
 /// sched_setattr(2) of the calling thread, and of those that it starts: a slice of so many nanoseconds, and all else as it is.

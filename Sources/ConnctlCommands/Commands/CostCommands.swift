@@ -195,7 +195,8 @@ extension CostCommand {
   }
 }
 
-/// Makes a call that polkit decides about. If polkit does not, the call fails with UNAVAILABLE although connd is there.
+/// Makes a call that polkit decides about. If polkit does not, the call fails with UNAVAILABLE
+/// although connd is there.
 func decided<Response>(_ call: () async throws -> Response) async throws -> Response {
   do {
     return try await call()

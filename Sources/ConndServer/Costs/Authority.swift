@@ -5,8 +5,9 @@ import UnixTransport
 
 /// Decides who may set what a link or a network costs. Everyone may look.
 ///
-/// Root and connd's own user may, always. For other users polkit decides, by an action whose defaults allow the user at the
-/// machine's seat. Only on a machine without polkit does connd decide by itself: for that user, and the members of a group.
+/// Root and connd's own user may, always. For other users polkit decides, by an action whose
+/// defaults allow the user at the machine's seat. Only on a machine without polkit does connd
+/// decide by itself: for that user, and the members of a group.
 struct Authority: Sendable {
   /// The group's name. The rule that comes with the action knows it, too.
   static let group = "connd"
@@ -28,11 +29,12 @@ struct Authority: Sendable {
     }
   }
 
-  /// - Throws: PERMISSION_DENIED with a reason for the caller; UNAVAILABLE if polkit has not decided; RESOURCE_EXHAUSTED while it
-  ///   has too many questions to answer.
+  /// - Throws: PERMISSION_DENIED with a reason for the caller; UNAVAILABLE if polkit has not
+  ///   decided; RESOURCE_EXHAUSTED while it has too many questions to answer.
   func check(_ peer: PeerCredentials) async throws(RPCError) {
     if peer.uid == 0 || peer.uid == self.ownUser { return }
-    // polkit is told a pid. It answers for the process that connected only if that lives on while polkit looks.
+    // polkit is told a pid. It answers for the process that connected only if that lives on while
+    // polkit looks.
     let process = peer.process?.open()
     let isAllowedHere = await self.isAtSeatOrMember(peer)
     let verdict = try await self.askPolkit(peer, isAllowedHere)

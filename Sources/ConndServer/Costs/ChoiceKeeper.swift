@@ -2,8 +2,9 @@ import Glibc
 import Synchronization
 import UnixTransport
 
-/// Writes users' choices to their file, on a thread of its own that ends when there is nothing left to write: a slow disk must not hold
-/// up the kernel's messages. Of choices that come faster than they may be written, the last are written. Safe to use from any thread.
+/// Writes users' choices to their file, on a thread of its own that ends when there is nothing left
+/// to write: a slow disk must not hold up the kernel's messages. Of choices that come faster than
+/// they may be written, the last are written. Safe to use from any thread.
 final class ChoiceKeeper: Sendable {
   /// Stands for choices that were handed over.
   struct Ticket: Sendable {
@@ -53,7 +54,8 @@ final class ChoiceKeeper: Sendable {
     return Ticket(keeper: self, revision: revision)
   }
 
-  /// Writes what is not written yet, on the caller's thread, and does not pause from now on: connd is about to exit.
+  /// Writes what is not written yet, on the caller's thread, and does not pause from now on: connd
+  /// is about to exit.
   func finish() {
     self.state.withLock { $0.isFinishing = true }
     self.write()
@@ -66,7 +68,8 @@ final class ChoiceKeeper: Sendable {
     }
   }
 
-  /// How long to wait before the next write, or `nil` if there is nothing to write and the thread ends.
+  /// How long to wait before the next write, or `nil` if there is nothing to write and the thread
+  /// ends.
   private func pause() -> Duration? {
     self.state.withLock { state in
       state.hasThread = state.unwritten != nil

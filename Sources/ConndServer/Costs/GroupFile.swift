@@ -2,10 +2,11 @@ import Glibc
 import Synchronization
 import UnixTransport
 
-/// The number of one group, by /etc/group (group(5)). The file itself is read, not the name service: a directory server that hangs
-/// must not hold up anything.
+/// The number of one group, by /etc/group (group(5)). The file itself is read, not the name
+/// service: a directory server that hangs must not hold up anything.
 ///
-/// The file is read when it has changed, on a thread of its own, because it may be long. Safe to use from any thread.
+/// The file is read when it has changed, on a thread of its own, because it may be long. Safe to
+/// use from any thread.
 final class GroupFile: Sendable {
   /// In bytes.
   private static let maxSize = 16 << 20

@@ -3,18 +3,19 @@ import Synchronization
 import Systemd
 import UnixTransport
 
-/// Asks polkit, each time on a thread of its own that ends with the answer. polkit may be absent, hang or start slowly, and neither
-/// the kernel nor another caller waits for that.
+/// Asks polkit, each time on a thread of its own that ends with the answer. polkit may be absent,
+/// hang or start slowly, and neither the kernel nor another caller waits for that.
 final class PolkitDesk: Sendable {
   /// How long polkit has, which the bus may have to start first; less than connctl waits for connd.
   private static let patience = Duration.seconds(4)
-  /// How many questions may be under way at a time, each on a thread: of the users that connd's own rule would let, of all
-  /// others, and of one user.
+  /// How many questions may be under way at a time, each on a thread: of the users that connd's own
+  /// rule would let, of all others, and of one user.
   private static let maxQuestions = 8
   private static let maxQuestionsPerUser = 2
 
   private let ask: @Sendable (PeerCredentials) -> Polkit.Verdict
-  /// Those whose questions are under way. The users at the seat and in the group do not wait for others, who may be many.
+  /// Those whose questions are under way. The users at the seat and in the group do not wait for
+  /// others, who may be many.
   private let callers = Mutex<[Caller]>([])
 
   private struct Caller: Equatable {

@@ -1,6 +1,7 @@
 extension Unicode.Scalar {
-  /// Whether it moves a terminal's cursor, changes what the terminal shows, begins another line, or turns the text around
-  /// (UAX #9). The kernel allows any of them in the name of a link, and an access point in its SSID.
+  /// Whether it moves a terminal's cursor, changes what the terminal shows, begins another line, or
+  /// turns the text around (UAX #9). The kernel allows any of them in the name of a link, and an
+  /// access point in its SSID.
   package var isUnprintable: Bool {
     switch self {
     case "\u{0}"..<"\u{20}", "\u{7F}"..<"\u{A0}", "\u{61C}", "\u{200E}", "\u{200F}",
@@ -15,8 +16,8 @@ extension String {
   /// The text on one line, with `?` for each unprintable character: for terminals and status lines.
   package var printable: String { self.replacingUnprintable { _ in "?" } }
 
-  /// The text on one line, with an escape such as `\n` or `\u{1B}` for each unprintable character: for logs, which must
-  /// show what was there.
+  /// The text on one line, with an escape such as `\n` or `\u{1B}` for each unprintable character:
+  /// for logs, which must show what was there.
   package var escaped: String { self.replacingUnprintable { $0.escaped(asASCII: true) } }
 
   private func replacingUnprintable(by substitute: (Unicode.Scalar) -> String) -> String {

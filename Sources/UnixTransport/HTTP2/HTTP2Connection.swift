@@ -259,8 +259,8 @@ extension HTTP2Connection: HTTP2SessionDelegate {
   }
 
   func sentReset(_ stream: Int32) {
-    // One that was not answered is counted when it is closed. A client that has an answer may cancel, but must not have connd
-    // reset streams without end (CVE-2025-8671).
+    // One that was not answered is counted when it is closed. A client that has an answer may
+    // cancel, but must not have connd reset streams without end (CVE-2025-8671).
     if self.isServer, self.streams[stream]?.isAnswered ?? false { self.received(.invalid) }
   }
 

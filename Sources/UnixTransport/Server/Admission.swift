@@ -1,7 +1,8 @@
 import CLinux
 package import GRPCCore
 
-/// The credentials of the process that opened a connection, as the kernel noted them then (SO_PEERCRED, unix(7)).
+/// The credentials of the process that opened a connection, as the kernel noted them then
+/// (SO_PEERCRED, unix(7)).
 package struct PeerCredentials: ServerContext.TransportSpecific {
   package var uid: UInt32
   /// Another process may have it by now: see `process`.

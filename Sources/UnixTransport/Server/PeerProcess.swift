@@ -25,7 +25,8 @@ package final class ProcessReference: Sendable {
   }
 }
 
-/// The process that opened a client's connection. It may have exited, and its pid may belong to another process.
+/// The process that opened a client's connection. It may have exited, and its pid may belong to
+/// another process.
 ///
 /// Safe to use from any thread.
 package final class PeerProcess: Sendable {
@@ -50,8 +51,9 @@ package final class PeerProcess: Sendable {
 
   /// - Parameters:
   ///   - socket: The connection. It must be open until ``forget()``.
-  ///   - pid: Of SO_PEERCRED. Without `isRemembered`, the process that has it now is taken for the one that connected: between
-  ///     the two calls, connect(2) and accept(2), the pid could have passed on.
+  ///   - pid: Of SO_PEERCRED. Without `isRemembered`, the process that has it now is taken for the
+  ///     one that connected: between the two calls, connect(2) and accept(2), the pid could have
+  ///     passed on.
   package init(of socket: CInt, pid: Int32, isRemembered: Bool = PeerProcess.isRemembered) {
     self.source = Mutex(
       isRemembered ? .socket(socket) : ProcessReference(pid).map(Source.reference) ?? .none)
