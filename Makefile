@@ -165,8 +165,8 @@ replay: deps ## replay the recordings of Tests/recordings, and hold them against
 	Tests/recordings/replay "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
 .PHONY: test-vm test-systemd bench-vm record-vm
-test-vm: ## run connd in a VM: under a real systemd, with a phone's lease, Wi-Fi, modems, phones, bonds and a team, tunnels, without IPv6, asleep, on its own kernel (SCENARIOS= some of them)
-test-vm: scenarios := $(or $(SCENARIOS),systemd policy metering package wifi iwd hotspot modems bonds tunnels strongswan ipv4only suspend kernels)
+test-vm: ## run connd in a VM: under a real systemd, with a phone's lease, Wi-Fi, modems, phones, bonds and a team, tunnels, a switch and DSL, without IPv6, asleep, on its own kernel (SCENARIOS= some of them)
+test-vm: scenarios := $(or $(SCENARIOS),systemd policy metering package wifi iwd hotspot modems bonds tunnels paths strongswan ipv4only suspend kernels)
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
 bench-vm: ## measure in the VM, in instructions, how fast another Wi-Fi network is told of

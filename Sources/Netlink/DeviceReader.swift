@@ -7,17 +7,21 @@ package import Connectivity
 package struct DeviceReader {
   private let root: String
   private let run: String
+  private let proc: String
   private let files: any FileReader
 
   /// - Parameters:
   ///   - root: Where sysfs is mounted.
   ///   - run: Where programs leave what holds until the next boot.
+  ///   - proc: Where the kernel shows connd's own process.
   ///   - files: What reads there.
   package init(
-    root: String = "/sys", run: String = "/run", from files: any FileReader = DeviceFiles()
+    root: String = "/sys", run: String = "/run", proc: String = "/proc/self",
+    from files: any FileReader = DeviceFiles()
   ) {
     self.root = root
     self.run = run
+    self.proc = proc
     self.files = files
   }
 
@@ -32,7 +36,7 @@ package struct DeviceReader {
       hasPhy80211: self.ask(.existence, "\(directory)/phy80211") != nil,
       driver: driver, usbInterface: driver == "rndis_host" ? self.usbInterface(in: directory) : nil,
       serialDriver: link.kind == "ppp" ? self.serialDriver(of: link.name) : nil,
-      lowerLinks: self.lowerLinks(in: directory))
+      lowerLinks: self.lowerLinks(of: link, in: directory))
     guard self.index(in: directory) == link.index else { return .unknown }
     return device
   }
@@ -53,6 +57,30 @@ package struct DeviceReader {
       $0.hasPrefix(key) && $0.count > key.count
     }
     .map { String($0.dropFirst(key.count)) }
+  }
+
+  /// The links below: those that the kernel says in sysfs, and for some kinds what it says elsewhere.
+  private func lowerLinks(of link: Link, in directory: String) -> [UInt32] {
+    switch link.kind {
+    // What has an address is a port of the datapath, and all other ports are below the datapath's own link.
+    case "openvswitch":
+      self.lowerLinks(in: "\(self.root)/class/net/ovs-system").filter { $0 != link.index }
+    case "ppp": self.sessionLinks()
+    default: self.lowerLinks(in: directory)
+    }
+  }
+
+  /// The links that PPPoE sessions run over. The kernel does not say which ppp link has which session, and there is mostly one.
+  /// (A server has so many that the list is longer than a page. Its links are not known by it.)
+  private func sessionLinks() -> [UInt32] {
+    guard let list = self.ask(.page, "\(self.proc)/net/pppoe"), list.count < 4096 else { return [] }
+    let lines = String(decoding: list, as: UTF8.self).split(separator: "\n").dropFirst()
+    // Number, hardware address of the other end, link.
+    let names = lines.compactMap { line in
+      let fields = line.split(separator: " ")
+      return fields.count == 3 ? String(fields[2]) : nil
+    }
+    return Set(names).compactMap { self.directory(of: $0).flatMap(self.index) }.sorted()
   }
 
   private func lowerLinks(in directory: String) -> [UInt32] {

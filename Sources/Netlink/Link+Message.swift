@@ -14,6 +14,7 @@ extension Link {
       index: UInt32(index), name: "", hardwareType: hardwareType, flags: LinkFlags(rawValue: flags))
     self.isNew = message.payload.load(UInt32.self, at: 12) == .max
 
+    let isOfBridge = message.payload.uint8.map(CInt.init) == AF_BRIDGE
     var information = Bytes()
     var isLowerElsewhere = false
     var attributes = AttributeReader(message.payload, after: MemoryLayout<ifinfomsg>.size)
@@ -31,6 +32,7 @@ extension Link {
       case Int(IFLA_CARRIER): self.carrier = value.uint8.map { $0 != 0 }
       case Int(IFLA_CARRIER_DOWN_COUNT): self.carrierDownCount = value.uint32
       case Int(IFLA_LINKINFO): information = value
+      case Int(IFLA_PROTINFO) where isOfBridge: self.bridgePort = BridgePort(value)
       default: break
       }
     }
@@ -44,84 +46,50 @@ extension Link {
 
   /// Reads `IFLA_LINKINFO`: the kind, and of the kind's own data what leads to the links below.
   private mutating func read(information: Bytes) -> Bool {
-    var data = Bytes()
+    var (data, port, masterKind) = (Bytes(), Bytes(), String?.none)
     var attributes = AttributeReader(information)
     while let attribute = attributes.next() {
       switch attribute.type {
       case Int(IFLA_INFO_KIND): self.kind = attribute.payload.string
       case Int(IFLA_INFO_DATA): data = attribute.payload
+      case Int(IFLA_INFO_SLAVE_KIND): masterKind = attribute.payload.string
+      case Int(IFLA_INFO_SLAVE_DATA): port = attribute.payload
       default: break
       }
     }
     guard !attributes.isMalformed else { return false }
+    if masterKind == "bridge" { self.bridgePort = BridgePort(port) }
     guard let kind = self.kind else { return true }
 
-    let outer = OuterAttributes(of: kind)
     // Data of a kind that is not known here need not even be attributes.
-    guard kind == "bond" || outer != nil else { return true }
-    var (remote, source): (IPAddress?, IPAddress?)
-    var (mark, port): (UInt32, UInt16) = (0, 0)
+    if let tunnel = TunnelAttributes(of: kind) { return self.read(data, tunnel) }
+    guard kind == "bond" || kind == "bridge" else { return true }
     attributes = AttributeReader(data)
     while let attribute = attributes.next() {
       let (type, payload) = (attribute.type, attribute.payload)
       if kind == "bond", type == Int(IFLA_BOND_ACTIVE_SLAVE) { self.activePort = payload.uint32 }
-      guard let outer else { continue }
-      if let address = outer.remote[type].flatMap(payload.address), address.isUnicast {
-        remote = address
-      } else if let address = outer.local[type].flatMap(payload.address), address.isUnicast {
-        source = address
-      } else if type == outer.mark {
-        mark = payload.uint32 ?? 0
-      } else if type == outer.port {
-        port = payload.bigEndian16 ?? 0
+      if kind == "bridge", type == Int(IFLA_BR_VLAN_FILTERING) {
+        self.filtersVLANs = payload.uint8 == 1
       }
-    }
-    if let remote {
-      let udp = outer?.port == nil ? nil : Transport(UInt8(IPPROTO_UDP), remotePort: port)
-      self.outer = Destination(remote, mark: mark, source: source, transport: udp)
     }
     return !attributes.isMalformed
   }
 }
 
-/// The attributes by which the packets of a kind of tunnel are routed. The kernel answers a lookup by protocol only for those
-/// that have ports.
-private struct OuterAttributes {
-  var remote: [Int: AddressFamily]
-  var local: [Int: AddressFamily] = [:]
-  var mark: Int?
-  /// The port at the other end; `nil` where the tunnel is not over UDP.
-  var port: Int?
-
-  init?(of kind: String) {
-    switch kind {
-    case "gre", "gretap", "erspan", "ip6gre", "ip6gretap", "ip6erspan":
-      let family = kind.hasPrefix("ip6") ? AddressFamily.ipv6 : .ipv4
-      self.remote = [Int(CLINUX_IFLA_GRE_REMOTE): family]
-      self.local = [Int(CLINUX_IFLA_GRE_LOCAL): family]
-      self.mark = Int(CLINUX_IFLA_GRE_FWMARK)
-    case "ipip", "sit", "ip6tnl":
-      let family = kind.hasPrefix("ip6") ? AddressFamily.ipv6 : .ipv4
-      self.remote = [Int(CLINUX_IFLA_IPTUN_REMOTE): family]
-      self.local = [Int(CLINUX_IFLA_IPTUN_LOCAL): family]
-      self.mark = Int(CLINUX_IFLA_IPTUN_FWMARK)
-    case "vxlan":
-      self.remote = [Int(IFLA_VXLAN_GROUP): .ipv4, Int(IFLA_VXLAN_GROUP6): .ipv6]
-      self.local = [Int(IFLA_VXLAN_LOCAL): .ipv4, Int(IFLA_VXLAN_LOCAL6): .ipv6]
-      self.port = Int(IFLA_VXLAN_PORT)
-    case "geneve":
-      self.remote = [Int(IFLA_GENEVE_REMOTE): .ipv4, Int(IFLA_GENEVE_REMOTE6): .ipv6]
-      self.port = Int(IFLA_GENEVE_PORT)
-    default: return nil
+extension BridgePort {
+  /// Returns `nil` if there is no state of a port among the attributes.
+  fileprivate init?(_ data: Bytes) {
+    var (state, isLocked): (UInt8?, Bool) = (nil, false)
+    var attributes = AttributeReader(data)
+    while let attribute = attributes.next() {
+      switch attribute.type {
+      case Int(IFLA_BRPORT_STATE): state = attribute.payload.uint8
+      case Int(IFLA_BRPORT_LOCKED): isLocked = attribute.payload.uint8 == 1
+      default: break
+      }
     }
-  }
-}
-
-extension IPAddress {
-  /// Whether one host can be meant: neither unspecified nor multicast (a vxlan's "remote" may be either).
-  fileprivate var isUnicast: Bool {
-    guard let first = self.bytes.first else { return false }
-    let isMulticast = self.family == .ipv4 ? first >> 4 == 0xE : first == 0xFF
-    return !self.isUnspecified && !isMulticast
+    guard let state else { return nil }
+    // BR_STATE_FORWARDING of linux/if_bridge.h.
+    self.init(forwards: state == 3, isLocked: isLocked)
   }
 }

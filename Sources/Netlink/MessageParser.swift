@@ -69,8 +69,14 @@ enum MessageParser {
   }
 
   private static func link(_ message: Message) -> Reading<Link>? {
-    // A port that leaves its bridge is announced by an RTM_DELLINK of AF_BRIDGE, and still exists.
-    if let family = message.payload.uint8, family != 0 { return nil }
+    if let family = message.payload.uint8, family != 0 {
+      // A port that leaves its bridge is announced by an RTM_DELLINK of AF_BRIDGE, and still exists. What else comes of AF_BRIDGE
+      // tells whether a port's frames pass, which no other message does.
+      guard CInt(family) == AF_BRIDGE, Int(message.type) == Int(RTM_NEWLINK),
+        let link = Link(message: message), link.bridgePort != nil
+      else { return nil }
+      return .subject(link)
+    }
     // A driver's wireless event (a scan's result, say) comes as an RTM_NEWLINK that says nothing of the link.
     var attributes = AttributeReader(message.payload, after: MemoryLayout<ifinfomsg>.size)
     while let attribute = attributes.next() {

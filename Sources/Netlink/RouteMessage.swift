@@ -12,6 +12,8 @@ final class RouteMessage {
   private(set) var outLink: UInt32?
   private(set) var gateway: IPAddress?
   private(set) var source: IPAddress?
+  /// Where packets go inside of the header that the route puts before them.
+  private(set) var outer: Destination?
   /// The nexthop object that it uses.
   private(set) var nexthop: UInt32?
   /// The links that its several legs leave by, in their order, none twice; empty where it has a single one. Those that are dead
@@ -39,7 +41,7 @@ final class RouteMessage {
     self.origin = origin
     self.table = UInt32(table)
 
-    var legs = Bytes()
+    var (legs, encapsulation) = (Bytes(), Encapsulation())
     var attributes = AttributeReader(message.payload, after: MemoryLayout<rtmsg>.size)
     while let attribute = attributes.next() {
       let value = attribute.payload
@@ -52,7 +54,7 @@ final class RouteMessage {
       case Int(RTA_NH_ID.rawValue): self.nexthop = value.uint32
       case Int(RTA_MULTIPATH.rawValue): legs = value
       case Int(RTA_CACHEINFO.rawValue): self.remaining = Self.remaining(value)
-      default: self.readNextHop(attribute, family)
+      default: self.readNextHop(attribute, family, &encapsulation)
       }
     }
     guard
@@ -60,15 +62,21 @@ final class RouteMessage {
       let prefix = IPPrefix(destination, length: length)
     else { return nil }
     self.prefix = prefix
+    self.outer = encapsulation.destination
     guard self.read(legs: legs, family) else { return nil }
   }
 
-  private func readNextHop(_ attribute: Attribute, _ family: AddressFamily) {
+  private func readNextHop(
+    _ attribute: Attribute, _ family: AddressFamily, _ encapsulation: inout Encapsulation
+  ) {
     switch attribute.type {
     case Int(RTA_OIF.rawValue): self.outLink = attribute.payload.uint32
     case Int(RTA_GATEWAY.rawValue): self.gateway = attribute.payload.address(family)
     // RFC 5549: an IPv4 route by an IPv6 gateway. A family, then an address of it.
     case Int(RTA_VIA.rawValue): self.gateway = attribute.payload.slice(from: 2).address
+    case Int(RTA_ENCAP.rawValue): encapsulation.data = attribute.payload
+    case Int(RTA_ENCAP_TYPE.rawValue):
+      encapsulation.type = attribute.payload.load(UInt16.self, at: 0)
     default: break
     }
   }
@@ -89,8 +97,12 @@ final class RouteMessage {
     let isOnly = legs.count - length < headerSize
     guard isOnly else { return self.readLinks(of: legs) }
     self.outLink = index
+    var encapsulation = Encapsulation()
     var attributes = AttributeReader(legs.slice(from: headerSize, to: length))
-    while let attribute = attributes.next() { self.readNextHop(attribute, family) }
+    while let attribute = attributes.next() {
+      self.readNextHop(attribute, family, &encapsulation)
+    }
+    self.outer = encapsulation.destination
     return !attributes.isMalformed
   }
 
@@ -171,6 +183,6 @@ extension RouteAnswer {
     self = .route(
       Route(
         kind: message.kind, outLink: outLink, gateway: message.gateway, source: message.source,
-        table: message.table))
+        table: message.table, outer: message.outer))
   }
 }

@@ -321,7 +321,7 @@ final class NetworksTests {
       _ = try self.identity()
       let hardwareAddress = [2, 1, 0, 0, UInt8(number / 256), UInt8(number % 256)]
       self.kernel.learnt = [hardwareAddress: 2]
-      _ = try self.networks.port(of: hardwareAddress, on: 4, KernelView(self.kernel))
+      _ = try self.networks.place(of: hardwareAddress, on: 4, KernelView(self.kernel))
       // Containers', of which it is not always told that they go.
       let link = Link(
         index: 1000 + number, name: "veth\(number)", flags: [.up, .lowerUp], carrier: true)
@@ -340,7 +340,7 @@ final class NetworksTests {
   func forgotten() throws {
     _ = try self.identity()
     self.kernel.learnt = [[9]: 2]
-    _ = try self.networks.port(of: [9], on: 4, KernelView(self.kernel))
+    _ = try self.networks.place(of: [9], on: 4, KernelView(self.kernel))
     _ = try self.acceptFilter()
     self.networks.note([.linkRemoved(try #require(self.kernel.linkTable[2]).link)])
     #expect(self.networks.gateways == [] && self.networks.isNew)

@@ -151,6 +151,129 @@ final class PathReaderTests {
     #expect(path.status == .requiresConnection && path.reason == .noCarrier)
   }
 
+  @Test("K6 a bridge that has not learnt its gateway → the likeliest port, until it has")
+  func assumedPort() throws {
+    try self.lead()
+    #expect(try self.facts().knownLinks == 1)
+    try self.learn(nil)
+    let gateway = try IPAddress(spelt: "192.0.2.1")
+    self.kernel.neighbours[gateway]?.hardwareAddress = Self.router
+    #expect(try self.chain() == ["br0", "eth0"])
+    #expect(self.interests.networks.bridged == [Self.router])
+    self.interests.networks.note([.bridgeEntry(BridgeEntry(Self.router, port: 5, bridge: 4))])
+    #expect(try self.chain() == ["br0", "tap0"])
+    #expect(try self.facts().knownLinks == nil)
+  }
+
+  private func facts() throws -> PathFacts {
+    try self.reader.facts(about: Destination(self.remote), self.view)
+  }
+
+  @Test("K3 a bridge's port that does not forward → dormant, and another one is likelier")
+  func blockedPort() throws {
+    try self.lead(overBridgeOf: [2, 3])
+    self.kernel.linkTable[2]?.link.bridgePort = BridgePort(forwards: false)
+    #expect(try self.chain() == ["br0", "eth1"])
+    try self.learn(2)
+    #expect(try self.chain() == ["br0", "eth0"])
+    #expect(try self.facts().brokenBelow == .dormant)
+  }
+
+  @Test("K3 a locked port that the bridge does not know the gateway behind → dormant")
+  func locked() throws {
+    try self.lead(overBridgeOf: [2])
+    self.kernel.linkTable[2]?.link.bridgePort = BridgePort(isLocked: true)
+    #expect(try self.facts().brokenBelow == .dormant)
+    try self.learn(2)
+    #expect(try self.facts().brokenBelow == nil)
+    try self.learn(nil)
+    self.kernel.linkTable[4]?.link.filtersVLANs = true
+    #expect(try self.facts().brokenBelow == nil)
+  }
+
+  @Test(
+    "K3 what a master takes is no path, but for a VLAN's and a VRF's",
+    arguments: [
+      ("bridge", false), ("bond", false), ("team", false), ("openvswitch", false), ("vrf", true),
+      ("batadv", true),
+    ])
+  func taken(master: String, isUsed: Bool) throws {
+    self.kernel.addStack(4, "master", kind: master, over: [2])
+    self.kernel.addLink(6, "eth0.7", kind: "vlan")
+    self.kernel.linkTable[6]?.link.lower = 2
+    func path() throws -> Path {
+      try self.reader.path(to: Destination(self.remote), self.view).path
+    }
+    #expect(try path().reason == (isUsed ? nil : .noSourceAddress))
+    #expect(try path().chain.map(\.name) == ["eth0"])
+    // What becomes of the master is heard, although nothing leads to it.
+    var interests = Interests()
+    interests.unusedLinks.beginToDrain()
+    interests.unusedLinks.endDraining()
+    interests.use(try self.facts())
+    var link = Link(index: 4, name: "master", kind: master)
+    link.isNew = true
+    let isHeard = interests.unusedLinks.mayMatter([.link(link)])
+    #expect(isHeard)
+
+    self.kernel.setState(of: 4, .down)
+    let reasons: [String: Path.Reason?] = ["vrf": .linkDown, "batadv": nil]
+    #expect(try path().reason == reasons[master, default: .noSourceAddress])
+
+    try self.kernel.lead("0.0.0.0", 0, .over(6, via: "192.0.2.1", from: "192.0.2.7"))
+    #expect(try path().status == .satisfied)
+    #expect(try path().chain.map(\.name) == ["eth0.7", "eth0"])
+  }
+
+  @Test("K3 a PPPoE session on a bridge's port gets no answer")
+  func takenSession() throws {
+    self.kernel.addStack(4, "br0", kind: "bridge", over: [2])
+    self.kernel.addLink(6, "ppp0", kind: "ppp")
+    self.kernel.linkTable[6]?.device.lowerLinks = [2]
+    try self.kernel.lead("0.0.0.0", 0, .over(6, from: "10.0.0.7"))
+    let path = try self.reader.path(to: Destination(self.remote), self.view).path
+    #expect(path.chain.map(\.name) == ["ppp0", "eth0"])
+    #expect(path.reason == .noSourceAddress)
+  }
+
+  @Test("K6 the uplink of Open vSwitch is the port that is no guest and no tunnel")
+  func openVSwitch() throws {
+    self.kernel.addLink(5, "tap0", kind: "tun")
+    self.kernel.addTunnel(7, "gre_sys", to: "198.51.100.9")
+    self.kernel.addStack(4, "ovs-system", kind: "openvswitch", over: [3, 5, 7])
+    self.kernel.addLink(6, "br-ex", kind: "openvswitch")
+    self.kernel.linkTable[6]?.device.lowerLinks = [5, 7, 3]
+    try self.kernel.lead("0.0.0.0", 0, .over(6, via: "192.0.2.1", from: "192.0.2.7"))
+    #expect(try self.chain() == ["br-ex", "eth1"])
+    #expect(try self.facts().knownLinks == 1)
+    self.kernel.setState(of: 3, .noCarrier)
+    #expect(try self.chain() == ["br-ex", "eth1"])
+    #expect(
+      try self.reader.path(to: Destination(self.remote), self.view).path.reason == .noCarrier)
+  }
+
+  @Test("K3 K6 what a tunnel goes on by leads into a link that carries nothing → a blackhole")
+  func tunnelIntoSink() throws {
+    self.kernel.addTunnel(6, "gre0", to: "198.51.100.9")
+    self.kernel.addLink(7, "dummy0", kind: "dummy")
+    try self.kernel.lead("198.51.100.9", 32, .over(7, from: "192.0.2.8"))
+    try self.kernel.lead("0.0.0.0", 0, .over(6, from: "10.0.0.7"))
+    let path = try self.reader.path(to: Destination(self.remote), self.view).path
+    #expect(path.status == .requiresConnection && path.reason == .blackhole)
+  }
+
+  @Test("K3 only a default route without a gateway makes all the world neighbours")
+  func neighbours() throws {
+    func takesAll(_ prefix: String, _ length: Int, _ way: RouteAnswer) throws -> Bool {
+      try self.kernel.lead(prefix, length, way)
+      return try self.facts().takesAllForNeighbours
+    }
+    #expect(try takesAll("0.0.0.0", 0, .over(2, from: "169.254.7.7")))
+    #expect(try !takesAll("0.0.0.0", 0, .over(2, via: "169.254.1.1", from: "169.254.7.7")))
+    #expect(try !takesAll("0.0.0.0", 0, .over(2, from: "192.0.2.7")))
+    #expect(try !takesAll("203.0.113.0", 24, .over(2, from: "169.254.7.7")))
+  }
+
   @Test("K6 of a bond whose active port has failed another one carries", arguments: [false, true])
   func bond(hasOther: Bool) throws {
     self.kernel.addStack(4, "bond0", kind: "bond", over: [2, 3])

@@ -246,7 +246,7 @@ struct ReportTests {
         "/sys/class/net/eth0/device/bInterfaceClass", "/sys/class/tty/ttyUSB0/device/driver",
         "/sys/class/tty/tty\(Secret.name)/device/driver", "/run/lock", "/run/\(Secret.name).pid",
         "/run/lock/LCK..ttyUSB0", "/run/lock/LCK..tty\(Secret.name)",
-        "/run/pppd/\(Secret.name).pid",
+        "/run/pppd/\(Secret.name).pid", "/proc/self/net/pppoe",
         "/etc/resolv.conf", "/etc/\(Secret.name)",
         "/run/resolvconf/interface/\(Secret.name).dhcpcd",
         "/run/resolvconf/interface", "/run/systemd/netif/links/7", "7", Secret.name,
@@ -257,6 +257,7 @@ struct ReportTests {
           "search \(Secret.name).com\n# \(Secret.name)\n", "DNS=\(Secret.other)#\(Secret.name)\n",
           "DOMAINS=~\(Secret.name).com \(Secret.name).com\n",
           "LCK..tty\(Secret.name)\0LCK..ttyS\(Secret.name)7\0", "4711 \(Secret.name)\n",
+          "\(Secret.name)\n0100 \(Secret.name) \(Secret.name)\n",
         ] {
           items.append(.file(FileQuestion(kind, path), error: 0, Array(text.utf8)))
         }

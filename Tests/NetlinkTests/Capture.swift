@@ -49,7 +49,9 @@ struct Capture: Sendable {
     RouteCaptures.blackholeRoute4, RouteCaptures.rule4, RouteCaptures.ruleRemoved4,
     RouteCaptures.rule6, RouteCaptures.nexthop, RouteCaptures.nexthopRemoved,
     NeighbourCaptures.reachable4, NeighbourCaptures.stale4, NeighbourCaptures.failed4,
-    NeighbourCaptures.router6, NeighbourCaptures.removed4,
+    NeighbourCaptures.router6, NeighbourCaptures.removed4, PortCaptures.listening,
+    PortCaptures.forwarding, PortCaptures.link, PortCaptures.routeByTunnel4,
+    PortCaptures.routeBySegments6,
   ]
 }
 

@@ -106,6 +106,37 @@ struct DeviceReaderTests {
     #expect(device == Device(type: "bridge", lowerLinks: [2, 4]))
   }
 
+  @Test("K6 below an internal port of Open vSwitch are the ports of its datapath")
+  func openVSwitch() throws {
+    let tree = Tree()
+    try tree.add("br-ex", index: 9)
+    try tree.add("ovs-system", index: 8)
+    try tree.add("eth0", index: 2)
+    try tree.link("ovs-system/lower_eth0", to: "../eth0")
+    let link = Link(index: 9, name: "br-ex", kind: "openvswitch")
+    #expect(DeviceReader(root: tree.root).device(of: link) == Device(lowerLinks: [2]))
+  }
+
+  @Test(
+    "K6 below a ppp link is what PPPoE sessions run over",
+    arguments: [
+      ("", []), ("Id       Address              Device\n", []),
+      (sessionList(["eth0.7"]), [7]), (sessionList(["eth0.7", "eth0.7"]), [7]),
+      (sessionList(["eth1", "eth0.7", "gone"]), [3, 7]),
+      // A server's.
+      (sessionList(Array(repeating: "eth1", count: 200)), []),
+    ] as [(String, [UInt32])])
+  func sessions(list: String, below: [UInt32]) throws {
+    let tree = Tree()
+    try tree.add("ppp0", index: 9)
+    try tree.add("eth1", index: 3)
+    try tree.add("eth0.7", index: 7)
+    try tree.file("net/pppoe", list)
+    let reader = DeviceReader(root: tree.root, proc: tree.root)
+    let link = Link(index: 9, name: "ppp0", kind: "ppp")
+    #expect(reader.device(of: link) == Device(lowerLinks: below))
+  }
+
   @Test("A link of the same name that is another one says nothing")
   func otherIndex() throws {
     let tree = Tree()
@@ -136,4 +167,10 @@ struct DeviceReaderTests {
     #expect(device.type == nil)
     #expect(device.driver == nil)
   }
+}
+
+/// /proc/net/pppoe with a session for each of these links.
+private func sessionList(_ links: [String]) -> String {
+  "Id       Address              Device\n"
+    + links.map { "0100    02:00:00:00:00:01     \($0)\n" }.joined()
 }

@@ -20,6 +20,9 @@ extension Style {
     }
     if let guess = explanation.guessWords { steps.add("guess", Text(guess)) }
     steps.add("path", Text(path.verdict + path.costs, path.status.ink))
+    if path.chain.isEmpty, let sink = explanation.links.last {
+      steps.add("", Text("a kill switch: \(sink.name) drops all that is sent over it"))
+    }
     if !path.chain.isEmpty {
       steps.add("medium", Text(path.mediumWords(explanation.links.last?.name)))
     }

@@ -153,7 +153,11 @@ final class FlowReader {
     guard path.status == .requiresConnection, facts.links.contains(where: \.isTunnel),
       self.reader.classifier.path(facts.upToTunnel).status == .satisfied
     else { return path }
-    path.reason = facts.brokenBelow ?? .noRoute
+    switch facts.brokenBelow {
+    // A link that those inside are not on.
+    case .noCarrier, .dormant, .linkDown, nil: path.reason = .noRoute
+    case let reason?: path.reason = reason
+    }
     return path
   }
 }

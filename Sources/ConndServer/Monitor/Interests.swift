@@ -13,7 +13,7 @@ struct Interests {
   /// addresses would be listed in each turn where IPv6 leads nowhere.
   var globalSources: [IPAddress]?
   /// By the tunnel's link.
-  private var tunnels: Set<Tunnel> = []
+  private var tunnels: Set<PathFacts.TunnelEnd> = []
   /// The marks that keep traffic out of tables that lead into tunnels, as far as the rules were read.
   var marks: [RuledTable: [UInt32]] = [:] {
     didSet { if self.marks.count > Self.mostTunnels { self.marks = [:] } }
@@ -22,11 +22,6 @@ struct Interests {
   var uplinks: Set<UInt32>?
   /// There is one that the kernel's filter does not know of.
   private var hasNewTunnel = false
-
-  private struct Tunnel: Hashable {
-    var link: UInt32
-    var end: IPAddress
-  }
 
   struct RuledTable: Hashable {
     var family: AddressFamily
@@ -37,7 +32,7 @@ struct Interests {
   private static let mostTunnels = 1024
 
   /// The other ends of the tunnels that paths lead into.
-  var tunnelEnds: Set<IPAddress> { Set(self.tunnels.map(\.end)) }
+  var tunnelEnds: Set<IPAddress> { Set(self.tunnels.map(\.address)) }
 
   /// Whether the kernel's filter holds back what may matter.
   var isWider: Bool {
@@ -48,9 +43,10 @@ struct Interests {
   mutating func use(_ facts: PathFacts) {
     let links = facts.allLinks
     self.unusedLinks.use(links.lazy.map(\.link.index))
-    for facts in links {
-      guard case .destination(let end) = facts.below, self.tunnels.count < Self.mostTunnels,
-        self.tunnels.insert(Tunnel(link: facts.link.index, end: end.address)).inserted
+    // What a master does with its port is part of the port's path.
+    self.unusedLinks.use(links.lazy.compactMap(\.link.master))
+    for end in facts.tunnelEnds + (facts.guess?.tunnelEnds ?? []) {
+      guard self.tunnels.count < Self.mostTunnels, self.tunnels.insert(end).inserted
       else { continue }
       self.hasNewTunnel = true
     }

@@ -60,6 +60,8 @@ final class NetlinkKernel: Kernel {
     for event in events[first...] {
       switch event {
       case .linkRemoved(let link): self.knownDevices[link.index] = nil
+      // Its session may have begun.
+      case .link(let link) where link.kind == "ppp": self.knownDevices[link.index] = nil
       case .overrun: self.knownDevices = [:]
       default: break
       }

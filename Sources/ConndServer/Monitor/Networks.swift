@@ -44,7 +44,8 @@ struct Networks {
 
   private var known: [Gateway: Known] = [:]
   private var carriers: [UInt32: Carrier] = [:]
-  private var ports: [BridgedAddress: UInt32] = [:]
+  /// The ports behind which hardware addresses are; `nil` as long as the bridge has not learnt one.
+  private var ports: [BridgedAddress: UInt32?] = [:]
   private var lastStage: UInt64 = 0
   /// Of links whose neighbours have no hardware addresses.
   private var linkStages: [UInt32: [AddressFamily: UInt64]] = [:]
@@ -157,19 +158,28 @@ struct Networks {
     self.isNew = true
   }
 
-  /// The port of a bridge behind which a hardware address is, or was before the bridge forgot it.
-  mutating func port(
+  /// Where a bridge reaches a hardware address.
+  struct Place {
+    /// `nil` if the bridge has never learnt the address.
+    var port: UInt32?
+    /// Whether the bridge knows it now.
+    var isPresent: Bool
+  }
+
+  /// Returns where a bridge reaches a hardware address, or did before it forgot that. The kernel tells from now on when the
+  /// bridge learns more.
+  mutating func place(
     of hardwareAddress: [UInt8], on bridge: UInt32, _ view: KernelView
-  ) throws(KernelUnavailable) -> UInt32? {
+  ) throws(KernelUnavailable) -> Place {
     let key = BridgedAddress(bridge: bridge, hardwareAddress: hardwareAddress)
-    if self.ports[key] == nil, self.ports.count >= Self.most { self.ports = [:] }
-    let isFollowed = self.ports[key] != nil
-    if let port = try view.bridgePort(of: hardwareAddress, on: bridge) {
-      self.ports[key] = port
-      self.isNew = self.isNew || !isFollowed
-      return port
+    if self.ports[key] == nil {
+      if self.ports.count >= Self.most { self.ports = [:] }
+      self.ports[key] = .some(nil)
+      self.isNew = true
     }
-    return self.ports[key]
+    let present = try view.bridgePort(of: hardwareAddress, on: bridge)
+    if let present { self.ports[key] = present }
+    return Place(port: self.ports[key] ?? nil, isPresent: present != nil)
   }
 
   /// The hardware address that a gateway was last known to have.
@@ -283,7 +293,7 @@ struct Networks {
 
   /// The kernel's filter knows of all; what it let pass before is read again.
   ///
-  /// - Returns: the messages that would have told of gateways, if they are others by now.
+  /// - Returns: the messages that would have told of gateways and of ports, if they are others by now.
   mutating func acceptFilter(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent] {
     self.isNew = false
     var events: [KernelEvent] = []
@@ -292,6 +302,11 @@ struct Networks {
       let isOther =
         neighbour.hardwareAddress != nil && neighbour.hardwareAddress != known.hardwareAddress
       if isOther || neighbour.isFailed != known.isFailed { events.append(.neighbour(neighbour)) }
+    }
+    for (key, port) in self.ports {
+      guard let now = try view.bridgePort(of: key.hardwareAddress, on: key.bridge), now != port
+      else { continue }
+      events.append(.bridgeEntry(BridgeEntry(key.hardwareAddress, port: now, bridge: key.bridge)))
     }
     return events
   }
@@ -304,7 +319,7 @@ extension [LinkFacts] {
 
 extension Link {
   /// Whether the link has neighbours with hardware addresses: not a modem's, nor a tunnel's.
-  fileprivate var hasNeighbours: Bool {
+  var hasNeighbours: Bool {
     !self.hardwareAddress.isEmpty && !self.flags.contains(.pointToPoint)
   }
 }

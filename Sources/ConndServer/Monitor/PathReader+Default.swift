@@ -42,7 +42,7 @@ extension PathReader {
     let facts = try self.facts(about: destination, answer: answers[probe], view)
     let present = try self.path(facts, view)
     let (path, shown) = try self.pathBesideHeld(present, facts, to: destination, view)
-    var observed = ObservedPath(path)
+    var observed = ObservedPath(path, knownLinks: shown.knownLinks)
     if path.status != .unsatisfied {
       observed.route = try view.entry(for: destination)?.route
       for facts in shown.links {

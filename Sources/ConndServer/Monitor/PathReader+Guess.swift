@@ -126,14 +126,14 @@ extension PathReader {
       !chain.contains(where: { $0.link.index == route.outLink })
     else { return nil }
     var facts = PathFacts(destination: question.address, answer: answer, links: chain)
-    let nextHop = Gateway(link: route.outLink, address: route.gateway ?? question.address)
-    try self.followChain(towards: nextHop, into: &facts, view)
+    try self.followChain(along: route, to: question.address, into: &facts, view)
     guard facts.brokenBelow == nil, facts.links.count > chain.count else { return nil }
     let isOutLink = facts.links.count == chain.count + 1
     let table = isOutLink ? (question.address.family, route.table) : nil
     facts.guess = try self.guess(below: facts.links, table: table, view)
     return GuessedLinks(
-      Array(facts.allLinks.dropFirst(chain.count)), gateway: facts.lowestGateway)
+      Array(facts.allLinks.dropFirst(chain.count)), gateway: facts.lowestGateway,
+      tunnelEnds: facts.tunnelEnds + (facts.guess?.tunnelEnds ?? []))
   }
 
   /// The facts, without a guess that would say that nothing is carried: not to know is not to be offline (K8). Nor is it of use while

@@ -66,8 +66,8 @@ struct PathReader {
     answer = try self.current(answer, destination, view)
     var facts = PathFacts(destination: destination.address, answer: answer)
     guard case .route(let route) = answer else { return facts }
-    let nextHop = Gateway(link: route.outLink, address: route.gateway ?? destination.address)
-    try self.followChain(towards: nextHop, into: &facts, view)
+    try self.followChain(along: route, to: destination.address, into: &facts, view)
+    facts.takesAllForNeighbours = try self.takesAllForNeighbours(route, facts, destination, view)
     facts.guess = try self.guess(below: facts, view)
     if let source = route.source {
       facts.source = try view.address(source, on: route.outLink)
@@ -97,38 +97,70 @@ struct PathReader {
   /// Where addresses change faster than that, the messages of it tell.
   private static let mostRepetitions = 3
 
+  /// Whether a default route without a gateway leads the way: its source address decides then whether a router is there.
+  private func takesAllForNeighbours(
+    _ route: Route, _ facts: PathFacts, _ destination: Destination, _ view: KernelView
+  ) throws(KernelUnavailable) -> Bool {
+    guard let source = route.source, source.family == .ipv4, source.isLinkLocal,
+      !destination.address.isLinkLocal, route.gateway == nil,
+      facts.links.first?.link.hasNeighbours ?? false
+    else { return false }
+    return try view.entry(for: destination).map { $0.route.prefix.length <= 1 } ?? false
+  }
+
   /// Appends the out-link and what is below it.
   func followChain(
-    towards nextHop: Gateway, into facts: inout PathFacts, _ view: KernelView
+    along route: Route, to destination: IPAddress, into facts: inout PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) {
+    let nextHop = Gateway(link: route.outLink, address: route.gateway ?? destination)
+    let start = facts.links.count
     var next = try view.link(nextHop.link)
     while let link = next, facts.links.count < Self.deepest,
       !facts.links.contains(where: { $0.link.index == link.link.index })
     {
+      let above = facts.links.count > start ? facts.links.last : nil
+      if let reason = try self.missing(to: link, below: above, view) { facts.brokenBelow = reason }
       facts.links.append(link)
+      if above == nil, let end = try self.end(of: link, on: route, to: destination, nextHop, view) {
+        facts.tunnelEnds.append(.init(link: link.link.index, address: end.address))
+        return try self.followTunnel(to: end, into: &facts, view)
+      }
       switch link.below {
-      case .nothing:
-        next = nil
+      case .nothing: next = nil
       case .links(let indexes):
-        let learnt = try self.learntPort(of: link, towards: nextHop, view)
-        if let port = learnt {
-          next = try view.link(port).flatMap { $0.link.master == link.link.index ? $0 : nil }
-          // Behind a port that the bridge does not have any more: what is sent goes out of all others now, and guests do not
-          // pass it on.
-          if next == nil {
-            next = try self.port(of: link, among: indexes, view).flatMap {
-              self.isGuest($0) ? nil : $0
-            }
-            if next == nil { facts.brokenBelow = .noCarrier }
-          }
-        } else {
-          next = try self.port(of: link, among: indexes, view)
-        }
+        let below = try self.port(of: link, among: indexes, towards: nextHop, view)
+        if !below.isKnown { facts.knownLinks = facts.knownLinks ?? facts.links.count }
+        if let reason = below.missing { facts.brokenBelow = reason }
+        next = below.link
       case .destination(let end):
-        try self.followTunnel(to: end, into: &facts, view)
-        return
+        facts.tunnelEnds.append(.init(link: link.link.index, address: end.address))
+        return try self.followTunnel(to: end, into: &facts, view)
       }
     }
+    // Below a tunnel: the path itself is there, and carries nothing.
+    if start > 0, self.classifier.endInSink(facts.links[start...]) {
+      facts.brokenBelow = .blackhole
+    }
+  }
+
+  /// Returns the way of the packets that the kernel makes of those on a route, if the route or its next hop says where they go.
+  private func end(
+    of link: LinkFacts, on route: Route, to destination: IPAddress, _ nextHop: Gateway,
+    _ view: KernelView
+  ) throws(KernelUnavailable) -> Destination? {
+    if let outer = route.outer {
+      // Segment routing asks for the way to the first segment, and leaves by the route's own link only if that leads there.
+      guard !link.isTunnel, case .route(let way) = try view.route(to: outer),
+        way.outLink == link.link.index
+      else { return outer }
+      return nil
+    }
+    guard let open = link.link.openEnd else { return nil }
+    var hardwareAddress: [UInt8]?
+    if case .hardwareAddress = open.rule {
+      hardwareAddress = try view.neighbour(nextHop.address, on: nextHop.link)?.hardwareAddress
+    }
+    return open.end(of: destination, by: nextHop.address, hardwareAddress: hardwareAddress)
   }
 
   /// Appends what is below a tunnel. Of several nexthops, and of rules for source ports, each connection in it takes one of its
@@ -185,8 +217,7 @@ struct PathReader {
       if loop.allSatisfy({ $0.device.lowerLinks.count < 2 }) { facts.brokenBelow = .noRoute }
     case .route(let route):
       facts.gatewayBelow = route.gateway.map { Gateway(link: route.outLink, address: $0) }
-      let nextHop = Gateway(link: route.outLink, address: route.gateway ?? end.address)
-      try self.followChain(towards: nextHop, into: &facts, view)
+      try self.followChain(along: route, to: end.address, into: &facts, view)
     case .noRoute(let reason):
       facts.brokenBelow = reason
     }
@@ -195,50 +226,6 @@ struct PathReader {
 
   /// Stacks are shallow; one that is deeper, or that contains itself, is not followed to its end.
   static let deepest = 16
-
-  /// The port of a bridge behind which the next hop is, or was when the bridge knew it last (K6).
-  private func learntPort(
-    of link: LinkFacts, towards nextHop: Gateway, _ view: KernelView
-  ) throws(KernelUnavailable) -> UInt32? {
-    guard link.link.kind == "bridge" else { return nil }
-    let present = try view.neighbourNow(nextHop.address, on: nextHop.link)?.hardwareAddress
-    let last = view.interests.networks.lastHardwareAddress(of: nextHop.address, on: nextHop.link)
-    guard let address = present ?? last else { return nil }
-    return try view.interests.networks.port(of: address, on: link.link.index, view)
-  }
-
-  /// The link below that most likely carries the traffic.
-  private func port(
-    of link: LinkFacts, among indexes: [UInt32], _ view: KernelView
-  ) throws(KernelUnavailable) -> LinkFacts? {
-    var indexes = indexes
-    if let active = link.link.activePort, try view.link(active)?.link.state != .up,
-      !link.device.lowerLinks.isEmpty
-    {
-      // A bond that has not noticed yet fails over to another one.
-      indexes = link.device.lowerLinks
-    }
-    var ports: [LinkFacts] = []
-    // A bridge may have a thousand, most of them guests: the first that leaves no doubt will do.
-    for index in indexes.sorted() {
-      guard let port = try view.link(index) else { continue }
-      if port.link.state == .up, !self.isGuest(port), port.isPlaced { return port }
-      ports.append(port)
-    }
-    func rank(_ port: LinkFacts) -> (Int, Int, Int, UInt32) {
-      (
-        self.isGuest(port) ? 1 : 0, port.link.state == .up ? 0 : 1, port.isPlaced ? 0 : 1,
-        port.link.index
-      )
-    }
-    return ports.min { rank($0) < rank($1) }
-  }
-
-  /// Whether a port leads to a virtual machine or a container; the configuration knows better.
-  private func isGuest(_ port: LinkFacts) -> Bool {
-    guard self.classifier.policy.rule(for: port.link.name)?.medium == nil else { return false }
-    return port.link.kind == "tun" || port.link.kind == "veth" || port.link.kind == "netkit"
-  }
 }
 
 // MARK: - Links whose gain is held back

@@ -57,7 +57,10 @@ struct Explainer {
           .evidence)
     }
     let addresses = try self.kernel.addresses()
-    for facts in facts.allLinks.prefix(path.chain.count) {
+    // What swallows the traffic is no path's link, and is shown all the same.
+    let isSwallowed = self.reader.classifier.endInSink(facts.links[...])
+    let shown = isSwallowed ? facts.allLinks : Array(facts.allLinks.prefix(path.chain.count))
+    for facts in shown {
       explanation.links.append(try self.describe(facts, addresses))
     }
     if path.guessedLinks > 0, let guess = facts.guess {
@@ -185,7 +188,7 @@ extension PathReader {
       if let kind = facts.link.kind { $0.kind = kind }
       $0.medium = Connectivity_V1_Medium(evidence.medium)
       $0.evidence = Connectivity_V1_Evidence(evidence)
-      $0.state = Connectivity_V1_LinkState(facts.link.state)
+      $0.state = Connectivity_V1_LinkState(facts.link.stateAsPort)
       $0.expensive = cost.expensive
       $0.constrained = cost.constrained
       $0.hardwareType = UInt32(facts.link.hardwareType)

@@ -17,6 +17,7 @@ extension Substitutes {
       return (question, answer.isEmpty ? [] : Array(self.linkName(text).utf8))
     case .existence, .page, .linkTarget, .rootPage:
       return self.device(question, text) ?? self.line(question, text)
+        ?? self.sessions(question, text)
     case .names:
       if let directory = ResolverDirectory(question.subject) {
         let names = answer.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
@@ -60,6 +61,19 @@ extension Substitutes {
   private static let usbCodes: Set<Substring> = [
     "bInterfaceClass", "bInterfaceSubClass", "bInterfaceProtocol",
   ]
+
+  /// The links that PPPoE sessions run over, and no more of these.
+  private func sessions(
+    _ question: FileQuestion, _ text: String
+  ) -> (question: FileQuestion, answer: [UInt8])? {
+    guard question == FileQuestion(.page, "/proc/self/net/pppoe") else { return nil }
+    var lines = ["Id Address Device"]
+    for line in text.split(separator: "\n").dropFirst() {
+      let fields = line.split(separator: " ")
+      if fields.count == 3 { lines.append("0 0 \(self.linkName(String(fields[2])))") }
+    }
+    return (question, Array(lines.map { $0 + "\n" }.joined().utf8))
+  }
 
   /// Which serial line a ppp link runs over, and by which driver.
   private func line(

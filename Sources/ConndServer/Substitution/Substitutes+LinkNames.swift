@@ -43,13 +43,14 @@ extension Substitutes {
   /// Those that udev gives by the place of the device (systemd.net-naming-scheme(7)).
   private static let placed: Set<String> = ["en", "eth", "ib", "sl", "wl", "ww"]
   /// Those that are whole names.
-  private static let whole: Set<String> = ["lo"]
+  private static let whole: Set<String> = ["lo", "ovs-system"]
   /// Those that are longer before those that are not.
   private static let prefixes =
     [
       "bnep", "bond", "br", "ccmni", "cni", "docker", "dummy", "en", "erspan", "eth", "flannel",
       "geneve", "gre", "gretap", "ib", "ifb", "ip6gre", "ip6tnl", "ip6_vti", "ip_vti", "ipip",
-      "ipvlan", "lo", "lxcbr", "macvlan", "macvtap", "ovs", "pan", "podman", "ppp", "rev_rmnet",
+      "ipvlan", "lo", "lxcbr", "macvlan", "macvtap", "ovs", "ovs-system", "pan", "podman", "ppp",
+      "rev_rmnet",
       "rmnet", "rmnet_data", "sit", "sl", "tailscale", "tap", "team", "tun", "tunl", "usb", "vcan",
       "veth", "virbr", "vlan", "vmnet", "vnet", "vpn", "vrf", "vti", "vxlan", "wg", "wl", "wlan",
       "ww", "wwan", "xfrm", "zt",

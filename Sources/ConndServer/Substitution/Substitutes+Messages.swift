@@ -108,8 +108,14 @@ extension AttributeRule {
     Int(NDA_DST): .address, Int(NDA_LLADDR): .hardwareAddress, Int(NDA_MASTER): .same(4),
   ]
 
+  /// What it means depends on `RTA_ENCAP_TYPE`; what is not an address of that kind is not one of these lengths.
+  private static let outerHeader: [Int: AttributeRule] = [
+    Int(CLINUX_LWTUNNEL_IP_DST): .address, Int(CLINUX_LWTUNNEL_IP_SRC): .address,
+  ]
+
   fileprivate static func ofRoutes(destination: Int, source: Int) -> [Int: AttributeRule] {
     let leg: [Int: AttributeRule] = [
+      Int(RTA_ENCAP_TYPE.rawValue): .same(2), Int(RTA_ENCAP.rawValue): .nested(Self.outerHeader),
       Int(RTA_GATEWAY.rawValue): .address, Int(RTA_VIA.rawValue): .via,
     ]
     let whole: [Int: AttributeRule] = [

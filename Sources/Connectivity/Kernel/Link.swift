@@ -24,6 +24,12 @@ package struct Link: Hashable, Sendable {
   /// The way that a tunnel's own packets are sent (gre, ipip, sit, vxlan, …): to its other end, and with all that the link says
   /// of them by which they are routed. `nil` where it sends to anyone, or does not say.
   package var outer: Destination?
+  /// How the tunnel finds the other end of each packet; `nil` if it has a fixed one, or if the link is not such a tunnel.
+  package var openEnd: OpenEnd?
+  /// What a bridge does with the frames of this port; `nil` if the link is not a port of a bridge.
+  package var bridgePort: BridgePort?
+  /// Whether a bridge keeps the hardware addresses that it learns by VLAN (`IFLA_BR_VLAN_FILTERING`).
+  package var filtersVLANs = false
   /// Octets.
   package var mtu: UInt32?
   /// Empty where the link has none.
@@ -51,6 +57,19 @@ package struct Link: Hashable, Sendable {
     self.outer = outer
     self.mtu = mtu
     self.hardwareAddress = hardwareAddress
+  }
+}
+
+/// What a bridge does with the frames of one of its ports (`IFLA_BRPORT_*`).
+package struct BridgePort: Hashable, Sendable {
+  /// Whether frames pass. They do not while the port is disabled, listening, learning or blocking (IEEE 802.1D).
+  package var forwards: Bool
+  /// Whether only frames from hardware addresses pass that the bridge was told of (802.1X).
+  package var isLocked: Bool
+
+  package init(forwards: Bool = true, isLocked: Bool = false) {
+    self.forwards = forwards
+    self.isLocked = isLocked
   }
 }
 

@@ -67,16 +67,19 @@ package struct Route: Hashable, Sendable {
   package var source: IPAddress?
   /// The routing table that answered: 254 is main.
   package var table: UInt32
+  /// Where packets go inside of the header that the route puts before them (`RTA_ENCAP`); `nil` if it puts none.
+  package var outer: Destination?
 
   package init(
     kind: Kind = .unicast, outLink: UInt32, gateway: IPAddress? = nil, source: IPAddress? = nil,
-    table: UInt32 = 254
+    table: UInt32 = 254, outer: Destination? = nil
   ) {
     self.kind = kind
     self.outLink = outLink
     self.gateway = gateway
     self.source = source
     self.table = table
+    self.outer = outer
   }
 }
 

@@ -49,7 +49,7 @@ public struct Transition: Hashable, Sendable {
   }
 }
 
-/// Something of the paths changed, and the category did not.
+/// Something of the paths changed, or is known better: then the category may be another, although the network is the same.
 public struct PathChange: Hashable, Sendable {
   public var cause: Cause
   /// When it was published.

@@ -70,7 +70,9 @@ extension MediumVerdict {
   /// of a serial line.
   fileprivate init(_ link: Link, _ device: Device, isModem: Bool) {
     let line = device.serialDriver.flatMap { modemLineDrivers.contains($0) ? $0 : nil }
-    if let verdict = link.kind.flatMap(Self.init(ofKind:)),
+    if link.kind == "ppp", !device.lowerLinks.isEmpty, !isModem, line == nil {
+      self = .stacked(Evidence(.kind, "ppp", .unknown))
+    } else if let verdict = link.kind.flatMap(Self.init(ofKind:)),
       !(verdict.isUnplaced && (isModem || line != nil))
     {
       self = verdict
@@ -78,7 +80,8 @@ extension MediumVerdict {
       let evidence = Evidence(.hardwareType, name, medium)
       self = medium == .tunnel ? .stacked(evidence) : .medium(evidence)
     } else if let type = device.type, let medium = deviceTypes[type] {
-      self = .medium(Evidence(.deviceType, type, medium))
+      let evidence = Evidence(.deviceType, type, medium)
+      self = medium == .tunnel ? .stacked(evidence) : .medium(evidence)
     } else if device.hasPhy80211 {
       self = .medium(Evidence(.phy80211, "phy80211", .wifi))
     } else if let role = device.wireless?.role {
@@ -178,9 +181,23 @@ extension LinkFacts {
   /// Whether the link is a tunnel that says nothing of its other end to whom is not privileged, so that what is below it can only be
   /// guessed. (A tap in a bridge is mostly a virtual machine.)
   package var hidesItsEnd: Bool {
-    guard let kind = self.link.kind, secretiveKinds.contains(kind) else { return false }
+    guard secretiveKinds.contains(self.link.kind ?? self.device.type ?? "") else { return false }
     return self.below == .nothing && self.link.master == nil
   }
+}
+
+extension LinkFacts {
+  /// Whether the link drops whatever is sent over it (drivers/net/dummy.c, ifb.c, nlmon.c).
+  package var neverCarries: Bool { self.link.kind.map(sinkKinds.contains) ?? false }
+
+  /// Whether all that the link sends goes to the link below it, and nothing to others above that.
+  package var passesAllDown: Bool { self.link.kind.map(passingKinds.contains) ?? false }
+
+  /// Whether the link, as the master of others, takes what these receive before their own addresses are looked at.
+  package var takesWhatPortsReceive: Bool { self.link.kind.map(takingKinds.contains) ?? false }
+
+  /// Whether the link is one of Open vSwitch's own: a switch, or a port of it that has addresses.
+  package var isOpenVSwitch: Bool { self.link.kind == "openvswitch" }
 }
 
 /// Whether a link carries traffic.
@@ -189,13 +206,19 @@ package enum LinkState: String, Hashable, Sendable, CaseIterable {
   case down
   /// Administratively up, and nothing at the other end.
   case noCarrier
-  /// It has a carrier and waits for something: 802.1X, the Wi-Fi handshake, a modem that has not dialled.
+  /// It has a carrier and waits for something: 802.1X, the Wi-Fi handshake, a modem that has not dialled, a bridge's spanning tree.
   case dormant
   /// It carries traffic.
   case up
 }
 
 extension Link {
+  /// The state as a port of its bridge, which holds frames back while the port is not forwarding. What is above the port on its own,
+  /// a VLAN for one, does not ask the bridge.
+  package var stateAsPort: LinkState {
+    self.state == .up && self.bridgePort?.forwards == false ? .dormant : self.state
+  }
+
   /// The state, from all that the kernel says about it.
   ///
   /// No single sign is enough (Documentation/networking/operstates.rst): a driver without an operational state says
@@ -217,9 +240,18 @@ extension Link {
 
 /// Kinds whose links only pass on what the link below them carries.
 private let stackingKinds: Set<String> = [
-  "bond", "bridge", "hsr", "ipvlan", "ipvtap", "macsec", "macvlan", "macvtap", "team", "vlan",
-  "vrf",
+  "batadv", "bond", "bridge", "hsr", "ipvlan", "ipvtap", "macsec", "macvlan", "macvtap",
+  "openvswitch", "team", "vlan", "vrf",
 ]
+
+/// Masters whose `rx_handler` takes all frames of their ports. (A VRF and batman-adv leave IP to the port.)
+private let takingKinds: Set<String> = ["bond", "bridge", "openvswitch", "team"]
+
+/// Of the stacking kinds those whose links do not also connect what is above the same lower link.
+private let passingKinds: Set<String> = ["bond", "macsec", "team", "vlan"]
+
+/// Kinds that carry nothing: a VPN's kill switch leads a default route into one.
+private let sinkKinds: Set<String> = ["dummy", "ifb", "nlmon"]
 
 /// Kinds whose links send through another path.
 private let tunnelKinds: Set<String> = [
@@ -228,12 +260,16 @@ private let tunnelKinds: Set<String> = [
 ]
 
 /// Tunnels whose end the kernel tells only those with CAP_NET_ADMIN, or does not know: a program has it.
-private let secretiveKinds: Set<String> = ["ovpn", "ovpn-dco", "tun", "wireguard", "xfrm"]
+private let secretiveKinds: Set<String> = [
+  "l2tpeth", "ovpn", "ovpn-dco", "tun", "wireguard", "xfrm",
+]
 
 private let cellularKinds: Set<String> = ["rmnet", "wwan"]
 
 /// Kinds whose other end this system cannot see: behind a ppp link it may be a modem, DSL or a tunnel.
-private let unplacedKinds: Set<String> = ["dummy", "ifb", "netdevsim", "netkit", "ppp", "veth"]
+private let unplacedKinds: Set<String> = [
+  "dummy", "ifb", "netdevsim", "netkit", "nlmon", "ppp", "veth",
+]
 
 private let arphrdEthernet: UInt16 = 1
 
@@ -248,7 +284,8 @@ private let hardwareTypes: [UInt16: (String, Medium)] = [
 
 /// What `SET_NETDEV_DEVTYPE` says in the kernel's drivers.
 private let deviceTypes: [String: Medium] = [
-  "bluetooth": .bluetooth, "dsa": .wired, "gadget": .wired, "wlan": .wifi, "wwan": .cellular,
+  "bluetooth": .bluetooth, "dsa": .wired, "gadget": .wired, "l2tpeth": .tunnel, "wlan": .wifi,
+  "wwan": .cellular,
 ]
 
 /// Drivers of modems that do not all set a device type.

@@ -13,8 +13,26 @@ package struct PathFacts: Hashable, Sendable {
   package var guess: GuessedLinks?
   /// The source address as its link has it; `nil` where the kernel named none or it could not be read.
   package var source: Address?
-  /// Why the path to the other end of a tunnel in the chain is not there.
+  /// Why the path is not there, although its links carry: the path to the other end of a tunnel in the chain is not, or a switch
+  /// takes what a link receives.
   package var brokenBelow: Path.Reason?
+  /// The other ends of the tunnels in the chain, each with the tunnel's link.
+  package var tunnelEnds: [TunnelEnd] = []
+  /// How many links from the top are known for certain, if those below are what a switch most likely sends by; `nil` if all are.
+  package var knownLinks: Int?
+  /// Whether a default route without a gateway leads the way: the link takes all addresses for neighbours.
+  package var takesAllForNeighbours = false
+
+  /// A tunnel's other end.
+  package struct TunnelEnd: Hashable, Sendable {
+    package var link: UInt32
+    package var address: IPAddress
+
+    package init(link: UInt32, address: IPAddress) {
+      self.link = link
+      self.address = address
+    }
+  }
 
   package init(
     destination: IPAddress, answer: RouteAnswer, links: [LinkFacts] = [],
@@ -38,11 +56,17 @@ package struct GuessedLinks: Hashable, Sendable {
   package var mark: UInt32?
   /// The gateway that what leaves by the lowest of them goes to; `nil` where there is none.
   package var gateway: Gateway?
+  /// The other ends of the tunnels among the links.
+  package var tunnelEnds: [PathFacts.TunnelEnd]
 
-  package init(_ links: [LinkFacts], mark: UInt32? = nil, gateway: Gateway? = nil) {
+  package init(
+    _ links: [LinkFacts], mark: UInt32? = nil, gateway: Gateway? = nil,
+    tunnelEnds: [PathFacts.TunnelEnd] = []
+  ) {
     self.links = links
     self.mark = mark
     self.gateway = gateway
+    self.tunnelEnds = tunnelEnds
   }
 
   /// Whether they all carry.
@@ -68,6 +92,7 @@ extension PathFacts {
     var facts = self
     facts.links = Array(self.links[...tunnel])
     (facts.gatewayBelow, facts.guess, facts.brokenBelow) = (nil, nil, nil)
+    (facts.tunnelEnds, facts.knownLinks) = ([], nil)
     return facts
   }
 }
@@ -106,6 +131,8 @@ package struct PathClassifier: Hashable, Sendable {
     switch facts.answer {
     case .noRoute(let reason):
       return .unsatisfied(reason)
+    case .route where self.endInSink(facts.links[...]):
+      return .unsatisfied(.blackhole)
     case .route(let route):
       let links = facts.allLinks
       let evidence = self.evidence(for: links)
@@ -126,6 +153,14 @@ package struct PathClassifier: Hashable, Sendable {
       path.guessedLinks = facts.guess?.links.count ?? 0
       return path
     }
+  }
+
+  /// Whether links, from the out-link down, end in one that drops all that it is given. A medium in the configuration says that
+  /// they do not.
+  package func endInSink(_ links: ArraySlice<LinkFacts>) -> Bool {
+    guard let last = links.last, last.neverCarries else { return false }
+    return links.dropLast().allSatisfy(\.passesAllDown)
+      && links.allSatisfy { self.policy.rule(for: $0.link.name)?.medium == nil }
   }
 
   /// What a link is taken for when nothing below it is looked at.
@@ -182,10 +217,15 @@ package struct PathClassifier: Hashable, Sendable {
   /// Whether a source address gets an answer from the destination.
   ///
   /// For want of a better one the kernel names a loopback address, and in IPv6 a link-local one, which no router
-  /// forwards (RFC 4291, 2.5.6): so it is while the global address is still tentative (RFC 4862, 5.4).
+  /// forwards (RFC 4291, 2.5.6): so it is while the global address is still tentative (RFC 4862, 5.4). DHCP clients that find no
+  /// server take a link-local IPv4 address, and lead the default route to the link itself (RFC 3927, 2.6.2): no router is there.
   private func isUsable(_ source: IPAddress?, _ facts: PathFacts) -> Bool {
     guard let source, !source.isLoopback, !source.isUnspecified else { return false }
-    if source.family == .ipv6, source.isLinkLocal, !facts.destination.isLinkLocal { return false }
+    if source.isLinkLocal, !facts.destination.isLinkLocal,
+      source.family == .ipv6 || facts.takesAllForNeighbours
+    {
+      return false
+    }
     guard let flags = facts.source?.flags else { return true }
     if flags.contains(.duplicate) { return false }
     return !flags.contains(.tentative) || flags.contains(.optimistic)

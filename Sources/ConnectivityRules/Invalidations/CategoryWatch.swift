@@ -34,7 +34,7 @@ struct CategoryWatch: Hashable, Sendable {
     _ followed: [FollowedPath], _ policy: InvalidationPolicy, isOnlyNamed: Bool = false
   ) -> Invalidation.Severity? {
     guard status.category != .unknown else { return nil }
-    let isChanged = self.isChanged(by: change)
+    let isChanged = self.isChanged(by: change, status)
     self.lastKnown = status.category
     let fate = self.fate(in: followed)
     // It is there, and that it is back is not told yet (T1).
@@ -68,10 +68,12 @@ struct CategoryWatch: Hashable, Sendable {
     return nil
   }
 
-  private func isChanged(by change: Change?) -> Bool {
-    guard case .transition(let transition) = change else { return false }
-    if transition.from != .unknown { return true }
-    return self.lastKnown.map { $0 != transition.to } ?? false
+  private func isChanged(by change: Change?, _ status: ConnectivityStatus) -> Bool {
+    switch change {
+    case .transition(let transition) where transition.from != .unknown: true
+    case .transition, .path: self.lastKnown.map { $0 != status.category } ?? false
+    case .invalidation, .dns, nil: false
+    }
   }
 
   private func fate(in followed: [FollowedPath]) -> Fate {

@@ -83,11 +83,11 @@ package struct ChangeMaker: Hashable, Sendable {
     to reading: Reading, on occasion: Occasion, at now: Instant, time: Timestamp
   ) -> Step {
     let before = self.transitions.snapshot.status
-    let change = self.transitions.update(to: reading.observation, on: occasion, time: time)
+    let (change, isSameWay) = self.transitions.compare(
+      reading.observation, on: occasion, time: time)
     let slept: Duration? = if case .resumed(let duration) = occasion { duration } else { nil }
     let drafts = self.invalidations.update(
-      to: reading, change: change, from: before, slept: slept, isOnlyNamed: occasion.onlyRenames,
-      at: now)
+      to: reading, change: change, from: before, slept: slept, isSameWay: isSameWay, at: now)
 
     var step = Step()
     step.changes = change.map { [$0] } ?? []

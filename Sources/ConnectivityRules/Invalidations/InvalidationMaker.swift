@@ -47,11 +47,11 @@ package struct InvalidationMaker: Hashable, Sendable {
   ///   - change: the change that was made of the same reading.
   ///   - before: the status before that change.
   ///   - slept: how long the machine slept before the reading.
-  ///   - isOnlyNamed: the kernel has told nothing: a path that leads the same way is only taken for something else.
+  ///   - isSameWay: traffic flows as before, and only what is known of its way is another.
   /// - Returns: what is to be published beside or after the change, the narrow scopes before the wide.
   mutating func update(
     to reading: ChangeMaker.Reading, change: Change?, from before: ConnectivityStatus,
-    slept: Duration? = nil, isOnlyNamed: Bool = false, at now: Instant
+    slept: Duration? = nil, isSameWay: Bool = false, at now: Instant
   ) -> [Draft] {
     var drafts = self.loseFormerSources(reading.lostSources)
     let told = self.lookAtFollowed(reading, slept, at: now)
@@ -67,7 +67,7 @@ package struct InvalidationMaker: Hashable, Sendable {
     let after = change?.snapshot?.status ?? before
     let category = self.category.severity(
       of: change, after, reading.present, self.followed, self.policy,
-      isOnlyNamed: isOnlyNamed && before.path.leadsTheWay(of: after.path)
+      isOnlyNamed: isSameWay
         || change?.isBounce != true && before.path.differsByGuess(from: after.path))
     let sleep = slept.map { self.policy.severity(ofSleep: $0) }
     // All are told to begin anew, and that under the category that there is now.
@@ -207,22 +207,12 @@ extension Invalidation.Scope {
 }
 
 extension Path {
-  /// Whether traffic flows by the same links, router and address, whatever these are taken for.
-  fileprivate func leadsTheWay(of other: Path) -> Bool {
-    self.status == .satisfied && other.status == .satisfied && self.chain == other.chain
-      && self.isBoundAlike(to: other)
-  }
-
   /// Whether only what is guessed to be below a tunnel is another: connections inside may not notice (WireGuard roams), and nobody
   /// knows that it is so.
   fileprivate func differsByGuess(from other: Path) -> Bool {
     self.guessedLinks + other.guessedLinks > 0 && self.status == .satisfied
       && other.status == .satisfied && self.certainChain == other.certainChain
-      && self.isBoundAlike(to: other)
-  }
-
-  private func isBoundAlike(to other: Path) -> Bool {
-    self.source == other.source && self.gateway == other.gateway && self.table == other.table
+      && self.source == other.source && self.gateway == other.gateway && self.table == other.table
   }
 }
 

@@ -60,7 +60,8 @@ extension KernelEvent {
 
     switch self {
     case .link(let link):
-      return link.provesSomething && (isInChain(link.index) || isInChain(link.master))
+      return (link.provesSomething || link.bridgePort != nil)
+        && (isInChain(link.index) || isInChain(link.master))
     case .linkRemoved(let link):
       return isInChain(link.index) || isInChain(link.master)
     case .address(let address), .addressRemoved(let address):
@@ -166,6 +167,10 @@ extension Link {
 
   /// What a message about the link amounts to, in one word.
   fileprivate var change: String {
+    // What the bridge tells of its port says nothing of the carrier.
+    if self.carrier == nil, let port = self.bridgePort {
+      return port.forwards ? "portForwards" : "portBlocks"
+    }
     switch self.state {
     case .down: "linkDown"
     case .noCarrier: "carrierLost"

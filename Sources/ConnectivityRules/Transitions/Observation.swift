@@ -28,13 +28,27 @@ package struct ObservedPath: Hashable, Sendable {
   package var route: MatchedRoute?
   /// How often each link of the path has lost its carrier, by its index, as far as the kernel says.
   package var carrierDownCounts: [UInt32: UInt32]
+  /// How many links of the path from the top are known for certain; `nil` if all are.
+  package var knownLinks: Int?
 
   package init(
-    _ path: Path, route: MatchedRoute? = nil, carrierDownCounts: [UInt32: UInt32] = [:]
+    _ path: Path, route: MatchedRoute? = nil, carrierDownCounts: [UInt32: UInt32] = [:],
+    knownLinks: Int? = nil
   ) {
     self.path = path
     self.route = route
     self.carrierDownCounts = carrierDownCounts
+    self.knownLinks = knownLinks
+  }
+
+  /// Whether traffic flows the way that it flowed before, and only what is known of that way is another: what a link is, or by
+  /// which of its ports a switch sends.
+  func isSameWay(as before: ObservedPath) -> Bool {
+    let known = min(self.knownLinks ?? .max, before.knownLinks ?? .max)
+    return self.path.status == .satisfied && before.path.status == .satisfied
+      && self.path.source == before.path.source && self.path.gateway == before.path.gateway
+      && self.path.table == before.path.table
+      && self.path.chain.prefix(known) == before.path.chain.prefix(known)
   }
 }
 
@@ -85,8 +99,8 @@ extension Occasion {
 }
 
 extension Occasion {
-  /// Somebody else than the kernel has said what links are: a way that leads as before may be called something else now.
-  var onlyRenames: Bool {
+  /// Whether not the kernel said something, but another source of what links are, or connd has just started.
+  var isOfOtherSource: Bool {
     switch self {
     case .modem, .configuration, .start: true
     case .events, .timer, .expiry, .kernelLost, .kernelBack, .resumed, .choice, .metering: false

@@ -11,6 +11,8 @@ struct PathTracker: Hashable, Sendable {
     var bounced = false
     fileprivate var before: Path
     fileprivate var evidence: Evidence?
+    /// Traffic flows the way that it flowed before, and nothing says that it did not in between.
+    var isSameWay = false
   }
 
   /// What says that the path was gone.
@@ -43,6 +45,7 @@ struct PathTracker: Hashable, Sendable {
     {
       (outcome.bounced, outcome.evidence) = (true, .lostCarrier(link))
     }
+    outcome.isSameWay = outcome.evidence == nil && observed.isSameWay(as: before)
     return outcome
   }
 

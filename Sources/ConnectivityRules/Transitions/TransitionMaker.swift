@@ -22,8 +22,9 @@ package struct TransitionMaker: Hashable, Sendable {
       restored
       ?? Snapshot(generation: 0, since: Timestamp(microseconds: 0), status: nothing)
     self.preferred = preferred
-    self.ipv4 = PathTracker(ObservedPath(self.snapshot.status.ipv4))
-    self.ipv6 = PathTracker(ObservedPath(self.snapshot.status.ipv6))
+    // What an earlier run knew of the ports of switches is not known to this one.
+    self.ipv4 = PathTracker(ObservedPath(self.snapshot.status.ipv4, knownLinks: 1))
+    self.ipv6 = PathTracker(ObservedPath(self.snapshot.status.ipv6, knownLinks: 1))
   }
 
   /// The generation of something else that is published after the last change.
@@ -60,6 +61,15 @@ package struct TransitionMaker: Hashable, Sendable {
   package mutating func update(
     to observed: Observation, on occasion: Occasion, time: Timestamp
   ) -> Change? {
+    self.compare(observed, on: occasion, time: time).change
+  }
+
+  /// The same, and whether traffic flows as before, so that only what is known of its way is another: a changed category ends
+  /// nothing then. If the kernel let connd know more, the network is the same, and that is no transition. What others say of a
+  /// link is one.
+  mutating func compare(
+    _ observed: Observation, on occasion: Occasion, time: Timestamp
+  ) -> (change: Change?, isSameWay: Bool) {
     let events: [KernelEvent] = if case .events(let events) = occasion { events } else { [] }
     let ipv4 = self.ipv4.update(to: observed.ipv4, after: events)
     let ipv6 = self.ipv6.update(to: observed.ipv6, after: events)
@@ -69,11 +79,13 @@ package struct TransitionMaker: Hashable, Sendable {
     let after = ConnectivityStatus(
       ipv4: self.ipv4.published.path, ipv6: self.ipv6.published.path, preferred: self.preferred)
 
-    guard after != before || ipv4.bounced || ipv6.bounced else { return nil }
+    let isSameWay = before.family == after.family && outcome(after.family).isSameWay
+    guard after != before || ipv4.bounced || ipv6.bounced else { return (nil, isSameWay) }
 
     // Also where the family that takes over from a lost one went for a moment.
     let bounced = outcome(before.family).bounced || outcome(after.family).bounced
-    let isTransition = after.category != before.category || bounced
+    let isLearnt = isSameWay && !occasion.isOfOtherSource
+    let isTransition = after.category != before.category && !isLearnt || bounced
     // What went explains a loss, what came a gain.
     let families =
       before.path.status == .satisfied
@@ -90,11 +102,13 @@ package struct TransitionMaker: Hashable, Sendable {
       generation: self.snapshot.generation + 1,
       since: isTransition ? time : self.snapshot.since,
       status: after, dns: self.snapshot.dns)
-    return isTransition
+    let change: Change =
+      isTransition
       ? .transition(
         Transition(
           from: before.category, to: after.category, bounced: bounced, cause: cause,
           time: time, snapshot: self.snapshot))
       : .path(PathChange(cause: cause, time: time, snapshot: self.snapshot))
+    return (change, isSameWay)
   }
 }

@@ -49,6 +49,10 @@ struct LinkClassifierTests {
       Evidence(.driver, "option1", .cellular)
     ),
     (link("ppp0", type: 512), Evidence(.none, "", .unknown)),
+    (
+      link("l2tpeth0", device: Device(type: "l2tpeth")),
+      Evidence(.deviceType, "l2tpeth", .tunnel)
+    ),
     (link("eth0"), Evidence(.hardwareType, "ether", .wired)),
     (link("eth0", device: Device(driver: "virtio_net")), Evidence(.hardwareType, "ether", .wired)),
   ]
@@ -178,6 +182,16 @@ struct LinkClassifierTests {
     (link(kind: "wireguard", type: 65534), .nothing),
     (link(kind: "tun", type: 65534), .nothing),
     (link(kind: "veth", lower: 2), .nothing),
+    (link("br-ex", kind: "openvswitch", device: Device(lowerLinks: [2, 3])), .links([2, 3])),
+    (link("bat0", kind: "batadv", device: Device(lowerLinks: [2])), .links([2])),
+    (link("ppp0", kind: "ppp", type: 512, device: Device(lowerLinks: [2])), .links([2])),
+    (link("ppp0", kind: "ppp", type: 512), .nothing),
+    (
+      link("ppp0", kind: "ppp", device: Device(serialDriver: "option1", lowerLinks: [2])), .nothing
+    ),
+    (
+      link("ppp0", kind: "ppp", device: Device(lowerLinks: [2]), modem: ModemLink()), .nothing
+    ),
     (link("eth0", lower: 2), .nothing),
     (link(kind: "vlan", lower: 7), .nothing),
   ]
@@ -185,6 +199,22 @@ struct LinkClassifierTests {
   @Test("K6 stacked links go on below", arguments: stacks)
   func below(facts: LinkFacts, expected: Below) {
     #expect(facts.below == expected)
+  }
+
+  @Test("K3 a bridge's port whose frames do not pass waits")
+  func bridgePort() {
+    var link = Self.link().link
+    link.bridgePort = BridgePort()
+    #expect(link.stateAsPort == .up)
+    link.bridgePort?.forwards = false
+    #expect(link.stateAsPort == .dormant && link.state == .up)
+    link.carrier = false
+    #expect(link.stateAsPort == .noCarrier)
+  }
+
+  @Test("K6 what is below L2TP can only be guessed")
+  func l2tp() {
+    #expect(Self.link("l2tpeth0", device: Device(type: "l2tpeth")).hidesItsEnd)
   }
 
   @Test("K6 a chain takes the medium of its lowest link")

@@ -99,6 +99,47 @@ struct PathClassifierTests {
     #expect(path.reason == (usable ? nil : .noSourceAddress))
   }
 
+  @Test("K3 a link-local IPv4 source and a default route without a gateway → no network")
+  func linkLocalSource() {
+    func path(_ takesAll: Bool, to destination: IPAddress = Self.probe) -> Path {
+      var facts = PathFacts(
+        destination: destination, answer: Self.route(source: "169.254.7.7", gateway: nil),
+        links: [LinkClassifierTests.link()])
+      facts.takesAllForNeighbours = takesAll
+      return PathClassifier().path(facts)
+    }
+    #expect(path(true).reason == .noSourceAddress)
+    #expect(path(true, to: "169.254.9.9").status == .satisfied)
+    #expect(path(false).status == .satisfied)
+  }
+
+  @Test("K3 a route out of a link that carries nothing → a blackhole")
+  func sink() {
+    func path(_ links: [LinkFacts]) -> Path {
+      PathClassifier().path(
+        PathFacts(destination: Self.probe, answer: Self.route(), links: links))
+    }
+    let eth0 = LinkClassifierTests.link()
+    for kind in ["dummy", "ifb", "nlmon"] {
+      let sink = LinkClassifierTests.link(kind: kind)
+      #expect(path([sink]) == .unsatisfied(.blackhole))
+      for above in ["vlan", "bond", "team", "macsec"] {
+        let links = [LinkClassifierTests.link(kind: above), sink]
+        #expect(path(links) == .unsatisfied(.blackhole), "\(above)")
+      }
+      // Others above the same link may answer, and so may what a route's own header leads to.
+      for above in ["macvlan", "bridge", "gre"] {
+        let links = [LinkClassifierTests.link(kind: above), sink]
+        #expect(path(links).status == .satisfied, "\(above)")
+      }
+      #expect(path([sink, eth0]).status == .satisfied)
+    }
+    let configured = PathClassifier(policy: LinkPolicy([.init(match: "x0", medium: .wired)]))
+    let sink = LinkClassifierTests.link(kind: "dummy")
+    let facts = PathFacts(destination: Self.probe, answer: Self.route(), links: [sink])
+    #expect(configured.path(facts).status == .satisfied, "the configuration knows better")
+  }
+
   @Test("a local destination needs no source address of its own")
   func local() {
     let path = PathClassifier().path(

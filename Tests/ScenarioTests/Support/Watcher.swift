@@ -60,8 +60,12 @@ final class Watcher {
       if event.event == "transition" {
         #expect(event.from == last.status.category, "\(last)\n\(event)")
         #expect(event.from != event.to || event.bounced == true, "\(event)")
-      } else {
-        #expect(event.status.category == last.status.category, "\(last)\n\(event)")
+      } else if event.status.category != last.status.category {
+        // The path is known better, and is the same.
+        let (now, before) = (event.status, last.status)
+        #expect(now.interface == before.interface, "\(last)\n\(event)")
+        #expect(now.ipv4.source == before.ipv4.source, "\(last)\n\(event)")
+        #expect(now.ipv4.gateway == before.ipv4.gateway, "\(last)\n\(event)")
       }
     }
     self.last = event

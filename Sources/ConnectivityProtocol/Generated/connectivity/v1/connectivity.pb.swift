@@ -1243,7 +1243,7 @@ public nonisolated struct Connectivity_V1_Transition: Sendable {
   fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
-/// Something of the paths changed, and the category did not.
+/// Something of the paths changed, or is known better. Better knowledge of the same path may give another category.
 public nonisolated struct Connectivity_V1_PathChange: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for

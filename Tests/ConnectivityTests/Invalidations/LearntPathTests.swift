@@ -1,0 +1,89 @@
+import Connectivity
+import Testing
+
+@testable import ConnectivityRules
+
+/// What connd learns of a path is no change of the network (I5).
+@Suite("Better knowledge")
+struct LearntPathTests {
+  private static func path(
+    _ links: String..., medium: Medium, gateway: IPAddress = "10.0.0.1"
+  ) -> Path {
+    Path(
+      status: .satisfied,
+      chain: links.enumerated().map { PathLink(index: UInt32($0.offset + 4), name: $0.element) },
+      medium: medium, source: "10.0.0.2", sourcePrefixLength: 24, gateway: gateway, table: 254)
+  }
+
+  private static let assumed = ObservedPath(
+    path("br0", "eth0", medium: .wired), knownLinks: 1)
+  private static let guest = ObservedPath(path("br0", "vnet0", medium: .unknown))
+
+  /// What is published when a reading of `before` is followed by one of `after`.
+  private static func play(
+    _ before: ObservedPath, _ after: ObservedPath, on occasion: Occasion = .events([])
+  ) -> [String] {
+    var maker = ChangeMaker()
+    func reading(_ path: ObservedPath) -> ChangeMaker.Reading {
+      let nothing = ObservedPath(.unsatisfied(.noRoute))
+      var reading = ChangeMaker.Reading(
+        Observation(ipv4: path, ipv6: nothing),
+        present: [.ipv4: PresentPath(path.path), .ipv6: PresentPath(nothing.path)])
+      for followed in maker.followed {
+        reading.followed[followed.id] = FlowReading(path.path)
+      }
+      return reading
+    }
+    let (now, time) = (Instant(milliseconds: 0), Timestamp(microseconds: 0))
+    _ = maker.update(to: reading(before), on: .start, at: now, time: time)
+    let step = maker.update(to: reading(after), on: occasion, at: now, time: time)
+    return step.changes.map { change in
+      switch change {
+      case .transition(let transition): "\(transition.from)>\(transition.to)"
+      case .path(let path): "path \(path.snapshot.status.category)"
+      case .invalidation(let told): "\(told.severity) \(told.reason)"
+      case .dns: "dns"
+      @unknown default: "?"
+      }
+    }
+  }
+
+  @Test("I5 the bridge learns behind which port the gateway is → a path event, and advice")
+  func port() {
+    #expect(Self.play(Self.assumed, Self.guest) == ["path other", "advise categoryChanged"])
+    #expect(Self.play(Self.guest, Self.assumed) == ["path wired", "advise categoryChanged"])
+  }
+
+  @Test("I5 what a link is becomes known → a path event, and advice")
+  func medium() {
+    let before = ObservedPath(Self.path("wlan0", medium: .unknown))
+    let after = ObservedPath(Self.path("wlan0", medium: .wifi))
+    #expect(Self.play(before, after) == ["path wifi", "advise categoryChanged"])
+    // Others who say so have always been heard as a transition.
+    for occasion in [Occasion.configuration, .modem(ModemChange(.connected, "wlan0"))] {
+      #expect(
+        Self.play(before, after, on: occasion) == ["other>wifi", "advise categoryChanged"])
+    }
+  }
+
+  @Test("I5 the gateway moves behind another port that was known → a transition")
+  func moved() {
+    let before = ObservedPath(Self.path("br0", "eth0", medium: .wired))
+    #expect(Self.play(before, Self.guest) == ["wired>other", "destroy categoryChanged"])
+  }
+
+  @Test("I5 another gateway is learnt behind another port → a transition")
+  func otherGateway() {
+    var other = Self.guest
+    other.path.gateway = "10.0.0.9"
+    #expect(Self.play(Self.assumed, other) == ["wired>other", "destroy categoryChanged"])
+  }
+
+  @Test("I5 T2 the port that was likeliest has failed in between → a transition")
+  func failed() {
+    var link = Link(index: 5, name: "eth0", flags: [.up], carrier: false)
+    link.master = 4
+    let told = Self.play(Self.assumed, Self.guest, on: .events([.link(link)]))
+    #expect(told.first == "wired>other")
+  }
+}

@@ -1,0 +1,134 @@
+import TestKit
+import Testing
+
+/// What a bridge does with its ports, with real bytes: it takes what they receive, holds frames back, and learns where the gateway is.
+@Suite("Ports of bridges", .needsNamespaces, .laboratory)
+struct PortsScenario {
+  /// A host whose address is on its cable, and a bridge beside it.
+  private func cable() throws -> Laboratory {
+    let lab = try Uplinks.laboratory(["eth0"])
+    try lab.namespace.ip("link add br0 type bridge")
+    return lab
+  }
+
+  @Test(
+    "K3 I10 the uplink, with its address, becomes a port of a bridge → no network, and the connection is dead",
+    arguments: [false, true])
+  func taken(isUp: Bool) throws {
+    let lab = try self.cable()
+    if isUp { try lab.namespace.ip("link set br0 up") }
+    // As distributions set it: else the bytes go on until the router has to be found again.
+    for link in ["all", "br0"] { try lab.namespace.set("net/ipv4/conf/\(link)/rp_filter", "2") }
+    #expect(try lab.start().category == "wired")
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    try lab.ip("link set eth0 master br0")
+    let loss = try lab.events { $0.status.category == "none" }
+    #expect(loss.last?.status.ipv4.reason == "noSourceAddress")
+    #expect(loss.last?.status.interface == "eth0")
+    #expect(try lab.connctl("is", "online").status == 1)
+    try flow.expectDestroyed("interfaceLost", after: ["advise interfaceLost"])
+
+    try lab.ip("link set eth0 nomaster")
+    #expect(try lab.events { $0.status.category == "wired" }.last?.to == "wired")
+  }
+
+  @Test(
+    "K3 I10 the uplink is given back by the bridge within the grace period → nothing is destroyed")
+  func givenBack() throws {
+    let lab = try self.cable()
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    try lab.ip("link set eth0 master br0")
+    #expect(try lab.events { $0.status.category == "none" }.isEmpty == false)
+    try lab.ip("link set eth0 nomaster")
+    try flow.expectSpared { try lab.namespace.ip("address del 10.0.0.2/24 dev eth0") }
+  }
+
+  /// A bridge with the address, the cable, and a guest that is forwarded to.
+  private func bridged() throws -> (Laboratory, NetworkNamespace) {
+    let lab = try Laboratory(configuration: Uplinks.media)
+    try lab.outside.ip("address add \(Uplinks.server)/32 dev lo")
+    let guest = try NetworkNamespace()
+    try lab.namespace.ip(
+      "link add vnet0 index 50 type veth peer name eth0 index 5000 netns \(guest.name)")
+    try guest.ip("link set eth0 up")
+    try lab.addLink("eth0")
+    try lab.namespace.ip("link add br0 type bridge")
+    try lab.namespace.ip("link set br0 up")
+    for port in ["vnet0", "eth0"] {
+      try lab.namespace.ip("link set \(port) master br0")
+      try lab.namespace.ip("link set \(port) up")
+    }
+    try lab.namespace.ip("address add 10.0.0.2/24 dev br0")
+    try lab.namespace.ip("route add default via 10.0.0.1 dev br0")
+    return (lab, guest)
+  }
+
+  @Test("K3 the spanning tree holds the uplink's port back → no network until the port forwards")
+  func spanningTree() throws {
+    let (lab, guest) = try self.bridged()
+    try lab.outside.ip("address add 10.0.0.1/24 dev eth0")
+    #expect(try lab.start().category == "wired")
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    // 2 s each of listening and learning. The guest's port is up all along.
+    try lab.namespace.ip("link set br0 type bridge stp_state 1 forward_delay 200")
+    try lab.namespace.ip("link set eth0 nomaster")
+    try lab.events { $0.status.category == "none" }
+    try lab.namespace.ip("link set eth0 master br0")
+    try flow.expectDestroyed("interfaceLost", after: nil)
+    #expect(try lab.status().ipv4.reason == "dormant")
+    #expect(try lab.connctl("wait", "online", "--timeout", "20s").status == 0)
+    #expect(try lab.namespace.run("bridge", "link", "show", "dev", "eth0").contains("forwarding"))
+    let next = try TCPConnection(from: lab.namespace, to: lab.outside, at: Uplinks.server)
+    #expect(next.carries(within: .seconds(10)))
+
+    // Back to blocking: a program that runs the protocol found a loop.
+    try lab.namespace.ip("link set br0 type bridge stp_state 0")
+    try lab.namespace.run("bridge", "link", "set", "dev", "eth0", "state", "4")
+    let loss = try lab.events { $0.status.category == "none" }
+    #expect(loss.last?.status.ipv4.reason == "dormant")
+    withExtendedLifetime(guest) {}
+  }
+
+  @Test("K3 a locked port that the gateway may not use → no network until the bridge is told of it")
+  func locked() throws {
+    let (lab, guest) = try self.bridged()
+    try lab.outside.ip("address add 10.0.0.1/24 dev eth0")
+    #expect(try lab.start().category == "wired")
+    try lab.namespace.run("bridge", "link", "set", "dev", "eth0", "learning", "off")
+    try lab.namespace.ip("link set eth0 type bridge_slave fdb_flush")
+    try lab.namespace.run("bridge", "link", "set", "dev", "eth0", "locked", "on")
+    #expect(try lab.events { $0.status.category == "none" }.last?.status.ipv4.reason == "dormant")
+    let address = try lab.outside.run("cat", "/sys/class/net/eth0/address").filter {
+      !$0.isWhitespace
+    }
+    // Somebody asks for the gateway, which connd knows by that.
+    try lab.namespace.run("bridge", "fdb", "add", address, "dev", "eth0", "master", "static")
+    let connection = try TCPConnection(from: lab.namespace, to: lab.outside, at: Uplinks.server)
+    #expect(connection.carries(within: .seconds(10)))
+    #expect(try lab.events { $0.status.category == "wired" }.isEmpty == false)
+    withExtendedLifetime(guest) {}
+  }
+
+  @Test(
+    "K6 I5 I0 the bridge learns that the gateway is a guest → the path is known better, and nothing ends"
+  )
+  func gatewayIsGuest() throws {
+    let (lab, guest) = try self.bridged()
+    try guest.ip("address add 10.0.0.1/24 dev eth0")
+    try guest.ip("address add \(Uplinks.server)/32 dev lo")
+    try guest.ip("link set lo up")
+    try lab.outside.ip("address del \(Uplinks.server)/32 dev lo")
+    // Before anything was sent, a cable is the likeliest.
+    let first = try lab.start()
+    #expect(first.category == "wired")
+    #expect(first.ipv4.chain == ["br0", "eth0"])
+    let flow = try GuardedFlow(lab, to: Uplinks.server, in: guest)
+    let event = try lab.event()
+    #expect(event.event == "path")
+    #expect(event.status.category == "other")
+    #expect(event.status.ipv4.chain == ["br0", "vnet0"])
+    try #require(lab.watcher).wideIs("advise")
+    try flow.expectSpared { try lab.namespace.ip("address del 10.0.0.2/24 dev br0") }
+  }
+}
