@@ -171,7 +171,7 @@ extension Link {
     if self.carrier == nil, let port = self.bridgePort {
       return port.forwards ? "portForwards" : "portBlocks"
     }
-    switch self.state {
+    return switch self.state {
     case .down: "linkDown"
     case .noCarrier: "carrierLost"
     case .dormant: "dormant"
