@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
 
-/// What `is` and `wait` ask about: a word, or `not-` and a word.
+/// What `is`, `wait`, `run` and `keep` ask about: a word, or `not-` and a word.
 struct Condition: Hashable, Sendable {
   enum Subject: String, Hashable, Sendable, CaseIterable {
     case online, none, wifi, cellular, wired, other, ipv4, ipv6, expensive, constrained
@@ -10,8 +10,14 @@ struct Condition: Hashable, Sendable {
   var subject: Subject
   var negated = false
 
+  /// Whether it holds. As long as the cost is not known, neither `expensive` nor `not-expensive` does.
   func holds(for status: ConnectivityStatus) -> Bool {
-    self.subject.holds(for: status) != self.negated
+    self.subject.isMet(by: status).map { $0 != self.negated } ?? false
+  }
+
+  /// What keeps it from holding, in one line.
+  func missing(in status: ConnectivityStatus) -> String {
+    status.summary + (self.subject.isMet(by: status) == nil ? ", cost unknown" : "")
   }
 
   /// `one of online, none, …, or not- and one of them`
@@ -24,7 +30,8 @@ struct Condition: Hashable, Sendable {
 }
 
 extension Condition.Subject {
-  fileprivate func holds(for status: ConnectivityStatus) -> Bool {
+  /// Whether the status is so, or `nil` if that is not known.
+  fileprivate func isMet(by status: ConnectivityStatus) -> Bool? {
     switch self {
     // Also where the kernel cannot be asked: a script that gives up then would be wrong on most machines (K8).
     case .online: status.category.isOnline
@@ -35,7 +42,7 @@ extension Condition.Subject {
     case .other: status.category == .other
     case .ipv4: status.ipv4.status == .satisfied
     case .ipv6: status.ipv6.status == .satisfied
-    case .expensive: status.isExpensive
+    case .expensive: status.path.costsMoney
     case .constrained: status.isConstrained
     }
   }

@@ -27,7 +27,7 @@ struct Requirement: Hashable, Sendable {
     guard self.link != nil, concerned.category == .none,
       let interface = Requirement(condition: self.condition, family: self.family)
         .concerned(status).carryingInterface
-    else { return concerned.summary }
+    else { return self.condition.missing(in: concerned) }
     return "traffic leaves by \(interface)"
   }
 }

@@ -12,11 +12,15 @@ extension Neighbour {
 
     var address: IPAddress?
     var hardwareAddress: [UInt8] = []
+    var confirmed: Duration?
     var attributes = AttributeReader(message.payload, after: MemoryLayout<ndmsg>.size)
     while let attribute = attributes.next() {
       switch attribute.type {
       case Int(NDA_DST): address = attribute.payload.address(family)
       case Int(NDA_LLADDR): hardwareAddress = attribute.payload.array
+      case Int(NDA_CACHEINFO):
+        // The first of nda_cacheinfo.
+        confirmed = attribute.payload.uint32.map { Self.precision * Int($0) }
       default: break
       }
     }
@@ -25,7 +29,7 @@ extension Neighbour {
     let isKnown = CInt(state) & Self.valid != 0 && !hardwareAddress.isEmpty
     self.init(
       address, link: UInt32(index), hardwareAddress: isKnown ? hardwareAddress : nil,
-      isFailed: CInt(state) & NUD_FAILED != 0)
+      isFailed: CInt(state) & NUD_FAILED != 0, confirmed: confirmed)
   }
 
   /// The kernel's NUD_VALID, which its headers keep to themselves.

@@ -43,6 +43,24 @@ struct RequirementTests {
     #expect(try Self.requirement("none --family ipv6").holds(for: status))
   }
 
+  @Test("I8 the cost is not known, or there is no path → neither expensive nor not-expensive holds")
+  func unknownCost() throws {
+    var path = Path.wlan
+    path.isCostUnknown = true
+    let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+    let none = ConnectivityStatus(
+      ipv4: .unsatisfied(.noRoute), ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+    for words in ["expensive", "not-expensive"] {
+      for status in [
+        status, none, ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4),
+      ] {
+        #expect(try Self.requirement(words).holds(for: status) == false)
+      }
+      #expect(try Self.requirement(words).missing(in: status) == "wifi via wlan0, cost unknown")
+    }
+    #expect(try Self.requirement("not-constrained").holds(for: status))
+  }
+
   @Test(
     "what is missing is said",
     arguments: [

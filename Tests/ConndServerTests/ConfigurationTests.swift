@@ -26,7 +26,7 @@ struct ConfigurationTests {
       links:
         - {match: "wwan*", medium: cellular, expensive: true}
         - {match: wlp3s0, constrained: true}
-      grace: {wifi: 500ms, route: 2}
+      grace: {wifi: 500ms, wired: 3s, route: 2}
       flaps: {losses: 5, within: 30s, hold: 100ms, most: 3s}
       invalidations: {betterPath: drain}
       limits: {connections: 7, connectionsPerUser: 6, streams: 5, streamsPerUser: 4, streamsPerConnection: 3,
@@ -43,7 +43,8 @@ struct ConfigurationTests {
         .init(match: "wwan*", medium: .cellular, expensive: true),
         .init(match: "wlp3s0", constrained: true),
       ])
-    #expect(configuration.invalidations.wifiGrace == .milliseconds(500))
+    #expect(
+      configuration.invalidations.carrierGrace == [.wifi: .milliseconds(500), .wired: .seconds(3)])
     #expect(configuration.invalidations.routeGrace == .seconds(2))
     #expect(configuration.flaps.losses == 5 && configuration.flaps.memory == .seconds(30))
     #expect(configuration.flaps.firstHold == .milliseconds(100))

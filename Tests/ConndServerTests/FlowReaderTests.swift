@@ -15,7 +15,7 @@ final class FlowReaderTests {
   /// What the flow was made on.
   private var made: Path {
     var path = Path(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")])
-    path.source = IPAddress("192.0.2.7")
+    (path.source, path.gateway) = (IPAddress("192.0.2.7"), IPAddress("192.0.2.1"))
     return path
   }
 
@@ -218,6 +218,40 @@ final class FlowReaderTests {
     #expect(gone.isSourceGone && gone.formerLink == nil)
   }
 
+  @Test("I1 an address went → it may return, unless its link does not stand or it was replaced")
+  func sourceLoss() throws {
+    let made = try self.reader.way(to: self.flow).judged
+    func loss() throws -> FlowReading.SourceLoss? {
+      let reader = self.reader
+      var way = try reader.way(to: self.flow)
+      return try reader.reading(of: self.flow, madeOn: made, &way).sourceLoss
+    }
+    self.kernel.routes = []
+    #expect(try loss() == nil)
+    self.kernel.take("192.0.2.7")
+    #expect(try loss() == .mayReturn)
+    // Another subnet, on the same link and on another one.
+    try self.kernel.lead("0.0.0.0", 0, .over(2, via: "10.0.0.1", from: "10.0.0.7"))
+    #expect(try loss() == .mayReturn)
+    try self.kernel.lead("0.0.0.0", 0, self.eth1)
+    #expect(try loss() == .mayReturn)
+    // Another address of the same subnet, which nothing uses yet, and which new connections get.
+    try self.kernel.give("192.0.2.8", to: 2)
+    #expect(try loss() == .mayReturn)
+    try self.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.8"))
+    #expect(try loss() == .final)
+    // A modem's subnet is its link.
+    try self.kernel.lead("0.0.0.0", 0, .over(2, from: "10.0.0.7"))
+    self.kernel.linkTable[2]?.link.hardwareAddress = []
+    #expect(try loss() == .final)
+    self.kernel.routes = []
+    #expect(try loss() == .mayReturn)
+    self.kernel.setState(of: 2, .noCarrier)
+    #expect(try loss() == .final)
+    self.kernel.linkTable[2] = nil
+    #expect(try loss() == .final)
+  }
+
   @Test(
     "I3 I10 an address that moves from another machine to this one, and the other way, may move back"
   )
@@ -278,16 +312,17 @@ final class FlowReaderTests {
     #expect(reading.formerLink == nil && reading.alternative == nil)
   }
 
-  @Test("I3 another subnet that is preferred on the same link", arguments: [false, true])
-  func subnet(hasOwnTable: Bool) throws {
+  @Test(
+    "I3 another subnet is preferred on the same link → the flow is kept by its own table or router",
+    arguments: [(false, "192.0.2.1", true), (false, "10.0.0.1", false), (true, "10.0.0.1", true)])
+  func subnet(hasOwnTable: Bool, router: String, isKept: Bool) throws {
     if hasOwnTable {
       self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
     }
-    let other = RouteAnswer.over(2, via: "192.0.2.1", from: "10.0.0.7")
+    let other = RouteAnswer.over(2, via: router, from: "10.0.0.7")
     try self.kernel.lead("0.0.0.0", 0, other, metric: 100)
     let alternative = try self.reading().alternative
-    #expect(
-      alternative == .init(link: 2, source: IPAddress("10.0.0.7"), isKept: hasOwnTable))
+    #expect(alternative == .init(link: 2, source: IPAddress("10.0.0.7"), isKept: isKept))
     // Of the same it is none (T3).
     let near = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.8")
     try self.kernel.lead("0.0.0.0", 0, near, metric: 100)

@@ -100,16 +100,19 @@ extension FlowTableTests {
     var table = FlowTable()
     try self.addMany(1, to: &table)
     self.kernel.take("192.0.2.7")
+    self.kernel.setState(of: 2, .noCarrier)
     self.look(&table)
     self.kernel.untold = [{ [] }]
     #expect(try self.evaluateSlice(of: &table) == [])
     #expect(table.isBusy && table.count == 1)
     // It was nothing.
     self.kernel.give(self.local, to: 2)
+    self.kernel.setState(of: 2, .up)
     #expect(try self.evaluateSlice(of: &table) == [])
     #expect(!table.isBusy)
 
     self.kernel.take("192.0.2.7")
+    self.kernel.setState(of: 2, .noCarrier)
     self.look(&table)
     #expect(try self.evaluateSlice(of: &table) == [])
     #expect(try self.evaluateSlice(of: &table) == ["1 destroy sourceAddressLost"])

@@ -186,7 +186,7 @@ final class FlowTableTests {
     self.kernel.take("192.0.2.7")
     self.kernel.leaving[self.local] = 2
     self.look(&table)
-    #expect(try self.evaluate(&table) == ["1 destroy sourceAddressLost"])
+    #expect(try self.evaluate(&table) == ["1 advise sourceAddressLost"])
   }
 
   @Test("I2 I9 a flow whose link went down while connd was away lost its interface")

@@ -147,7 +147,8 @@ struct GuardedFlowTests {
     #expect(try loop.guardFlow(1, local: "198.51.100.7") == ["1 path eth0"])
     #expect(loop.tell() == [])
     loop.kernel.take("198.51.100.7")
-    #expect(loop.tell() == ["1 destroy sourceAddressLost"])
+    #expect(loop.tell() == ["1 advise sourceAddressLost"])
+    #expect(loop.turn(after: .seconds(1)) == ["1 destroy sourceAddressLost"])
   }
 
   @Test(

@@ -82,7 +82,8 @@ struct GuessTests {
     loop.kernel.setState(of: 4, .noCarrier)
     #expect(loop.tell() == ["1 path wg0"])
     #expect(self.path(loop).chain.map(\.name) == ["wg0"])
-    #expect(self.path(loop).status == .satisfied && !self.path(loop).isExpensive)
+    // It costs what it cost last.
+    #expect(self.path(loop).status == .satisfied && self.path(loop).isExpensive)
     #expect(loop.loop.engine.snapshot.status.category == .other)
     loop.kernel.setState(of: 4, .up)
     _ = loop.tell()
@@ -118,6 +119,54 @@ struct GuessTests {
     #expect(loop.turn() == ["1 path wg0"])
     loop.kernel.marked[0xca6c] = Self.byModem
     #expect(loop.tell() == ["1 drain policy"])
+  }
+
+  @Test(
+    "I8 K6 the tunnel's uplink goes → its cost holds until another is known, and is still a guess")
+  func heldCost() throws {
+    var loop = try self.startedInWireGuard()
+    loop.kernel.marked[0xca6c] = Self.byModem
+    _ = loop.tell()
+    let flow = Flow(Destination(try IPAddress(spelt: "203.0.113.9")), forbidsExpensive: true)
+    let key = FlowTable.Key(guardian: loop.mailbox.number, id: 1)
+    loop.loop.requests.append(.add(.init(key: key, flow: flow)))
+    #expect(loop.turn() == ["1 drain policy late wg0"])
+    loop.kernel.setState(of: 4, .noCarrier)
+    #expect(loop.tell() == ["1 path wg0"])
+    #expect(self.path(loop).costsMoney == true && self.path(loop).medium == .tunnel)
+    let explained = try loop.loop.ask { explainer throws(KernelUnavailable) in
+      try explainer.explain(nil)
+    }.get()
+    #expect(explained.cost.metering == .yes && explained.cost.source == "lastKnown")
+    // A cable takes over.
+    loop.kernel.marked[0xca6c] = Self.byCable
+    _ = loop.tell()
+    #expect(self.path(loop).costsMoney == false)
+    loop.kernel.setState(of: 2, .noCarrier)
+    _ = loop.tell()
+    #expect(self.path(loop).costsMoney == false)
+  }
+
+  @Test("K6 nothing was ever known below a tunnel → its cost is unknown, and not free")
+  func unknownCost() throws {
+    var loop = try self.startedInWireGuard()
+    loop.kernel.marked[0xca6c] = Self.byModem
+    _ = loop.tell()
+    // What users say is over with their word.
+    loop.loop.engine.costs = loop.loop.engine.costs
+    loop.kernel.setState(of: 4, .noCarrier)
+    _ = loop.tell()
+    let path = self.path(loop)
+    #expect(path.status == .satisfied && path.isCostUnknown && path.costsMoney == nil)
+    #expect(!path.isExpensive)
+    // Nor does what it was before hold for a link that was made anew.
+    loop.kernel.setState(of: 4, .up)
+    _ = loop.tell()
+    #expect(self.path(loop).costsMoney == true)
+    let removed = try #require(loop.kernel.linkTable[5]).link
+    loop.kernel.setState(of: 4, .noCarrier)
+    _ = loop.tell([.linkRemoved(removed)])
+    #expect(self.path(loop).costsMoney == nil)
   }
 
   @Test("K6 a mark that leads into the tunnel again is no sign, and nor is one that leads nowhere")

@@ -59,6 +59,14 @@ final class NetworksTests {
     return try view.interests.networks.identity(of: path, facts, view)
   }
 
+  /// The same of a default path.
+  private func defaultIdentity() throws -> NetworkIdentity {
+    let view = KernelView(self.kernel, self.interests)
+    defer { self.interests = view.interests }
+    let (path, facts) = try self.reader.path(to: self.destination, view)
+    return try view.interests.networks.identity(of: path, facts, isDefault: true, view)
+  }
+
   /// What becomes of those who were on the network before.
   private func fate(since before: NetworkIdentity) throws -> String {
     let now = try self.identity().completed(by: before)
@@ -87,6 +95,105 @@ final class NetworksTests {
     self.kernel.linkTable[2]?.link.carrierDownCount = 4
     self.have(8)
     #expect(try self.fate(since: before) == "other")
+  }
+
+  /// The kernel knows a router since so long ago.
+  private func have(_ last: UInt8, confirmed age: Duration) {
+    self.have(last)
+    self.kernel.neighbours[self.gateway]?.confirmed = age
+  }
+
+  /// The carrier goes so fast that the kernel forgets nothing.
+  private func bounce() {
+    let count = self.kernel.linkTable[2]?.link.carrierDownCount ?? 0
+    self.kernel.linkTable[2]?.link.carrierDownCount = count + 1
+  }
+
+  private func wait(_ duration: Duration) {
+    self.networks.now = self.networks.now.advanced(by: duration)
+  }
+
+  @Test(
+    "I4 the kernel still has the router of before the link went → another MAC is another network")
+  func unconfirmed() throws {
+    self.have(7, confirmed: .zero)
+    let before = try self.identity()
+    self.bounce()
+    self.have(7, confirmed: .milliseconds(500))
+    #expect(try self.fate(since: before) == "same")
+    let meanwhile = try self.identity()
+    #expect(meanwhile.gatewayHardwareAddress == nil)
+    // That the kernel stops to believe in it says nothing else.
+    self.wait(.seconds(45))
+    self.networks.note([.neighbour(self.router(7))])
+    self.have(7, confirmed: .seconds(46))
+    #expect(try self.fate(since: before) == "same")
+    self.wait(.seconds(3600))
+    self.tell(8)
+    #expect(try self.fate(since: before) == "other")
+    #expect(try self.fate(since: meanwhile) == "same")
+  }
+
+  @Test("I4 the router was confirmed since the link went → another MAC is a failover")
+  func confirmed() throws {
+    let before = try self.identity()
+    self.bounce()
+    self.have(7, confirmed: .zero)
+    _ = try self.identity()
+    self.wait(.seconds(1))
+    self.have(7, confirmed: .milliseconds(900))
+    let since = try self.identity()
+    #expect(since.gatewayHardwareAddress?.last == 7 && since.stage > before.stage)
+    self.tell(8)
+    #expect(try self.fate(since: since) == "failover")
+  }
+
+  @Test("I4 the kernel says nothing of the router for a minute → traffic has confirmed it")
+  func silentlyConfirmed() throws {
+    let before = try self.identity()
+    self.bounce()
+    self.have(7, confirmed: .seconds(1))
+    _ = try self.identity()
+    self.wait(.seconds(61))
+    self.tell(8)
+    #expect(try self.fate(since: before) == "same")
+    let after = try self.identity()
+    #expect(after.firstStage == 0 && after.gatewayHardwareAddress?.last == 8)
+  }
+
+  @Test("I4 D7 the filter passes a confirmation of the same router, and is set once for that")
+  func awaited() throws {
+    let before = try self.identity()
+    #expect(try self.acceptFilter() == [])
+    self.bounce()
+    self.have(7, confirmed: .seconds(1))
+    _ = try self.identity()
+    #expect(self.networks.isNew && self.networks.gateways.first?.hardwareAddress == nil)
+    #expect(try self.acceptFilter() == [] && !self.networks.isNew)
+    _ = try self.identity()
+    #expect(!self.networks.isNew)
+    self.wait(.seconds(5))
+    self.have(7, confirmed: .zero)
+    self.networks.note([.neighbour(try #require(self.kernel.neighbours[self.gateway]))])
+    #expect(try self.fate(since: before) == "same")
+    #expect(try self.identity().gatewayHardwareAddress?.last == 7)
+    #expect(self.networks.gateways.first?.hardwareAddress?.last == 7)
+  }
+
+  @Test("I4 T2 one of two entries of the address is removed → no stage begins")
+  func oneOfTwoEntries() throws {
+    self.kernel.addressTable.append(
+      Address(try IPAddress(spelt: "192.0.2.7"), prefixLength: 32, link: 2))
+    let before = try self.defaultIdentity()
+    let address = try IPAddress(spelt: "192.0.2.7")
+    func remove(_ length: Int) {
+      self.kernel.addressTable.removeAll { $0.prefixLength == length }
+      self.networks.note([.addressRemoved(Address(address, prefixLength: length, link: 2))])
+    }
+    remove(32)
+    #expect(try self.defaultIdentity().stage == before.stage)
+    remove(24)
+    #expect(try self.defaultIdentity().stage > before.stage)
   }
 
   @Test("I4 a link that went, and has the same router as before, has the same network")

@@ -279,7 +279,7 @@ struct SubstitutesTests {
     #expect(!words.lowercased().contains("acme") && !words.contains("203.0.113.9"))
     let other = try Configuration.parse(words, file: "")
     #expect(other.prefer == .ipv6 && other.flaps.losses == 5 && other.socket == nil)
-    #expect(other.invalidations.wifiGrace == .milliseconds(1500))
+    #expect(other.invalidations.carrierGrace[.wifi] == .milliseconds(1500))
     let rule = other.links.rule(for: self.substitutes.linkName("acme0"))
     #expect(rule?.medium == .wifi && rule?.expensive == true)
     #expect(other.links.rule(for: "eth0")?.constrained == true)

@@ -47,6 +47,21 @@ struct DiscretionaryTaskTests {
     }
   }
 
+  @Test("C8 a path of unknown cost → work that may not cost money waits, other work runs")
+  func unknownCost() {
+    var path = Path(status: .satisfied, chain: [PathLink(index: 5, name: "wg0")], medium: .tunnel)
+    path.isCostUnknown = true
+    let present = NetworkPath(path, family: .ipv4)
+    var configuration = DiscretionaryTask.Configuration()
+    let refusal = NetworkUnavailable(reason: .costUnknown, path: path)
+    #expect(configuration.verdict(on: present) == .absent(refusal))
+    #expect("\(refusal)" == "it is not known what the path by wg0 costs")
+    path.isCostUnknown = false
+    #expect(configuration.verdict(on: NetworkPath(path, family: .ipv4)) == .free)
+    configuration.access = .unrestricted
+    #expect(configuration.verdict(on: present) == .free)
+  }
+
   @Test("C8 what there is while work waits is told when it changes")
   func told() async throws {
     try await withSimulatedNetwork(.cellular, clock: StoppedClock()) { network in

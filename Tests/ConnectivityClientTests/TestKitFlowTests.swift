@@ -82,7 +82,7 @@ struct TestKitFlowTests {
 
   @Test("I10 a grace ends by itself, in real time")
   func realGrace() async throws {
-    let policy = InvalidationPolicy(wifiGrace: .milliseconds(30))
+    let policy = InvalidationPolicy(carrierGrace: [.wifi: .milliseconds(30)])
     try await withSimulatedNetwork(.wifi, policy: policy) { network in
       let flows = FlowGuard(socket: network.socket)
       #expect(await flows.add("127.0.0.1") == "1 path wlan0")

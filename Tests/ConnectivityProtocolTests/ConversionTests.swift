@@ -108,6 +108,26 @@ struct ConversionTests {
     #expect(status.medium == .unknown)
   }
 
+  @Test("I8 a path that does not say what it costs has an unknown cost, and keeps it")
+  func unknownCost() throws {
+    var message = Connectivity_V1_Path()
+    message.status = .satisfied
+    #expect(try Path(message).isCostUnknown && Path(message).costsMoney == nil)
+    for isExpensive in [false, true] {
+      message.expensive = isExpensive
+      #expect(try Path(message).costsMoney == isExpensive)
+    }
+    var path = Path(status: .satisfied)
+    #expect(Connectivity_V1_Path(path).hasExpensive)
+    path.isCostUnknown = true
+    #expect(!Connectivity_V1_Path(path).hasExpensive)
+    let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
+    let told = Connectivity_V1_Status(
+      Snapshot(generation: 7, since: Timestamp(microseconds: 0), status: status))
+    #expect(!told.hasExpensive)
+    #expect(try Snapshot(told).status == status)
+  }
+
   @Test("a chain without indexes is read")
   func chainWithoutIndexes() throws {
     var message = Connectivity_V1_Path()

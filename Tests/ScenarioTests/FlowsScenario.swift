@@ -150,7 +150,9 @@ struct FlowsScenario {
     try lab.ip("route add default via 10.0.0.1 dev eth0 metric 100")
     #expect(try lab.event().to == "wired")
     try self.wide(lab, "advise")
-    try flow.expectSpared { try lab.namespace.ip("address del 10.0.0.2/24 dev eth0") }
+    try flow.expectSpared {
+      try lab.namespace.ipBatch(["address del 10.0.0.2/24 dev eth0", "link set eth0 down"])
+    }
   }
 
   @Test("I10 the default route does not come back: the flow dies when the grace is over")

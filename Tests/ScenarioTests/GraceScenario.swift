@@ -14,7 +14,7 @@ struct GraceScenario {
   }
 
   private func end(_ lab: Laboratory) throws {
-    try lab.namespace.ip("address del 10.0.0.2/24 dev eth0")
+    try lab.namespace.ipBatch(["address del 10.0.0.2/24 dev eth0", "link set eth0 down"])
   }
 
   // MARK: A DHCP client renews a lease

@@ -117,7 +117,7 @@ struct OwnWayScenario {
     try lab.namespace.ip("route add 192.0.2.0/24 via 10.0.0.1 dev eth0")
     try lab.namespace.ip(words)
     try flow.expectSpared(atMost: .drain) {
-      try lab.namespace.ip("address del 10.1.0.2/24 dev eth1")
+      try lab.namespace.ipBatch(["address del 10.1.0.2/24 dev eth1", "link set eth1 down"])
     }
   }
 

@@ -68,7 +68,9 @@ struct SourcesScenario {
     try route(by: 1)
     let moved = try lab.events { $0.status.interface == "eth1" }.last
     #expect(moved?.status.ipv4.source == "198.51.100.7")
-    try flow.expectSpared { try lab.namespace.ip("address del 198.51.100.7/32 dev lo") }
+    try flow.expectSpared {
+      try lab.namespace.ipBatch(["address del 198.51.100.7/32 dev lo", "link set eth1 down"])
+    }
   }
 
   @Test(

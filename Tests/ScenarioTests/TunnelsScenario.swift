@@ -56,6 +56,42 @@ struct TunnelsScenario {
     #expect(back.to == "cellular" && back.status.interface == wireGuard.link)
   }
 
+  @Test(
+    "I8 K6 a VPN's modem loses its network for a moment → work that waits for a free path waits on")
+  func heldCost() throws {
+    let lab = try self.laboratory()
+    let wireGuard = try WireGuard(lab, to: Uplinks.server)
+    try lab.namespace.ip("link set eth0 down")
+    #expect(try lab.start().expensive)
+    let run = try RunningCommand([
+      Programs.connctl, "--socket", lab.socket, "run", "--when", "online,not-expensive", "--",
+      "echo",
+      "runs",
+    ])
+    try waitUntil("it follows") { try lab.connctl("stats").output.contains(/subscribers +2\n/) }
+    try lab.outside.ip("link set wwan0 down")
+    let lost = try lab.event()
+    #expect(lost.to == "other" && lost.status.ipv4.chain == [wireGuard.link])
+    #expect(lost.status.expensive)
+    #expect(try lab.connctl("is", "not-expensive").status == 1)
+    try lab.outside.ip("link set wwan0 up")
+    #expect(try lab.event().to == "cellular")
+    // Without a word on what it costs there is neither.
+    try lab.outside.ip("link set wwan0 down")
+    #expect(try lab.event().to == "other")
+    #expect(try lab.connd?.terminate() == 0)
+    try lab.startConnd()
+    for condition in ["expensive", "not-expensive"] {
+      #expect(try lab.connctl("is", condition).status == 1)
+    }
+    // The cable is free. Had it run before, its line would be there, and so would be its end.
+    try lab.namespace.ip("link set eth0 up")
+    try lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 100")
+    #expect(try run.nextLine() == "runs")
+    #expect(try run.wait() == 0)
+    #expect(try lab.status().ipv4.chain == [wireGuard.link, "eth0"])
+  }
+
   @Test("I8 K6 a connection that forbids what is expensive drains when its tunnel moves to a modem")
   func forbidden() throws {
     let lab = try self.laboratory()

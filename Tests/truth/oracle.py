@@ -4,8 +4,8 @@
 - A connection whose bytes stop for a moment and then come and go again was told no `destroy`, unless policy says so. Policy is
   read from the kernel, at each moment between two commands of a step:
     moved     I3: asked with all that is its own, the kernel sends it by another link than before
-    resourced I3: by the same route the kernel would now choose a source of another subnet, and would not when it was made; in IPv6
-              only if that is by another router than it was made by
+    resourced I3: by the same route the kernel would now choose a source of another subnet, and would not when it was made, and
+              the route is by another router than it was made by
     removed   I1: its address was not local for as long as the grace, or another address of its subnet took its place
     link      I2: a link of its path, or that of its address, was gone or down; or had lost its carrier, and the medium has no
               grace (I10)
@@ -164,7 +164,7 @@ def policy(base, views, connection, swapped=False, told=None):
             reasons.add("moved")
         # Where it has moved since it was made, what it was made on says nothing of that.
         chosen = connection.first if connection.first.own.link == base.own.link else base
-        is_of_same_router = ":" in connection.address and view.own.gateway == chosen.own.gateway
+        is_of_same_router = view.own.gateway == chosen.own.gateway
         if view.resources(connection) and not chosen.resources(connection) and not is_of_same_router:
             reasons.add("resourced")
     return reasons

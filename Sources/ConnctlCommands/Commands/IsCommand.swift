@@ -28,7 +28,8 @@ struct IsCommand: ConnctlCommand {
 
 extension Condition {
   static let help = """
-    A condition is \(Condition.choice). “online” holds unless the category is none.
+    A condition is \(Condition.choice). “online” holds unless the category is none. As long as it is not known what the path \
+    costs, neither “expensive” nor “not-expensive” holds.
     """
 }
 

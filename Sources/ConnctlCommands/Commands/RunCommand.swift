@@ -85,7 +85,7 @@ struct RunCommand: ConnctlCommand {
       }
       guard isNew else { return }
       if let failing {
-        self.console.hint("waiting for “\(failing)”: \(snapshot.status.summary)")
+        self.console.hint("waiting for “\(failing)”: \(failing.missing(in: snapshot.status))")
       }
       try tell(failing == nil)
     }

@@ -126,10 +126,13 @@ extension FlapPolicy {
 extension InvalidationPolicy {
   fileprivate mutating func readGrace(_ node: ConfigurationNode) throws(ConfigurationError) {
     try node.forEachEntry { entry throws(ConfigurationError) in
-      switch entry.name {
-      case "wifi": self.wifiGrace = try entry.value.duration()
-      case "route": self.routeGrace = try entry.value.duration()
-      default: throw entry.unknown(["wifi", "route"])
+      if entry.name == "route" {
+        self.routeGrace = try entry.value.duration()
+      } else if let medium = Medium(rawValue: entry.name) {
+        let grace = try entry.value.duration()
+        self.carrierGrace[medium] = grace > .zero ? grace : nil
+      } else {
+        throw entry.unknown(["route"] + Medium.allCases.map(\.rawValue))
       }
     }
   }

@@ -33,7 +33,9 @@ extension FlowTable {
         tracker = FlowTracker(flow, on: own.judged, network: own.network)
       }
     }
-    let reading = try reader.reading(of: question, madeOn: tracker.path, &way)
+    var reading = try reader.reading(of: question, madeOn: tracker.path, &way)
+    // It has never been seen with this address.
+    if known == nil, reading.isSourceGone { reading.sourceLoss = .final }
     let since = registrar.gravest(of: registration, way.judged, reading)
     let verdict = tracker.register(on: reading, since: since, policy: policy, at: now)
     var examination = FlowExamination()

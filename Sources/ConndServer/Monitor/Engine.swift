@@ -60,6 +60,7 @@ struct Engine {
     get { .init(key: self.reader.networkKey, choices: self.reader.classifier.choices) }
     set {
       (self.reader.networkKey, self.reader.classifier.choices) = (newValue.key, newValue.choices)
+      self.interests.tunnelCosts = TunnelCosts()
     }
   }
 
@@ -99,6 +100,7 @@ struct Engine {
     _ occasion: Occasion, _ kernel: any Kernel, at now: Instant, time: Timestamp
   ) throws(KernelUnavailable) -> Step {
     self.wireless.beginStep()
+    self.interests.networks.now = now
     if case .events(let events) = occasion { self.note(events, at: now) }
     // What the kernel told meanwhile is lost, as in an overrun.
     if self.isKernelLost { self.note([.overrun], at: now) }
@@ -192,9 +194,11 @@ struct Engine {
       reading.followed[followed.id] = try flows.reading(
         of: question, madeOn: followed.path, by: followed.firstGateway, &way)
     }
-    for source in self.changes.formerSources
-    where try view.owner(of: source.address) == nil {
-      reading.lostSources.insert(source)
+    for former in self.changes.formerSources {
+      guard let path = paths.first(where: { $0.family == former.address.family })?.path else {
+        continue
+      }
+      reading.lostSources[former] = try flows.loss(of: former, to: path.destination)
     }
     return (reading, paths)
   }
@@ -277,6 +281,7 @@ struct Engine {
   /// Takes another configuration; a step must follow.
   mutating func configure(_ configuration: Configuration) {
     self.reader = PathReader(configuration, self.costs, self.metering)
+    self.interests.tunnelCosts = TunnelCosts()
     self.identify = configuration.identify
     self.changes.preferred = configuration.prefer
     self.changes.policy = configuration.invalidations
@@ -319,6 +324,7 @@ extension Engine {
   mutating func evaluateFlows(
     _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> [FlowTable.Told] {
+    self.interests.networks.now = now
     let view = self.lendInterests(to: kernel)
     defer { self.takeBack(view) }
     let reader = FlowReader(self.reader, view, removals: self.flows.removals)

@@ -39,7 +39,7 @@ extension FlowReader {
       // Mostly it is where it was, which is one question.
       if let before, before != 0 { _ = try self.view.address(source, on: before) }
       let owner = try self.view.owner(of: source)
-      reading.isSourceGone = owner == nil
+      if owner == nil { reading.sourceLoss = try self.sourceLoss(question, madeOn: made) }
       reading.isSourceElsewhere = !made.chain.contains { $0.index == owner }
     }
     // What has no address yet has left nothing: it begins with the first path that there is.
@@ -66,6 +66,38 @@ extension FlowReader {
       reading.formerLink = .failed
     }
     return reading
+  }
+
+  /// Whether the address that a question has, and this machine does not, may come back.
+  func sourceLoss(
+    _ question: Destination, madeOn made: Path
+  ) throws(KernelUnavailable) -> FlowReading.SourceLoss {
+    guard let index = made.chain.first?.index, let link = try self.view.link(index)?.link,
+      link.state == .up
+    else { return .final }
+    guard case .route(let route) = try self.view.route(to: question.ofNew),
+      route.outLink == index, let source = route.source, source != question.source
+    else { return .mayReturn }
+    // A modem or a tunnel leads to one network, whatever the lengths of the prefixes.
+    guard link.hasNeighbours else { return .final }
+    var (lost, new) = (made, made)
+    lost.source = question.source
+    new.source = source
+    new.sourcePrefixLength = try self.view.address(source, on: index)?.prefixLength
+    return new.isOfSameSubnet(as: lost) ? .final : .mayReturn
+  }
+
+  /// How an address went that new connections had before; `nil` if this machine has it.
+  func loss(
+    of former: InvalidationMaker.AddressOnLink, to destination: Destination
+  ) throws(KernelUnavailable) -> FlowReading.SourceLoss? {
+    guard try self.view.owner(of: former.address) == nil else { return nil }
+    var question = destination
+    question.source = former.address
+    let made = Path(
+      status: .satisfied, chain: [former.link], source: former.address,
+      sourcePrefixLength: former.prefixLength)
+    return try self.sourceLoss(question, madeOn: made)
   }
 
   private func isLoopback(_ link: UInt32) throws(KernelUnavailable) -> Bool {
@@ -162,10 +194,10 @@ extension FlowReader {
       if isOwnRoute, preferred.source == source { self.usual.insert(key) }
       return nil
     }
-    // A router of several prefixes sends all of them on: which one new connections take changes with each address that is made
-    // (RFC 8981), and an old prefix fades away while its addresses stay good for those that have them (RFC 4862, 5.5.4).
-    let isOfSameRouter =
-      question.address.family == .ipv6 && router == own.gateway
+    // A router sends on all prefixes that it has on the link. In IPv6 which one new connections take changes with each address
+    // that is made (RFC 8981), and an old prefix fades away while its addresses stay good (RFC 4862, 5.5.4). In IPv4 it
+    // changes with an address that moves between machines (VRRP), or is set by a route (`src`).
+    let isOfSameRouter = router == own.gateway
     // Of several nexthops each connection takes one, and its address.
     let isSpread = try self.view.entry(for: new).map { $0.legs.count > 1 } ?? false
     return .init(

@@ -126,10 +126,19 @@ final class FlowReader {
   private func guesses(
     _ shown: Path, _ facts: PathFacts
   ) throws(KernelUnavailable) -> FlowReading.Guesses {
-    guard shown.guessedLinks > 0 else { return FlowReading.Guesses() }
+    guard shown.guessedLinks > 0 else {
+      let facts = self.reader.believed(facts)
+      guard self.view.interests.tunnelCosts.last(facts)?.isGuess == true else {
+        return FlowReading.Guesses()
+      }
+      let path = try self.reader.pathByItself(facts, self.view)
+      return FlowReading.Guesses(
+        isExpensive: path.isCostUnknown && shown.isExpensive,
+        isConstrained: path.isConstrained != shown.isConstrained)
+    }
     var certain = facts
     certain.guess = nil
-    let path = try self.reader.path(certain, self.view)
+    let path = try self.reader.pathByItself(certain, self.view)
     return FlowReading.Guesses(
       isExpensive: path.isExpensive != shown.isExpensive,
       isConstrained: path.isConstrained != shown.isConstrained)

@@ -12,6 +12,7 @@ struct Interests {
   /// An IPv6 address of each subnet that connections to other networks may be made from; `nil` where it is to be asked for. All
   /// addresses would be listed in each turn where IPv6 leads nowhere.
   var globalSources: [IPAddress]?
+  var tunnelCosts = TunnelCosts()
   /// By the tunnel's link.
   private var tunnels: Set<PathFacts.TunnelEnd> = []
   /// The marks that keep traffic out of tables that lead into tunnels, as far as the rules were read.
@@ -62,6 +63,7 @@ struct Interests {
       case .linkRemoved(let link):
         self.globalSources = nil
         self.tunnels = self.tunnels.filter { $0.link != link.index }
+        self.tunnelCosts.forget(link.index)
         self.uplinks?.remove(link.index)
       case .rule, .ruleRemoved: (self.marks, self.uplinks) = ([:], nil)
       case .nexthop: self.uplinks = nil

@@ -18,6 +18,8 @@ final class KernelView {
   private var entries = OrderedDictionary<Destination, RouteEntry?>()
   private var facts = OrderedDictionary<UInt32, LinkFacts?>()
   private var onLinks = OrderedDictionary<OnLink, Address?>()
+  /// The lengths of the prefixes that an address has on a link, if there are several.
+  private var prefixLengths: [OnLink: Set<Int>] = [:]
   /// Links whose IPv4 addresses are all known.
   private var listed: Set<UInt32> = []
   private var owners = OrderedDictionary<IPAddress, UInt32?>()
@@ -163,14 +165,25 @@ final class KernelView {
     let key = OnLink(address: address, link: link)
     if let known = self.onLinks[key] { return known }
     if address.family == .ipv4, self.listed.contains(link) { return nil }
-    var wanted: Address?
-    for found in try self.kernel.addresses(with: address, on: link) {
-      self.onLinks[OnLink(address: found.address, link: link)] = .some(found)
-      if found.address == address { wanted = found }
+    self.onLinks[key] = .some(nil)
+    let entries = Dictionary(grouping: try self.kernel.addresses(with: address, on: link)) {
+      OnLink(address: $0.address, link: link)
     }
-    self.onLinks[key] = .some(wanted)
+    for (key, entries) in entries {
+      // The widest subnet says which addresses are its neighbours.
+      self.onLinks[key] = .some(entries.min { $0.prefixLength < $1.prefixLength })
+      self.prefixLengths[key] = entries.count > 1 ? Set(entries.map(\.prefixLength)) : nil
+    }
     if address.family == .ipv4 { self.listed.insert(link) }
-    return wanted
+    return self.onLinks[key] ?? nil
+  }
+
+  /// The lengths of the prefixes with which a link has an address: the kernel keeps an entry for each.
+  func prefixLengths(
+    of address: IPAddress, on link: UInt32
+  ) throws(KernelUnavailable) -> Set<Int> {
+    guard let found = try self.address(address, on: link) else { return [] }
+    return self.prefixLengths[OnLink(address: address, link: link)] ?? [found.prefixLength]
   }
 
   func addresses() throws(KernelUnavailable) -> [Address] {

@@ -7,31 +7,6 @@ import ConnectivityRules
 /// Hardware addresses are compared of one gateway only, and only where the link, or the address that new connections have on it, went in between: each
 /// time begins a stage, and what was made at an earlier stage than that of the network which is there now was made on another.
 struct Networks {
-  private struct Known {
-    /// As it was when the kernel was asked last, also where it has forgotten it since.
-    var hardwareAddress: [UInt8]?
-    /// As the kernel has told it last: its filter goes by that.
-    var heard: Neighbour
-    /// Something happened that may have made it another, or have the kernel forget it, of which that does not tell.
-    var isInDoubt = true
-    /// The links below the gateway's, and that one.
-    var links: Set<UInt32>
-    /// The address that new connections by it have, where a default path leads by it.
-    var source: IPAddress?
-    var stage: UInt64
-    /// The first stage since the hardware address was known for certain; `nil` while it is.
-    var unknownSince: UInt64?
-    /// What was made at an earlier stage was made on another network.
-    var firstStage: UInt64 = 0
-
-    mutating func learn(_ address: [UInt8]) {
-      if let before = self.hardwareAddress, before != address, let since = self.unknownSince {
-        self.firstStage = since
-      }
-      (self.hardwareAddress, self.unknownSince) = (address, nil)
-    }
-  }
-
   private struct Carrier {
     var isUp: Bool
     var downCount: UInt32?
@@ -42,7 +17,9 @@ struct Networks {
     var hardwareAddress: [UInt8]
   }
 
-  private var known: [Gateway: Known] = [:]
+  /// The instant of the turn.
+  var now = Instant(sinceStart: .zero)
+  private var known: [Gateway: KnownGateway] = [:]
   private var carriers: [UInt32: Carrier] = [:]
   /// The ports behind which hardware addresses are; `nil` as long as the bridge has not learnt one.
   private var ports: [BridgedAddress: UInt32?] = [:]
@@ -88,11 +65,16 @@ struct Networks {
     guard let address = path.gateway else { return identity }
     let gateway = Gateway(link: first.index, address: address)
     try self.ask(gateway, behind: Set(facts.links.map(\.link.index)), view)
-    if isDefault { self.known[gateway]?.source = path.source }
+    if isDefault {
+      let lengths = try path.source.map { (source) throws(KernelUnavailable) in
+        try view.prefixLengths(of: source, on: first.index)
+      }
+      self.known[gateway]?.use(path.source, prefixLengths: lengths ?? [])
+    }
     if let known = self.known[gateway] {
       identity.stage = known.stage
       identity.firstStage = known.firstStage
-      identity.gatewayHardwareAddress = known.unknownSince == nil ? known.hardwareAddress : nil
+      identity.gatewayHardwareAddress = known.suspicion == nil ? known.hardwareAddress : nil
     }
     return identity
   }
@@ -103,9 +85,8 @@ struct Networks {
     if self.known[gateway] == nil {
       if self.known.count >= Self.most { self.known = [:] }
       self.lastStage += 1
-      self.known[gateway] = Known(
-        heard: Neighbour(gateway.address, link: gateway.link), links: links,
-        stage: self.lastStage, unknownSince: self.lastStage)
+      self.known[gateway] = KnownGateway(
+        gateway, behind: links, stage: self.lastStage, at: self.now)
       self.isNew = true
     }
     // A port that the gateway is no longer behind may be gone, which is told later.
@@ -123,19 +104,17 @@ struct Networks {
       return
     }
     // The links were looked at before: whether they went since is known.
-    guard let neighbour = try view.neighbour(gateway.address, on: gateway.link) else { return }
-    self.hear(neighbour)
-    if let address = neighbour.hardwareAddress {
-      // It may have gone just now: between this question and that for the link.
-      if let known = self.known[gateway], known.unknownSince == nil,
-        known.hardwareAddress != address
-      {
-        for link in links.sorted() { try view.linkAnew(link).map { self.observe($0.link) } }
-      }
-      self.known[gateway]?.learn(address)
-      // As long as the kernel knows nothing, it is asked again.
-      self.known[gateway]?.isInDoubt = false
+    let neighbour = try view.neighbour(gateway.address, on: gateway.link)
+    // It may have gone just now: between this question and that for the link.
+    if let address = neighbour?.hardwareAddress, let known = self.known[gateway],
+      known.suspicion == nil, known.hardwareAddress != address
+    {
+      for link in links.sorted() { try view.linkAnew(link).map { self.observe($0.link) } }
     }
+    // As long as the kernel knows nothing for certain, it is asked again.
+    self.known[gateway]?.learn(neighbour, at: self.now)
+    if let neighbour { self.follow(neighbour) }
+    if self.known[gateway]?.isUnconfirmed == true { self.awaitRouter(gateway) }
   }
 
   /// The hardware address of a gateway: the last that it was known to have, until it is known that it has another.
@@ -147,7 +126,7 @@ struct Networks {
     guard let first = links.first?.link, first.hasNeighbours else { return nil }
     for facts in links { self.observe(facts.link) }
     try self.ask(gateway, behind: Set(links.map(\.link.index)), view)
-    if self.known[gateway]?.unknownSince != nil { self.awaitRouter(gateway) }
+    if self.known[gateway]?.suspicion != nil { self.awaitRouter(gateway) }
     return self.known[gateway]?.hardwareAddress
   }
 
@@ -198,6 +177,10 @@ struct Networks {
         // Of others it is not known whether it would be told that they go.
         self.observe(link)
       case .linkRemoved(let link): self.forget(link.index)
+      case .address(let address):
+        for (key, known) in self.known where known.links.contains(address.link) {
+          self.known[key]?.note(added: address)
+        }
       case .addressRemoved(let address): self.interrupt(by: address)
       case .bridgeEntry(let entry):
         for key in self.ports.keys
@@ -219,14 +202,20 @@ struct Networks {
 
   /// The message that a link's carrier was lost in between may come later (linkwatch): the next reading looks at both.
   private mutating func hear(_ neighbour: Neighbour) {
+    self.known[Gateway(link: neighbour.link, address: neighbour.address)]?
+      .hear(neighbour, at: self.now)
+    self.follow(neighbour)
+  }
+
+  /// The kernel's filter goes by what was heard last.
+  private mutating func follow(_ neighbour: Neighbour) {
     let key = Gateway(link: neighbour.link, address: neighbour.address)
     guard let known = self.known[key] else { return }
     var heard = neighbour
     heard.hardwareAddress = neighbour.hardwareAddress ?? known.heard.hardwareAddress
-    // The first that is heard of is the one that all were made by so far.
-    if known.hardwareAddress == nil { heard.hardwareAddress.map { self.known[key]?.learn($0) } }
-    self.known[key]?.isInDoubt = true
-    guard heard != known.heard else { return }
+    // That it is the same is awaited until it is confirmed.
+    let isAwaited = known.isUnconfirmed && heard.hardwareAddress == known.hardwareAddress
+    guard heard != known.heard, !isAwaited else { return }
     self.known[key]?.heard = heard
     self.isNew = true
   }
@@ -250,33 +239,36 @@ struct Networks {
 
   private mutating func went(_ link: Link, _ isUp: Bool) {
     self.carriers[link.index] = Carrier(isUp: isUp, downCount: link.carrierDownCount)
-    self.interrupt(link.index)
+    // The kernel forgets the neighbours when it makes the link inoperative, and not if the carrier is back before that
+    // (neigh_carrier_down, linkwatch_do_dev).
+    self.interrupt(link.index, forgets: !isUp && link.operationalState == .down)
   }
 
   /// Another network may be behind the link from now on.
-  private mutating func interrupt(_ link: UInt32) {
-    self.begin(AddressFamily.allCases, on: link) { _ in true }
+  private mutating func interrupt(_ link: UInt32, forgets: Bool = false) {
+    self.begin(AddressFamily.allCases, on: link, forgets: forgets) { _ in true }
   }
 
   /// A link that is given another network loses the address that it has in this one. Others come and go: that of a cluster with the
   /// service, a temporary one with its time.
   private mutating func interrupt(by removed: Address) {
-    self.begin([removed.address.family], on: removed.link) { known in
-      known.source.map { $0 == removed.address } ?? true
-    }
+    self.begin([removed.address.family], on: removed.link) { $0.note(removed: removed) }
   }
 
   /// A stage begins.
   private mutating func begin(
-    _ families: [AddressFamily], on link: UInt32, _ concerns: (Known) -> Bool
+    _ families: [AddressFamily], on link: UInt32, forgets: Bool = false,
+    _ concerns: (inout KnownGateway) -> Bool
   ) {
     self.lastStage += 1
     for family in families { self.linkStages[link, default: [:]][family] = self.lastStage }
-    for (key, known) in self.known
-    where known.links.contains(link) && families.contains(key.address.family) && concerns(known) {
-      self.known[key]?.stage = self.lastStage
-      self.known[key]?.unknownSince = known.unknownSince ?? self.lastStage
-      self.known[key]?.isInDoubt = true
+    for (key, var known) in self.known
+    where known.links.contains(link) && families.contains(key.address.family) {
+      if concerns(&known) {
+        known.begin(
+          stage: self.lastStage, at: self.now, forgets: forgets && key.link == link)
+      }
+      self.known[key] = known
     }
   }
 
@@ -298,7 +290,14 @@ struct Networks {
     self.isNew = false
     var events: [KernelEvent] = []
     for known in self.gateways {
+      let gateway = Gateway(link: known.link, address: known.address)
       guard let neighbour = try view.neighbour(known.address, on: known.link) else { continue }
+      // The same as before is awaited, until it is confirmed.
+      if let known = self.known[gateway], known.isUnconfirmed,
+        known.hardwareAddress == neighbour.hardwareAddress
+      {
+        continue
+      }
       let isOther =
         neighbour.hardwareAddress != nil && neighbour.hardwareAddress != known.hardwareAddress
       if isOther || neighbour.isFailed != known.isFailed { events.append(.neighbour(neighbour)) }

@@ -45,6 +45,9 @@ extension PathReader {
     var observed = ObservedPath(path, knownLinks: shown.knownLinks)
     if path.status != .unsatisfied {
       observed.route = try view.entry(for: destination)?.route
+      if let source = path.source, let link = path.chain.first?.index {
+        observed.sourcePrefixLengths = try view.prefixLengths(of: source, on: link)
+      }
       for facts in shown.links {
         observed.carrierDownCounts[facts.link.index] = facts.link.carrierDownCount
       }

@@ -19,9 +19,17 @@ struct PathReader {
     return try self.pathBesideHeld(self.path(facts, view), facts, to: destination, view)
   }
 
-  /// The path that the facts amount to, with what users say of the network that it leads by.
+  /// The path that the facts amount to, with what users say of the network that it leads by. While nothing is known below a
+  /// tunnel it costs what it cost last.
   func path(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> Path {
     let facts = self.believed(facts)
+    let path = try self.pathByItself(facts, view)
+    view.interests.tunnelCosts.note(path, facts)
+    return path.costing(view.interests.tunnelCosts.held(path, facts))
+  }
+
+  /// The same, whatever it cost before.
+  func pathByItself(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> Path {
     let path = self.classifier.path(facts)
     guard self.classifier.choices.concernNetworks,
       let network = try self.network(of: path, facts, view)

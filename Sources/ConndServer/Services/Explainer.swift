@@ -52,9 +52,13 @@ struct Explainer {
     explanation.category = Connectivity_V1_Category(Category(flags, medium: path.medium))
     if !facts.allLinks.isEmpty {
       let network = try self.reader.network(of: path, facts, self.view)
-      explanation.cost = .init(
-        self.reader.classifier.cost(of: facts.allLinks, medium: path.medium, by: network?.hash)
-          .evidence)
+      var evidence = self.reader.classifier.cost(
+        of: facts.allLinks, medium: path.medium, by: network?.hash
+      ).evidence
+      if evidence.state == .unknown, !path.isCostUnknown {
+        evidence = CostEvidence(path.isExpensive ? .yes : .no, .lastKnown)
+      }
+      explanation.cost = .init(evidence)
     }
     let addresses = try self.kernel.addresses()
     // What swallows the traffic is no path's link, and is shown all the same.

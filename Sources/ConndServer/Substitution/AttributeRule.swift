@@ -7,6 +7,8 @@ indirect enum AttributeRule {
   case same(Int)
   /// Numbers only, in at most as many octets; a longer attribute is left out.
   case numbers(atMost: Int)
+  /// The first number of 32 bits of so many octets, with zeros in place of the others; what is of another length is left out.
+  case number(of: Int)
   /// What the kernel calls something: small letters, digits and signs.
   case word
   /// That it is there is all that counts.
@@ -51,6 +53,9 @@ extension Substitutes {
     switch rule {
     case .same(let count): return bytes.count == count ? Array(bytes) : nil
     case .numbers(let count): return bytes.count <= count ? Array(bytes) : nil
+    case .number(let count):
+      guard bytes.count == count else { return nil }
+      return Array(bytes.prefix(4)) + [UInt8](repeating: 0, count: count - 4)
     case .word:
       let word = bytes.prefix { $0 != 0 }
       return String(decoding: word, as: UTF8.self).isKernelWord ? Array(word) + [0] : nil

@@ -10,7 +10,7 @@ extension Substitutes {
       "destinations: {ipv4: \(self.list(configuration.destinations.ipv4)), "
         + "ipv6: \(self.list(configuration.destinations.ipv6))}",
       "prefer: \(configuration.prefer.rawValue)", "identify: \(configuration.identify.rawValue)",
-      "grace: {wifi: \(grace.wifiGrace.words), route: \(grace.routeGrace.words)}",
+      "grace: {\(grace.graceWords)}",
       "invalidations: {betterPath: \(grace.betterPath.rawValue), "
         + "categoryChanged: \(grace.categoryChanged.rawValue)}",
       "flaps: {losses: \(flaps.losses), within: \(flaps.memory.words), "
@@ -36,6 +36,15 @@ extension Substitutes {
       if let isOn = rule.constrained { words.append("constrained: \(isOn)") }
       return "  - {\(words.joined(separator: ", "))}"
     }
+  }
+}
+
+extension InvalidationPolicy {
+  fileprivate var graceWords: String {
+    let media = Medium.allCases.compactMap { medium in
+      self.carrierGrace[medium].map { "\(medium.rawValue): \($0.words)" }
+    }
+    return (media + ["route: \(self.routeGrace.words)"]).joined(separator: ", ")
   }
 }
 

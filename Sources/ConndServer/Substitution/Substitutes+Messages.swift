@@ -106,6 +106,7 @@ extension AttributeRule {
 
   fileprivate static let ofNeighbours: [Int: AttributeRule] = [
     Int(NDA_DST): .address, Int(NDA_LLADDR): .hardwareAddress, Int(NDA_MASTER): .same(4),
+    Int(NDA_CACHEINFO): .number(of: 16),
   ]
 
   /// What it means depends on `RTA_ENCAP_TYPE`; what is not an address of that kind is not one of these lengths.

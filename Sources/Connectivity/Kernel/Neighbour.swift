@@ -7,14 +7,36 @@ package struct Neighbour: Hashable, Sendable {
   package var hardwareAddress: [UInt8]?
   /// The kernel has asked for it, and nobody answered (`NUD_FAILED`).
   package var isFailed: Bool
+  /// How long ago the kernel had it confirmed by an answer or by traffic; `nil` if it did not say. An age makes no neighbour another
+  /// one, so it is not compared.
+  package var confirmed: Duration?
+
+  /// How exactly the kernel says that (USER_HZ).
+  package static let precision = Duration.milliseconds(10)
 
   package init(
-    _ address: IPAddress, link: UInt32, hardwareAddress: [UInt8]? = nil, isFailed: Bool = false
+    _ address: IPAddress, link: UInt32, hardwareAddress: [UInt8]? = nil, isFailed: Bool = false,
+    confirmed: Duration? = nil
   ) {
     self.address = address
     self.link = link
     self.hardwareAddress = hardwareAddress
     self.isFailed = isFailed
+    self.confirmed = confirmed
+  }
+}
+
+extension Neighbour {
+  package static func == (left: Self, right: Self) -> Bool {
+    left.address == right.address && left.link == right.link
+      && left.hardwareAddress == right.hardwareAddress && left.isFailed == right.isFailed
+  }
+
+  package func hash(into hasher: inout Hasher) {
+    hasher.combine(self.address)
+    hasher.combine(self.link)
+    hasher.combine(self.hardwareAddress)
+    hasher.combine(self.isFailed)
   }
 }
 

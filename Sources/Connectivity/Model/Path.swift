@@ -59,8 +59,10 @@ public struct Path: Hashable, Sendable {
   public var gateway: IPAddress?
   /// The routing table that answered: 254 is main.
   public var table: UInt32?
-  /// It costs money to send by this path.
+  /// It costs money to send by this path. `false` as well if that is not known.
   public var isExpensive: Bool
+  /// Whether it is unknown what sending by this path costs, as below a tunnel that does not tell.
+  public var isCostUnknown = false
   /// The user asked to save data on this path.
   public var isConstrained: Bool
   /// How many links at the bottom of the chain are guessed: those below a tunnel that does not tell its other end (K6). They decide
@@ -88,6 +90,12 @@ public struct Path: Hashable, Sendable {
 
   /// The out-link's name.
   public var interface: String? { self.chain.first?.name }
+
+  /// Whether sending by this path costs money, or `nil` if that is not known: also if there is no path yet.
+  public var costsMoney: Bool? {
+    let hasLinks = self.status == .satisfied || self.status == .requiresConnection
+    return hasLinks && !self.isCostUnknown ? self.isExpensive : nil
+  }
 
   /// The chain without what is guessed.
   package var certainChain: ArraySlice<PathLink> { self.chain.dropLast(self.guessedLinks) }

@@ -16,7 +16,8 @@ private import Synchronization
 /// What `isDiscretionary` of `URLSessionConfiguration` and `NSBackgroundActivityScheduler` do where the system decides:
 ///
 /// 1. The work begins when there is a path, and it may be used: by default, one that costs no money and on which the user did not
-///    ask to save data. Until then nothing of it runs, and connd's word is all that wakes it.
+///    ask to save data. A path whose cost connd does not know is not free. Until then nothing of it runs, and connd's word
+///    is all that wakes it.
 /// 2. When the path becomes another, the work yields: it waits at its own safe points (``Network/wait(isolation:)``), or a part
 ///    that has none is cancelled and begun again (``Network/restarting(_:)``). What is under way between two safe points goes on.
 /// 3. What the user asks for is never held back: neither where ``Configuration/isUserInitiated`` says so, nor from
@@ -49,6 +50,8 @@ public final class DiscretionaryTask: Sendable {
   }
 
   /// What becomes of work where it is not known whether it may use its network: connd is not there, or cannot ask the kernel.
+  ///
+  /// If connd knows the path and not its cost, work that may not cost money waits in any case.
   public enum WhenUnknown: Hashable, Sendable {
     /// It runs: connd's absence takes nobody's network away (C7).
     case run

@@ -26,6 +26,10 @@ extension DiscretionaryTask.Configuration {
     let carrying = [path.ipv4, path.ipv6].compactMap { $0 }.filter { $0.status == .satisfied }
     let refusals = carrying.compactMap { access.refusal(of: $0) }
     if let refusal = refusals.first { return .forbidden(refusal) }
+    // What may cost money is not free: nothing begins until it is known.
+    if !access.allowsExpensiveAccess, let path = carrying.first(where: \.isCostUnknown) {
+      return .absent(NetworkUnavailable(reason: .costUnknown, path: path))
+    }
     return path.isOnline ? .free : .absent(nil)
   }
 }

@@ -16,7 +16,7 @@ extension Connectivity_V1_Path {
     }
     if let gateway = path.gateway { self.gateway = gateway.description }
     if let table = path.table { self.table = table }
-    self.expensive = path.isExpensive
+    if !path.isCostUnknown { self.expensive = path.isExpensive }
     self.constrained = path.isConstrained
     self.guessedLinks = UInt32(clamping: path.guessedLinks)
   }
@@ -43,6 +43,7 @@ extension Path {
       table: message.hasTable ? message.table : nil,
       isExpensive: message.expensive,
       isConstrained: message.constrained)
+    self.isCostUnknown = !message.hasExpensive
     self.guessedLinks = min(Int(message.guessedLinks), chain.count)
   }
 }

@@ -40,7 +40,9 @@ package struct CostEvidence: Hashable, Sendable {
     case driver
     /// A lease.
     case dhcp
-    /// Nobody has said anything.
+    /// What was known before its uplink went, of a tunnel with nothing known below it.
+    case lastKnown
+    /// Nothing says anything.
     case none
   }
 

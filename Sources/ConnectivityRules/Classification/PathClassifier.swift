@@ -151,6 +151,7 @@ package struct PathClassifier: Hashable, Sendable {
         isExpensive: cost.expensive,
         isConstrained: cost.constrained)
       path.guessedLinks = facts.guess?.links.count ?? 0
+      path.isCostUnknown = cost.evidence.state == .unknown
       return path
     }
   }

@@ -21,13 +21,13 @@ package struct ChangeMaker: Hashable, Sendable {
     package var present: [AddressFamily: PresentPath]
     /// What became of the paths that are followed, by their ids.
     package var followed: [UInt64: FlowReading]
-    /// Those of `formerSources` that are gone.
-    package var lostSources: Set<InvalidationMaker.AddressOnLink>
+    /// Those of `formerSources` that are gone, and whether they may come back.
+    package var lostSources: [InvalidationMaker.AddressOnLink: FlowReading.SourceLoss]
 
     package init(
       _ observation: Observation, present: [AddressFamily: PresentPath] = [:],
       followed: [UInt64: FlowReading] = [:],
-      lostSources: Set<InvalidationMaker.AddressOnLink> = []
+      lostSources: [InvalidationMaker.AddressOnLink: FlowReading.SourceLoss] = [:]
     ) {
       self.observation = observation
       self.present = present

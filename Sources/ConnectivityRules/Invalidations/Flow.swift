@@ -36,8 +36,8 @@ package struct FlowReading: Hashable, Sendable {
   /// The flow's own way. Of a flow inside a tunnel the status is that of the way into the tunnel: what is below may move.
   package var path: Path
   package var network: NetworkIdentity
-  /// The flow's own address is none of this machine's any more.
-  package var isSourceGone: Bool
+  /// How the flow's own address went; `nil` if this machine has it.
+  package var sourceLoss: SourceLoss?
   /// Its address is none of the link's that it was made on: another link may carry it.
   package var isSourceElsewhere: Bool
   /// A VPN by IPsec has given it its address, and moves that with its tunnel (RFC 4555): from one link to another, too.
@@ -49,6 +49,17 @@ package struct FlowReading: Hashable, Sendable {
   /// What new connections to the same destination get; `nil` where that is the flow's own way and subnet.
   package var alternative: Alternative?
   package var guesses: Guesses
+
+  /// Whether this machine does not have the flow's own address any more.
+  package var isSourceGone: Bool { self.sourceLoss != nil }
+
+  /// Whether an address that went may come back.
+  package enum SourceLoss: Hashable, Sendable {
+    /// The link that it was used on stands: a network manager may be taking it over.
+    case mayReturn
+    /// That link is gone or carries nothing, or new connections get another address of the same subnet there.
+    case final
+  }
 
   /// What of the path's cost is a guess.
   package struct Guesses: Hashable, Sendable {
@@ -93,7 +104,7 @@ package struct FlowReading: Hashable, Sendable {
   }
 
   package init(
-    _ path: Path, network: NetworkIdentity = NetworkIdentity(), isSourceGone: Bool = false,
+    _ path: Path, network: NetworkIdentity = NetworkIdentity(), sourceLoss: SourceLoss? = nil,
     isSourceElsewhere: Bool = false, isSourceGiven: Bool = false, isLocal: Bool = false,
     formerLink: FormerLink? = nil,
     alternative: Alternative? = nil,
@@ -101,7 +112,7 @@ package struct FlowReading: Hashable, Sendable {
   ) {
     self.path = path
     self.network = network
-    self.isSourceGone = isSourceGone
+    self.sourceLoss = sourceLoss
     self.isSourceElsewhere = isSourceElsewhere
     self.isSourceGiven = isSourceGiven
     self.isLocal = isLocal

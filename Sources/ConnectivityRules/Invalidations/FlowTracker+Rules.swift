@@ -25,11 +25,8 @@ extension FlowTracker {
   /// I1
   private static func sourceAddressLost(_ sight: Sight) -> Verdict? {
     guard sight.reading.isSourceGone else { return nil }
-    guard sight.standing.isSourceGiven, let doubt = sight.nextDoubt, doubt.until > sight.now else {
-      return Verdict(.sourceAddressLost, .destroy)
-    }
-    // It may be on its way to another link.
-    return Verdict(.sourceAddressLost, .advise)
+    let mayReturn = sight.isSourceAway && sight.nextDoubt.map { $0.until > sight.now } ?? false
+    return Verdict(.sourceAddressLost, mayReturn ? .advise : .destroy)
   }
 
   /// I2 and I10
@@ -112,8 +109,11 @@ extension FlowTracker.Sight {
     self.reading.formerLink == .withRoute || self.reading.formerLink == .withWorseRoute
   }
 
-  /// Whether its address may be on its way to another link.
-  private var isSourceAway: Bool { self.standing.isSourceGiven && self.reading.isSourceGone }
+  /// Whether its address is gone and may come back, on this link or on another one.
+  fileprivate var isSourceAway: Bool {
+    self.reading.sourceLoss == .mayReturn
+      || self.standing.isSourceGiven && self.reading.isSourceGone
+  }
 
   /// Whether there is a way that its VPN may move the tunnel to.
   private var isMovedByVPN: Bool {
@@ -122,6 +122,7 @@ extension FlowTracker.Sight {
 
   private var grace: Duration {
     if self.isMovedByVPN { return InvalidationPolicy.tunnelGrace }
+    if self.isSourceAway { return self.policy.routeGrace }
     let own = self.policy.grace(for: self.reading.path, after: self.standing.path)
     let isOfRoute = self.standing.isSourceGiven || self.reading.isSourceElsewhere
     return isOfRoute ? max(own, self.policy.routeGrace) : own
@@ -147,7 +148,7 @@ extension FlowTracker.Sight {
     if hasFailed { doubt.isRouteOnly = false }
     doubt.isSuspension = isSuspended
     // New connections have a way, and take that.
-    if isTakenOver { doubt.severity = .drain }
+    if isTakenOver, !self.isSourceAway { doubt.severity = .drain }
     // What is preferred for longer than that is preferred (I3).
     return self.hasWorseRoute && isTakenOver && doubt.until <= self.now ? nil : doubt
   }

@@ -6,7 +6,9 @@ package struct InvalidationMaker: Hashable, Sendable {
   /// The default paths that channels may be on, the oldest first.
   package private(set) var followed: [FollowedPath] = []
   /// Addresses that new connections left behind while old ones may still have them (RFC 8981), the oldest first.
-  package private(set) var formerSources: [AddressOnLink] = []
+  package var formerSources: [AddressOnLink] { self.former.map(\.place) }
+
+  private var former: [FormerSource] = []
 
   private var lastID: UInt64 = 0
   private var category = CategoryWatch()
@@ -14,10 +16,17 @@ package struct InvalidationMaker: Hashable, Sendable {
   private static let mostFormerSources = 32
   private static let mostFollowed = 16
 
-  /// An address, and where it is.
+  /// An address, its subnet's length and where it is.
   package struct AddressOnLink: Hashable, Sendable {
     package var address: IPAddress
+    package var prefixLength: Int
     package var link: PathLink
+  }
+
+  private struct FormerSource: Hashable {
+    var place: AddressOnLink
+    /// When it is given up, if it went and may come back (I1).
+    var graceEnd: Instant?
   }
 
   /// An invalidation before it gets its generation.
@@ -38,7 +47,9 @@ package struct InvalidationMaker: Hashable, Sendable {
   }
 
   /// When to read again although the kernel says nothing.
-  var deadline: Instant? { self.followed.compactMap(\.tracker.deadline).min() }
+  var deadline: Instant? {
+    (self.followed.compactMap(\.tracker.deadline) + self.former.compactMap(\.graceEnd)).min()
+  }
 
   /// Looks at a reading of the default paths.
   ///
@@ -53,7 +64,7 @@ package struct InvalidationMaker: Hashable, Sendable {
     to reading: ChangeMaker.Reading, change: Change?, from before: ConnectivityStatus,
     slept: Duration? = nil, isSameWay: Bool = false, at now: Instant
   ) -> [Draft] {
-    var drafts = self.loseFormerSources(reading.lostSources)
+    var drafts = self.loseFormerSources(reading.lostSources, at: now)
     let told = self.lookAtFollowed(reading, slept, at: now)
     for family in AddressFamily.allCases {
       if let present = reading.present[family] { self.follow(present, family) }
@@ -133,24 +144,39 @@ package struct InvalidationMaker: Hashable, Sendable {
 
   /// Remembers the source address, if it is one of the out-link's own: unnumbered links borrow one.
   private mutating func remember(_ path: Path) {
-    guard path.sourcePrefixLength != nil, let source = path.source, let link = path.chain.first
+    guard let length = path.sourcePrefixLength, let source = path.source,
+      let link = path.chain.first
     else { return }
-    let former = AddressOnLink(address: source, link: link)
-    self.formerSources.removeAll { $0 == former }
-    self.formerSources.append(former)
-    if self.formerSources.count > Self.mostFormerSources { self.formerSources.removeFirst() }
+    let place = AddressOnLink(address: source, prefixLength: length, link: link)
+    self.former.removeAll { $0.place == place }
+    self.former.append(FormerSource(place: place))
+    if self.former.count > Self.mostFormerSources { self.former.removeFirst() }
   }
 
-  private mutating func loseFormerSources(_ lost: Set<AddressOnLink>) -> [Draft] {
-    let gone = self.formerSources.filter(lost.contains)
-    self.formerSources.removeAll(where: lost.contains)
-    return gone.map { former in
-      Draft(
-        reason: .sourceAddressLost, severity: .destroy,
-        scope: .init(
-          interface: former.link.name, family: former.address.family,
-          localAddresses: [former.address]))
+  /// Reports addresses that went as those of flows are (I1).
+  private mutating func loseFormerSources(
+    _ lost: [AddressOnLink: FlowReading.SourceLoss], at now: Instant
+  ) -> [Draft] {
+    var drafts: [Draft] = []
+    var kept: [FormerSource] = []
+    for var former in self.former {
+      let end = former.graceEnd ?? now.advanced(by: self.policy.routeGrace)
+      let loss = lost[former.place]
+      let mayReturn = loss == .mayReturn && end > now
+      if loss != nil, !mayReturn || former.graceEnd == nil {
+        drafts.append(
+          Draft(
+            reason: .sourceAddressLost, severity: mayReturn ? .advise : .destroy,
+            scope: .init(
+              interface: former.place.link.name, family: former.place.address.family,
+              localAddresses: [former.place.address])))
+      }
+      guard loss == nil || mayReturn else { continue }
+      former.graceEnd = mayReturn ? end : nil
+      kept.append(former)
     }
+    self.former = kept
+    return drafts
   }
 
   /// Whether a link failed for whatever is on it. A route is lost by its own family, and it is for its own that another
@@ -163,8 +189,8 @@ package struct InvalidationMaker: Hashable, Sendable {
     let isElsewhereAlive = self.followed.contains {
       $0.family != family && $0.path.interface == link
     }
-    let hasFormerSources = self.formerSources.contains {
-      $0.address.family != family && $0.link.name == link
+    let hasFormerSources = self.former.contains {
+      $0.place.address.family != family && $0.place.link.name == link
     }
     // Where the last address went with the link, that is said beside it.
     return others.allSatisfy {

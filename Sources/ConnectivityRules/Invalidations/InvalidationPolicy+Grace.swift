@@ -25,7 +25,7 @@ extension InvalidationPolicy {
     if path.reason == .suspended { return Self.suspension }
     // A connection that was made although the link seemed to carry nothing is evidence itself (I0).
     guard path.hasFailedLink(of: lost), lost.status == .satisfied else { return self.routeGrace }
-    return path.reason != .linkDown && lost.medium == .wifi ? self.wifiGrace : .zero
+    return path.reason == .linkDown ? .zero : self.carrierGrace[lost.medium] ?? .zero
   }
 }
 

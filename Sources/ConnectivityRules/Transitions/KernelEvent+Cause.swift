@@ -153,7 +153,8 @@ extension Path {
     self.certainChain.contains { $0.index == link }
   }
 
-  fileprivate func leaves(from address: Address) -> Bool {
+  /// Whether this is the entry of the path's source address, as far as the path says.
+  func leaves(from address: Address) -> Bool {
     guard address.address == self.source else { return false }
     // The subnet is known of an address that is the out-link's own: then another link's of the same name is not meant.
     // (Unnumbered links borrow one; routers send from one of `lo`.)

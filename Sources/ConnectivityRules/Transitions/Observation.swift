@@ -26,17 +26,21 @@ package struct ObservedPath: Hashable, Sendable {
   package var path: Path
   /// Not published: it only serves to recognise the message that this route was removed.
   package var route: MatchedRoute?
+  /// The lengths of the prefixes with which the out-link has the source address: the kernel keeps an entry for each.
+  /// Empty if they are not known.
+  package var sourcePrefixLengths: Set<Int>
   /// How often each link of the path has lost its carrier, by its index, as far as the kernel says.
   package var carrierDownCounts: [UInt32: UInt32]
   /// How many links of the path from the top are known for certain; `nil` if all are.
   package var knownLinks: Int?
 
   package init(
-    _ path: Path, route: MatchedRoute? = nil, carrierDownCounts: [UInt32: UInt32] = [:],
-    knownLinks: Int? = nil
+    _ path: Path, route: MatchedRoute? = nil, sourcePrefixLengths: Set<Int> = [],
+    carrierDownCounts: [UInt32: UInt32] = [:], knownLinks: Int? = nil
   ) {
     self.path = path
     self.route = route
+    self.sourcePrefixLengths = sourcePrefixLengths
     self.carrierDownCounts = carrierDownCounts
     self.knownLinks = knownLinks
   }

@@ -31,7 +31,7 @@ struct PathTracker: Hashable, Sendable {
     let before = self.published
     self.published = observed
     let wasSatisfied = before.path.status == .satisfied
-    let evidence = wasSatisfied ? events.indices.filter { events[$0].saysGone(before) } : []
+    let evidence = wasSatisfied ? before.losses(in: events) : []
     var bounce: Int?
     if observed.path.status == .satisfied {
       bounce = evidence.first { observed.isBack(before, since: events[$0...]) }
@@ -61,6 +61,23 @@ struct PathTracker: Hashable, Sendable {
 }
 
 extension ObservedPath {
+  /// The places of the messages that say that something of the path went. An address with several prefixes stays until its
+  /// last entry is removed.
+  fileprivate func losses(in events: [KernelEvent]) -> [Int] {
+    var lengths = self.sourcePrefixLengths
+    return events.indices.filter { place in
+      switch events[place] {
+      case .addressRemoved(let address) where self.path.leaves(from: address):
+        lengths.remove(address.prefixLength)
+        return lengths.isEmpty
+      case .address(let address) where self.path.leaves(from: address):
+        lengths.insert(address.prefixLength)
+      default: break
+      }
+      return events[place].saysGone(self)
+    }
+  }
+
   /// Whether this is the path of before, come back since the first of the messages, which says that it was gone.
   fileprivate func isBack(_ before: ObservedPath, since events: ArraySlice<KernelEvent>) -> Bool {
     switch events.first {

@@ -9,6 +9,8 @@ public struct NetworkUnavailable: Error, Hashable, Sendable {
   @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
     /// It costs money.
     case expensive
+    /// It is not known what it costs. Only work that waits (``DiscretionaryTask``) is held back by that.
+    case costUnknown
     /// The user asked to save data.
     case constrained
     /// The others are media that are prohibited.
@@ -54,6 +56,7 @@ extension NetworkUnavailable: CustomStringConvertible {
     let interface = self.path.interface ?? "nothing"
     return switch self.reason {
     case .expensive: "the path by \(interface) costs money, which is not allowed"
+    case .costUnknown: "it is not known what the path by \(interface) costs"
     case .constrained: "data are to be saved on the path by \(interface)"
     default: "the path by \(interface) is \(self.path.medium.rawValue), which is prohibited"
     }

@@ -190,7 +190,7 @@ struct Simulation {
     }
     for source in changes.formerSources
     where self.machine.interface(source.link.index)?.has(source.address) != true {
-      reading.lostSources.insert(source)
+      reading.lostSources[source] = .final
     }
     return reading
   }
@@ -269,13 +269,19 @@ extension Machine {
     guard let source, !source.isLoopback, let before = made.chain.first?.index, before != 0,
       !reading.isLocal, made.chain.first != Self.loopback
     else { return reading }
-    reading.isSourceGone = !self.has(source)
     let (now, state) = (path.chain.first?.index, self.interface(before)?.state)
+    if !self.has(source) {
+      var lost = made
+      lost.source = source
+      let isReplaced = now == before && path.source != nil && path.isOfSameSubnet(as: lost)
+      reading.sourceLoss = state != .up || isReplaced ? .final : .mayReturn
+    }
     if path.status == .satisfied, now == before {
       reading.path.source = source
       reading.path.sourcePrefixLength = self.prefixLength(of: source)
       if !reading.path.isOfSameSubnet(as: path) {
-        reading.alternative = .init(link: now, source: path.source, isKept: false)
+        reading.alternative = .init(
+          link: now, source: path.source, isKept: path.gateway == made.gateway)
       }
     } else if path.status == .satisfied {
       let network = self.interface(before)?.network

@@ -151,6 +151,24 @@ struct PathClassifierTests {
     #expect(path.medium == .loopback)
   }
 
+  @Test(
+    "K5 what nothing can place has an unknown cost, unless the configuration names its cost or medium"
+  )
+  func unknownCost() {
+    func costsMoney(_ chain: [LinkFacts], _ rules: [LinkPolicy.Rule] = []) -> Bool? {
+      PathClassifier(policy: LinkPolicy(rules)).path(
+        PathFacts(destination: Self.probe, answer: Self.route(), links: chain)
+      ).costsMoney
+    }
+    let veth = LinkClassifierTests.link("veth0", kind: "veth")
+    #expect(costsMoney([veth]) == nil)
+    #expect(costsMoney([LinkClassifierTests.link("wg0", kind: "wireguard")]) == nil)
+    #expect(costsMoney([veth], [.init(match: "veth0", medium: .wired)]) == false)
+    #expect(costsMoney([veth], [.init(match: "veth0", expensive: true)]) == true)
+    #expect(costsMoney([LinkClassifierTests.link()]) == false)
+    #expect(Path.unsatisfied(.noRoute).costsMoney == nil && Path.unknown.costsMoney == nil)
+  }
+
   @Test("K6 a tunnel whose other end cannot be reached carries nothing")
   func brokenBelow() {
     let path = PathClassifier().path(

@@ -128,7 +128,7 @@ struct CategoryGraceTests {
         == "1.5s destroy interfaceLost eth0, destroy categoryChanged")
     #expect(
       Story.play("0s wired wifi | 1s wired:noroute wifi | 1.5s wired:noroute:noaddress wifi").last
-        == "1.5s destroy sourceAddressLost eth0 ipv4 10.0.100.7, destroy categoryChanged")
+        == "2s destroy sourceAddressLost eth0 ipv4 10.0.100.7, destroy categoryChanged")
   }
 
   @Test("I9 softened, a category whose path does not come back drains")

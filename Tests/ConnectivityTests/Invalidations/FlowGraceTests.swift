@@ -69,14 +69,81 @@ struct FlowGraceTests {
 
   @Test("I10 the graces are configurable, down to none")
   func configured() {
-    let policy = InvalidationPolicy(wifiGrace: .seconds(3), routeGrace: .seconds(2))
+    let policy = InvalidationPolicy(carrierGrace: [.wifi: .seconds(3)], routeGrace: .seconds(2))
     #expect(Self.inDoubt(policy: policy).deadline == 3000)
     #expect(Self.inDoubt(.noRoute, policy: policy).deadline == 2000)
     var flow = FollowedFlow(
-      on: Self.wifi, policy: InvalidationPolicy(wifiGrace: .zero, routeGrace: .zero))
+      on: Self.wifi, policy: InvalidationPolicy(carrierGrace: [:], routeGrace: .zero))
     #expect(flow.see(Self.deadWifi) == "destroy interfaceLost")
     flow = FollowedFlow(on: Self.wifi, policy: flow.policy)
     #expect(flow.see(.noRoute) == "destroy interfaceLost")
+  }
+
+  @Test(
+    "I10 a carrier grace of a medium → its links have that time to get the carrier back",
+    arguments: [TestLink.wired, .cellular])
+  func carrierGraceOfMedium(link: TestLink) {
+    let lost = FlowReading.by(link.withoutCarrier)
+    let policy = InvalidationPolicy(carrierGrace: [link.medium: .seconds(2)])
+    var flow = FollowedFlow(on: .by(link), policy: policy)
+    #expect(flow.see(lost) == "advise interfaceLost" && flow.deadline == 2000)
+    var back = flow
+    #expect(back.see(.by(link), at: 1999) == nil && back.deadline == nil)
+    #expect(flow.see(lost, at: 2000) == "destroy interfaceLost")
+    // Set down on purpose, it has none.
+    var down = FollowedFlow(on: .by(link), policy: policy)
+    #expect(down.see(lost.with { $0.path.reason = .linkDown }) == "destroy interfaceLost")
+    // Nor have other media.
+    var wifi = FollowedFlow(on: .by(.wifi), policy: policy)
+    #expect(wifi.see(Self.deadWifi) == "destroy interfaceLost")
+  }
+
+  // MARK: - I1
+
+  private static let sourceAway = FlowReading.noRoute.with { $0.sourceLoss = .mayReturn }
+
+  @Test("I1 an address that goes while its link stands has the route's grace period")
+  func sourceAway() {
+    // In IPv6 the kernel would go on sending from it.
+    for lost in [Self.sourceAway, Self.wifi.with { $0.sourceLoss = .mayReturn }] {
+      var flow = FollowedFlow(on: Self.wifi)
+      #expect(flow.see(lost) == "advise sourceAddressLost")
+      #expect(flow.deadline == 1000)
+      #expect(flow.see(lost, at: 999) == nil)
+      var back = flow
+      #expect(back.see(Self.wifi, at: 999) == nil && back.deadline == nil)
+      // Each time it goes it has that time.
+      #expect(back.see(lost, at: 5000) == "advise sourceAddressLost" && back.deadline == 6000)
+      #expect(flow.see(lost, at: 1000) == "destroy sourceAddressLost")
+    }
+  }
+
+  @Test("I1 the address returns before its route → both have one grace period")
+  func sourceBeforeRoute() {
+    var flow = FollowedFlow(on: Self.wifi)
+    #expect(flow.see(Self.sourceAway) == "advise sourceAddressLost")
+    #expect(flow.see(.noRoute, at: 300) == "advise interfaceLost")
+    #expect(flow.deadline == 1000)
+    var back = flow
+    #expect(back.see(Self.wifi, at: 400) == nil && back.deadline == nil)
+    #expect(flow.see(.noRoute, at: 1000) == "destroy interfaceLost")
+  }
+
+  @Test("I1 the address returns on another link, which sends the flow → nothing is destroyed")
+  func sourceTakenOver() {
+    var flow = FollowedFlow(on: Self.wifi)
+    #expect(flow.see(Self.sourceAway) == "advise sourceAddressLost")
+    #expect(flow.see(.by(.wired).with { $0.formerLink = .untied }, at: 300) == nil)
+    #expect(flow.deadline == nil && flow.tracker.path == FlowReading.by(.wired).path)
+  }
+
+  @Test(
+    "I1 the link fails or another address takes the place of one that is away → destroyed at once")
+  func sourceReplaced() {
+    var flow = FollowedFlow(on: Self.wifi)
+    #expect(flow.see(Self.sourceAway) == "advise sourceAddressLost")
+    let final = Self.sourceAway.with { $0.sourceLoss = .final }
+    #expect(flow.see(final, at: 300) == "destroy sourceAddressLost")
   }
 
   @Test("I10 back on another network, the flow is destroyed as soon as that is known")
@@ -184,7 +251,7 @@ struct FlowGraceTests {
       var flow = Self.inDoubt(lost)
       #expect(flow.see(lost.with { $0.formerLink = .failed }, at: 1) == "destroy interfaceLost")
       flow = Self.inDoubt(lost)
-      #expect(flow.see(lost.with { $0.isSourceGone = true }, at: 1) == "destroy sourceAddressLost")
+      #expect(flow.see(lost.with { $0.sourceLoss = .final }, at: 1) == "destroy sourceAddressLost")
     }
   }
 
@@ -233,7 +300,7 @@ struct FlowGraceTests {
     #expect(
       flow.see(
         .unknown.with {
-          $0.isSourceGone = true; $0.formerLink = .failed
+          $0.sourceLoss = .final; $0.formerLink = .failed
         }) == nil)
     #expect(flow.see(Self.wifi) == nil)
     #expect(flow.see(.by(.wired, leaving: .withRoute)) == "destroy betterPath")

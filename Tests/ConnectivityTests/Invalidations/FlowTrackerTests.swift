@@ -68,7 +68,7 @@ struct FlowTrackerTests {
   func sourceAddressLost() {
     for reading in [Self.wifi, .by(.wired, leaving: .withRoute), .noRoute, Self.dead] {
       var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
-      #expect(flow.see(reading.with { $0.isSourceGone = true }) == "destroy sourceAddressLost")
+      #expect(flow.see(reading.with { $0.sourceLoss = .final }) == "destroy sourceAddressLost")
     }
   }
 
@@ -295,7 +295,7 @@ struct FlowTrackerTests {
       return followed.see(reading, slept: .seconds(3600))
     }
     let failed = FlowReading.by(.cellular, leaving: .failed).with { $0.path.isExpensive = true }
-    #expect(told(failed.with { $0.isSourceGone = true }) == "destroy sourceAddressLost")
+    #expect(told(failed.with { $0.sourceLoss = .final }) == "destroy sourceAddressLost")
     #expect(told(failed) == "destroy interfaceLost")
     let other = FlowReading.by(.wifi, router: 2, stage: 1, first: 1).beside(.wired)
       .with { $0.path.isExpensive = true }

@@ -12,7 +12,7 @@ struct GivenAddressTests {
     return flow
   }
 
-  private static let gone = FlowReading.noRoute.with { $0.isSourceGone = true }
+  private static let gone = FlowReading.noRoute.with { $0.sourceLoss = .final }
 
   @Test(
     "I2 I10 the tunnel's link fails: its flows drain where another takes over, and are in doubt as long as the VPN may take"
@@ -62,7 +62,7 @@ struct GivenAddressTests {
     #expect(flow.see(Self.gone, at: 1000) == "destroy sourceAddressLost")
     // Also where the kernel would send IPv6 from an address that is none of the machine's.
     var other = Self.begin()
-    let sent = FlowReading.by(.cellular).with { $0.isSourceGone = true }
+    let sent = FlowReading.by(.cellular).with { $0.sourceLoss = .final }
     #expect(other.see(sent) == "advise sourceAddressLost" && other.deadline == 1000)
     #expect(other.see(sent, at: 1000) == "destroy sourceAddressLost")
   }

@@ -23,8 +23,9 @@ struct InvalidationCauseTests {
       .address, "addressRemoved", message: "RTM_DELADDR", interface: "wlan0")
     #expect(Self.causes("0s wifi | 1s wifi:host8") == [removed])
     #expect(Self.causes("0s wifi | 1s wifi:rotated | 9s wifi:host8") == [removed])
-    // The category's cause is that of the transition.
-    #expect(Self.causes("0s wifi | 1s wifi:noaddress") == [removed, removed])
+    #expect(
+      Self.causes("0s wifi | 1s wifi:noaddress")
+        == [Self.deadlineOfWifi, Cause(.timer, "graceEnded")])
   }
 
   @Test("T5 a link that fails names the message that says so")

@@ -16,12 +16,20 @@ struct InvalidationStreamTests {
     #expect(
       Story.play("0s wifi | 1s wifi:noaddress | 2s wifi") == [
         "0s unknown>wifi",
-        "1s wifi>none, destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress), destroy categoryChanged",
+        "1s wifi>none, advise sourceAddressLost wlan0 ipv4 \(Self.wifiAddress), advise categoryChanged",
+        "2s destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress), destroy categoryChanged",
         "2s none>wifi, destroy categoryChanged",
       ])
     #expect(
-      Story.play("0s wifi | 1s wifi:noaddress6", Self.both).last
-        == "1s path, destroy sourceAddressLost wlan0 ipv6 2001:db8:258::7")
+      Story.play("0s wifi | 1s wifi:noaddress6", Self.both).suffix(2) == [
+        "1s path, advise sourceAddressLost wlan0 ipv6 2001:db8:258::7",
+        "2s destroy sourceAddressLost wlan0 ipv6 2001:db8:258::7",
+      ])
+    // With its link it goes at once.
+    #expect(
+      Story.play("0s wifi | 1s wifi:dead:noaddress").last
+        == "1s wifi>none, destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress), destroy categoryChanged"
+    )
     // Another one takes its place: no path is lost, and yet its channels are.
     #expect(
       Story.play("0s wifi | 1s wifi:host8").last
@@ -36,6 +44,37 @@ struct InvalidationStreamTests {
         "9s destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress)",
         "10s wifi>wifi bounced, advise categoryChanged",
       ])
+  }
+
+  @Test("I1 an address and its route come back within the grace period → nothing is destroyed")
+  func sourceAddressBack() {
+    let lost =
+      "1s wifi>none, advise sourceAddressLost wlan0 ipv4 \(Self.wifiAddress), advise categoryChanged"
+    #expect(
+      Story.play("0s wifi | 1s wifi:noaddress | 1.3s wifi:noroute | 1.9s wifi | 5s wifi") == [
+        "0s unknown>wifi", lost, "1.3s path, advise interfaceLost wlan0 ipv4 offLink",
+        "1.9s none>wifi, advise categoryChanged",
+      ])
+    // Another one comes instead.
+    #expect(
+      Story.play("0s wifi | 1s wifi:noaddress | 1.3s wifi:host8") == [
+        "0s unknown>wifi", lost,
+        "1.3s none>wifi, destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress), destroy categoryChanged",
+      ])
+  }
+
+  @Test("I1 an address that was left behind goes → it has the grace period while its link stands")
+  func formerAddressAway() {
+    let script = "0s wifi | 1s wifi:rotated | 2s wifi:noaddress:noroute"
+    let lost = ["10.2.88.7", "10.2.88.8"].map { "sourceAddressLost wlan0 ipv4 \($0)" }
+    #expect(
+      Story.play(script).suffix(2) == [
+        "2s wifi>none, advise \(lost[0]), advise \(lost[1]), advise categoryChanged",
+        "3s destroy \(lost[0]), destroy \(lost[1]), destroy categoryChanged",
+      ])
+    #expect(
+      Story.play("\(script) | 2.5s wifi:rotated | 9s wifi:rotated").last
+        == "2.5s none>wifi, advise categoryChanged")
   }
 
   @Test("T3 I1 an address that is rotated to and fro is told once")
@@ -55,13 +94,14 @@ struct InvalidationStreamTests {
       let link = TestLink.wifi
       func address(_ host: Int) -> InvalidationMaker.AddressOnLink? {
         link.with { $0.host[.ipv4] = host }.source(.ipv4).map {
-          .init(address: $0, link: PathLink(index: link.index, name: link.name))
+          .init(
+            address: $0, prefixLength: 24, link: PathLink(index: link.index, name: link.name))
         }
       }
       var scene = Scene(links: [.init(link.with { $0.host = [.ipv4: host] })])
       scene.links[0].formerAddresses = Set((1...200).compactMap { address($0)?.address })
       var reading = scene.reading(for: maker)
-      reading.lostSources = Set(lost.compactMap(address))
+      for place in lost.compactMap(address) { reading.lostSources[place] = .final }
       return maker.update(
         to: reading, on: .events([]), at: Instant(milliseconds: 0), time: Timestamp(microseconds: 0)
       ).changes
@@ -360,9 +400,9 @@ struct InvalidationStreamTests {
   @Test("I9 an address comes before a family")
   func addressFirst() {
     #expect(
-      Story.play("0s wifi | 1s wifi:router2:noaddress6", Self.both).last == """
-        1s path, destroy sourceAddressLost wlan0 ipv6 2001:db8:258::7, \
-        advise networkChanged wlan0 ipv4 offLink
+      Story.play("0s wifi | 1s wifi:noroute4:noaddress6", Self.both)[1] == """
+        1s wifi>none, advise sourceAddressLost wlan0 ipv6 2001:db8:258::7, \
+        advise interfaceLost wlan0 ipv4 offLink, advise categoryChanged
         """)
   }
 

@@ -36,7 +36,7 @@ struct RegistrationTests {
     for reading in [Self.wifi, .noRoute] {
       var flow = FollowedFlow(Flow(Self.destination, local: "192.0.2.9"), on: reading)
       #expect(
-        flow.register(reading.with { $0.isSourceGone = true }) == "destroy sourceAddressLost")
+        flow.register(reading.with { $0.sourceLoss = .final }) == "destroy sourceAddressLost")
     }
   }
 
@@ -112,7 +112,7 @@ struct RegistrationTests {
       (Self.wifi, Self.since(.categoryChanged, .advise), "advise categoryChanged"),
       (.noRoute, Self.since(.interfaceLost, .drain), "drain interfaceLost"),
       (
-        Self.wifi.with { $0.isSourceGone = true }, Self.since(.networkChanged, .destroy),
+        Self.wifi.with { $0.sourceLoss = .final }, Self.since(.networkChanged, .destroy),
         "destroy sourceAddressLost"
       ),
     ] as [(FlowReading, Invalidation, String)] {

@@ -72,8 +72,10 @@ struct Scene: Hashable {
       reading.followed[followed.id] = self.reading(
         of: followed.path, from: followed.source, to: .elsewhere, followed.family, networks)
     }
-    reading.lostSources = Set(
-      maker.formerSources.filter { self.owner(of: $0.address) == nil })
+    for former in maker.formerSources where self.owner(of: former.address) == nil {
+      reading.lostSources[former] = self.loss(
+        of: former.address, on: former.link.index, to: .elsewhere, former.address.family)
+    }
     return reading
   }
 
@@ -130,8 +132,10 @@ struct Scene: Hashable {
     let path = self.path(to: aim, family, from: source)
     var reading = FlowReading(path, network: networks.identity(of: path), isLocal: aim == .local)
     guard aim != .local, let source, let before = made?.chain.first?.index else { return reading }
-    reading.isSourceGone = self.owner(of: source) == nil
-    if reading.isSourceGone { return reading }
+    if self.owner(of: source) == nil {
+      reading.sourceLoss = self.loss(of: source, on: before, to: aim, family)
+      return reading
+    }
     let now = path.chain.first?.index
     if path.status == .satisfied {
       if now == before {
@@ -143,6 +147,19 @@ struct Scene: Hashable {
       reading.formerLink = .failed
     }
     return reading
+  }
+
+  /// How an address went that traffic over a link had.
+  private func loss(
+    of source: IPAddress, on link: UInt32, to aim: Aim, _ family: AddressFamily
+  ) -> FlowReading.SourceLoss {
+    guard let place = self.place(link), place.link.isUp, place.link.hasCarrier else {
+      return .final
+    }
+    let new = self.path(to: aim, family)
+    guard new.chain.first?.index == link, let other = new.source else { return .mayReturn }
+    let length = TestLink.prefixLength(family)
+    return IPPrefix(other, length: length) == IPPrefix(source, length: length) ? .final : .mayReturn
   }
 
   private func formerLink(

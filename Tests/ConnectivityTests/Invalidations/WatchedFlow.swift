@@ -11,8 +11,9 @@ struct WatchedFlow {
   /// What became of its own way, by what the kernel shows of it (I0).
   private enum Way: Hashable {
     case here
-    /// Its address is gone (I1).
+    /// Its address is gone for good, or may come back (I1).
     case sourceGone
+    case sourceAway
     /// Its link is gone or down, or has lost its carrier and another carries (I2, I10).
     case linkFailed
     case carrierLost
@@ -95,7 +96,7 @@ struct WatchedFlow {
 
   private func way(_ reading: FlowReading, at now: Instant) -> Way {
     if self.aim == .local { return .here }
-    if reading.isSourceGone { return .sourceGone }
+    if let loss = reading.sourceLoss { return loss == .final ? .sourceGone : .sourceAway }
     if reading.formerLink == .failed { return .linkFailed }
     if reading.path.status == .satisfied {
       switch reading.formerLink {
@@ -116,9 +117,9 @@ struct WatchedFlow {
     switch way {
     case .here, .sourceGone, .linkFailed, .moved: self.due = nil
     case .carrierLost:
-      let end = now.advanced(by: self.medium == .wifi ? policy.wifiGrace : .zero)
+      let end = now.advanced(by: policy.carrierGrace[self.medium] ?? .zero)
       self.due = min(self.due ?? end, end)
-    case .routeLost:
+    case .routeLost, .sourceAway:
       self.due = self.due ?? now.advanced(by: policy.routeGrace)
     }
   }
@@ -149,6 +150,11 @@ struct WatchedFlow {
     switch way {
     case .sourceGone where lacks(.sourceAddressLost, .destroy): return "I1: not told"
     case .linkFailed where lacks(.interfaceLost, .destroy): return "I2: not told"
+    case .sourceAway:
+      let isOver = self.due.map { $0 <= now } ?? false
+      if isOver || self.last != .sourceAway {
+        if lacks(nil, isOver ? .destroy : .advise) { return "I1: not told" }
+      }
     case .carrierLost, .routeLost:
       if let due, due <= now {
         if lacks(.interfaceLost, .destroy) { return "I10: no way when the grace is over" }
@@ -176,12 +182,16 @@ struct WatchedFlow {
   ) -> String? {
     let isFounded: Bool
     switch (verdict.reason, verdict.severity) {
-    case (.sourceAddressLost, .destroy): isFounded = way == .sourceGone
+    case (.sourceAddressLost, .destroy):
+      isFounded =
+        way == .sourceGone || way == .sourceAway && self.due.map { $0 <= now } ?? false
+    case (.sourceAddressLost, .advise): isFounded = way == .sourceAway
     case (.interfaceLost, .destroy):
       isFounded = way == .linkFailed || self.due.map { $0 <= now } ?? false
     case (.interfaceLost, .drain): isFounded = way == .routeLost(isTakenOver: true)
     case (.interfaceLost, .advise): isFounded = self.due != nil
-    case (.networkChanged, .destroy): isFounded = way == .here && self.isOtherNetwork(reading)
+    case (.networkChanged, .destroy):
+      isFounded = (way == .here || way == .sourceAway) && self.isOtherNetwork(reading)
     case (.networkChanged, .advise):
       isFounded = way == .here && reading.network.stage == self.network.stage
     case (.betterPath, let severity):
@@ -225,6 +235,7 @@ struct WatchedFlow {
     switch way {
     case .routeLost(let isTakenOver): self.isDraining = self.isDraining || isTakenOver
     case .here, .sourceGone, .linkFailed, .carrierLost, .moved: self.isDraining = false
+    case .sourceAway: break
     }
     self.last = way
     self.lastAlternative = reading.alternative

@@ -56,6 +56,28 @@ struct TransitionTests {
     #expect(timeline.published.last == "0s wifi>wifi bounced")
   }
 
+  @Test(
+    "T2 one of an address's entries is removed → a bounce only if no other held the address",
+    arguments: [
+      ([24, 32], "-32", false), ([24, 32], "-24", false), ([24], "-24 +24", true),
+      ([24, 32], "-24 -32 +24 +32", true), ([24], "+32 -24", false), ([24], "-24 +32", true),
+      ([], "-24", true),
+    ])
+  func entriesOfAddress(lengths: [Int], script: String, isBounce: Bool) throws {
+    var observation = Observation([Self.wifi])
+    observation.ipv4.sourcePrefixLengths = Set(lengths)
+    let source = try #require(observation.ipv4.path.source)
+    let events = try script.split(separator: " ").map { word in
+      let length = try #require(Int(word.dropFirst()))
+      let entry = Address(source, prefixLength: length, link: Self.wifi.index)
+      return word.hasPrefix("+") ? KernelEvent.address(entry) : .addressRemoved(entry)
+    }
+    var timeline = Timeline()
+    timeline.read(observation, [])
+    timeline.read(observation, events)
+    #expect((timeline.published.last == "0s wifi>wifi bounced") == isBounce)
+  }
+
   @Test("T2 the removal of the nexthop object that the route uses is evidence")
   func nexthop() {
     var observation = Observation([Self.wifi])

@@ -127,7 +127,10 @@ struct GuardedFlow {
 
   private func fate(in network: ModelNetwork) -> Fate {
     guard let made = self.made, let link = made.link else { return .carried }
-    if let source = made.source, !network.isLocal(source) { return .over("its source went") }
+    if let source = made.source, !network.isLocal(source) {
+      let isUp = network.link(link.index)?.state == .up
+      return isUp && !self.isReplaced(source, in: network) ? .away : .over("its source went")
+    }
     let path = self.ownPath(in: network)
     let before = network[link.index]
     // What comes from an address that is not the link's may be on another link in time.
@@ -162,6 +165,17 @@ struct GuardedFlow {
     }
     // Where its own route was removed, a worse one over the same link says nothing.
     return self.hasOldRoute(in: network) ? .awayOrOver("another link is preferred") : .away
+  }
+
+  /// Whether new connections get another address of the same subnet on its link.
+  private func isReplaced(_ source: IPAddress, in network: ModelNetwork) -> Bool {
+    var question = self.question
+    question.source = nil
+    question.transport?.localPort = 0
+    var (new, lost) = (network.path(to: question, upToTunnel: true), Path(status: .satisfied))
+    lost.source = source
+    lost.sourcePrefixLength = self.made?.path.sourcePrefixLength
+    return new.chain.first == self.made?.link && new.source != nil && new.isOfSameSubnet(as: lost)
   }
 
   /// Whether new connections by the way that it takes now get its address, too.
@@ -202,8 +216,8 @@ struct GuardedFlow {
     let new = network.path(to: question, upToTunnel: true)
     // Of several nexthops each connection takes one, and its address.
     if network.entry(for: question)?.legs.count ?? 0 > 1 { return false }
-    // A router of several IPv6 prefixes sends all of them on.
-    if question.address.family == .ipv6, own.gateway == self.made?.path.gateway { return false }
+    // A router of several prefixes sends all of them on.
+    if own.gateway == self.made?.path.gateway { return false }
     guard own.status == .satisfied, new.chain.first == own.chain.first,
       new.gateway == own.gateway, new.table == own.table, let prefix = Self.prefix(own),
       let preferred = new.source, let other = Self.prefix(new)

@@ -86,10 +86,10 @@ extension Mutation? {
     case .keepsOldPath: configuration.invalidations.betterPath = .advise
     case .ignoresCategory: configuration.invalidations.categoryChanged = .advise
     case .hasNoGrace:
-      configuration.invalidations.wifiGrace = .zero
+      configuration.invalidations.carrierGrace = [:]
       configuration.invalidations.routeGrace = .zero
     case .hasEndlessGrace:
-      configuration.invalidations.wifiGrace = .seconds(1_000_000)
+      configuration.invalidations.carrierGrace = [.wifi: .seconds(1_000_000)]
       configuration.invalidations.routeGrace = .seconds(1_000_000)
     default: break
     }

@@ -18,7 +18,10 @@ private func readConfiguration(_ text: String) {
   do throws(ConfigurationError) {
     let configuration = try Configuration.parse(text, file: "connd.yaml")
     expect(configuration.socket?.hasPrefix("/") ?? true)
-    let grace = [configuration.invalidations.wifiGrace, configuration.invalidations.routeGrace]
+    let grace =
+      configuration.invalidations.carrierGrace.values + [
+        configuration.invalidations.routeGrace
+      ]
     expect(grace.allSatisfy { (.zero ... .seconds(86_400)).contains($0) }, "\(grace)")
     let probes = [configuration.destinations.ipv4, configuration.destinations.ipv6]
     expect(probes.allSatisfy { (1...16).contains($0.count) }, "\(probes)")

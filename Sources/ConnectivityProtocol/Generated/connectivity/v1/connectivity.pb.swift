@@ -1551,11 +1551,15 @@ public nonisolated struct Connectivity_V1_Status: @unchecked Sendable {
     set {_uniqueStorage()._medium = newValue}
   }
 
-  /// It costs money to send by this path: cellular, a phone's hotspot, or configured so.
+  /// It costs money to send by this path: cellular, a phone's hotspot, or configured so. Not set if that is not known.
   public var expensive: Bool {
-    get {_storage._expensive}
+    get {_storage._expensive ?? false}
     set {_uniqueStorage()._expensive = newValue}
   }
+  /// Returns true if `expensive` has been explicitly set.
+  public var hasExpensive: Bool {_storage._expensive != nil}
+  /// Clears the value of `expensive`. Subsequent reads from it will return its default value.
+  public mutating func clearExpensive() {_uniqueStorage()._expensive = nil}
 
   /// The user asked to save data on this path.
   public var constrained: Bool {
@@ -1696,7 +1700,15 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   /// Clears the value of `table`. Subsequent reads from it will return its default value.
   public mutating func clearTable() {self._table = nil}
 
-  public var expensive: Bool = false
+  /// Sending by this path costs money. Not set if that is not known: work that waits for a free path waits on.
+  public var expensive: Bool {
+    get {_expensive ?? false}
+    set {_expensive = newValue}
+  }
+  /// Returns true if `expensive` has been explicitly set.
+  public var hasExpensive: Bool {self._expensive != nil}
+  /// Clears the value of `expensive`. Subsequent reads from it will return its default value.
+  public mutating func clearExpensive() {self._expensive = nil}
 
   public var constrained: Bool = false
 
@@ -1736,6 +1748,7 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   fileprivate var _source: String? = nil
   fileprivate var _gateway: String? = nil
   fileprivate var _table: UInt32? = nil
+  fileprivate var _expensive: Bool? = nil
   fileprivate var _evidence: Connectivity_V1_Evidence? = nil
   fileprivate var _sourcePrefixLength: UInt32? = nil
 }
@@ -2467,8 +2480,8 @@ public nonisolated struct Connectivity_V1_CostEvidence: Sendable {
 
   public var metering: Connectivity_V1_Metering = .unspecified
 
-  /// The first of `configuration`, `user`, `networkManager`, `medium`, `accessPoint`, `driver` and `dhcp` that says anything, or
-  /// `none`; there may be more words later.
+  /// The first of `configuration`, `user`, `networkManager`, `medium`, `accessPoint`, `driver` and `dhcp` that says anything;
+  /// `lastKnown` while a tunnel's uplink is away; or `none`. There may be more words later.
   public var source: String = String()
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -4093,7 +4106,7 @@ nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtob
     var _flags: Connectivity_V1_Flags? = nil
     var _interface: String? = nil
     var _medium: Connectivity_V1_Medium = .unspecified
-    var _expensive: Bool = false
+    var _expensive: Bool? = nil
     var _constrained: Bool = false
     var _ipv4: Connectivity_V1_Path? = nil
     var _ipv6: Connectivity_V1_Path? = nil
@@ -4189,9 +4202,9 @@ nonisolated extension Connectivity_V1_Status: SwiftProtobuf.Message, SwiftProtob
       if _storage._medium != .unspecified {
         try visitor.visitSingularEnumField(value: _storage._medium, fieldNumber: 7)
       }
-      if _storage._expensive != false {
-        try visitor.visitSingularBoolField(value: _storage._expensive, fieldNumber: 8)
-      }
+      try { if let v = _storage._expensive {
+        try visitor.visitSingularBoolField(value: v, fieldNumber: 8)
+      } }()
       if _storage._constrained != false {
         try visitor.visitSingularBoolField(value: _storage._constrained, fieldNumber: 9)
       }
@@ -4300,7 +4313,7 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
       case 6: try { try decoder.decodeSingularStringField(value: &self._source) }()
       case 7: try { try decoder.decodeSingularStringField(value: &self._gateway) }()
       case 8: try { try decoder.decodeSingularUInt32Field(value: &self._table) }()
-      case 9: try { try decoder.decodeSingularBoolField(value: &self.expensive) }()
+      case 9: try { try decoder.decodeSingularBoolField(value: &self._expensive) }()
       case 10: try { try decoder.decodeSingularBoolField(value: &self.constrained) }()
       case 11: try { try decoder.decodeSingularMessageField(value: &self._evidence) }()
       case 12: try { try decoder.decodeRepeatedUInt32Field(value: &self.chainIndex) }()
@@ -4340,9 +4353,9 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
     try { if let v = self._table {
       try visitor.visitSingularUInt32Field(value: v, fieldNumber: 8)
     } }()
-    if self.expensive != false {
-      try visitor.visitSingularBoolField(value: self.expensive, fieldNumber: 9)
-    }
+    try { if let v = self._expensive {
+      try visitor.visitSingularBoolField(value: v, fieldNumber: 9)
+    } }()
     if self.constrained != false {
       try visitor.visitSingularBoolField(value: self.constrained, fieldNumber: 10)
     }
@@ -4370,7 +4383,7 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
     if lhs._source != rhs._source {return false}
     if lhs._gateway != rhs._gateway {return false}
     if lhs._table != rhs._table {return false}
-    if lhs.expensive != rhs.expensive {return false}
+    if lhs._expensive != rhs._expensive {return false}
     if lhs.constrained != rhs.constrained {return false}
     if lhs._evidence != rhs._evidence {return false}
     if lhs.chainIndex != rhs.chainIndex {return false}
