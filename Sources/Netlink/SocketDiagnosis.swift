@@ -78,12 +78,11 @@ extension SocketReport {
       let acknowledgementReceived = info.load(
         UInt32.self, at: TCPInfo.lastAcknowledgementReceived),
       let roundTrip = info.load(UInt32.self, at: TCPInfo.roundTrip),
-      let acknowledged = info.load(UInt64.self, at: TCPInfo.bytesAcknowledged),
-      let received = info.load(UInt64.self, at: TCPInfo.bytesReceived)
+      let acknowledged = info.load(UInt64.self, at: TCPInfo.bytesAcknowledged)
     else { return nil }
     self.init(
       silence: .milliseconds(Int64(min(dataReceived, acknowledgementReceived))),
-      dataSilence: .milliseconds(Int64(dataReceived)), progress: acknowledged &+ received,
+      dataSilence: .milliseconds(Int64(dataReceived)), progress: acknowledged,
       roundTrip: .microseconds(Int64(roundTrip)),
       timeouts: Int(unacknowledged > 0 ? max(retransmits, backoff) : probes),
       hasUnacknowledgedData: unacknowledged > 0 || unsent > 0,
@@ -105,7 +104,6 @@ extension SocketReport {
     static let lastAcknowledgementReceived = 56
     static let roundTrip = 68
     static let bytesAcknowledged = 120
-    static let bytesReceived = 128
     static let unsent = 144
   }
 }

@@ -7,7 +7,7 @@ package struct SocketReport: Hashable, Sendable {
   package var silence: Duration
   /// How long ago data came that was new.
   package var dataSilence: Duration
-  /// How many octets have been acknowledged by either side. It grows only with what is new.
+  /// How many octets the peer has acknowledged. If it grows, both directions work.
   package var progress: UInt64
   /// The smoothed round-trip time.
   package var roundTrip: Duration

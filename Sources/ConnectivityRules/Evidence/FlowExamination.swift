@@ -62,8 +62,10 @@ package struct FlowExamination: Hashable, Sendable {
     return self.deadline.map { $0 <= now } ?? false
   }
 
-  /// The socket of a flow was found silent after a change (E2).
+  /// The socket of a flow was found silent after a change (E2). A suspicion stands until something is
+  /// acknowledged: each later change would begin it again otherwise.
   package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
+    if let suspicion, suspicion.progress == evidence.progress { return }
     self.suspicion = Suspicion(
       change: evidence.change, progress: evidence.progress,
       isAdvised: self.suspicion?.isAdvised ?? false,

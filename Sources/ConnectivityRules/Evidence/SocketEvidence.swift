@@ -11,7 +11,7 @@ package struct SocketEvidence: Hashable, Sendable {
   package var lastHeard: Instant
   /// When data came last that was new.
   package var lastData: Instant
-  /// How much either side has acknowledged, and by then when the socket was asked before.
+  /// How much the peer has acknowledged, and how much when the socket was asked before.
   package var progress: UInt64
   package var progressBefore: UInt64?
   package var roundTrip: Duration
@@ -53,10 +53,17 @@ package struct SocketEvidence: Hashable, Sendable {
   /// sends copies.
   private var isHeardLate: Bool { self.isLate(self.lastHeard) }
 
-  /// Whether something new came late: both directions work.
-  package var provesAlive: Bool {
-    if self.isLate(self.lastData) { return true }
-    return self.isHeardLate && self.progressBefore.map { $0 < self.progress } ?? false
+  /// Whether something new came late.
+  package var provesAlive: Bool { self.isLate(self.lastData) || self.isAcknowledgedLate }
+
+  private var isAcknowledgedLate: Bool {
+    self.isHeardLate && self.progressBefore.map { $0 < self.progress } ?? false
+  }
+
+  /// Whether data may still come from the peer while nothing reaches it: an answer to what was sent
+  /// before the change proves nothing about the way to the peer.
+  private var isUnanswered: Bool {
+    self.hasUnacknowledgedData && self.timeouts > 0 && !self.isAcknowledgedLate
   }
 }
 
@@ -82,11 +89,11 @@ extension SocketEvidence {
 
   /// Decides about a flow that the lookup says is dead (E1).
   package func ruling(at now: Instant) -> Ruling {
-    if self.provesAlive { return .spare }
+    if self.provesAlive, !self.isUnanswered { return .spare }
     guard self.isActive else { return .destroy }
     let silence = min(self.roundTrip * 2 + .milliseconds(20), Self.patience)
     if self.isHeardLate {
-      // Copies only, if nothing was new since the question before.
+      // Only copies, or answers to what was sent before, if nothing was acknowledged meanwhile.
       return self.progressBefore == nil ? .wait(until: now.advanced(by: silence)) : .destroy
     }
     let end = max(self.change, self.lastHeard).advanced(by: silence)

@@ -33,12 +33,13 @@ struct FlowExaminationTests {
       }
     }
 
-    mutating func suspect(after milliseconds: Int) {
+    mutating func suspect(after milliseconds: Int, changed: Int = 0) {
       let now = change.advanced(by: .milliseconds(milliseconds))
       let report = SocketReport(
         silence: .milliseconds(milliseconds + 5), roundTrip: .milliseconds(20),
         hasUnacknowledgedData: true, nextTimeout: .milliseconds(400))
-      self.examination.suspect(SocketEvidence(report, on: change, at: now), at: now)
+      let later = change.advanced(by: .milliseconds(changed))
+      self.examination.suspect(SocketEvidence(report, on: later, at: now), at: now)
     }
 
     var deadline: Duration? {
@@ -110,6 +111,17 @@ struct FlowExaminationTests {
     #expect(flow.see(after: 1410, silence: 1415, timeouts: 2, isSound: true) == "advise silent")
     #expect(flow.see(after: 1820, silence: 1825, timeouts: 2, isSound: true) == nil)
     #expect(flow.see(after: 2230, silence: 2235, timeouts: 3, isSound: true) == "destroy silent")
+  }
+
+  @Test("E2 a later change does not begin the examination of a silent flow again")
+  func laterChange() {
+    var flow = Examined()
+    flow.suspect(after: 1000)
+    #expect(flow.see(after: 1410, silence: 1415, timeouts: 2, isSound: true) == "advise silent")
+    let deadline = flow.deadline
+    flow.suspect(after: 1500, changed: 900)
+    #expect(flow.deadline == deadline)
+    #expect(flow.see(after: 1820, silence: 1825, timeouts: 3, isSound: true) == "destroy silent")
   }
 
   @Test("E2 a silent flow that is heard again recovers, and is not asked any more")

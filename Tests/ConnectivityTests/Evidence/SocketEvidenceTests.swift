@@ -58,6 +58,20 @@ struct SocketEvidenceTests {
     #expect(acknowledged.ruling(at: later) == .spare)
   }
 
+  @Test("E1 the peer answers what was sent before, and the rest times out → not spared")
+  func unanswered() {
+    let (answered, now) = Self.evidence(1000, silence: 5, data: 600, progress: 7, timeouts: 2)
+    #expect(answered.ruling(at: now) == .wait(until: now.advanced(by: .milliseconds(60))))
+    let (still, later) = Self.evidence(
+      1060, silence: 5, data: 660, progress: 7, before: 7, timeouts: 2)
+    #expect(still.ruling(at: later) == .destroy)
+    let (acknowledged, _) = Self.evidence(
+      1060, silence: 5, data: 660, progress: 8, before: 7, timeouts: 2)
+    #expect(acknowledged.ruling(at: later) == .spare)
+    let (downloading, _) = Self.evidence(1060, silence: 5, data: 5, progress: 7, before: 7)
+    #expect(downloading.ruling(at: later) == .spare)
+  }
+
   @Test("E2 copies from the peer do not hide that nothing is acknowledged")
   func silentInOneDirection() {
     let (repeating, now) = Self.evidence(
