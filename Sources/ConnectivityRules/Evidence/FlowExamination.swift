@@ -166,7 +166,7 @@ extension FlowExamination {
   ) -> FlowOutcome {
     var told = verdict
     told.evidence = evidence
-    switch evidence.ruling(at: now) {
+    switch evidence.ruling(at: now, wasSpared: self.timesSpared > 0) {
     case .destroy: return .verdict(told)
     case .spare:
       self.timesSpared += 1

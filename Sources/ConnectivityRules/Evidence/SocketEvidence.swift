@@ -88,10 +88,13 @@ extension SocketEvidence {
   package var isActive: Bool { self.lastHeardAfterChange >= .zero - Self.activity }
 
   /// Decides about a flow that the lookup says is dead (E1).
-  package func ruling(at now: Instant) -> Ruling {
+  ///
+  /// - Parameter wasSpared: The lookup was wrong about this flow before, so it is heard for longer.
+  package func ruling(at now: Instant, wasSpared: Bool = false) -> Ruling {
     if self.provesAlive, !self.isUnanswered { return .spare }
     guard self.isActive else { return .destroy }
-    let silence = min(self.roundTrip * 2 + .milliseconds(20), Self.patience)
+    let silence =
+      wasSpared ? Self.patience : min(self.roundTrip * 2 + .milliseconds(20), Self.patience)
     if self.isHeardLate {
       // Only copies, or answers to what was sent before, if nothing was acknowledged meanwhile.
       return self.progressBefore == nil ? .wait(until: now.advanced(by: silence)) : .destroy
