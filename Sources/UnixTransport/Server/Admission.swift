@@ -5,6 +5,8 @@ package import GRPCCore
 /// (SO_PEERCRED, unix(7)).
 package struct PeerCredentials: ServerContext.TransportSpecific {
   package var uid: UInt32
+  /// What limits and turns count it by.
+  package var account: Account
   /// Another process may have it by now: see `process`.
   package var pid: Int32
   /// The groups that the user was in when it connected.
@@ -13,6 +15,7 @@ package struct PeerCredentials: ServerContext.TransportSpecific {
 
   package init(uid: UInt32, pid: Int32, groups: [UInt32] = [], process: PeerProcess? = nil) {
     self.uid = uid
+    self.account = Account(ofUID: uid)
     self.pid = pid
     self.groups = groups
     self.process = process
@@ -49,6 +52,9 @@ extension ServerContext {
 
 /// Decides who may come in, and hears of those who may not. Called on the reactor's thread.
 package protocol Admission: Sendable {
+  /// The account of a user.
+  func account(ofUID uid: UInt32) -> Account
+
   /// Admits one more connection, until it is released.
   func admitConnection(of peer: PeerCredentials) throws(Refusal)
   func releaseConnection(of peer: PeerCredentials)
@@ -62,6 +68,10 @@ package protocol Admission: Sendable {
   func admitStream(of peer: PeerCredentials) throws(Refusal)
   func releaseStream(of peer: PeerCredentials)
 
+  /// Admits bytes that wait for a client or for connd, until they are released.
+  func admitMemory(_ bytes: Int, of peer: PeerCredentials) throws(Refusal)
+  func releaseMemory(_ bytes: Int, of peer: PeerCredentials)
+
   /// A client's message is longer than the transport takes.
   ///
   /// - Returns: what it is told.
@@ -73,7 +83,7 @@ package protocol Admission: Sendable {
 }
 
 /// Why somebody is turned away.
-package struct Refusal: Error {
+package struct Refusal: Error, Hashable {
   /// For the client.
   package var message: String
 
