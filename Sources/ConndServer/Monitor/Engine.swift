@@ -20,8 +20,11 @@ struct Engine {
   private var wireless = KnownWireless()
   private var damper: FlapDamper
   private var isKernelLost = false
+  private var clocks = ClockSteps()
   /// Until when what the kernel said holds (D9).
   private var expiry: Instant?
+  /// The last question that the kernel refused to answer; `nil` if it has answered all since `takeRefusal`.
+  private var refusal: KernelUnavailable?
 
   /// What is to be published after a step.
   struct Step {
@@ -100,6 +103,7 @@ struct Engine {
   mutating func step(
     _ occasion: Occasion, _ kernel: any Kernel, at now: Instant, time: Timestamp
   ) throws(KernelUnavailable) -> Step {
+    self.clocks.step(to: now, time).map { self.changes.shiftTimes(by: $0) }
     self.wireless.beginStep()
     self.interests.networks.now = now
     if case .events(let events) = occasion { self.note(events, at: now) }
@@ -158,7 +162,10 @@ struct Engine {
     _ paths: [FamilyPath], _ view: KernelView
   ) throws(KernelUnavailable) -> Bool {
     for (family, path) in paths where path.observed.path != self.snapshot.status[family] {
-      guard try self.reader.isSettled(path, view) else { return false }
+      let isSettled = try view.unlessRefused { () throws(KernelUnavailable) in
+        try self.reader.isSettled(path, view)
+      }
+      guard isSettled ?? true else { return false }
     }
     return true
   }
@@ -184,22 +191,31 @@ struct Engine {
     var reading = ChangeMaker.Reading(.unknown)
     for (family, path) in paths {
       reading.observation[family] = path.observed
-      let way = try flows.way(to: path.destination, path.facts, path.present)
-      reading.present[family] = PresentPath(path.present, network: way.network)
+      let way = try view.unlessRefused { () throws(KernelUnavailable) in
+        try flows.way(to: path.destination, path.facts, path.present)
+      }
+      reading.present[family] = PresentPath(
+        path.present, network: way?.network ?? NetworkIdentity())
     }
     for followed in self.changes.followed {
       guard var question = paths.first(where: { $0.family == followed.family })?.path.destination
       else { continue }
       question.source = followed.source
-      var way = try flows.way(to: question)
-      reading.followed[followed.id] = try flows.reading(
-        of: question, madeOn: followed.path, by: followed.firstGateway, &way)
+      let source = question
+      reading.followed[followed.id] = try view.unlessRefused { () throws(KernelUnavailable) in
+        var way = try flows.way(to: source)
+        return try flows.reading(
+          of: source, madeOn: followed.path, by: followed.firstGateway, &way)
+      }
     }
     for former in self.changes.formerSources {
       guard let path = paths.first(where: { $0.family == former.address.family })?.path else {
         continue
       }
-      reading.lostSources[former] = try flows.loss(of: former, to: path.destination)
+      let loss = try view.unlessRefused { () throws(KernelUnavailable) in
+        try flows.loss(of: former, to: path.destination)
+      }
+      reading.lostSources[former] = loss ?? nil
     }
     return (reading, paths)
   }
@@ -207,7 +223,11 @@ struct Engine {
   private func defaultPaths(_ view: KernelView) throws(KernelUnavailable) -> [FamilyPath] {
     try self.reader.askProbes(AddressFamily.allCases, view)
     return try AddressFamily.allCases.map { (family) throws(KernelUnavailable) in
-      (family, try self.reader.defaultPath(family, view))
+      let path = try view.unlessRefused { () throws(KernelUnavailable) in
+        try self.reader.defaultPath(family, view)
+      }
+      let probe = self.reader.destinations[family].first ?? .unspecified(family)
+      return (family, path ?? DefaultPath(unknownTo: Destination(probe)))
     }
   }
 
@@ -251,7 +271,10 @@ struct Engine {
   private func followedPath(
     to destination: Destination, in view: KernelView
   ) throws(KernelUnavailable) -> Path {
-    let (path, facts) = try self.reader.path(to: destination, view)
+    let found = try view.unlessRefused { () throws(KernelUnavailable) in
+      try self.reader.path(to: destination, view)
+    }
+    guard let (path, facts) = found else { return .unknown }
     view.interests.use(facts)
     return path
   }
@@ -307,6 +330,14 @@ extension Engine {
     self.interests = view.interests
     self.modems = view.modems
     self.wireless = view.wireless
+    self.refusal = view.refusal ?? self.refusal
+  }
+
+  /// The last question that the kernel has refused to answer since the last call; `nil` if it has answered all. What depends
+  /// on the answer is unknown until a step asks again.
+  mutating func takeRefusal() -> KernelUnavailable? {
+    defer { self.refusal = nil }
+    return self.refusal
   }
 
   /// The kernel's filter passes all that matters.
@@ -361,9 +392,17 @@ extension Engine {
       return try self.flows.add(
         registration, of: account, present, policy: self.changes.policy, at: now)
     } catch {
-      registrar = .failure(error)
-      return self.flows.addBlindly(registration, of: account)
+      return self.guardLater(registration, of: account, error, &registrar)
     }
+  }
+
+  /// Guards a flow from when the kernel can be asked, or answers what it has refused for this flow.
+  mutating func guardLater(
+    _ registration: FlowTable.Registration, of account: Account, _ error: KernelUnavailable,
+    _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
+  ) -> FlowTable.Event {
+    if error.isOfOneQuestion { self.refusal = error } else { registrar = .failure(error) }
+    return self.flows.addBlindly(registration, of: account)
   }
 }
 

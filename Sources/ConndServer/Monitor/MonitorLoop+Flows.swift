@@ -83,12 +83,7 @@ extension MonitorLoop {
       case .remove(let key): self.remove(key)
       }
     }
-    if self.kernel != nil, case .failure(let error) = registrar {
-      guard error.isPassing else { return self.lose(error) }
-      // What kept changing makes connd read again, whatever it is, and ask for these flows once more; if it was held back, at
-      // once.
-      self.engine.interests.unusedLinks.forget()
-    }
+    if self.kernel != nil, case .failure(let error) = registrar { self.lose(error) }
   }
 
   /// Retries registrations that were made while the kernel could not be asked. A client's later requests may be about them.
@@ -106,10 +101,7 @@ extension MonitorLoop {
     guard let guardian = self.guardians[key.guardian] else { return }
     let event: Guardian.Event
     do throws(Guardian.Refusal) {
-      let registration = try Self.placed(registration, &registrar)
-      event = .flow(
-        self.engine.guardFlow(
-          registration, of: guardian.account, &registrar, at: self.clock.now))
+      event = .flow(try self.guardFlow(registration, of: guardian.account, &registrar))
     } catch {
       event = .refused(error)
     }
@@ -120,24 +112,26 @@ extension MonitorLoop {
     ])
   }
 
-  /// The registration, with the link of a link-local address. Where the kernel cannot be asked that waits until it can.
-  private static func placed(
-    _ registration: FlowTable.Registration,
+  /// Guards a flow from now on, on the link of its link-local address. If the kernel cannot be asked, both wait until it can.
+  private mutating func guardFlow(
+    _ registration: FlowTable.Registration, of account: Account,
     _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
-  ) throws(Guardian.Refusal) -> FlowTable.Registration {
-    guard case .success(let present) = registrar else { return registration }
+  ) throws(Guardian.Refusal) -> FlowTable.Event {
+    guard case .success(let present) = registrar else {
+      return self.engine.guardFlow(
+        registration, of: account, &registrar, at: self.clock.now)
+    }
     let placed: FlowTable.Registration?
     do throws(KernelUnavailable) {
       placed = try present.placed(registration)
     } catch {
-      registrar = .failure(error)
-      return registration
+      return self.engine.guardLater(registration, of: account, error, &registrar)
     }
     guard let placed else {
       let remote = registration.flow.destination.address
       throw .invalid("add.interface: \(remote) is link-local: name the link that it is on")
     }
-    return placed
+    return self.engine.guardFlow(placed, of: account, &registrar, at: self.clock.now)
   }
 
   private mutating func add(
@@ -154,9 +148,7 @@ extension MonitorLoop {
       self.answer(guardian, key.id, .refused(.exhausted(message)))
     } else {
       do throws(Guardian.Refusal) {
-        let registration = try Self.placed(registration, &registrar)
-        let event = self.engine.guardFlow(
-          registration, of: guardian.account, &registrar, at: self.clock.now)
+        let event = try self.guardFlow(registration, of: guardian.account, &registrar)
         self.statistics.count(event, to: registration)
         self.answer(guardian, key.id, .flow(event))
       } catch {

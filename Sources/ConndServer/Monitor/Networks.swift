@@ -291,7 +291,10 @@ struct Networks {
     var events: [KernelEvent] = []
     for known in self.gateways {
       let gateway = Gateway(link: known.link, address: known.address)
-      guard let neighbour = try view.neighbour(known.address, on: known.link) else { continue }
+      let found = try view.unlessRefused { () throws(KernelUnavailable) in
+        try view.neighbour(known.address, on: known.link)
+      }
+      guard let neighbour = found ?? nil else { continue }
       // The same as before is awaited, until it is confirmed.
       if let known = self.known[gateway], known.isUnconfirmed,
         known.hardwareAddress == neighbour.hardwareAddress

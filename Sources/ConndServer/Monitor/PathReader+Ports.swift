@@ -127,7 +127,7 @@ extension PathReader {
 
   /// Whether a port leads to a virtual machine or a container; the configuration knows better.
   private func isGuest(_ port: LinkFacts) -> Bool {
-    guard self.classifier.policy.rule(for: port.link.name)?.medium == nil else { return false }
+    guard self.classifier.policy.rule(for: port.link)?.medium == nil else { return false }
     return port.link.kind == "tun" || port.link.kind == "veth" || port.link.kind == "netkit"
   }
 }

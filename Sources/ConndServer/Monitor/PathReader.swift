@@ -228,6 +228,8 @@ struct PathReader {
       try self.followChain(along: route, to: end.address, into: &facts, view)
     case .noRoute(let reason):
       facts.brokenBelow = reason
+    // Not to know is not to be offline (K8).
+    case .unanswered: break
     }
     return answer
   }
@@ -265,7 +267,7 @@ extension PathReader {
         route.table != 0
       else { continue }
       // Where only a source leads to it, its entry is none of everybody's.
-      let priority = try view.entry(for: bound)?.route.priority ?? .max
+      let priority = try view.entry(for: bound)?.route?.priority ?? .max
       let other = try self.facts(about: bound, view)
       let candidate = try self.path(other, view)
       guard candidate.status == .satisfied, !self.isHeld(other) else { continue }
