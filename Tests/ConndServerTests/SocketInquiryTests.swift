@@ -65,9 +65,9 @@ struct SocketInquiryTests {
     #expect(loop.tell() == [])
     #expect(loop.turn(after: .seconds(1)) == [])
     loop.kernel.sockets[Self.port] = self.silent(1420, timeouts: 2, nextTimeout: 800)
-    #expect(loop.turn(after: .milliseconds(410)) == ["1 advise silent"])
+    #expect(loop.turn(after: .milliseconds(450)) == ["1 advise silent"])
     loop.kernel.sockets[Self.port] = self.silent(2230, timeouts: 3, nextTimeout: 1600)
-    #expect(loop.turn(after: .milliseconds(810)) == ["1 destroy silent"])
+    #expect(loop.turn(after: .milliseconds(850)) == ["1 destroy silent"])
     #expect(loop.count("found") == 1)
     #expect(loop.loop.due == nil)
   }

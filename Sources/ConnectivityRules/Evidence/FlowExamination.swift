@@ -62,10 +62,14 @@ package struct FlowExamination: Hashable, Sendable {
     return self.deadline.map { $0 <= now } ?? false
   }
 
-  /// The socket of a flow was found silent after a change (E2). A suspicion stands until something is
-  /// acknowledged: each later change would begin it again otherwise.
+  /// The socket of a flow was found silent after a change (E2). If it has been silent since an
+  /// earlier change, that one counts: changes that never cease must not save a dead flow.
   package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
-    if let suspicion, suspicion.progress == evidence.progress { return }
+    if let suspicion = self.suspicion {
+      var earlier = evidence
+      (earlier.change, earlier.progressBefore) = (suspicion.change, suspicion.progress)
+      if earlier.isSilent { return }
+    }
     self.suspicion = Suspicion(
       change: evidence.change, progress: evidence.progress,
       isAdvised: self.suspicion?.isAdvised ?? false,
