@@ -432,7 +432,7 @@ extension Connectivity_V1_Connectivity {
         /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
         /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
         /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
-        /// >
+        /// > 
         /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
         ///
         /// - Parameters:
@@ -714,7 +714,7 @@ extension Connectivity_V1_Connectivity {
         /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
         /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
         /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
-        /// >
+        /// > 
         /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
         ///
         /// - Parameters:
@@ -997,7 +997,7 @@ extension Connectivity_V1_Connectivity {
         /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
         /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
         /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
-        /// >
+        /// > 
         /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
         ///
         /// - Parameters:
@@ -1792,7 +1792,7 @@ extension Connectivity_V1_Connectivity {
         /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
         /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
         /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
-        /// >
+        /// > 
         /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
         ///
         /// - Parameters:
@@ -2229,7 +2229,7 @@ extension Connectivity_V1_Connectivity {
         /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
         /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
         /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
-        /// >
+        /// > 
         /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
         ///
         /// - Parameters:
@@ -2669,7 +2669,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
     /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
     /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
-    /// >
+    /// > 
     /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
     ///
     /// - Parameters:
@@ -3116,7 +3116,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
     /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
     /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
-    /// >
+    /// > 
     /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
     ///
     /// - Parameters:
