@@ -174,7 +174,7 @@ extension MonitorLoop {
     if let step = self.choiceClocks.step(to: self.clock.now, time) {
       costs.choices.shiftEnds(of: self.timedChoices, by: step)
       self.engine.costs = costs
-      _ = self.choiceFile?.keep(costs)
+      _ = self.choiceKeeper?.keep(costs)
     }
     let present = costs.choices.endWithNetworks ? (try? self.presentNetworks()) ?? [] : []
     let over = costs.choices.end(at: time, on: Set(present.map(\.hash)))

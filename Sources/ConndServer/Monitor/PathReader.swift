@@ -113,7 +113,7 @@ struct PathReader {
       !destination.address.isLinkLocal, route.gateway == nil,
       facts.links.first?.link.hasNeighbours ?? false
     else { return false }
-    return try view.entry(for: destination).map { $0.route.prefix.length <= 1 } ?? false
+    return try view.entry(for: destination)?.route.map { $0.prefix.length <= 1 } ?? false
   }
 
   /// Appends the out-link and what is below it.
