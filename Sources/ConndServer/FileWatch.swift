@@ -21,6 +21,46 @@ final class FileWatch {
   /// The same of a file.
   func watch(file: String) { self.watch(file, Self.changes) }
 
+  /// Watches a file, its directory, and the directory of each symbolic link that leads there: a file may be written in place,
+  /// as one that a container was lent is, and each link may be replaced. What is not there yet may come.
+  func watch(fileBehindLinks path: String) {
+    var rest: [Substring] = path.split(separator: "/").reversed()
+    var (resolved, links) = ("", 0)
+    while let name = rest.popLast(), links <= Self.mostLinks {
+      if name == "." { continue }
+      if name == ".." {
+        resolved = Self.directory(of: resolved)
+        continue
+      }
+      guard let target = Self.target(ofLink: "\(resolved)/\(name)") else {
+        resolved += "/\(name)"
+        continue
+      }
+      links += 1
+      self.watch(directory: "\(resolved)/")
+      if target.hasPrefix("/") { resolved = "" }
+      rest += target.split(separator: "/").reversed()
+    }
+    guard links <= Self.mostLinks else { return }
+    self.watch(file: resolved)
+    self.watch(directory: "\(Self.directory(of: resolved))/")
+  }
+
+  /// The kernel follows no more (ELOOP).
+  private static let mostLinks = 40
+
+  private static func directory(of path: String) -> String {
+    path.lastIndex(of: "/").map { String(path[..<$0]) } ?? ""
+  }
+
+  /// The target of a symbolic link, or `nil` if there is none of that name.
+  private static func target(ofLink path: String) -> String? {
+    var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+    let count = readlink(path, &buffer, buffer.count)
+    guard count > 0 else { return nil }
+    return String(decoding: buffer.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
+  }
+
   /// Watches a path; where it is not there, the nearest directory above it, in which it may come.
   private func watch(_ path: String, _ mask: UInt32) {
     guard self.fileDescriptor >= 0 else { return }

@@ -173,6 +173,40 @@ struct DNSFilesTests {
     #expect(news() == "192.0.2.57 / ")
   }
 
+  /// `/etc/resolv.conf` leads to `/var/a/conf`, that to `/var/run/b/resolv.conf`, and `/var/run` to `/run`.
+  @Test(
+    "D7 each link of the chain that is replaced is told of, by whatever it is replaced",
+    arguments: ["var/a/conf: file", "var/a/conf: ../../run/c/resolv.conf", "var/run: ../other"])
+  func chain(replacement: String) throws {
+    let root = try Root()
+    for (folder, server) in [("run/b", "53"), ("run/c", "54"), ("other/b", "54"), ("var/a", "0")] {
+      try root.write("nameserver 192.0.2.\(server)\n", to: "\(folder)/resolv.conf")
+    }
+    func link(_ name: String, to target: String) {
+      #expect(symlink(target, "\(root.directory.path)/\(name)") == 0)
+    }
+    try root.write("", to: "etc/hosts")
+    link("etc/resolv.conf", to: "../var/a/conf")
+    link("var/a/conf", to: "../run/./b/resolv.conf")
+    link("var/run", to: "../run")
+    let watch = DNSWatch(root.files)
+    #expect(root.said(watch.read()) == "192.0.2.53 / ")
+    #expect(!self.tells(watch, within: 0))
+
+    let words = replacement.split(separator: ": ").map(String.init)
+    #expect(unlink("\(root.directory.path)/\(words[0])") == 0)
+    #expect(self.tells(watch))
+    #expect(root.said(watch.read()) == " / ")
+    if words[1] == "file" {
+      try root.write("nameserver 192.0.2.54\n", to: words[0])
+    } else {
+      link(words[0], to: words[1])
+    }
+    var last = ""
+    while last != "192.0.2.54 / ", self.tells(watch) { last = root.said(watch.read()) }
+    #expect(last == "192.0.2.54 / ")
+  }
+
   @Test("D7 a link that leads nowhere yet is followed when it leads somewhere")
   func dangling() throws {
     let root = try Root()

@@ -1,6 +1,4 @@
-import CLinux
 import Connectivity
-import Glibc
 
 /// The seam to the files that say whom names are asked of. Owned by the monitor's thread.
 protocol DNSSource {
@@ -30,25 +28,7 @@ final class DNSWatch: DNSSource {
   /// Watches what is there now.
   private func watch() {
     for directory in self.files.directories { self.changes.watch(directory: directory) }
-    // A link leads into a directory of somebody else's; a file that a container was lent is written where nobody sees the
-    // directory change.
-    let main = self.files.root + DNSFiles.main
-    guard let path = Self.target(of: main) else { return }
-    self.changes.watch(file: path)
-    if let end = path.lastIndex(of: "/") { self.changes.watch(directory: String(path[..<end])) }
-  }
-
-  /// Where a link leads to in the end, also if nothing is there yet: a resolver may start later.
-  private static func target(of path: String) -> String? {
-    if let target = realpath(path, nil) {
-      defer { free(target) }
-      return String(cString: target)
-    }
-    var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
-    let count = readlink(path, &buffer, buffer.count)
-    guard count > 0, let end = path.lastIndex(of: "/") else { return nil }
-    let target = String(
-      decoding: buffer.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
-    return target.hasPrefix("/") ? target : path[...end] + target
+    // Resolvers make it a link into their own directory, sometimes by way of another link.
+    self.changes.watch(fileBehindLinks: self.files.root + DNSFiles.main)
   }
 }
