@@ -155,7 +155,7 @@ struct RecordingTests {
   }
 
   @Test(
-    "a torn end is cut off, a damaged record is named by its offset, and what is no recording is refused"
+    "a turn that is torn is left out, a damaged record is named by its offset, and what is no recording is refused"
   )
   func damage() throws {
     do {
@@ -163,13 +163,17 @@ struct RecordingTests {
       for turn in 1...3 {
         recorder.begin(.init(hasMessages: true, slept: nil))
         recorder.note(.now(Int64(turn)))
+        recorder.flush()
       }
     }
     let whole = try contents(of: self.path, most: 1 << 20)
-    let record = RecordFrame.framed(RecordedItem.now(3).encoded).count
+    let record = RecordFrame.framed(RecordedItem.turnEnded.encoded).count
     let torn = try Recording(whole.dropLast())
     #expect(torn.end == .torn(offset: whole.count - record))
-    #expect(torn.turns.map(\.instants) == [[], [1], [2], []])
+    #expect(torn.turns.map(\.instants) == [[], [1], [2]])
+    let unfinished = try Recording(whole.dropLast(record))
+    #expect(unfinished.end == .unfinished)
+    #expect(unfinished.turns.map(\.instants) == [[], [1], [2]])
     var flipped = whole
     flipped[whole.count - 1] ^= 1
     #expect(try Recording(flipped).end == .damaged(offset: whole.count - record))

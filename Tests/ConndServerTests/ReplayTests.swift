@@ -76,6 +76,53 @@ struct ReplayTests {
     #expect(told.complaints.isEmpty)
   }
 
+  /// The recording with the ends of its turns, as it would be made today.
+  private static func withTurnEnds(_ bytes: [UInt8]) throws -> [[UInt8]] {
+    let end = RecordedItem.turnEnded.encoded
+    var records: [[UInt8]] = []
+    for (place, record) in self.records(bytes).enumerated() {
+      if place > 0, case .turn = try RecordedItem(decoding: record) { records.append(end) }
+      records.append(record)
+      if place == 0 { records.append(end) }
+    }
+    return records + [end]
+  }
+
+  @Test(
+    "a recording that ends early says so, and its replay nothing but the beginning of the whole",
+    arguments: names)
+  func cut(_ name: String) throws {
+    let old = try Self.bytes("\(name).recording")
+    let whole = try self.replay(Recording(old))
+    let records = try Self.withTurnEnds(old).map(RecordFrame.framed)
+    let new = RecordingHeader.line + records.joined()
+    let again = try Recording(new)
+    #expect(again.end == nil)
+    #expect(try self.replay(again).output == whole.output)
+    var generator = SeededGenerator(seed: 21)
+    func check(_ bytes: [UInt8], isWhole: Bool = false) throws {
+      let recording = try Recording(bytes)
+      #expect((recording.end == nil) == isWhole)
+      let told = try self.replay(recording)
+      #expect(whole.output.hasPrefix(told.output) && told.complaints.isEmpty)
+    }
+    for _ in 0..<40 {
+      // Between two records, where nothing but the missing end of the turn tells.
+      let count = generator.number(1...records.count)
+      let isWhole = count > 2 && records[count - 1] == records.last
+      try check(
+        RecordingHeader.line + records.prefix(count).joined(), isWhole: isWhole || count == 1)
+      // Within a record, of old recordings too.
+      for bytes in [new, old] {
+        let header = RecordingHeader.line.count + records[0].count
+        let length = generator.number((header + 1)...(bytes.count - 1))
+        let recording = try Recording(Array(bytes.prefix(length)))
+        guard case .torn = recording.end else { continue }
+        try check(Array(bytes.prefix(length)))
+      }
+    }
+  }
+
   @Test("whatever a recording holds, its replay comes to an end", arguments: names)
   func hostile(_ name: String) throws {
     let whole = try Self.bytes("\(name).recording")

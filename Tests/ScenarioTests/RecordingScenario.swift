@@ -108,6 +108,33 @@ struct RecordingScenario {
     try self.check(lab, lines, file)
   }
 
+  @Test(
+    "a recording that is cut off anywhere replays as far as it is whole, and says that it ends early"
+  )
+  func cutOff() throws {
+    let (lab, lines, file) = try self.laboratory()
+    try lab.namespace.ip("route del default dev eth0")
+    #expect(try lab.event().status.interface == "eth1")
+    try lab.outside.ip("link set eth1 down")
+    #expect(try lab.event().status.ipv4.reason == "noCarrier")
+    try self.check(lab, lines, file)
+    let whole = try Command.outcome(of: [Programs.connd, "--replay", file]).output
+    let size = try #require(Int(try Command.run(["stat", "-c", "%s", file]).prefix { $0 != "\n" }))
+    var early = 0
+    for part in 1...20 {
+      try Command.run(["sh", "-c", "head -c \(size * part / 21) \(file) >\(file).cut"])
+      let cut = try Command.outcome(of: [Programs.connd, "--replay", "\(file).cut"])
+      guard cut.status == 0 else {
+        #expect(cut.standardError.contains("damaged header"))
+        continue
+      }
+      #expect(whole.hasPrefix(cut.output))
+      if cut.standardError.contains("ends early") { early += 1 }
+    }
+    // By chance one may be cut between two turns.
+    #expect(early >= 15)
+  }
+
   @Test("a later run's replay says what those were told who had followed the run before")
   func restored() throws {
     let (lab, lines, file) = try self.laboratory()

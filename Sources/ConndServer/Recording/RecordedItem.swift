@@ -29,6 +29,8 @@ enum RecordedItem: Hashable {
   case input([UInt8])
   /// The recording has become as long as it may, and connd went on without it.
   case full
+  /// The turn is recorded to its end. What follows the last of these is half a turn, and no replay could tell what it led to.
+  case turnEnded
 }
 
 /// What ended a wait.
@@ -67,7 +69,7 @@ extension RecordedItem {
   private enum Kind: UInt8 {
     case turn = 1
     case now, time, opened, bound, option, sent, received, readable, file, input, full, modems,
-      metering
+      metering, turnEnded
   }
 
   var encoded: [UInt8] {
@@ -130,6 +132,7 @@ extension RecordedItem {
       begin(.input)
       fields.put(bytes)
     case .full: begin(.full)
+    case .turnEnded: begin(.turnEnded)
     }
     return fields.bytes
   }
@@ -167,6 +170,7 @@ extension RecordedItem {
     case .metering: self = .metering(try fields.bytes())
     case .input: self = .input(try fields.bytes())
     case .full: self = .full
+    case .turnEnded: self = .turnEnded
     }
     guard fields.isAtEnd else { throw FieldReader.Fault() }
   }

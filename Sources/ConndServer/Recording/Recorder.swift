@@ -30,12 +30,14 @@ final class Recorder {
     // Addresses and names of networks tell where somebody is.
     let descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0o600)
     guard descriptor >= 0 else { throw SystemError() }
-    let error = Self.prepare(descriptor, RecordingHeader.line + RecordFrame.framed(header.encoded))
+    // With the mark it is known of a file whatever is cut off whether the ends of turns are marked.
+    let records = [header.encoded, RecordedItem.turnEnded.encoded].flatMap(RecordFrame.framed)
+    let error = Self.prepare(descriptor, RecordingHeader.line + records)
     guard error == 0 else {
       close(descriptor)
       throw SystemError(error)
     }
-    self.length = RecordingHeader.line.count + RecordFrame.overhead + header.encoded.count
+    self.length = RecordingHeader.line.count + records.count
     (self.path, self.largest, self.logger, self.descriptor) = (path, largest, logger, descriptor)
     logger.notice("what connd is told and asked is recorded", metadata: ["path": "\(path)"])
   }
@@ -75,6 +77,7 @@ final class Recorder {
   /// What a turn brought is complete.
   func flush() {
     guard self.descriptor >= 0, !self.turn.isEmpty else { return }
+    self.turn += RecordFrame.framed(RecordedItem.turnEnded.encoded)
     guard RecordFrame.write(self.turn, to: self.descriptor) else {
       let error = SystemError()
       // Half a turn would not be replayed as it was.

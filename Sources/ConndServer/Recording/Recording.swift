@@ -3,7 +3,7 @@ import Netlink
 /// A recording that was read from a file, arranged as a replay asks for it.
 struct Recording {
   var header: RecordingHeader
-  /// The first is the start; each of the others is a wait and what it led to.
+  /// The first is the start; each of the others is a wait and what it led to. Empty if not even the start is whole.
   var turns: [Turn] = [Turn()]
   var answers = Answers()
   /// Where the file ends before its time, or makes no sense, and why.
@@ -38,8 +38,10 @@ struct Recording {
   }
 
   enum End: Hashable {
-    /// The file ends with half a record, which is cut off: connd was killed, or still writes.
+    /// The file ends with half a record: it was cut off, or connd was killed.
     case torn(offset: Int)
+    /// The file ends within a turn.
+    case unfinished
     case damaged(offset: Int)
     /// It had become as long as it may.
     case full
@@ -85,6 +87,7 @@ extension Recording {
 
   init(_ file: RecordingFile) {
     (self.header, self.end) = (file.header, file.end)
+    if file.items.isEmpty { self.turns = [] }
     var exchanges = Exchanges()
     for item in file.items { self.take(item, &exchanges) }
     exchanges.finish(&self.answers)
@@ -125,7 +128,7 @@ extension Recording {
       self.turns[self.turn].modems.append((afterLinks, bytes))
     case .metering(let bytes): self.turns[self.turn].metering.append(bytes)
     case .input(let bytes): self.turns[self.turn].inputs.append(bytes)
-    case .full: break
+    case .full, .turnEnded: break
     }
   }
 }

@@ -1,6 +1,7 @@
 /// A recording as a file has it: what it begins with, and everything after that, in its order.
 struct RecordingFile {
   var header: RecordingHeader
+  /// Those of whole turns.
   var items: [RecordedItem] = []
   /// Where the file ends before its time, or makes no sense, and why.
   var end: Recording.End?
@@ -36,10 +37,32 @@ struct RecordingFile {
       if item == .full { self.end = .full }
       self.items.append(item)
     }
+    self.dropUnfinishedTurn()
+  }
+
+  /// Leaves out what there is of a turn that the file ends in. Older recordings do not say where a turn ends; if one breaks
+  /// off, it is in its last turn.
+  private mutating func dropUnfinishedTurn() {
+    let whole: Int
+    if let last = self.items.lastIndex(of: .turnEnded) {
+      whole = last + 1
+    } else if self.end == nil || self.end == .full {
+      return
+    } else {
+      whole = self.items.lastIndex(where: \.beginsTurn) ?? 0
+    }
+    let unfinished = self.items.count - whole
+    self.items.removeLast(unfinished)
+    // The first mark only says that the ends of turns are marked.
+    let isWithoutStart = self.items == [.turnEnded]
+    if isWithoutStart { self.items = [] }
+    if unfinished > 0 || isWithoutStart { self.end = self.end ?? .unfinished }
   }
 }
 
 extension RecordedItem {
+  fileprivate var beginsTurn: Bool { if case .turn = self { true } else { false } }
+
   /// Whether a number in it is one that a clock may show: whatever is reckoned with those has room.
   fileprivate var isPossible: Bool {
     switch self {

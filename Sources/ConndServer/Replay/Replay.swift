@@ -38,6 +38,8 @@ struct Replay {
   ///
   /// - Parameter atEnd: is given the loop as it is after the last turn.
   func run(atEnd: (MonitorLoop) -> Void = { _ in }) {
+    // There is not even a whole start.
+    guard !self.recording.turns.isEmpty else { return }
     let restored = self.recording.header.restored
     let store = restored.generation > 0 ? Store(at: restored) : Store()
     let publisher = ReplayPublisher(store: store, print: self.print)

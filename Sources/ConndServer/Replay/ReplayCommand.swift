@@ -57,13 +57,19 @@ struct ReplayCommand {
     switch end {
     case nil: return true
     case .torn(let offset)?:
-      complain("\(self.file) ends with half a record at offset \(offset), which is cut off")
+      complain(
+        "\(self.file) ends early, with half a record at offset \(offset): the replay ends with the last whole turn"
+      )
+      return true
+    case .unfinished?:
+      complain("\(self.file) ends early, within a turn: the replay ends with the last whole turn")
       return true
     case .full?:
       complain("\(self.file) had become as long as it may: what came later is not in it")
       return true
     case .damaged(let offset)?:
-      complain("\(self.file) is damaged at offset \(offset): the replay ends there")
+      complain(
+        "\(self.file) is damaged at offset \(offset): the replay ends with the last whole turn")
       return false
     }
   }

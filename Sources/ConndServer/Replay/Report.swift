@@ -96,7 +96,7 @@ struct Report {
 extension Recording.End {
   fileprivate var words: String {
     switch self {
-    case .torn: "the last of them cut off"
+    case .torn, .unfinished: "cut off behind them"
     case .damaged: "damaged behind them"
     case .full: "as long as it might become"
     }

@@ -31,7 +31,7 @@ extension Substitutes {
   /// `nil` for what cannot be replaced.
   func item(_ item: RecordedItem) -> RecordedItem? {
     switch item {
-    case .turn, .now, .time, .opened, .bound, .option, .readable, .full: return item
+    case .turn, .turnEnded, .now, .time, .opened, .bound, .option, .readable, .full: return item
     case .sent(let role, let error, let bytes):
       return .sent(role, error: error, self.datagram(bytes, role))
     case .received(let role, .datagram(let bytes)):
