@@ -33,6 +33,11 @@ struct Overview: Hashable, Sendable {
     }
   }
 
+  /// connd tells the same state of affairs again: after the wall clock was set, `since` is another.
+  mutating func correct(_ snapshot: Snapshot) {
+    if snapshot.generation == self.snapshot.generation { self.snapshot.since = snapshot.since }
+  }
+
   /// More than fit on a screen.
   private static let mostChanges = 64
 

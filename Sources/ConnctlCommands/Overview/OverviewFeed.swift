@@ -39,11 +39,13 @@ final class OverviewFeed: Sendable {
   /// What connd does not tell by itself.
   struct Answers {
     var links: [Connectivity_V1_Link]
+    var status: Connectivity_V1_Status
     var history: Connectivity_V1_ListTransitionsResponse
     var clients: [Connectivity_V1_Client]?
 
     init(of connd: some Connectivity_V1_Connectivity.ClientProtocol) async throws {
       self.links = try await connd.listLinks(.init(), options: .prompt).links
+      self.status = try await connd.getStatus(.init(), options: .prompt)
       var request = Connectivity_V1_ListTransitionsRequest()
       request.limit = 32
       self.history = try await connd.listTransitions(request, options: .prompt)
@@ -98,6 +100,7 @@ extension Overview {
 
   fileprivate mutating func take(_ answers: OverviewFeed.Answers) throws {
     self.links = answers.links
+    self.correct(try Snapshot(answers.status))
     self.note(try HistoryEntry.all(answers.history).map(\.change))
     self.clients = answers.clients
     let processes = Set((answers.clients ?? []).map(\.process)).subtracting([0])

@@ -38,13 +38,20 @@ extension MonitorLoop {
     _ target: CostRequest.Target, _ present: [PresentNetwork]
   ) -> [CostChoices.Subject] {
     switch target {
-    case .link(let name): return [.link(name)]
+    case .link(let name): return [.link(self.firstName(ofLink: name))]
     case .network(let name):
       let current = present.filter { $0.name == name }.map(\.hash)
       if !current.isEmpty { return current.map { .network($0) } }
       if let identity = NetworkHash(name) { return [.network(identity)] }
       return self.engine.costs.key.hashes(ofName: name).map { .network($0) }
     }
+  }
+
+  /// The name that a link goes by, of which a user has given an alternative one; any other name is as it was.
+  private func firstName(ofLink name: String) -> String {
+    let links = self.ask { explainer throws(KernelUnavailable) in try explainer.view.links() }
+    let named = try? links.get().first { $0.link.alternativeNames.contains(name) }
+    return named?.link.name ?? name
   }
 
   // MARK: - Changes
@@ -68,6 +75,10 @@ extension MonitorLoop {
     }
     var costs = self.engine.costs
     let end = self.end(of: wish)
+    if case .time = end {
+      self.timedChoices.formUnion(subjects)
+      _ = self.choiceClocks.step(to: self.clock.now, self.clock.time)
+    }
     for subject in subjects {
       var choice = costs.choices[subject] ?? CostChoice(user: wish.user)
       choice.user = wish.user
@@ -100,7 +111,8 @@ extension MonitorLoop {
     _ name: String, _ user: UInt32
   ) throws(CostRequest.Refusal) -> Bool {
     let subjects =
-      self.subjects(.network(name), try self.presentNetworks()) + [CostChoices.Subject.link(name)]
+      self.subjects(.network(name), try self.presentNetworks())
+      + Set([name, self.firstName(ofLink: name)]).sorted().map { CostChoices.Subject.link($0) }
     var costs = self.engine.costs
     let known = subjects.filter { costs.choices[$0] != nil }
     guard !known.isEmpty else { throw .notFound("nothing is said of “\(name)”") }
@@ -138,7 +150,7 @@ extension MonitorLoop {
       case .network(let network): present.first { $0.hash == network }?.links ?? []
       }
     }
-    let rules = links.compactMap(self.engine.reader.classifier.policy.rule)
+    let rules = links.compactMap { self.engine.reader.classifier.policy.rule(for: $0) }
     return rules.first { rule in
       (wish.constrained?.isOn).map { $0 != rule.constrained ?? $0 } ?? false
         || (wish.expensive?.isOn).map { $0 != rule.expensive ?? $0 } ?? false
@@ -158,8 +170,14 @@ extension MonitorLoop {
   mutating func endChoices() {
     guard self.engine.costs.choices.hasEnds else { return }
     var costs = self.engine.costs
+    let time = self.clock.time
+    if let step = self.choiceClocks.step(to: self.clock.now, time) {
+      costs.choices.shiftEnds(of: self.timedChoices, by: step)
+      self.engine.costs = costs
+      _ = self.choiceFile?.keep(costs)
+    }
     let present = costs.choices.endWithNetworks ? (try? self.presentNetworks()) ?? [] : []
-    let over = costs.choices.end(at: self.clock.time, on: Set(present.map(\.hash)))
+    let over = costs.choices.end(at: time, on: Set(present.map(\.hash)))
     guard !over.isEmpty else { return }
     self.take(costs, over, Cause(.user, "choiceEnded"))
   }

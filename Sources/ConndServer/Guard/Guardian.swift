@@ -57,7 +57,7 @@ final class Guardian: FlowMailbox {
   struct Notice: Hashable, Sendable {
     var reason: Invalidation.Reason
     var severity: Invalidation.Severity
-    var time: Timestamp
+    var moment = Moment()
   }
 
   private struct State {
@@ -88,7 +88,7 @@ final class Guardian: FlowMailbox {
 
   func post(_ messages: [Message]) {
     let notice = messages.lazy.reversed().compactMap(\.verdict).first.map {
-      Notice(reason: $0.reason, severity: $0.severity, time: .now())
+      Notice(reason: $0.reason, severity: $0.severity)
     }
     let waiting = self.state.withLock { state in
       state.messages += messages

@@ -19,7 +19,7 @@ final class ClientList: Sendable {
   struct Client: Sendable {
     var user: UInt32
     var process: Int32
-    var since: Timestamp
+    var since: Moment
     var subject: Subject
   }
 
@@ -35,7 +35,7 @@ final class ClientList: Sendable {
 
   func enter(_ peer: PeerCredentials, _ subject: Subject) -> ID {
     let client = Client(
-      user: peer.uid, process: peer.pid, since: Timestamp.now(), subject: subject)
+      user: peer.uid, process: peer.pid, since: Moment(), subject: subject)
     return self.state.withLock { state in
       state.last += 1
       state.clients[state.last] = client
@@ -62,7 +62,7 @@ extension Connectivity_V1_ListClientsResponse {
       .with {
         $0.process = UInt32(clamping: client.process)
         $0.user = client.user
-        $0.since = Google_Protobuf_Timestamp(client.since)
+        $0.since = Google_Protobuf_Timestamp(client.since.time)
         switch client.subject {
         case .changes: $0.watch = Connectivity_V1_WatchingClient()
         case .path(let destination): $0.path = .with { $0.destination = destination }
@@ -72,7 +72,7 @@ extension Connectivity_V1_ListClientsResponse {
             guard let notice = guardian.lastNotice else { return }
             $0.reason = Connectivity_V1_InvalidationReason(notice.reason)
             $0.severity = Connectivity_V1_InvalidationSeverity(notice.severity)
-            $0.time = Google_Protobuf_Timestamp(notice.time)
+            $0.time = Google_Protobuf_Timestamp(notice.moment.time)
           }
         }
       }

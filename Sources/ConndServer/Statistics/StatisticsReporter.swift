@@ -12,7 +12,7 @@ struct StatisticsReporter: Service {
   let monitor: Monitor
   let logger: Logger
   private let requests: UnixSignalsSequence
-  private let started = Timestamp.now()
+  private let started = Moment()
 
   /// - Parameter requests: each of these signals has the log told.
   init(
@@ -51,7 +51,7 @@ struct StatisticsReporter: Service {
 
   func report() async -> Connectivity_V1_GetStatisticsResponse {
     var response = Connectivity_V1_GetStatisticsResponse()
-    response.started = Google_Protobuf_Timestamp(self.started)
+    response.started = Google_Protobuf_Timestamp(self.started.time)
     response.statistics = await self.figures().map { figure in
       .with {
         $0.name = figure.name
@@ -69,6 +69,6 @@ struct StatisticsReporter: Service {
       let name = figure.kind.isEmpty ? figure.name : "\(figure.name)_\(figure.kind)"
       metadata[name] = "\(figure.value)"
     }
-    self.logger.notice("statistics since \(self.started)", metadata: metadata)
+    self.logger.notice("statistics since \(self.started.time)", metadata: metadata)
   }
 }

@@ -24,6 +24,7 @@ final class HistoryFile {
   private let path: String
   private var descriptor: CInt = -1
   private var records = 0
+  private var clockSteps = 0
   /// It was said that the history cannot be kept.
   private var hasComplained = false
   private let logger: Logger
@@ -122,8 +123,11 @@ final class HistoryFile {
   }
 
   /// Appends records; `past` is what the file is to hold before them if it must be rewritten.
-  func append(_ changes: [Published], past: () -> [Published]) {
-    let isFull = self.records >= Store.capacity + Self.slack
+  ///
+  /// - Parameter clockSteps: How often the wall clock was set, with which times were moved that the file holds.
+  func append(_ changes: [Published], clockSteps: Int = 0, past: () -> [Published]) {
+    let isFull = self.records >= Store.capacity + Self.slack || clockSteps != self.clockSteps
+    self.clockSteps = clockSteps
     if self.descriptor < 0 || isFull, self.rewrite(past() + changes) { return }
     // One that is too long, and cannot be rewritten, still holds everything.
     guard self.descriptor >= 0, RecordFrame.write(changes.flatMap(Self.record), to: self.descriptor)

@@ -22,7 +22,8 @@ struct HistoryPublisher: Publisher {
   func publish(_ changes: [Change]) {
     do {
       let published = try changes.map { try Published($0) }
-      self.history.append(published, past: { self.store.past })
+      self.history.append(
+        published, clockSteps: self.store.clockSteps, past: { self.store.past })
       self.store.publish(published)
     } catch {
       self.logger.critical("a change cannot be serialised", metadata: ["error": "\(error)"])

@@ -14,6 +14,10 @@ final class Store: Sendable {
 
   fileprivate struct State {
     var snapshot: Snapshot
+    var clocks: ClockSteps
+    var clockSteps = 0
+    /// When the machine was started, by the wall clock as it is set now.
+    var boot: Timestamp
     /// The oldest first; generations grow by one from each to the next.
     var history: Deque<Published>
     /// Called when there is something new for subscribers.
@@ -36,29 +40,47 @@ final class Store: Sendable {
     var snapshot = TransitionMaker().snapshot
     snapshot.generation = generation
     for published in past { snapshot.apply(published.change) }
-    self.state = Mutex(
-      State(snapshot: snapshot, history: Deque(past.suffix(Self.capacity))))
+    self.state = Mutex(State(snapshot, Deque(past.suffix(Self.capacity))))
   }
 
   /// Goes on after what an earlier run published last, of which nothing else is known.
   init(at snapshot: Snapshot) {
-    self.state = Mutex(State(snapshot: snapshot, history: []))
+    self.state = Mutex(State(snapshot))
   }
 
-  /// What was published last.
-  var snapshot: Snapshot { self.state.withLock { $0.snapshot } }
+  /// What was published last. Its `since` is by the wall clock as that is set now.
+  var snapshot: Snapshot {
+    self.state.withLock { state in
+      state.followClock()
+      return state.snapshot
+    }
+  }
+
+  /// How often the wall clock was set.
+  var clockSteps: Int {
+    self.state.withLock { state in
+      state.followClock()
+      return state.clockSteps
+    }
+  }
 
   /// Whether connd is stopping.
   var isFinished: Bool { self.state.withLock { $0.isFinished } }
 
   var subscribers: Int { self.state.withLock { $0.subscribers.count } }
 
-  /// What the history holds, the oldest first.
-  var past: [Published] { self.state.withLock { Array($0.history) } }
+  /// What the history holds, the oldest first. Its times are by the wall clock as that is set now.
+  var past: [Published] {
+    self.state.withLock { state in
+      state.followClock()
+      return Array(state.history)
+    }
+  }
 
   /// Makes changes known to all subscribers, in their order. Who observes is told by ``touch()``.
   func publish(_ changes: [Published]) {
     let onNews: (@Sendable () -> Void)? = self.state.withLock { state in
+      state.followClock()
       for published in changes {
         state.snapshot.apply(published.change)
         if state.history.count == Self.capacity { state.history.removeFirst() }
@@ -163,19 +185,43 @@ extension Store {
 }
 
 extension Store.State {
+  fileprivate init(_ snapshot: Snapshot, _ history: Deque<Published> = []) {
+    let (now, time) = (Instant.now(), Timestamp.now())
+    self.init(
+      snapshot: snapshot, clocks: ClockSteps(from: now, time),
+      boot: time.advanced(by: .zero - now.sinceStart), history: history)
+  }
+
+  /// Moves times along with the wall clock if that was set, so that what happened is as long ago as before. What happened
+  /// before the machine was started stays where it was: its clock was another.
+  fileprivate mutating func followClock() {
+    let (now, time) = (Instant.now(), Timestamp.now())
+    guard let step = self.clocks.step(to: now, time) else { return }
+    self.clockSteps += 1
+    let boot = self.boot
+    self.boot = time.advanced(by: .zero - now.sinceStart)
+    if self.snapshot.since >= boot { self.snapshot.since = self.snapshot.since.advanced(by: step) }
+    for (place, published) in self.history.enumerated() where published.change.time >= boot {
+      guard let shifted = try? Published(published.change.shifted(by: step)) else { continue }
+      self.history[place] = shifted
+    }
+  }
+
   /// At most so many changes are handed out at once.
   private static let batch = 64
 
-  fileprivate func read(_ subscriber: inout Subscriber) -> Store.Reading? {
+  fileprivate mutating func read(_ subscriber: inout Subscriber) -> Store.Reading? {
     if self.isFinished { return .finished }
     let current = self.snapshot.generation
     guard let seen = subscriber.generation else {
+      self.followClock()
       subscriber.generation = current
       return .snapshot(self.snapshot)
     }
     if seen == current { return nil }
     guard seen < current, let first = self.history.first?.change.generation, first <= seen + 1
     else {
+      self.followClock()
       subscriber.generation = current
       return .gap(self.snapshot)
     }

@@ -15,6 +15,36 @@
     }
   }
 
+  /// The same change, with all its times so much later: the wall clock was set.
+  package func shifted(by step: Duration) -> Change {
+    switch self {
+    case .transition(var transition):
+      transition.time = transition.time.advanced(by: step)
+      transition.snapshot.since = transition.snapshot.since.advanced(by: step)
+      return .transition(transition)
+    case .path(var change):
+      change.time = change.time.advanced(by: step)
+      change.snapshot.since = change.snapshot.since.advanced(by: step)
+      return .path(change)
+    case .invalidation(var invalidation):
+      invalidation.time = invalidation.time.advanced(by: step)
+      return .invalidation(invalidation)
+    case .dns(var change):
+      change.time = change.time.advanced(by: step)
+      return .dns(change)
+    }
+  }
+
+  /// When it was published.
+  package var time: Timestamp {
+    switch self {
+    case .transition(let transition): transition.time
+    case .path(let change): change.time
+    case .invalidation(let invalidation): invalidation.time
+    case .dns(let change): change.time
+    }
+  }
+
   /// The state of affairs after the change; `nil` for an invalidation, which leaves it as it is, and for what changes nothing but
   /// whom names are asked of.
   public var snapshot: Snapshot? {

@@ -148,6 +148,23 @@ package struct CostChoices: Hashable, Sendable {
   /// The earliest time by the wall clock at which something is over.
   package var nextEnd: Timestamp? { self.summary.nextEnd }
 
+  /// The wall clock was set: what is to hold for a time holds for as long as before.
+  ///
+  /// - Parameter subjects: those whose time was counted from a moment of this run. Any other time is one of the right clock.
+  package mutating func shiftEnds(of subjects: Set<Subject>, by step: Duration) {
+    func shifted(_ setting: CostChoice.Setting?) -> CostChoice.Setting? {
+      guard var setting, case .time(let time)? = setting.end else { return setting }
+      setting.end = .time(time.advanced(by: step))
+      return setting
+    }
+    for subject in subjects {
+      guard let choice = self.all[subject] else { continue }
+      self.all[subject] = CostChoice(
+        constrained: shifted(choice.constrained), expensive: shifted(choice.expensive),
+        user: choice.user)
+    }
+  }
+
   /// Forgets what is over.
   ///
   /// - Parameter present: the networks that the traffic goes by; empty where it goes nowhere, which ends nothing.
@@ -175,10 +192,11 @@ package struct CostChoices: Hashable, Sendable {
 
   /// What is said of a path: of the topmost of its links that somebody speaks of, else of the network behind them.
   package func said<Value>(
-    of links: [String], on network: NetworkHash?, _ value: (CostChoice) -> Value?
+    of links: [LinkFacts], on network: NetworkHash?, _ value: (CostChoice) -> Value?
   ) -> Value? {
     if self.all.isEmpty { return nil }
-    for subject in links.map({ Subject.link($0) }) + (network.map { [.network($0)] } ?? []) {
+    let names = links.flatMap(\.link.names)
+    for subject in names.map({ Subject.link($0) }) + (network.map { [.network($0)] } ?? []) {
       if let said = self.all[subject].flatMap(value) { return said }
     }
     return nil

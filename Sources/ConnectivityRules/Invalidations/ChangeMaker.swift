@@ -64,6 +64,9 @@ package struct ChangeMaker: Hashable, Sendable {
     set { self.invalidations.policy = newValue }
   }
 
+  /// The wall clock was set: what holds has held for as long as before.
+  package mutating func shiftTimes(by step: Duration) { self.transitions.shiftTimes(by: step) }
+
   /// Compares whom names are asked of with what was published.
   ///
   /// - Parameter learntLate: when it changed is not known.

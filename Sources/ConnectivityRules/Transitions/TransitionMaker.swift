@@ -32,6 +32,11 @@ package struct TransitionMaker: Hashable, Sendable {
     return self.snapshot.generation
   }
 
+  /// The wall clock was set: what holds has held for as long as before.
+  mutating func shiftTimes(by step: Duration) {
+    self.snapshot.since = self.snapshot.since.advanced(by: step)
+  }
+
   /// Compares whom names are asked of with what was published.
   ///
   /// - Parameter learntLate: connd was away: when it changed is not known.

@@ -267,6 +267,21 @@ struct CostsTests {
     #expect(try self.list() == ["198.51.100.1 here"])
   }
 
+  @Test("what is said for a minute holds for a minute, whatever the clock is set to meanwhile")
+  mutating func clockStep() throws {
+    try self.set(.link("eth0"), constrained: .on, end: .after(.seconds(60)))
+    for step in [63_072_000, -126_144_000] {
+      self.loop.clock.wall = self.loop.clock.wall.advanced(by: .seconds(step))
+      _ = self.loop.turn()
+      #expect(self.loop.loop.store.snapshot.status.isConstrained)
+      let due = try #require(self.loop.loop.due)
+      #expect(self.loop.clock.now.duration(to: due) == .seconds(60))
+    }
+    self.loop.clock.wall = self.loop.clock.wall.advanced(by: .seconds(60))
+    _ = self.loop.turn(after: .seconds(60))
+    #expect(self.last.hasSuffix("choiceEnded"))
+  }
+
   @Test("what is said of one property does not end with the other, nor stay with it")
   mutating func endsApart() throws {
     try self.set(.link("eth0"), constrained: .on, end: .after(.seconds(60)))
