@@ -1,11 +1,27 @@
 import ArgumentParser
 import Connectivity
+import ConnectivityProtocol
+import ConnectivitySession
 
 /// A condition, of a family or of the traffic that leaves by a link where one is named: what `is` asks and `wait` waits for.
 struct Requirement: Hashable, Sendable {
   var condition: Condition
   var family: AddressFamily?
   var link: String?
+  /// The name that the link goes by in paths, if `link` is an alternative one.
+  var firstName: String?
+
+  /// The same, with the name that the link goes by now.
+  ///
+  /// - Parameter firstName: Looks for the link of a name or alternative name.
+  func resolved(
+    for status: ConnectivityStatus, _ firstName: (_ link: String) async -> String?
+  ) async -> Requirement {
+    guard let link, !self.holds(for: status) else { return self }
+    var requirement = self
+    requirement.firstName = await firstName(link)
+    return requirement
+  }
 
   func holds(for status: ConnectivityStatus) -> Bool {
     self.condition.holds(for: self.concerned(status))
@@ -15,7 +31,7 @@ struct Requirement: Hashable, Sendable {
   private func concerned(_ status: ConnectivityStatus) -> ConnectivityStatus {
     func path(_ family: AddressFamily) -> Path {
       let path = status[family]
-      let isElsewhere = self.link.map { !path.leaves(by: $0) } ?? false
+      let isElsewhere = (self.firstName ?? self.link).map { !path.leaves(by: $0) } ?? false
       return isElsewhere || self.family ?? family != family ? .unsatisfied(.noRoute) : path
     }
     return ConnectivityStatus(ipv4: path(.ipv4), ipv6: path(.ipv6), preferred: status.family)
@@ -49,6 +65,16 @@ extension Path {
   /// Whether traffic flows by the link: the one on top, as a bridge or a tunnel, or one below it.
   fileprivate func leaves(by link: String) -> Bool {
     self.status == .satisfied && self.chain.contains { $0.name == link }
+  }
+}
+
+extension Dialler {
+  /// The name that a link goes by, whichever of its names is given; `nil` if connd knows none, or does not say.
+  func firstName(ofLink name: String, at socket: String) async -> String? {
+    let links = try? await self.withConnd(at: socket) { connd in
+      try await connd.listLinks(.init(), options: .prompt).links
+    }
+    return links?.first { $0.alternativeNames.contains(name) }?.name
   }
 }
 

@@ -31,6 +31,7 @@ extension Link {
       case Int(IFLA_CARRIER): self.carrier = value.uint8.map { $0 != 0 }
       case Int(IFLA_CARRIER_DOWN_COUNT): self.carrierDownCount = value.uint32
       case Int(IFLA_LINKINFO): information = value
+      case Int(IFLA_PROP_LIST): self.read(properties: value)
       default: break
       }
     }
@@ -40,6 +41,22 @@ extension Link {
     guard self.read(information: information) else { return nil }
     // A tunnel that was made in another namespace goes on sending there.
     if isLowerElsewhere { self.outer = nil }
+  }
+
+  /// A link has one or two from udev. Whoever may give it more (CAP_NET_ADMIN) gives it up to 64 KiB of them.
+  private static let mostAlternativeNames = 32
+
+  /// Reads `IFLA_PROP_LIST`, which holds the alternative names (since 5.5).
+  private mutating func read(properties: Bytes) {
+    var attributes = AttributeReader(properties)
+    while let attribute = attributes.next(),
+      self.alternativeNames.count < Self.mostAlternativeNames
+    {
+      guard attribute.type == Int(IFLA_ALT_IFNAME), let name = attribute.payload.string,
+        !name.isEmpty
+      else { continue }
+      self.alternativeNames.append(name)
+    }
   }
 
   /// Reads `IFLA_LINKINFO`: the kind, and of the kind's own data what leads to the links below.

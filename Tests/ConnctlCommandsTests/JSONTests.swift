@@ -183,7 +183,7 @@ struct JSONShapeTests {
         + #""security": ["personal", "enterprise"], "bssid": "02:00:00:00:01:00", "frequency": 2437, "#
         + #""signal": -52, "transmitRate": 54000000, "receiveRate": null, "retries": null, "#
         + #""metered": true}, "modem": null, "via": null, "viaGuessed": false, "#
-        + #""lowerGuessed": false}"#
+        + #""lowerGuessed": false, "alternativeNames": []}"#
     )
     #expect(
       JSON.link(.docker).description
@@ -191,16 +191,16 @@ struct JSONShapeTests {
         + #""state": "noCarrier", "expensive": false, "constrained": false, "addresses": ["172.17.0.1/16"], "#
         + #""master": "br0", "lower": "eth0", "defaultIpv4": false, "defaultIpv6": false, "hardwareType": 1, "#
         + #""mtu": null, "wireless": null, "modem": null, "via": null, "viaGuessed": false, "#
-        + #""lowerGuessed": false}"#)
+        + #""lowerGuessed": false, "alternativeNames": []}"#)
     #expect(
       JSON.link(.ppp).description.hasSuffix(
         #""modem": {"connected": true, "suspended": true, "technology": "4G", "roaming": true, "#
           + #""signalQuality": 67}, "#
           + #""via": null, "viaGuessed": false, "#
-          + #""lowerGuessed": false}"#))
+          + #""lowerGuessed": false, "alternativeNames": []}"#))
     #expect(
       JSON.link(.usb).description.hasSuffix(
-        #""via": "phone", "viaGuessed": true, "lowerGuessed": false}"#))
+        #""via": "phone", "viaGuessed": true, "lowerGuessed": false, "alternativeNames": []}"#))
   }
 
   @Test("explain")

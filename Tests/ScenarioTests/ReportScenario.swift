@@ -10,6 +10,8 @@ struct ReportScenario {
     let lab = try Laboratory(ipv6: true)
     try lab.addLink("acme", "203.0.113.7", ipv6: "2001:db8:77::7")
     try lab.namespace.ip("link set acme address 00:1b:63:84:45:e6")
+    try lab.namespace.ip(
+      "link property add dev acme altname acme-office altname enx001b638445e6")
     try lab.namespace.ip("route add default via 203.0.113.1 dev acme")
     return lab
   }
@@ -39,7 +41,9 @@ struct ReportScenario {
     try waitUntil("connd records more") { size() > before }
   }
 
-  private static let secrets = ["203.0.113.", "2001:db8:77", "acme", "00:1b:63:84:45:e6"]
+  private static let secrets = [
+    "203.0.113.", "2001:db8:77", "acme", "00:1b:63:84:45:e6", "001b638445e6",
+  ]
   private static let bytes: [[UInt8]] = [
     [203, 0, 113, 7], [203, 0, 113, 1], [0x20, 0x01, 0x0d, 0xb8, 0, 0x77],
     [0x00, 0x1B, 0x63, 0x84, 0x45, 0xE6], [0x63, 0xFF, 0xFE, 0x84, 0x45, 0xE6],

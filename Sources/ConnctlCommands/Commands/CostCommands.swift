@@ -161,7 +161,7 @@ extension CostCommand {
       if choice != .auto, case .link(let name) = target,
         let links = try? await connd.listLinks(
           Connectivity_V1_ListLinksRequest(), options: .prompt),
-        !links.links.contains(where: { $0.name == name })
+        !links.links.contains(where: { $0.name == name || $0.alternativeNames.contains(name) })
       {
         self.console.remark("there is no link “\(name)” now: it holds once there is")
       }

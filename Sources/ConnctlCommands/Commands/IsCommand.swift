@@ -20,9 +20,10 @@ struct IsCommand: ConnctlCommand {
   @OptionGroup var traffic: TrafficOptions
 
   func run(through dialler: any Dialler) async throws {
-    try self.console.tell(
-      self.traffic.requirement(self.condition),
-      of: try await StatusCommand.status(self.socket, through: dialler), json: self.json)
+    let snapshot = try await StatusCommand.status(self.socket, through: dialler)
+    let requirement = await self.traffic.requirement(self.condition)
+      .resolved(for: snapshot.status) { await dialler.firstName(ofLink: $0, at: self.socket) }
+    try self.console.tell(requirement, of: snapshot, json: self.json)
   }
 }
 

@@ -31,13 +31,15 @@ struct WaitCommand: ConnctlCommand {
   var timeout: Timeout?
 
   func run(through dialler: any Dialler) async throws {
-    let requirement = self.traffic.requirement(self.condition)
     let wait = Wait(
-      requirement: requirement, events: StatusFollower(socket: self.socket, through: dialler),
-      isPatient: self.timeout != nil, say: self.console.hint)
+      requirement: self.traffic.requirement(self.condition),
+      events: StatusFollower(socket: self.socket, through: dialler),
+      isPatient: self.timeout != nil, say: self.console.hint,
+      firstName: { [socket = self.socket] in await dialler.firstName(ofLink: $0, at: socket) })
     guard let snapshot = try await wait.run(timeout: self.timeout?.duration) else {
       throw ConndError.failed("\(self.socket) is silent")
     }
+    let requirement = await wait.requirement.resolved(for: snapshot.status, wait.firstName)
     if !requirement.holds(for: snapshot.status), let timeout {
       self.console.remark(
         "“\(requirement)” does not hold after \(timeout.words): \(requirement.missing(in: snapshot.status))"
@@ -55,6 +57,8 @@ struct Wait: Sendable {
   let isPatient: Bool
   /// Tells somebody who looks on what it waits for.
   let say: @Sendable (String) -> Void
+  /// Looks for the link of a name or alternative name: it may be given one at any time.
+  var firstName: @Sendable (_ link: String) async -> String? = { _ in nil }
 
   /// So long connd has for its first word, however short the time: that of a machine under load is no answer of connd's.
   private static let shortest = Duration.seconds(5)
@@ -89,17 +93,17 @@ struct Wait: Sendable {
 
   private func follow(_ last: Last) async throws {
     do {
-      try await self.events.run { try self.take($0, last) }
+      try await self.events.run { try await self.take($0, last) }
     } catch is Holds {}
   }
 
-  private func take(_ event: StatusEvent, _ last: Last) throws {
+  private func take(_ event: StatusEvent, _ last: Last) async throws {
     switch event {
     case .snapshot(let snapshot), .gap(let snapshot):
-      try self.check(snapshot, last)
+      try await self.check(snapshot, last)
     case .change(let change):
       // An invalidation leaves the status as it is.
-      if let snapshot = change.snapshot { try self.check(snapshot, last) }
+      if let snapshot = change.snapshot { try await self.check(snapshot, last) }
     case .disconnected(let error):
       let isKnown = last.isKnown
       if !isKnown { last.set(.failure(error)) }
@@ -111,11 +115,11 @@ struct Wait: Sendable {
     }
   }
 
-  private func check(_ snapshot: Snapshot, _ last: Last) throws {
-    let holds = self.requirement.holds(for: snapshot.status)
+  private func check(_ snapshot: Snapshot, _ last: Last) async throws {
+    let requirement = await self.requirement.resolved(for: snapshot.status, self.firstName)
+    let holds = requirement.holds(for: snapshot.status)
     if !holds, !last.isKnown {
-      self.say(
-        "waiting for “\(self.requirement)”: \(self.requirement.missing(in: snapshot.status))")
+      self.say("waiting for “\(requirement)”: \(requirement.missing(in: snapshot.status))")
     }
     last.set(.success(snapshot))
     if holds { throw Holds() }

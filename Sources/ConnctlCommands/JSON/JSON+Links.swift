@@ -26,6 +26,7 @@ extension JSON {
       "via": .string(link.hasVia ? link.via : nil),
       "viaGuessed": .bool(link.viaGuessed),
       "lowerGuessed": .bool(link.lowerGuessed),
+      "alternativeNames": .array(link.alternativeNames.map { .string($0) }),
     ]
   }
 

@@ -57,7 +57,10 @@ extension Connectivity_V1_Explanation {
   }
 
   fileprivate func route(_ path: Path) -> String {
-    guard self.hasRoutePrefix else { return path.reason?.words ?? "none" }
+    guard self.hasRoutePrefix else {
+      let isListed = path.table ?? 0 == 0
+      return path.reason?.words ?? (isListed ? "none" : "more nexthops than the kernel lists")
+    }
     let isDefault = self.routePrefix.hasSuffix("/0")
     return self.routePrefix + (isDefault ? " (default)" : "")
       + (self.hasRoutePriority ? ", metric \(self.routePriority)" : "")
@@ -93,6 +96,7 @@ extension Connectivity_V1_Link {
     if self.hasMaster { words.append("port of \(self.master)") }
     if self.hasModem { words += self.modem.words + [self.modem.signalWords].compactMap { $0 } }
     if let via = self.viaWords { words.append(via) }
+    if let alias = self.alternativeNameWords { words.append(alias) }
     return words.joined(separator: ", ")
   }
 }

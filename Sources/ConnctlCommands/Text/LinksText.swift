@@ -15,6 +15,7 @@ extension Style {
       let medium = Medium(link.medium)
       let defaults = [link.defaultIpv4 ? "ipv4" : nil, link.defaultIpv6 ? "ipv6" : nil]
       var notes = link.addresses
+      if let words = link.alternativeNameWords { notes.append(words) }
       if link.expensive { notes.append("expensive") }
       if link.constrained { notes.append("constrained") }
       if link.hasWireless, let words = link.wireless.words { notes.append(words) }
@@ -58,6 +59,12 @@ extension Connectivity_V1_Modem {
 }
 
 extension Connectivity_V1_Link {
+  /// `alias enx020000000001`, or `nil` if the link has no other name.
+  var alternativeNameWords: String? {
+    self.alternativeNames.isEmpty
+      ? nil : "alias " + self.alternativeNames.joined(separator: " ")
+  }
+
   /// `via phone`; `nil` where it is what it looks like.
   var viaWords: String? {
     guard self.hasVia else { return nil }

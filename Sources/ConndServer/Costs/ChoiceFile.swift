@@ -193,7 +193,7 @@ final class ChoiceFile {
     let (kind, name) = (String(words[0]), String(words[1]))
     let subject: CostChoices.Subject
     switch kind {
-    case "link" where ResolvConf.isLinkName(name): subject = .link(name)
+    case "link" where ResolvConf.isLinkName(name, orAlternative: true): subject = .link(name)
     case "network":
       guard let network = NetworkHash(name) else { return nil }
       subject = .network(network)

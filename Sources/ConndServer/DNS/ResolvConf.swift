@@ -37,7 +37,8 @@ struct ResolvConf {
       } else if text.contains(".") {
         text = text.prefix { $0 != ":" }
       }
-      guard let server = DNSSettings.Server(text), server.zone.map(Self.isLinkName) ?? true else {
+      guard let server = DNSSettings.Server(text), server.zone.map({ Self.isLinkName($0) }) ?? true
+      else {
         return nil
       }
       return server
@@ -61,9 +62,9 @@ struct ResolvConf {
     return names.prefix(Self.most).map(String.init)
   }
 
-  /// As the kernel names links (dev_valid_name).
-  static func isLinkName(_ name: String) -> Bool {
-    (1...15).contains(name.utf8.count) && name != "." && name != ".."
+  /// As the kernel names links (dev_valid_name). An alternative name may be longer (ALTIFNAMSIZ).
+  static func isLinkName(_ name: String, orAlternative: Bool = false) -> Bool {
+    (1...(orAlternative ? 127 : 15)).contains(name.utf8.count) && name != "." && name != ".."
       && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && $0 != UInt8(ascii: "/") }
   }
 }

@@ -70,7 +70,9 @@ extension Connectivity_V1_SetCostRequest {
     let target: CostRequest.Target
     switch self.target {
     case .link(let name):
-      guard ResolvConf.isLinkName(name) else { throw invalid("link: “\(name)” is no link's name") }
+      guard ResolvConf.isLinkName(name, orAlternative: true) else {
+        throw invalid("link: “\(name)” is no link's name")
+      }
       target = .link(name)
     case .network(let name):
       guard !name.isEmpty, name.utf8.count <= 256 else { throw invalid("network: is no name") }

@@ -10,6 +10,7 @@ extension AttributeRule {
     Int(IFLA_MASTER): .same(4), Int(IFLA_OPERSTATE): .same(1), Int(IFLA_CARRIER): .same(1),
     Int(IFLA_CARRIER_DOWN_COUNT): .same(4), Int(IFLA_CARRIER_UP_COUNT): .same(4),
     Int(IFLA_EXT_MASK): .same(4), Int(IFLA_WIRELESS): .empty, Int(IFLA_LINKINFO): .linkInformation,
+    Int(IFLA_PROP_LIST): .nested([Int(IFLA_ALT_IFNAME): .linkName]),
   ]
 
   /// What is known of a kind's own data: of any other none is passed on.

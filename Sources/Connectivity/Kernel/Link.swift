@@ -4,6 +4,8 @@ package struct Link: Hashable, Sendable {
   package var index: UInt32
   /// At most 15 bytes, which need not be printable; it can change at any time.
   package var name: String
+  /// Further names of the link (`ip link property add … altname`), of up to 127 bytes each, the oldest first.
+  package var alternativeNames: [String] = []
   /// `IFLA_INFO_KIND`: `vlan`, `veth`, `tun`, …; `nil` for most hardware.
   package var kind: String?
   /// The ARPHRD type.
@@ -52,6 +54,9 @@ package struct Link: Hashable, Sendable {
     self.mtu = mtu
     self.hardwareAddress = hardwareAddress
   }
+
+  /// All names that the link goes by, its own first.
+  package var names: [String] { [self.name] + self.alternativeNames }
 }
 
 /// `IFF_*` of netdevice(7), the ones that matter here.

@@ -36,8 +36,14 @@ package struct LinkPolicy: Hashable, Sendable {
     self.rules = rules
   }
 
-  /// The rule for a link: the first that matches its name.
-  package func rule(for name: String) -> Rule? {
-    self.rules.first { fnmatch($0.match, name, 0) == 0 }
+  /// The rule for a link: the first that matches one of its names.
+  package func rule(for link: Link) -> Rule? {
+    self.rules.first { rule in
+      fnmatch(rule.match, link.name, 0) == 0
+        || link.alternativeNames.contains { fnmatch(rule.match, $0, 0) == 0 }
+    }
   }
+
+  /// The rule for a link of which only its name is known.
+  package func rule(for name: String) -> Rule? { self.rule(for: Link(index: 0, name: name)) }
 }

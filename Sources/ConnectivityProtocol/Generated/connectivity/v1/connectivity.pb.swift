@@ -2685,6 +2685,12 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
     set {_uniqueStorage()._lowerGuessed = newValue}
   }
 
+  /// Further names of the link (`ip link property add … altname`). Wherever a link's name is given to connd, one of these will do.
+  public var alternativeNames: [String] {
+    get {_storage._alternativeNames}
+    set {_uniqueStorage()._alternativeNames = newValue}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -5662,7 +5668,7 @@ nonisolated extension Connectivity_V1_ListLinksResponse: SwiftProtobuf.Message, 
 
 nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Link"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0\u{1}wireless\0\u{1}modem\0\u{1}via\0\u{3}via_guessed\0\u{3}lower_guessed\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0\u{1}wireless\0\u{1}modem\0\u{1}via\0\u{3}via_guessed\0\u{3}lower_guessed\0\u{3}alternative_names\0")
 
   fileprivate class _StorageClass {
     var _index: UInt32 = 0
@@ -5685,6 +5691,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
     var _via: String? = nil
     var _viaGuessed: Bool = false
     var _lowerGuessed: Bool = false
+    var _alternativeNames: [String] = []
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -5715,6 +5722,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
       _via = source._via
       _viaGuessed = source._viaGuessed
       _lowerGuessed = source._lowerGuessed
+      _alternativeNames = source._alternativeNames
     }
   }
 
@@ -5753,6 +5761,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
         case 18: try { try decoder.decodeSingularStringField(value: &_storage._via) }()
         case 19: try { try decoder.decodeSingularBoolField(value: &_storage._viaGuessed) }()
         case 20: try { try decoder.decodeSingularBoolField(value: &_storage._lowerGuessed) }()
+        case 21: try { try decoder.decodeRepeatedStringField(value: &_storage._alternativeNames) }()
         default: break
         }
       }
@@ -5825,6 +5834,9 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
       if _storage._lowerGuessed != false {
         try visitor.visitSingularBoolField(value: _storage._lowerGuessed, fieldNumber: 20)
       }
+      if !_storage._alternativeNames.isEmpty {
+        try visitor.visitRepeatedStringField(value: _storage._alternativeNames, fieldNumber: 21)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -5854,6 +5866,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._via != rhs_storage._via {return false}
         if _storage._viaGuessed != rhs_storage._viaGuessed {return false}
         if _storage._lowerGuessed != rhs_storage._lowerGuessed {return false}
+        if _storage._alternativeNames != rhs_storage._alternativeNames {return false}
         return true
       }
       if !storagesAreEqual {return false}
