@@ -41,7 +41,7 @@ struct RouteQuestion {
 
 extension Request {
   /// The kernel refuses protocols other than these, by an error that would be taken for that of a kernel without the family.
-  fileprivate mutating func put(_ transport: Transport, _ family: AddressFamily) {
+  mutating func put(_ transport: Transport, _ family: AddressFamily) {
     switch CInt(transport.number) {
     case CInt(IPPROTO_TCP), CInt(IPPROTO_UDP):
       self.put(Int(RTA_IP_PROTO.rawValue), transport.number)

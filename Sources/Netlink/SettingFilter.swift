@@ -1,7 +1,8 @@
 import CLinux
 
 /// The filter's part for RTM_NEWNETCONF: passes what tells of the one setting that lookups depend on, which is
-/// `ignore_routes_with_linkdown`.
+/// `ignore_routes_with_linkdown`. (They depend on `rp_filter`, too, but a connection that was made goes on by the route that its
+/// socket remembers until the next change of a route.)
 ///
 /// A new link announces all of its settings at once. That is no change of one.
 struct SettingFilter: FilterPart {

@@ -51,6 +51,21 @@ final class FlowReaderTests {
     #expect(reading.path.interface == "eth0")
   }
 
+  @Test("I2 only of a flow that is bound or marked it is asked whether its answers are taken")
+  func replies() throws {
+    self.kernel.refusingReplies = [2]
+    #expect(try !self.reading().areRepliesRefused)
+    #expect(!self.kernel.asked.contains { $0.hasPrefix("reply") })
+    self.flow.outLink = 2
+    #expect(try self.reading().areRepliesRefused)
+    self.kernel.refusingReplies = []
+    #expect(try !self.reading().areRepliesRefused)
+    self.flow.outLink = nil
+    self.flow.mark = 7
+    self.kernel.refusingReplies = [2]
+    #expect(try self.reading().areRepliesRefused)
+  }
+
   // MARK: - The link that it was made on
 
   @Test("I2 a link that was left because it failed", arguments: [LinkState.down, .noCarrier, nil])

@@ -80,7 +80,7 @@ struct BoundLookupTests {
     try self.expect(self.route("8.8.8.8", by: 30), 30, "198.51.100.1", "198.51.100.2")
     try self.expect(self.route("2001:4860::8", by: 30), 30, "2001:db8:1::1", "2001:db8:1::2")
     let destination = try Destination(address("8.8.8.8"), outLink: 30)
-    #expect(try self.requester.match(for: destination)?.route.priority == 700)
+    #expect(try self.requester.match(for: destination)?.route?.priority == 700)
   }
 
   @Test("I3 source and link together: IPv6 would take the link for a wish")
@@ -95,6 +95,32 @@ struct BoundLookupTests {
     let destination = try Destination(
       address("2001:4860::8"), source: address("2001:db8::2"), outLink: 41)
     #expect(try self.requester.match(for: destination) == nil)
+  }
+
+  @Test(
+    "I2 what answers by a link that another is preferred to is refused by the strict filter alone",
+    arguments: [(0, 0), (0, 1), (1, 0), (0, 2), (2, 1)])
+  func replies(all: Int, link: Int) throws {
+    for (name, value) in [("all", all), ("ve0", 0), ("ve2", link)] {
+      try self.namespace.run("sysctl", "-qw", "net.ipv4.conf.\(name).rp_filter=\(value)")
+    }
+    func refuses(_ local: String, _ link: UInt32, mark: UInt32 = 0) throws -> Bool {
+      var destination = try Destination(address("8.8.8.8"), mark: mark, source: address(local))
+      destination.transport = Transport(6, localPort: 40000, remotePort: 443)
+      return try self.requester.refusesReplies(to: destination, by: link)
+    }
+    #expect(try !refuses("192.0.2.2", 10))
+    #expect(try refuses("198.51.100.2", 30) == (max(all, link) == 1))
+    // A rule for the mark counts if the filter heeds marks.
+    try self.namespace.ip("rule add fwmark 7 lookup 77")
+    try self.namespace.ip("route add default via 198.51.100.1 dev ve2 table 77")
+    #expect(try refuses("198.51.100.2", 30, mark: 7) == (max(all, link) == 1))
+    try self.namespace.run("sysctl", "-qw", "net.ipv4.conf.all.src_valid_mark=1")
+    #expect(try !refuses("198.51.100.2", 30, mark: 7))
+    // A link that is gone says nothing.
+    #expect(try !refuses("198.51.100.2", 99))
+    try self.namespace.ip("rule add from 198.51.100.2 lookup 77")
+    #expect(try !refuses("198.51.100.2", 30))
   }
 
   @Test("A link that does not exist, is down, or has no route")

@@ -58,6 +58,8 @@ extension FlowReader {
     if reading.path.status == .satisfied {
       if now == before {
         reading.alternative = try self.alternative(question, way, by: router)
+        reading.areRepliesRefused = try self.areRepliesRefused(
+          question, way, reading.alternative)
       } else {
         reading.formerLink = try self.formerLink(
           before, question, way, isTied: !reading.isSourceElsewhere)
@@ -97,19 +99,31 @@ extension FlowReader {
     // keeps the leg that it was made on (rt6_score_route), as long as that carries.
     let isUp = try self.view.link(link)?.link.state == .up
     let isOwn = owner == link && question.transport?.localPort ?? 0 != 0
-    if !isOwn || isUp && question.address.family == .ipv6,
-      let legs = try self.view.entry(for: question)?.legs, legs.contains(link)
-    {
+    if !isOwn || isUp && question.address.family == .ipv6, try self.isLeg(link, of: question) {
       return isOwn ? .leg : .untied
     }
     guard isUp else { return isTied ? .failed : .withoutRoute }
     var bound = question
     bound.outLink = link
-    guard case .route(let route) = try self.view.route(to: bound), route.kind == .unicast,
+    guard case .route(let route) = try self.view.certainRoute(to: bound), route.kind == .unicast,
       route.table != 0, route.outLink == link,
       try self.way(to: bound).judged.status == .satisfied
     else { return .withoutRoute }
     return self.removals.concern(link, question.address) ? .withWorseRoute : .withRoute
+  }
+
+  /// Whether the route to a destination spreads traffic over a link, among others. One with more nexthops than the kernel
+  /// shows is found by what is bound to the link: that takes a route of as many.
+  private func isLeg(
+    _ link: UInt32, of question: Destination
+  ) throws(KernelUnavailable) -> Bool {
+    guard let entry = try self.view.entry(for: question), entry.isSpread else { return false }
+    guard entry == .oversized else { return entry.legs.contains(link) }
+    var bound = question
+    bound.outLink = link
+    guard case .route(let route) = try self.view.route(to: bound), route.outLink == link
+    else { return false }
+    return try self.view.entry(for: bound) == .oversized
   }
 
   /// Whether the kernel gives new connections this source address by a link that it is none of: a router's own, on its loopback
@@ -120,7 +134,7 @@ extension FlowReader {
     _ source: IPAddress, to question: Destination, on link: UInt32, isSet: Bool
   ) throws(KernelUnavailable) -> Bool {
     let new = question.ofNew
-    guard case .route(let route) = try self.view.route(to: new), route.kind == .unicast,
+    guard case .route(let route) = try self.view.certainRoute(to: new), route.kind == .unicast,
       route.outLink == link, route.source == source
     else { return false }
     if !isSet { return true }
@@ -167,16 +181,28 @@ extension FlowReader {
     let isOfSameRouter =
       question.address.family == .ipv6 && router == own.gateway
     // Of several nexthops each connection takes one, and its address.
-    let isSpread = try self.view.entry(for: new).map { $0.legs.count > 1 } ?? false
+    let isSpread = try self.view.entry(for: new)?.isSpread ?? false
     return .init(
       link: preferred.outLink, source: preferred.source,
       isKept: !isOwnRoute || isOfSameRouter || isSpread)
   }
 
+  /// Whether what answers the flow is dropped as it comes in, because another link leads to its remote address. It is asked
+  /// only of a flow that goes another way than most: one that is bound to a link, or has a mark.
+  private func areRepliesRefused(
+    _ question: Destination, _ way: FlowPath, _ alternative: FlowReading.Alternative?
+  ) throws(KernelUnavailable) -> Bool {
+    guard question.address.family == .ipv4, case .route(let route) = way.answer,
+      question.outLink != nil || question.mark != 0
+        || alternative.map({ $0.link != route.outLink }) ?? false
+    else { return false }
+    return try self.view.refusesReplies(to: question, by: route.outLink)
+  }
+
   private func isLegOfSame(
     _ new: Destination, _ own: Destination
   ) throws(KernelUnavailable) -> Bool {
-    guard let entry = try self.view.entry(for: new), entry.legs.count > 1 else { return false }
+    guard let entry = try self.view.entry(for: new), entry.isSpread else { return false }
     return try self.view.entry(for: own)?.route == entry.route
   }
 }

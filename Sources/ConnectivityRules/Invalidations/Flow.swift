@@ -44,6 +44,8 @@ package struct FlowReading: Hashable, Sendable {
   package var isSourceGiven: Bool
   /// The remote address is this machine's own.
   package var isLocal: Bool
+  /// What answers the flow is dropped as it comes in: strict reverse path filtering expects it by another link.
+  package var areRepliesRefused = false
   /// What became of the link that the flow was made on; `nil` where its way still leads over that.
   package var formerLink: FormerLink?
   /// What new connections to the same destination get; `nil` where that is the flow's own way and subnet.

@@ -97,9 +97,15 @@ extension FlowTracker.Sight {
     case .withRoute:
       self.isDraining || self.standing.isSourceGiven && !self.isBetterPathTold
     case .failed: self.standing.isSourceGiven
-    case nil: self.isSourceAway
+    case nil: self.isSourceAway || self.areRepliesLost
     case .untied, .leg: false
     }
+  }
+
+  /// Whether its answers come in by a link that the kernel no longer takes them from. A connection that was made although the
+  /// kernel refuses them shows that they arrive (I0).
+  private var areRepliesLost: Bool {
+    self.reading.areRepliesRefused && !self.standing.worksDespiteRefusal
   }
 
   /// Whether its route was missing before, and another link had taken over.

@@ -30,6 +30,8 @@ package struct FlowTracker: Hashable, Sendable {
     var isSourceGiven = false
     /// The first router that it was seen to go by, on its link.
     var firstGateway: IPAddress?
+    /// Its answers were refused, as far as the kernel tells, when it was made: then what the kernel tells is not so.
+    var worksDespiteRefusal = false
   }
 
   /// The time that a path that is lost has to come back in (I10).
@@ -147,6 +149,10 @@ package struct FlowTracker: Hashable, Sendable {
     on reading: FlowReading, since: Invalidation?, policy: InvalidationPolicy, at now: Instant
   ) -> Verdict? {
     self.hasChosen = reading.alternative != nil
+    if reading.areRepliesRefused, case .alive(var standing) = self.state {
+      standing.worksDespiteRefusal = true
+      self.state = .alive(standing)
+    }
     self.told[.betterPath] = reading.alternative.map { Told(severity: .advise, alternative: $0) }
     let verdict = self.update(to: reading, policy: policy, at: now)
     guard let since, verdict.map({ $0.severity < since.severity }) ?? true else { return verdict }
@@ -253,10 +259,12 @@ extension FlowTracker.Standing {
     guard reading.path.status == .satisfied, !reading.isSourceGone else { return self }
     switch reading.formerLink {
     case nil:
+      // What is remembered of a flow whose answers are lost is how it was before.
       return Self(
         path: reading.path, network: reading.network.completed(by: self.network),
         isSourceGiven: reading.isSourceGiven,
-        firstGateway: self.firstGateway ?? reading.path.gateway)
+        firstGateway: self.firstGateway ?? reading.path.gateway,
+        worksDespiteRefusal: self.worksDespiteRefusal && reading.areRepliesRefused)
     case .untied:
       return Self(
         path: reading.path, network: reading.network, isSourceGiven: reading.isSourceGiven,

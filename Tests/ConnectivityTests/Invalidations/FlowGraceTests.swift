@@ -67,6 +67,30 @@ struct FlowGraceTests {
     }
   }
 
+  @Test("I2 I10 a flow whose answers are refused drains, and has the route's grace")
+  func refusedReplies() {
+    let refused = FlowReading.by(.wired).with { $0.areRepliesRefused = true }
+    var flow = FollowedFlow(on: .by(.wired))
+    #expect(flow.see(refused) == "drain interfaceLost")
+    #expect(flow.deadline == 1000)
+    var back = flow
+    #expect(back.see(.by(.wired), at: 999) == nil)
+    #expect(back.deadline == nil)
+    #expect(flow.see(refused, at: 1000) == "destroy interfaceLost")
+  }
+
+  @Test(
+    "I0 a flow that is made although its answers are refused works, until they are taken and refused again"
+  )
+  func madeDespiteRefusal() {
+    let refused = FlowReading.by(.wired).with { $0.areRepliesRefused = true }
+    var flow = FollowedFlow(on: .by(.wired))
+    #expect(flow.register(refused) == nil)
+    #expect(flow.see(refused, at: 5000) == nil)
+    #expect(flow.see(.by(.wired), at: 6000) == nil)
+    #expect(flow.see(refused, at: 7000) == "drain interfaceLost")
+  }
+
   @Test("I10 the graces are configurable, down to none")
   func configured() {
     let policy = InvalidationPolicy(wifiGrace: .seconds(3), routeGrace: .seconds(2))

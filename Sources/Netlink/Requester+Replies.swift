@@ -1,0 +1,49 @@
+import CLinux
+package import Connectivity
+import Glibc
+
+extension Requester {
+  /// Whether the kernel drops what answers a connection when it comes in by a link: strict reverse path filtering
+  /// (rp_filter=1, RFC 3704) expects it by the link that the routes to the remote address lead over. IPv6 has no such filter.
+  ///
+  /// The kernel applies the filter to a lookup as it does to a packet, and any user may ask.
+  ///
+  /// - Parameter destination: The connection as it sends: with its own address as `source`.
+  package func refusesReplies(
+    to destination: Destination, by link: UInt32
+  ) throws(NetlinkError) -> Bool {
+    guard destination.address.family == .ipv4, let local = destination.source else { return false }
+    // Netfilter may give an answer the connection's mark, which the filter heeds if src_valid_mark is set.
+    for mark in destination.mark == 0 ? [0] : [0, destination.mark] {
+      guard try self.refusesReply(from: destination, to: local, by: link, mark: mark)
+      else { return false }
+    }
+    return true
+  }
+
+  private func refusesReply(
+    from remote: Destination, to local: IPAddress, by link: UInt32, mark: UInt32
+  ) throws(NetlinkError) -> Bool {
+    var header = rtmsg()
+    header.rtm_family = AddressFamily.ipv4.netlinkNumber
+    header.rtm_dst_len = UInt8(AddressFamily.ipv4.bitWidth)
+    header.rtm_src_len = header.rtm_dst_len
+    var request = Request(Int(RTM_GETROUTE), "RTM_GETROUTE", header: header)
+    request.put(Int(RTA_DST.rawValue), local)
+    request.put(Int(RTA_SRC.rawValue), remote.address)
+    request.put(Int(RTA_IIF.rawValue), link)
+    if mark != 0 { request.put(Int(RTA_MARK.rawValue), mark) }
+    if let sent = remote.transport {
+      let reply = Transport(
+        sent.number, localPort: sent.remotePort, remotePort: sent.localPort)
+      request.put(reply, .ipv4)
+    }
+    do throws(NetlinkError) {
+      return try self.object(request) { RouteMessage(message: $0) }.map { _ in false } ?? false
+    } catch {
+      guard error.isAnswer else { throw error }
+      // EXDEV before 6.13. A request that the kernel does not understand is refused in words.
+      return (error.code == EINVAL || error.code == EXDEV) && error.message == nil
+    }
+  }
+}

@@ -1,0 +1,70 @@
+import TestKit
+import Testing
+
+/// Strict reverse path filtering (RFC 3704) on the machine itself: what comes in by a link is dropped if the answer would leave by
+/// another.
+@Suite("Reverse path filtering", .needsNamespaces, .laboratory)
+struct ReversePathScenario {
+  /// Two links, of which only eth1 leads anywhere. The greater of a link's setting and that of all holds.
+  private func laboratory(_ all: Int, _ link: Int) throws -> Laboratory {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: [])
+    for (name, value) in [("all", all), ("eth0", 0), ("eth1", link)] {
+      try lab.namespace.set("net/ipv4/conf/\(name)/rp_filter", "\(value)")
+    }
+    try lab.namespace.ip("route add default via 10.1.0.1 dev eth1 metric 200")
+    try lab.start()
+    return lab
+  }
+
+  private static let preferred = "default via 10.0.0.1 dev eth0 metric 100"
+
+  @Test(
+    "I2 I10 a bound connection whose answers are dropped drains, and is destroyed after the route's grace",
+    arguments: [(0, 0), (0, 1), (1, 0), (0, 2), (1, 2)])
+  func preferred(all: Int, link: Int) throws {
+    let lab = try self.laboratory(all, link)
+    let flow = try GuardedFlow(lab, to: Uplinks.server, .init(link: "eth1"))
+    try lab.namespace.ip("route add \(Self.preferred)")
+    if max(all, link) == 1 {
+      try flow.expectDestroyed("interfaceLost", after: ["drain interfaceLost"])
+    } else {
+      try flow.expectAlive(in: lab, on: "eth1")
+    }
+  }
+
+  @Test("I10 answers that are taken again within the grace end nothing")
+  func back() throws {
+    let lab = try self.laboratory(0, 1)
+    let flow = try GuardedFlow(lab, to: Uplinks.server, .init(link: "eth1"))
+    try lab.namespace.ip("route add \(Self.preferred)")
+    let told = try flow.invalidation()
+    #expect("\(told.severity) \(told.reason)" == "drain interfaceLost")
+    try lab.namespace.ip("route del \(Self.preferred)")
+    try flow.expectAlive(in: lab, on: "eth1")
+  }
+
+  @Test(
+    "I2 a filter that is switched on while another link is preferred counts from the next change of a route"
+  )
+  func switchedOn() throws {
+    let lab = try self.laboratory(0, 0)
+    let flow = try GuardedFlow(lab, to: Uplinks.server, .init(link: "eth1"))
+    try lab.namespace.ip("route add \(Self.preferred)")
+    #expect(flow.connection?.carries(within: .seconds(10)) == true)
+    try lab.namespace.set("net/ipv4/conf/eth1/rp_filter", "1")
+    // The socket remembers the route of what it has received.
+    #expect(flow.connection?.carries(within: .seconds(10)) == true)
+    try lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 300")
+    try flow.expectDestroyed("interfaceLost", after: ["drain interfaceLost"])
+  }
+
+  @Test("I0 a connection by a rule's way is judged by that rule, which the filter heeds")
+  func rule() throws {
+    let lab = try self.laboratory(0, 1)
+    try lab.namespace.ip("rule add from 10.1.0.2 lookup 100")
+    try lab.namespace.ip("route add default via 10.1.0.1 dev eth1 table 100")
+    let flow = try GuardedFlow(lab, to: Uplinks.server, .init(source: "10.1.0.2", link: "eth1"))
+    try lab.namespace.ip("route add \(Self.preferred)")
+    try flow.expectAlive(in: lab, on: "eth1")
+  }
+}
