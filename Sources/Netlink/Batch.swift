@@ -36,6 +36,6 @@ struct Batch<Object> {
   }
 
   private func failure(_ code: CInt, _ words: String? = nil) -> Result<Object, NetlinkError> {
-    .failure(NetlinkError(operation: self.operation, code: code, message: words))
+    .failure(.answer(self.operation, code, words))
   }
 }

@@ -8,11 +8,22 @@ package struct NetlinkError: Error, Hashable, Sendable {
   package var code: CInt
   /// What the kernel says about it in words (`NLMSGERR_ATTR_MSG`), if anything.
   package var message: String?
+  /// Whether the kernel answered the request with this error. Then it concerns that request alone;
+  /// any other error concerns the socket.
+  package var isAnswer: Bool
 
-  package init(operation: String, code: CInt, message: String? = nil) {
+  package init(
+    operation: String, code: CInt, message: String? = nil, isAnswer: Bool = false
+  ) {
     self.operation = operation
     self.code = code
     self.message = message
+    self.isAnswer = isAnswer
+  }
+
+  /// The kernel's answer to one request.
+  static func answer(_ operation: String, _ code: CInt, _ message: String? = nil) -> NetlinkError {
+    NetlinkError(operation: operation, code: code, message: message, isAnswer: true)
   }
 
   /// Whether this process may not do that: a sandbox, or a security module.

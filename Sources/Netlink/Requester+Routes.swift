@@ -49,9 +49,15 @@ extension Requester {
     } read: {
       RouteMessage(message: $0)
     }
-    return zip(questions, results).map { question, result in
-      result.map { self.settled($0, question) } ?? self.lookup(question)
+    var settled: [Lookup] = []
+    settled.reserveCapacity(questions.count)
+    for (question, result) in zip(questions, results) {
+      let result = result.map { self.settled($0, question) } ?? self.lookup(question)
+      // A socket that does not answer would have each of the others wait as long.
+      if case .failure(let error) = result, !error.isAnswer { throw error }
+      settled.append(result)
     }
+    return settled
   }
 
   /// How long it takes until an IPv6 answer that was given since the last call may hold no more, for a route of it expires (that
@@ -62,14 +68,16 @@ extension Requester {
 
   /// Asks which entry of which table `route(to:)` goes by; `nil` where there is none that carries traffic.
   ///
-  /// Kernels before 4.13 answer with the destination itself as prefix.
+  /// The kernel refuses with EMSGSIZE to list more nexthops than fit into a page: 235 for IPv4, 132
+  /// for IPv6. Kernels before 4.13 answer with the destination itself as prefix.
   package func match(for destination: Destination) throws(NetlinkError) -> RouteEntry? {
     switch self.lookup(RouteQuestion(destination, .entry)) {
     case .success(let route):
       self.expiry.note(route)
       return RouteEntry(route)
+    case .failure(let error) where error.isAnswer && error.code == EMSGSIZE: return .oversized
     case .failure(let error):
-      _ = try self.reason(error, destination)
+      guard try self.reason(error, destination) != nil else { throw error }
       return nil
     }
   }
@@ -80,7 +88,7 @@ extension Requester {
     let result = Lookup { () throws(NetlinkError) in
       let found = try self.object(question.request()) { RouteMessage(message: $0) }
       guard let message = found else {
-        throw NetlinkError(operation: "RTM_GETROUTE", code: EBADMSG)
+        throw NetlinkError.answer("RTM_GETROUTE", EBADMSG)
       }
       return message
     }
@@ -111,22 +119,26 @@ extension Requester {
         // IPv4 leaves out the source that it was given, IPv6 names the one that it would choose itself.
         route.source = destination.source ?? route.source
         return .route(route)
-      case .noRoute(let reason)?: return .noRoute(reason)
-      case nil: throw NetlinkError(operation: "RTM_GETROUTE", code: EBADMSG)
+      case let answer?: return answer
+      case nil: return .unanswered("RTM_GETROUTE: a route without a link")
       }
-    case .failure(let error): return .noRoute(try self.reason(error, destination))
+    case .failure(let error):
+      guard error.isAnswer else { throw error }
+      return try self.reason(error, destination).map { .noRoute($0) }
+        ?? .unanswered("\(error)")
     }
   }
 
-  /// Why there is no way; throws where the error tells nothing about it.
+  /// Why there is no way; `nil` if the kernel's error tells nothing about it.
   private func reason(
     _ error: NetlinkError, _ destination: Destination
-  ) throws(NetlinkError) -> Path.Reason {
+  ) throws(NetlinkError) -> Path.Reason? {
+    guard error.isAnswer else { throw error }
     if let source = destination.source, source.family != destination.address.family {
       return .noSourceAddress
     }
     guard let reason = Path.Reason(lookup: error, of: destination.address.family)
-    else { throw error }
+    else { return nil }
     // Of a source that is not this system's IPv4 says what it says of no route, older kernels what they say of a
     // blackhole; and of a loopback address that is to leave by another link, always the latter.
     if destination.address.family == .ipv4, let source = destination.source,

@@ -64,10 +64,10 @@ package final class Requester {
       } restart: {
         object = nil
       }
-      guard let object else { throw NetlinkError(operation: operation, code: EBADMSG) }
+      guard let object else { throw NetlinkError.answer(operation, EBADMSG) }
       return object
     } catch {
-      guard absences.contains(error.code) else { throw error }
+      guard error.isAnswer, absences.contains(error.code) else { throw error }
       return nil
     }
   }
@@ -128,7 +128,7 @@ package final class Requester {
     }
     if !batch.isComplete { self.discard() }
     return batch.answers.map { answer in
-      if case .failure(let error)? = answer, Self.isTransient(error.code) { nil } else { answer }
+      if case .failure(let error)? = answer, Self.isTransient(error) { nil } else { answer }
     }
   }
 
@@ -149,12 +149,12 @@ package final class Requester {
       self.sequence &+= 1
       let bytes = request.bytes(sequence: self.sequence)
       try self.socket.send(bytes, operation: request.operation)
-      switch self.answer(Exchange(isDump: request.isDump), take) {
+      switch self.answer(Exchange(isDump: request.isDump), request.operation, take) {
       case .complete:
         return
-      case .failed(let code, let message):
-        failure = NetlinkError(operation: request.operation, code: code, message: message)
-        guard Self.isTransient(code) else { throw failure }
+      case .failed(let error):
+        failure = error
+        guard Self.isTransient(error) else { throw failure }
       }
       restart()
       // An older dump that nobody read to its end keeps the socket busy.
@@ -165,21 +165,29 @@ package final class Requester {
 
   private enum Outcome {
     case complete
-    case failed(errno: CInt, message: String?)
+    case failed(NetlinkError)
   }
 
-  private static func isTransient(_ code: CInt) -> Bool {
-    code == EINTR || code == EBUSY || code == EMSGSIZE || code == ENOBUFS
+  /// Whether the request may succeed if it is sent again. The kernel's EMSGSIZE lasts: the answer
+  /// is larger than the kernel makes one. That of the socket does not: the buffer has grown.
+  private static func isTransient(_ error: NetlinkError) -> Bool {
+    switch error.code {
+    case EINTR, EBUSY, ENOBUFS: true
+    case EMSGSIZE: !error.isAnswer
+    default: false
+    }
   }
 
   /// Reads until the exchange is over. EINTR stands for an interrupted dump, EMSGSIZE for a lost datagram.
-  private func answer(_ start: Exchange, _ take: (Message) -> Void) -> Outcome {
+  private func answer(
+    _ start: Exchange, _ operation: String, _ take: (Message) -> Void
+  ) -> Outcome {
     var exchange = start
     while true {
       let datagram: UnsafeRawBufferPointer
       switch self.datagram() {
       case .bytes(let bytes): datagram = bytes
-      case .failed(let code): return .failed(errno: code, message: nil)
+      case .failed(let code): return .failed(NetlinkError(operation: operation, code: code))
       }
       var messages = MessageReader(datagram)
       while let message = messages.next() {
@@ -192,11 +200,11 @@ package final class Requester {
           if !exchange.isDump { return .complete }
         case .complete: return .complete
         case .interrupted:
-          return .failed(errno: EINTR, message: "what it lists kept changing")
-        case .failed(let code, let message): return .failed(errno: code, message: message)
+          return .failed(.answer(operation, EINTR, "what it lists kept changing"))
+        case .failed(let code, let message): return .failed(.answer(operation, code, message))
         }
       }
-      if messages.isMalformed { return .failed(errno: EBADMSG, message: nil) }
+      if messages.isMalformed { return .failed(.answer(operation, EBADMSG)) }
     }
   }
 

@@ -59,8 +59,10 @@ final class ModelKernel: Kernel {
     get { self.failure != nil }
     set { self.failure = newValue ? KernelUnavailable(description: "gone") : nil }
   }
-  /// Why nothing is answered; what it has to tell it tells if that is passing.
+  /// Why nothing is answered; what it has to tell it tells if it refuses questions only.
   var failure: KernelUnavailable?
+  /// The questions, as in `asked`, that are answered with an error.
+  var refuses: (String) -> Bool = { _ in false }
   /// What it still has to tell, each reading of it once; what a reading tells of happens by then.
   var untold: [() -> [KernelEvent]] = []
   private var happening: [Int: () -> Void] = [:]
@@ -79,10 +81,13 @@ final class ModelKernel: Kernel {
     self.asked.append(question)
     self.happening.removeValue(forKey: self.questions)?()
     if let failure = self.failure { throw failure }
+    if self.refuses(question) {
+      throw KernelUnavailable(description: "\(question): refused", isOfOneQuestion: true)
+    }
   }
 
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
-    if let failure = self.failure, !failure.isPassing { throw failure }
+    if let failure = self.failure, !failure.isOfOneQuestion { throw failure }
     guard !self.untold.isEmpty else { return false }
     events += self.untold.removeFirst()()
     return !self.untold.isEmpty
@@ -98,10 +103,25 @@ final class ModelKernel: Kernel {
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
     var answers: [RouteAnswer] = []
     for destination in destinations {
-      try self.ask("route \(destination.address)")
-      answers.append(self.answer(to: destination))
+      do throws(KernelUnavailable) {
+        try self.ask("route \(destination.address)")
+        answers.append(self.answer(to: destination))
+      } catch {
+        guard error.isOfOneQuestion else { throw error }
+        answers.append(.unanswered(error.description))
+      }
     }
     return answers
+  }
+
+  /// The links by which what answers a connection is dropped (rp_filter).
+  var refusingReplies: Set<UInt32> = []
+
+  func refusesReplies(
+    to destination: Destination, by link: UInt32
+  ) throws(KernelUnavailable) -> Bool {
+    try self.ask("reply \(destination.address) \(link)")
+    return self.refusingReplies.contains(link)
   }
 
   func takeExpiry() -> Duration? {

@@ -33,32 +33,6 @@ struct MonitorLoopTests {
     #expect(loop.loop.kernel != nil && loop.loop.engine.flows.count == 0)
   }
 
-  @Test("K8 a question that has no answer this time takes the kernel from nobody")
-  func passingFailure() throws {
-    var loop = try TestLoop.started()
-    loop.kernel.failure = KernelUnavailable(description: "interrupted", isPassing: true)
-    #expect(try loop.guardFlow(1) == ["1 path none unknown"])
-    loop.kernel.failure = nil
-    #expect(loop.loop.kernel != nil && loop.count("kernel_losses") == 0)
-    #expect(loop.tell() == ["1 path eth0"])
-    #expect(loop.loop.engine.snapshot.status.category == .wired)
-  }
-
-  @Test("K8 T3 it is answered at once where what has kept changing is not heard")
-  func passingFailureUnheard() throws {
-    var loop = try TestLoop.started()
-    let kernel = loop.kernel
-    #expect(try loop.guardFlow(1) == ["1 path eth0"])
-    loop.becomeDeaf()
-    #expect(kernel.watched.unheard != nil)
-    let passing = KernelUnavailable(description: "interrupted", isPassing: true)
-    kernel.happens(after: 0) { kernel.failure = passing }
-    kernel.happens(after: 1) { kernel.failure = nil }
-    #expect(try loop.guardFlow(2) == ["2 path none unknown"])
-    #expect(kernel.watched.unheard == nil)
-    #expect(loop.turn() == ["2 path eth0"])
-  }
-
   @Test("D6 a destination more has all links heard, and needs no other reading")
   func destinationWhileUnheard() throws {
     var loop = try TestLoop.started()

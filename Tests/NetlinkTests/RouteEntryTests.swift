@@ -110,6 +110,38 @@ struct RouteEntryTests {
     }
   }
 
+  @Test(
+    "K8 an entry with more nexthops than an answer holds is known to be spread, and its way is known"
+  )
+  func oversized() throws {
+    let nexthops4 =
+      (1...125).map { "nexthop via 192.0.2.\($0 + 2) dev ve0" }
+      + (1...125).map { "nexthop via 198.51.100.\($0 + 2) dev ve2" }
+    let nexthops6 =
+      (1...70).map { "nexthop via 2001:db8::\($0 + 2) dev ve0" }
+      + (1...70).map { "nexthop via 2001:db8:1::\($0 + 2) dev ve2" }
+    for (prefix, count) in [("10.1.0.0/16", 230), ("10.2.0.0/16", 235), ("10.3.0.0/16", 250)] {
+      try self.namespace.ip("route add \(prefix) \(nexthops4.prefix(count).joined(separator: " "))")
+    }
+    let many6 = nexthops6.joined(separator: " ")
+    try self.namespace.ip("-6 route add 2001:db8:7::/48 \(many6)")
+    #expect(
+      try self.entry("10.1.1.1") == RouteEntry(self.route("10.1.0.0/16"), legs: [10, 30]))
+    for destination in ["10.2.1.1", "10.3.1.1", "2001:db8:7::1"] {
+      #expect(try self.entry(destination) == .oversized)
+    }
+    let destinations = try ["10.3.1.1", "192.0.2.9", "2001:db8:7::1"].map {
+      Destination(try address($0))
+    }
+    for answer in try self.requester.routes(to: destinations) {
+      guard case .route(let route) = answer else {
+        Issue.record("\(answer)")
+        continue
+      }
+      #expect([10, 30].contains(route.outLink) && route.table == 254)
+    }
+  }
+
   @Test("An IPv6 answer by a route that expires says when, and is another one then")
   func expiry() throws {
     for words in [

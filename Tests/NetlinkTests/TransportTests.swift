@@ -35,7 +35,7 @@ struct TransportTests {
     let destination = Destination(remote, transport: transport)
     guard case .route(let route) = try self.requester.route(to: destination) else { return nil }
     #expect(try self.requester.routes(to: [destination]) == [.route(route)])
-    #expect(try self.requester.match(for: destination)?.route.table == route.table)
+    #expect(try self.requester.match(for: destination)?.route?.table == route.table)
     return route.table
   }
 

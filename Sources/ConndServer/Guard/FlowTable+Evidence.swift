@@ -88,6 +88,9 @@ extension FlowReader {
   /// Whether neither the flow's address nor the link that it was made on is there any more.
   func isGone(_ reading: FlowReading, madeOn path: Path) throws(KernelUnavailable) -> Bool {
     guard reading.isSourceGone, let link = path.chain.first?.index else { return false }
-    return try self.view.link(link) == nil
+    let isGone = try self.view.unlessRefused { () throws(KernelUnavailable) in
+      try self.view.link(link) == nil
+    }
+    return isGone ?? false
   }
 }

@@ -14,6 +14,9 @@ extension FlowTable {
     var first = flow.destination
     first.source = flow.local
     let present = try reader.way(to: first, registrar.answer(for: first))
+    if case .unanswered(let words) = present.answer {
+      throw KernelUnavailable(description: words, isOfOneQuestion: true)
+    }
     let known = try self.path(known: registration, present, reader)
     let made = known ?? present.judged
     try registrar.use(made, boundTo: flow.destination.outLink)

@@ -182,13 +182,16 @@ struct FlowTable {
     var readings: [Reading] = []
     readings.reserveCapacity(flows.count)
     for (flow, (question, answer)) in zip(flows, zip(questions, answers)) {
-      // A question without a source may have an answer with one (IPv6).
-      var way = try reader.way(
-        to: question, answer == .noRoute(.noRoute) && question.source == nil ? nil : answer)
-      let tracker = flow.tracker
-      let reading = try reader.reading(
-        of: question, madeOn: tracker.path, by: tracker.firstGateway, &way)
-      readings.append((flow, way, reading))
+      let reading = try reader.view.unlessRefused { () throws(KernelUnavailable) -> Reading in
+        // A question without a source may have an answer with one (IPv6).
+        var way = try reader.way(
+          to: question, answer == .noRoute(.noRoute) && question.source == nil ? nil : answer)
+        let tracker = flow.tracker
+        let reading = try reader.reading(
+          of: question, madeOn: tracker.path, by: tracker.firstGateway, &way)
+        return (flow, way, reading)
+      }
+      readings.append(reading ?? (flow, FlowPath(unknownTo: question), .unknown))
     }
     return readings
   }
@@ -213,8 +216,10 @@ struct FlowTable {
     var way = way
     if !flow.tracker.hasBegun, tracker.hasBegun {
       // It has the address that the kernel chose; rules may hold for that.
-      let own = try reader.way(to: tracker.question)
-      if own.shown.chain.first == way.shown.chain.first { way = own }
+      let own = try reader.view.unlessRefused { () throws(KernelUnavailable) in
+        try reader.way(to: tracker.question)
+      }
+      if let own, own.shown.chain.first == way.shown.chain.first { way = own }
     }
     return Look(
       flow: flow, way: way, tracker: tracker, verdict: verdict, step: step,
@@ -275,7 +280,10 @@ struct FlowTable {
   ) throws(KernelUnavailable) -> Path {
     var question = flow.tracker.flow.destination
     question.transport?.localPort = 0
-    return try reader.way(to: question).shown
+    let way = try reader.view.unlessRefused { () throws(KernelUnavailable) in
+      try reader.way(to: question)
+    }
+    return way?.shown ?? .unknown
   }
 
   // MARK: - What is in it

@@ -19,8 +19,11 @@ struct Engine {
   private var wireless = KnownWireless()
   private var damper: FlapDamper
   private var isKernelLost = false
+  private var clocks = ClockSteps()
   /// Until when what the kernel said holds (D9).
   private var expiry: Instant?
+  /// The last question that the kernel refused to answer; `nil` if it has answered all since `takeRefusal`.
+  private var refusal: KernelUnavailable?
 
   /// What is to be published after a step.
   struct Step {
@@ -98,6 +101,7 @@ struct Engine {
   mutating func step(
     _ occasion: Occasion, _ kernel: any Kernel, at now: Instant, time: Timestamp
   ) throws(KernelUnavailable) -> Step {
+    self.clocks.step(to: now, time).map { self.changes.shiftTimes(by: $0) }
     self.wireless.beginStep()
     if case .events(let events) = occasion { self.note(events, at: now) }
     // What the kernel told meanwhile is lost, as in an overrun.
@@ -155,7 +159,10 @@ struct Engine {
     _ paths: [FamilyPath], _ view: KernelView
   ) throws(KernelUnavailable) -> Bool {
     for (family, path) in paths where path.observed.path != self.snapshot.status[family] {
-      guard try self.reader.isSettled(path, view) else { return false }
+      let isSettled = try view.unlessRefused { () throws(KernelUnavailable) in
+        try self.reader.isSettled(path, view)
+      }
+      guard isSettled ?? true else { return false }
     }
     return true
   }
@@ -181,20 +188,28 @@ struct Engine {
     var reading = ChangeMaker.Reading(.unknown)
     for (family, path) in paths {
       reading.observation[family] = path.observed
-      let way = try flows.way(to: path.destination, path.facts, path.present)
-      reading.present[family] = PresentPath(path.present, network: way.network)
+      let way = try view.unlessRefused { () throws(KernelUnavailable) in
+        try flows.way(to: path.destination, path.facts, path.present)
+      }
+      reading.present[family] = PresentPath(
+        path.present, network: way?.network ?? NetworkIdentity())
     }
     for followed in self.changes.followed {
       guard var question = paths.first(where: { $0.family == followed.family })?.path.destination
       else { continue }
       question.source = followed.source
-      var way = try flows.way(to: question)
-      reading.followed[followed.id] = try flows.reading(
-        of: question, madeOn: followed.path, by: followed.firstGateway, &way)
+      let source = question
+      reading.followed[followed.id] = try view.unlessRefused { () throws(KernelUnavailable) in
+        var way = try flows.way(to: source)
+        return try flows.reading(
+          of: source, madeOn: followed.path, by: followed.firstGateway, &way)
+      }
     }
-    for source in self.changes.formerSources
-    where try view.owner(of: source.address) == nil {
-      reading.lostSources.insert(source)
+    for source in self.changes.formerSources {
+      let isLost = try view.unlessRefused { () throws(KernelUnavailable) in
+        try view.owner(of: source.address) == nil
+      }
+      if isLost == true { reading.lostSources.insert(source) }
     }
     return (reading, paths)
   }
@@ -202,7 +217,11 @@ struct Engine {
   private func defaultPaths(_ view: KernelView) throws(KernelUnavailable) -> [FamilyPath] {
     try self.reader.askProbes(AddressFamily.allCases, view)
     return try AddressFamily.allCases.map { (family) throws(KernelUnavailable) in
-      (family, try self.reader.defaultPath(family, view))
+      let path = try view.unlessRefused { () throws(KernelUnavailable) in
+        try self.reader.defaultPath(family, view)
+      }
+      let probe = self.reader.destinations[family].first ?? .unspecified(family)
+      return (family, path ?? DefaultPath(unknownTo: Destination(probe)))
     }
   }
 
@@ -246,7 +265,10 @@ struct Engine {
   private func followedPath(
     to destination: Destination, in view: KernelView
   ) throws(KernelUnavailable) -> Path {
-    let (path, facts) = try self.reader.path(to: destination, view)
+    let found = try view.unlessRefused { () throws(KernelUnavailable) in
+      try self.reader.path(to: destination, view)
+    }
+    guard let (path, facts) = found else { return .unknown }
     view.interests.use(facts)
     return path
   }
@@ -301,6 +323,14 @@ extension Engine {
     self.interests = view.interests
     self.modems = view.modems
     self.wireless = view.wireless
+    self.refusal = view.refusal ?? self.refusal
+  }
+
+  /// The last question that the kernel has refused to answer since the last call; `nil` if it has answered all. What depends
+  /// on the answer is unknown until a step asks again.
+  mutating func takeRefusal() -> KernelUnavailable? {
+    defer { self.refusal = nil }
+    return self.refusal
   }
 
   /// The kernel's filter passes all that matters.
@@ -353,9 +383,17 @@ extension Engine {
       defer { self.takeBack(present.reader.view) }
       return try self.flows.add(registration, present, policy: self.changes.policy, at: now)
     } catch {
-      registrar = .failure(error)
-      return self.flows.addBlindly(registration)
+      return self.guardLater(registration, error, &registrar)
     }
+  }
+
+  /// Guards a flow from when the kernel can be asked, or answers what it has refused for this flow.
+  mutating func guardLater(
+    _ registration: FlowTable.Registration, _ error: KernelUnavailable,
+    _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
+  ) -> FlowTable.Event {
+    if error.isOfOneQuestion { self.refusal = error } else { registrar = .failure(error) }
+    return self.flows.addBlindly(registration)
   }
 }
 

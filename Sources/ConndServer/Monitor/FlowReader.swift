@@ -30,6 +30,17 @@ final class FlowPath: Sendable {
   }
 }
 
+extension FlowPath {
+  /// The kernel refuses a question about the way to this destination.
+  convenience init(unknownTo destination: Destination) {
+    let answer = RouteAnswer.unanswered("")
+    self.init(
+      answer, PathFacts(destination: destination.address, answer: answer), shown: .unknown,
+      judged: .unknown, network: NetworkIdentity(), guesses: FlowReading.Guesses(),
+      isSourceGiven: false)
+  }
+}
+
 /// Reads what the kernel shows of flows (I0) during one turn: each is asked about with all that is its own, and what is the
 /// same for many is asked and judged once.
 final class FlowReader {

@@ -5,7 +5,8 @@ import Netlink
 /// The one seam to the kernel: what happened, and what is true now.
 ///
 /// The monitor's loop sees the kernel through this and nothing else. The real one is `NetlinkKernel`; in tests a model of a
-/// kernel stands behind the same seam. Every call may throw `KernelUnavailable`, after which the kernel is opened anew.
+/// kernel stands behind the same seam. Every call may throw `KernelUnavailable`. If that is not of one question, the kernel
+/// is opened anew.
 protocol Kernel {
   /// Becomes readable when the kernel has told something; -1 where nobody waits for it.
   var fileDescriptor: CInt { get }
@@ -21,7 +22,7 @@ protocol Kernel {
   /// Has the kernel tell of what is watched, and of as little else as possible.
   func watch(_ watched: Watched) throws(KernelUnavailable)
 
-  /// The ways to destinations, in their order.
+  /// The ways to destinations, in their order. An error of one is its own answer.
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer]
 
   /// For how long the answers that `routes(to:)` has given since the last call hold at least; `nil`: until the kernel tells.
@@ -29,6 +30,11 @@ protocol Kernel {
 
   /// The entry of the routing tables that decides about a destination; `nil` where none carries traffic.
   func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry?
+
+  /// Whether the kernel drops what answers a connection, which sends from `destination.source`, when it comes in by a link.
+  func refusesReplies(
+    to destination: Destination, by link: UInt32
+  ) throws(KernelUnavailable) -> Bool
 
   /// A link and its device; `nil` where there is none of that index.
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts?
@@ -68,8 +74,9 @@ protocol Kernel {
 /// The kernel cannot be asked, and why.
 struct KernelUnavailable: Error, Hashable, CustomStringConvertible {
   var description: String
-  /// Only this question has no answer, because what it lists kept changing: it is to be asked again.
-  var isPassing = false
+  /// Whether the kernel has refused one question only. What depends on the answer is unknown until it is asked again;
+  /// everything else is as it was (K8).
+  var isOfOneQuestion = false
 }
 
 extension KernelUnavailable {

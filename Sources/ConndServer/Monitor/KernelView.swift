@@ -40,6 +40,25 @@ final class KernelView {
     self.wireless = wireless
   }
 
+  /// The last question in this turn that the kernel refused to answer.
+  private(set) var refusal: KernelUnavailable?
+
+  /// Asks for what a single path or flow depends on.
+  ///
+  /// - Returns: `nil` if the kernel refuses one of the questions: then nothing is known of that path or flow, and all others
+  ///   are as they were (K8).
+  func unlessRefused<Answer>(
+    _ questions: () throws(KernelUnavailable) -> Answer
+  ) throws(KernelUnavailable) -> Answer? {
+    do {
+      return try questions()
+    } catch {
+      guard error.isOfOneQuestion else { throw error }
+      self.refusal = error
+      return nil
+    }
+  }
+
   /// Whether the kernel has told something that no reading explains yet.
   var hasMessages: Bool { self.kernel.hasMessages }
 
@@ -50,6 +69,17 @@ final class KernelView {
     // The answer may name an address that was not there before.
     if destination.source == nil { self.listed = [] }
     return try self.remember(answer, to: destination)
+  }
+
+  /// The way to a destination, on which the fate of a flow depends.
+  ///
+  /// - Throws: if the kernel refuses the question.
+  func certainRoute(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
+    let answer = try self.route(to: destination)
+    if case .unanswered(let words) = answer {
+      throw KernelUnavailable(description: words, isOfOneQuestion: true)
+    }
+    return answer
   }
 
   /// The way to a destination as it is by now, whatever it was earlier in this turn.
@@ -71,15 +101,27 @@ final class KernelView {
     var answer = answer
     if answer == .noRoute(.noRoute), destination.address.family == .ipv6, destination.source == nil
     {
-      answer = try self.sourceSpecificRoute(to: destination) ?? answer
+      let specific = try self.unlessRefused { () throws(KernelUnavailable) in
+        try self.sourceSpecificRoute(to: destination)
+      }
+      answer = specific.map { $0 ?? answer } ?? .unanswered("no list of the machine's addresses")
     }
+    self.noteRefusals([answer])
     self.answers[destination] = answer
     return answer
   }
 
   /// The ways to many destinations, which are not remembered.
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
-    try self.kernel.routes(to: destinations)
+    let answers = try self.kernel.routes(to: destinations)
+    self.noteRefusals(answers)
+    return answers
+  }
+
+  private func noteRefusals(_ answers: [RouteAnswer]) {
+    for case .unanswered(let words) in answers {
+      self.refusal = KernelUnavailable(description: words, isOfOneQuestion: true)
+    }
   }
 
   /// What the sockets of connections say now, which is not remembered.
@@ -123,6 +165,13 @@ final class KernelView {
     let entry = try self.kernel.entry(for: destination)
     self.entries[destination] = .some(entry)
     return entry
+  }
+
+  /// Whether the kernel drops what answers a connection when it comes in by a link.
+  func refusesReplies(
+    to destination: Destination, by link: UInt32
+  ) throws(KernelUnavailable) -> Bool {
+    try self.kernel.refusesReplies(to: destination, by: link)
   }
 
   /// The marks that keep traffic out of a table, by the rules of a family.
@@ -224,7 +273,7 @@ final class KernelView {
     {
       // The kernel takes an address off its link, tells so, and only then removes the local route (__inet_del_ifa,
       // ipv6_del_addr).
-      guard entry.isKernels, entry.route.prefix.length == address.family.bitWidth else {
+      guard entry.isKernels, entry.route?.prefix.length == address.family.bitWidth else {
         return link
       }
       if try self.address(address, on: link) != nil { return link }

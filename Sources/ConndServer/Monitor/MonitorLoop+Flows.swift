@@ -49,12 +49,7 @@ extension MonitorLoop {
       case .remove(let key): self.remove(key)
       }
     }
-    if self.kernel != nil, case .failure(let error) = registrar {
-      guard error.isPassing else { return self.lose(error) }
-      // What kept changing makes connd read again, whatever it is, and ask for these flows once more; if it was held back, at
-      // once.
-      self.engine.interests.unusedLinks.forget()
-    }
+    if self.kernel != nil, case .failure(let error) = registrar { self.lose(error) }
   }
 
   /// Those who could not be told of a flow, for the kernel could not be asked, are told when it was.
@@ -72,8 +67,7 @@ extension MonitorLoop {
     guard let guardian = self.guardians[key.guardian] else { return }
     let event: Guardian.Event
     do throws(Guardian.Refusal) {
-      let registration = try Self.placed(registration, &registrar)
-      event = .flow(self.engine.guardFlow(registration, &registrar, at: self.clock.now))
+      event = .flow(try self.guardFlow(registration, &registrar))
     } catch {
       event = .refused(error)
     }
@@ -84,24 +78,25 @@ extension MonitorLoop {
     ])
   }
 
-  /// The registration, with the link of a link-local address. Where the kernel cannot be asked that waits until it can.
-  private static func placed(
+  /// Guards a flow from now on, on the link of its link-local address. If the kernel cannot be asked, both wait until it can.
+  private mutating func guardFlow(
     _ registration: FlowTable.Registration,
     _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
-  ) throws(Guardian.Refusal) -> FlowTable.Registration {
-    guard case .success(let present) = registrar else { return registration }
+  ) throws(Guardian.Refusal) -> FlowTable.Event {
+    guard case .success(let present) = registrar else {
+      return self.engine.guardFlow(registration, &registrar, at: self.clock.now)
+    }
     let placed: FlowTable.Registration?
     do throws(KernelUnavailable) {
       placed = try present.placed(registration)
     } catch {
-      registrar = .failure(error)
-      return registration
+      return self.engine.guardLater(registration, error, &registrar)
     }
     guard let placed else {
       let remote = registration.flow.destination.address
       throw .invalid("add.interface: \(remote) is link-local: name the link that it is on")
     }
-    return placed
+    return self.engine.guardFlow(placed, &registrar, at: self.clock.now)
   }
 
   private mutating func add(
@@ -118,8 +113,7 @@ extension MonitorLoop {
       self.answer(guardian, key.id, .refused(.exhausted(message)))
     } else {
       do throws(Guardian.Refusal) {
-        let registration = try Self.placed(registration, &registrar)
-        let event = self.engine.guardFlow(registration, &registrar, at: self.clock.now)
+        let event = try self.guardFlow(registration, &registrar)
         self.statistics.count(event, to: registration)
         self.answer(guardian, key.id, .flow(event))
       } catch {

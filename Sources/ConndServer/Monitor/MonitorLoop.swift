@@ -33,6 +33,9 @@ struct MonitorLoop {
   let choiceFile: ChoiceFile?
 
   var engine: Engine
+  /// What users have set for a time in this run.
+  var timedChoices: Set<CostChoices.Subject> = []
+  var choiceClocks = ClockSteps()
   /// How many flows clients may have.
   var limits: Limits
   /// Of each limit.
@@ -53,6 +56,8 @@ struct MonitorLoop {
   /// How many of them nobody needs any more.
   var unneeded = 0
   private var reopening = Reopening()
+  private var repetition = Repetition()
+  private var refusedQuestions = LogThrottle()
   private var watchdogDue: Instant?
   /// What was published, of which those who observe the store and the log have not heard.
   var news: [(change: Change, status: ConnectivityStatus)] = []
@@ -109,6 +114,7 @@ struct MonitorLoop {
     self.answerQuestions()
     self.widenFilter()
     self.narrowFilter()
+    self.engine.takeRefusal().map { self.note(refusal: $0) }
     // A look at flows that waits for the kernel's messages goes before: formatting lines for the log takes longer than it does.
     if self.looksAtFlows, !self.newsHasWaited {
       self.newsHasWaited = !self.news.isEmpty
@@ -145,7 +151,7 @@ struct MonitorLoop {
     if self.kernel != nil {
       due += [
         self.engine.deadline?.due, self.engine.flows.deadline, self.overrunPause.end,
-        self.choicesEnd,
+        self.choicesEnd, self.repetition.due,
       ]
       if self.engine.flows.isBusy { due.append(self.sweepDelay.end) }
     }
@@ -168,6 +174,7 @@ struct MonitorLoop {
     if self.kernel != nil, let due = self.engine.flows.deadline, due <= now {
       self.engine.flows.lookAtOverdue(at: now)
     }
+    if self.kernel != nil, self.repetition.begins(at: now) { self.step(.kernelBack) }
     self.endChoices()
     if let due = self.reopening.due, due <= now { self.openKernelOrGiveUp(.kernelBack) }
     if let due = self.watchdogDue, due <= now { self.answerWatchdog() }
@@ -302,8 +309,22 @@ extension MonitorLoop {
     }
   }
 
+  /// The kernel has refused a question, on which a path or a flow depends that is unknown now.
+  private mutating func note(refusal: KernelUnavailable) {
+    self.repetition.refused(at: self.clock.now)
+    guard let suppressed = self.refusedQuestions.next(at: self.clock.now) else { return }
+    var metadata: Logger.Metadata = ["error": "\(refusal)"]
+    if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
+    self.logger.warning(
+      "the kernel refuses a question; the path or flow that it is about is unknown, and connd asks again",
+      metadata: metadata)
+  }
+
   mutating func lose(_ error: KernelUnavailable) {
+    // A question that is refused is no loss of the kernel, whatever asked it (K8).
+    guard !error.isOfOneQuestion else { return self.note(refusal: error) }
     self.kernel = nil
+    self.repetition = Repetition()
     self.overrunPause = OverrunPause()
     self.statistics.kernelLosses.increment()
     self.reopening.failed(at: self.clock.now)

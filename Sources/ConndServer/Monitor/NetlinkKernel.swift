@@ -76,19 +76,30 @@ final class NetlinkKernel: Kernel {
   func neighbour(
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {
-    try ask { () throws(NetlinkError) in try self.requester.neighbour(address, on: link) }
+    // An error that the kernel answers with tells as little as no entry does.
+    try askOrNil { () throws(NetlinkError) in
+      try self.requester.neighbour(address, on: link)
+    }
   }
 
   func bridgePort(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> UInt32? {
-    try ask { () throws(NetlinkError) in
+    try askOrNil { () throws(NetlinkError) in
       try self.requester.bridgePort(of: hardwareAddress, on: bridge)
     }
   }
 
   func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
     try ask { () throws(NetlinkError) in try self.requester.match(for: destination) }
+  }
+
+  func refusesReplies(
+    to destination: Destination, by link: UInt32
+  ) throws(KernelUnavailable) -> Bool {
+    try ask { () throws(NetlinkError) in
+      try self.requester.refusesReplies(to: destination, by: link)
+    }
   }
 
   func takeExpiry() -> Duration? { self.requester.takeExpiry() }
@@ -126,9 +137,10 @@ final class NetlinkKernel: Kernel {
 
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
     do throws(NetlinkError) {
-      let diagnosis = if let diagnosis = self.diagnosis { diagnosis } else {
-        try SocketDiagnosis(on: self.sockets.open(.socketDiagnosis))
-      }
+      let diagnosis =
+        if let diagnosis = self.diagnosis { diagnosis } else {
+          try SocketDiagnosis(on: self.sockets.open(.socketDiagnosis))
+        }
       self.diagnosis = diagnosis
       return try diagnosis.reports(on: connections)
     } catch {
@@ -170,9 +182,21 @@ private func ask<Answer>(
   }
 }
 
+/// The answer, or `nil` if the kernel refuses the question.
+private func askOrNil<Answer>(
+  _ question: () throws(NetlinkError) -> Answer?
+) throws(KernelUnavailable) -> Answer? {
+  do throws(KernelUnavailable) {
+    return try ask(question)
+  } catch {
+    guard error.isOfOneQuestion else { throw error }
+    return nil
+  }
+}
+
 extension KernelUnavailable {
   fileprivate init(_ error: NetlinkError) {
     let hint = error.isPermission ? "; does a sandbox deny AF_NETLINK?" : ""
-    self.init(description: "\(error)\(hint)", isPassing: error.code == EINTR)
+    self.init(description: "\(error)\(hint)", isOfOneQuestion: error.isAnswer)
   }
 }

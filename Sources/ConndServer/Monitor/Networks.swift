@@ -288,7 +288,10 @@ struct Networks {
     self.isNew = false
     var events: [KernelEvent] = []
     for known in self.gateways {
-      guard let neighbour = try view.neighbour(known.address, on: known.link) else { continue }
+      let found = try view.unlessRefused { () throws(KernelUnavailable) in
+        try view.neighbour(known.address, on: known.link)
+      }
+      guard let neighbour = found ?? nil else { continue }
       let isOther =
         neighbour.hardwareAddress != nil && neighbour.hardwareAddress != known.hardwareAddress
       if isOther || neighbour.isFailed != known.isFailed { events.append(.neighbour(neighbour)) }

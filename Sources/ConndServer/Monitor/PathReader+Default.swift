@@ -1,6 +1,16 @@
 import Connectivity
 import ConnectivityRules
 
+extension DefaultPath {
+  /// The kernel refuses a question about a path to this destination.
+  init(unknownTo destination: Destination) {
+    self.init(
+      destination: destination, lookup: nil,
+      facts: PathFacts(destination: destination.address, answer: .unanswered("")),
+      present: .unknown, observed: ObservedPath(.unknown))
+  }
+}
+
 /// The path of a family to the default destination.
 struct DefaultPath {
   /// The probe that stands for all.
@@ -109,6 +119,8 @@ extension PathReader {
   }
 
   private static func hasMajority(_ answers: [RouteAnswer], of count: Int) -> Bool {
-    answers.contains { answer in 2 * answers.count { $0.goesTheWay(of: answer) } > count }
+    answers.contains { answer in
+      !answer.isUnanswered && 2 * answers.count { $0.goesTheWay(of: answer) } > count
+    }
   }
 }

@@ -38,7 +38,7 @@ extension PathReader {
     below chain: [LinkFacts], table: (family: AddressFamily, number: UInt32)?, _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
     guard let tunnel = chain.last, tunnel.hidesItsEnd, chain.count < Self.deepest,
-      self.classifier.policy.rule(for: tunnel.link.name)?.medium == nil
+      self.classifier.policy.rule(for: tunnel.link)?.medium == nil
     else { return nil }
     if let table {
       for mark in try view.marks(keptOutOf: table.number, table.family) {
@@ -87,7 +87,7 @@ extension PathReader {
           let way = try self.links(
             of: question, try view.route(to: question), below: chain, view)
         else { continue }
-        let priority = try view.entry(for: question)?.route.priority ?? .max
+        let priority = try view.entry(for: question)?.route?.priority ?? .max
         if best.map({ priority < $0.priority }) ?? true { best = (priority, way) }
       }
       if best != nil { break }

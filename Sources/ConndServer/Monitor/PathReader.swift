@@ -189,6 +189,8 @@ struct PathReader {
       try self.followChain(towards: nextHop, into: &facts, view)
     case .noRoute(let reason):
       facts.brokenBelow = reason
+    // Not to know is not to be offline (K8).
+    case .unanswered: break
     }
     return answer
   }
@@ -236,7 +238,7 @@ struct PathReader {
 
   /// Whether a port leads to a virtual machine or a container; the configuration knows better.
   private func isGuest(_ port: LinkFacts) -> Bool {
-    guard self.classifier.policy.rule(for: port.link.name)?.medium == nil else { return false }
+    guard self.classifier.policy.rule(for: port.link)?.medium == nil else { return false }
     return port.link.kind == "tun" || port.link.kind == "veth" || port.link.kind == "netkit"
   }
 }
@@ -270,7 +272,7 @@ extension PathReader {
         route.table != 0
       else { continue }
       // Where only a source leads to it, its entry is none of everybody's.
-      let priority = try view.entry(for: bound)?.route.priority ?? .max
+      let priority = try view.entry(for: bound)?.route?.priority ?? .max
       let other = try self.facts(about: bound, view)
       let candidate = try self.path(other, view)
       guard candidate.status == .satisfied, !self.isHeld(other) else { continue }

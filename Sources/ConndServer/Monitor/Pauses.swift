@@ -46,6 +46,34 @@ struct SweepDelay {
   func isOver(at now: Instant) -> Bool { self.end.map { $0 <= now } ?? true }
 }
 
+/// When to ask again what the kernel has refused to answer: soon, and then ever more rarely as long as it goes on refusing.
+/// Whatever happens meanwhile has the kernel asked anyway.
+struct Repetition {
+  private(set) var due: Instant?
+  private var pause = Self.shortest
+  /// When the last one was due.
+  private var last: Instant?
+
+  private static let shortest = Duration.milliseconds(50)
+  private static let longest = Duration.seconds(60)
+
+  /// A question was refused.
+  mutating func refused(at now: Instant) {
+    guard self.due == nil else { return }
+    // All was answered for longer than that.
+    if let last, last.duration(to: now) > self.pause { self.pause = Self.shortest }
+    self.due = now.advanced(by: self.pause)
+    self.pause = min(self.pause * 2, Self.longest)
+  }
+
+  /// - Returns: whether to ask again now.
+  mutating func begins(at now: Instant) -> Bool {
+    guard let due, due <= now else { return false }
+    (self.due, self.last) = (nil, now)
+    return true
+  }
+}
+
 /// When to try again to open the kernel: after a second, and then ever more rarely.
 struct Reopening {
   var due: Instant?

@@ -182,6 +182,7 @@ extension PathReader {
     return .with {
       $0.index = facts.link.index
       $0.name = facts.link.name
+      $0.alternativeNames = facts.link.alternativeNames
       if let kind = facts.link.kind { $0.kind = kind }
       $0.medium = Connectivity_V1_Medium(evidence.medium)
       $0.evidence = Connectivity_V1_Evidence(evidence)
@@ -244,6 +245,8 @@ extension RouteAnswer {
     switch self {
     case .noRoute(let reason):
       return reason.rawValue
+    case .unanswered(let words):
+      return words
     case .route(let route):
       let via = route.gateway.map { "via \($0) " } ?? ""
       let name = try view.link(route.outLink)?.link.name ?? "\(route.outLink)"

@@ -99,7 +99,8 @@ package struct MatchedRoute: Hashable, Sendable {
 
 /// The entry of the routing tables that decides about a destination.
 package struct RouteEntry: Hashable, Sendable {
-  package var route: MatchedRoute
+  /// `nil` if the entry has more nexthops than an answer of the kernel holds: it is not shown then.
+  package var route: MatchedRoute?
   package var kind: Route.Kind
   /// The index of the link that it leads to, of a local route that of the link that has the address; `nil` where it has
   /// several.
@@ -112,7 +113,7 @@ package struct RouteEntry: Hashable, Sendable {
   package var source: IPAddress?
 
   package init(
-    _ route: MatchedRoute, kind: Route.Kind = .unicast, outLink: UInt32? = nil,
+    _ route: MatchedRoute?, kind: Route.Kind = .unicast, outLink: UInt32? = nil,
     legs: [UInt32] = [], isKernels: Bool = false, source: IPAddress? = nil
   ) {
     self.route = route
@@ -122,6 +123,12 @@ package struct RouteEntry: Hashable, Sendable {
     self.isKernels = isKernels
     self.source = source
   }
+
+  /// An entry with more nexthops than an answer of the kernel holds.
+  package static let oversized = RouteEntry(nil)
+
+  /// Whether traffic is spread over several nexthops.
+  package var isSpread: Bool { self.route == nil || self.legs.count > 1 }
 }
 
 /// What the kernel says about the way to a destination.
@@ -129,6 +136,13 @@ package enum RouteAnswer: Hashable, Sendable {
   case route(Route)
   /// No route that carries traffic, and why not.
   case noRoute(Path.Reason)
+  /// The kernel refuses this question with an error that says nothing about the way.
+  case unanswered(String)
+}
+
+extension RouteAnswer {
+  /// Whether the kernel has refused the question.
+  package var isUnanswered: Bool { if case .unanswered = self { true } else { false } }
 }
 
 /// An address of a link.

@@ -21,9 +21,12 @@ package struct DefaultDestination: Hashable, Sendable {
 
   /// The place of the answer that most probes agree on, at a tie of the one that is earliest; `nil` of no answers.
   ///
-  /// A host route that captures one probe, such as a resolver's through a VPN, is outvoted by the others (T3).
+  /// A host route that captures one probe, such as a resolver's through a VPN, is outvoted by the others (T3). A probe that
+  /// the kernel gives no answer about has no vote (K8).
   package static func majority(of answers: [RouteAnswer]) -> Int? {
-    let votes = answers.map { answer in answers.count { $0.goesTheWay(of: answer) } }
+    let votes = answers.map { answer in
+      answer.isUnanswered ? 0 : answers.count { $0.goesTheWay(of: answer) }
+    }
     guard let most = votes.max() else { return nil }
     return votes.firstIndex(of: most)
   }
@@ -38,7 +41,9 @@ extension RouteAnswer {
     case (.route(let route), .route(let otherRoute)):
       route.kind == otherRoute.kind && route.outLink == otherRoute.outLink
         && route.gateway == otherRoute.gateway && route.table == otherRoute.table
-    case (.route, .noRoute), (.noRoute, .route):
+    case (.unanswered, .unanswered):
+      true
+    case (.route, _), (.noRoute, _), (.unanswered, _):
       false
     }
   }

@@ -104,6 +104,8 @@ package struct PathClassifier: Hashable, Sendable {
   /// - Parameter network: the one that it leads by, where that is known.
   package func path(_ facts: PathFacts, by network: NetworkHash? = nil) -> Path {
     switch facts.answer {
+    case .unanswered:
+      return .unknown
     case .noRoute(let reason):
       return .unsatisfied(reason)
     case .route(let route):
@@ -134,7 +136,7 @@ package struct PathClassifier: Hashable, Sendable {
   /// What a chain of links is taken for: by the configuration's word for any of them, else by the lowest (K5, K6).
   package func evidence(for chain: [LinkFacts]) -> Evidence {
     for facts in chain {
-      if let rule = self.policy.rule(for: facts.link.name), let medium = rule.medium {
+      if let rule = self.policy.rule(for: facts.link), let medium = rule.medium {
         return Evidence(.configuration, rule.match, medium)
       }
     }
@@ -149,16 +151,15 @@ package struct PathClassifier: Hashable, Sendable {
   package func cost(
     of chain: [LinkFacts], medium: Medium, by network: NetworkHash? = nil
   ) -> (evidence: CostEvidence, expensive: Bool, constrained: Bool) {
-    let names = chain.map(\.link.name)
-    let rules = names.compactMap(self.policy.rule)
+    let rules = chain.compactMap { self.policy.rule(for: $0.link) }
     let evidence = self.costEvidence(
       of: chain, medium: medium,
       saidByConfiguration: rules.lazy.compactMap(\.expensive).first,
-      saidByUser: self.choices.said(of: names, on: network, \.expensive?.isOn))
+      saidByUser: self.choices.said(of: chain, on: network, \.expensive?.isOn))
     return (
       evidence, evidence.isExpensive,
       rules.lazy.compactMap(\.constrained).first
-        ?? self.choices.said(of: names, on: network, \.constrained?.isOn) ?? false
+        ?? self.choices.said(of: chain, on: network, \.constrained?.isOn) ?? false
     )
   }
 

@@ -103,16 +103,17 @@ enum KernelBytes {
           + Self.attribute(RTA_PREFSRC.rawValue, route.source)))
   }
 
-  /// The entry that a lookup went by.
-  static func entry(_ entry: RouteEntry) -> [UInt8] {
+  /// The entry that a lookup went by; an error if it does not fit into the answer to the request.
+  static func entry(_ entry: RouteEntry, _ request: [UInt8]) -> [UInt8] {
+    guard let route = entry.route else { return Self.error(EMSGSIZE, request) }
     let legs = entry.legs.flatMap { leg -> [UInt8] in [8, 0, 0, 0] + Self.number(leg) }
     return Self.message(
       RTM_NEWROUTE,
       Self.route(
-        entry.route.prefix, table: entry.route.table,
+        route.prefix, table: route.table,
         origin: Int(entry.isKernels ? RTPROT_KERNEL : RTPROT_STATIC),
         type: Int(entry.kind == .local ? RTN_LOCAL : RTN_UNICAST),
-        Self.attribute(RTA_PRIORITY.rawValue, entry.route.priority)
+        Self.attribute(RTA_PRIORITY.rawValue, route.priority)
           + Self.attribute(RTA_OIF.rawValue, entry.outLink)
           + (legs.isEmpty ? [] : Self.attribute(RTA_MULTIPATH.rawValue, legs))))
   }

@@ -85,10 +85,11 @@ final class ModelSockets: SocketSource {
     }
     let answer = self.network.route(to: destination)
     switch answer {
+    case .unanswered: return KernelBytes.error(EPROTO, request.bytes)
     case .noRoute(let reason): return KernelBytes.error(reason.code, request.bytes)
     case .route(let route):
       guard question.isOfEntry else { return KernelBytes.answer(route, to: destination.address) }
-      return self.network.tableEntry(for: destination).map(KernelBytes.entry)
+      return self.network.tableEntry(for: destination).map { KernelBytes.entry($0, request.bytes) }
         ?? KernelBytes.error(ENETUNREACH, request.bytes)
     }
   }

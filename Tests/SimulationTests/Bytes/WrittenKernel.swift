@@ -123,6 +123,16 @@ final class WrittenKernel: ReopenableKernel {
     }
   }
 
+  func refusesReplies(
+    to destination: Destination, by link: UInt32
+  ) throws(KernelUnavailable) -> Bool {
+    try self.ask { (faulty) throws(KernelUnavailable) in
+      _ = try faulty.refusesReplies(to: destination, by: link)
+    } _: { (kernel) throws(KernelUnavailable) in
+      try kernel.refusesReplies(to: destination, by: link)
+    }
+  }
+
   func takeExpiry() -> Duration? { self.kernel?.takeExpiry() }
 
   func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {

@@ -131,6 +131,13 @@ final class FaultyKernel: ReopenableKernel {
     return answers
   }
 
+  func refusesReplies(
+    to destination: Destination, by link: UInt32
+  ) throws(KernelUnavailable) -> Bool {
+    try self.ask()
+    return false
+  }
+
   func takeExpiry() -> Duration? { nil }
 
   func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {

@@ -120,6 +120,7 @@ extension ModelNetwork {
   func path(to destination: Destination, upToTunnel: Bool = false) -> Path {
     let route: Route
     switch self.connect(to: destination) {
+    case .unanswered: return .unknown
     case .noRoute(let reason): return .unsatisfied(reason)
     case .route(let found): route = found
     }
@@ -211,6 +212,7 @@ extension ModelNetwork {
   ) -> (links: [ModelLink], isBroken: Path.Reason?) {
     let route: Route
     switch self.route(to: Destination(remote)) {
+    case .unanswered: return ([], nil)
     case .noRoute(let reason): return ([], reason)
     case .route(let found): route = found
     }

@@ -87,6 +87,12 @@ final class MutantKernel: Kernel {
     try self.kernel.routes(to: destinations)
   }
 
+  func refusesReplies(
+    to destination: Destination, by link: UInt32
+  ) throws(KernelUnavailable) -> Bool {
+    try self.kernel.refusesReplies(to: destination, by: link)
+  }
+
   func takeExpiry() -> Duration? { self.kernel.takeExpiry() }
 
   func links() throws(KernelUnavailable) -> [LinkFacts] { try self.kernel.links() }
