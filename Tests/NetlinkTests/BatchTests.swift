@@ -23,7 +23,7 @@ struct BatchTests {
   }
 
   private func failure(_ code: CInt) -> Result<[UInt8], NetlinkError> {
-    .failure(NetlinkError(operation: "RTM_GETROUTE", code: code))
+    .failure(.answer("RTM_GETROUTE", code))
   }
 
   @Test("Answers are told apart by their numbers, in any order, also where those wrap")
