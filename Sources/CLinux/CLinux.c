@@ -2,6 +2,7 @@
 #include "CLinux.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -47,6 +48,8 @@ struct attributes {
   uint32_t priority;
   uint64_t runtime, deadline, period;
 };
+
+void clinux_trim_memory(void) { malloc_trim(0); }
 
 int clinux_use_slices(uint64_t nanoseconds) {
   struct attributes attributes = {0};

@@ -41,7 +41,8 @@ struct Connd {
     let past = history.begin()
     let store = Store(past.changes, after: past.generation)
     let statistics = Statistics()
-    let monitor = try self.makeMonitor(store, statistics, history)
+    let trimmer = MemoryTrimmer(on: reactor)
+    let monitor = try self.makeMonitor(store, statistics, history, trimmer)
     // Before connd is ready: until they are trapped, these signals end it.
     let hangups = await UnixSignalsSequence(trapping: .sighup)
     let reporter = StatisticsReporter(
@@ -49,7 +50,7 @@ struct Connd {
       requests: await UnixSignalsSequence(trapping: .sigusr1), logger: self.logger)
 
     let limiter = ConnectionLimiter(
-      self.configuration.limits, statistics: statistics, logger: self.logger)
+      self.configuration.limits, trimmer: trimmer, statistics: statistics, logger: self.logger)
     let clients = ClientList()
     let watch = WatchService(
       store: store, statistics: statistics, clients: clients, on: reactor)
@@ -108,7 +109,7 @@ struct Connd {
   }
 
   private func makeMonitor(
-    _ store: Store, _ statistics: Statistics, _ history: HistoryFile
+    _ store: Store, _ statistics: Statistics, _ history: HistoryFile, _ trimmer: MemoryTrimmer
   ) throws -> Monitor {
     let (configuration, notifier, logger, sysfs) = (
       self.configuration, self.notifier, self.logger, self.sysfs
@@ -128,7 +129,7 @@ struct Connd {
     nonisolated(unsafe) let history = history
     nonisolated(unsafe) let edges = MonitorEdges(sysfs: sysfs, recorder)
     return try Monitor(recorder: recorder) {
-      MonitorLoop(
+      var loop = MonitorLoop(
         configuration, store: store,
         publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
         notifier: notifier, clock: edges.clock, logger: logger, dns: DNSWatch(edges.dnsFiles),
@@ -138,6 +139,11 @@ struct Connd {
           watching: destinations, on: edges.sockets(adopting: netlink.take()),
           devices: edges.devices)
       }
+      loop.countFlows = { count in
+        let bytes = abs(count) * MemoryTrimmer.costOfFlow
+        if count > 0 { trimmer.use(bytes) } else { trimmer.free(bytes) }
+      }
+      return loop
     }
   }
 

@@ -91,6 +91,7 @@ struct DocumentationTests {
   private static func number(_ text: Substring) -> Int? {
     let digits = text.filter { $0 != "_" }
     if digits.hasSuffix("KiB") { return Int(digits.dropLast(3)).map { $0 << 10 } }
+    if digits.hasSuffix("MiB") { return Int(digits.dropLast(3)).map { $0 << 20 } }
     let parts = digits.split(separator: " << ").compactMap { Int($0) }
     return parts.count == 2 ? parts[0] << parts[1] : parts.first
   }
@@ -109,13 +110,13 @@ struct DocumentationTests {
     let code = try Self.numbers(
       of: "Sources/ConndServer/Configuration/Limits.swift",
       #/package var (\w+) = ([\d_]+(?: << \d+)?)\n/#)
-    #expect(code.count == 11)
+    #expect(code.count == 13)
     let article = try Self.numbers(of: Self.limits, #/\n\| `(\w+)` \| ([\d_]+(?: << \d+)?) \|/#)
     #expect(article == code)
     let text = try Self.text("config/connd.yaml")
     let example = try #require(text.split(separator: "\n#limits:").dropFirst().first)
     for (key, value) in code {
-      let match = example.firstMatch(of: try Regex("#  \(key): (\\d+(KiB)?)\\b"))
+      let match = example.firstMatch(of: try Regex("#  \(key): (\\d+([KM]iB)?)\\b"))
       #expect(match?.output[1].substring.flatMap(Self.number) == value, "\(key)")
     }
   }
@@ -123,7 +124,7 @@ struct DocumentationTests {
   @Test("D4 every bound that is not configured is in the article as it is in the code")
   func otherLimits() throws {
     let rows = try Self.text(Self.limits).matches(of: #/\n\| `(\w+)\.(\w+)` \| ([^|]+) \|/#)
-    #expect(rows.count == 11)
+    #expect(rows.count == 14)
     for row in rows {
       let file = try #require(
         (Self.files("Sources/*/*/\(row.1).swift") + Self.files("Sources/*/\(row.1).swift")).first)

@@ -2,6 +2,7 @@ import Connectivity
 import ConnectivityRules
 import TestKit
 import Testing
+import UnixTransport
 
 @testable import ConndServer
 
@@ -68,7 +69,8 @@ final class FlowTableTests {
       let registrar = try FlowTable.Registrar(
         [question], reader, past: try past.map { try Published(.invalidation($0)) })
       return try table.add(
-        registration, registrar, policy: InvalidationPolicy(), at: Instant(sinceStart: .zero))
+        registration, of: .root, registrar, policy: InvalidationPolicy(),
+        at: Instant(sinceStart: .zero))
     }
   }
 
@@ -268,8 +270,8 @@ final class FlowTableTests {
   func addedBlindly() throws {
     var table = FlowTable()
     try self.lead(by: 3, metric: 200)
-    #expect(self.words(table.addBlindly(self.registration(1))) == "1 path none")
-    _ = table.addBlindly(self.registration(2, knownPath: self.pathOnEth1))
+    #expect(self.words(table.addBlindly(self.registration(1), of: .root)) == "1 path none")
+    _ = table.addBlindly(self.registration(2, knownPath: self.pathOnEth1), of: .root)
     // What happened before is no concern of theirs.
     self.look(&table, .kernelBack)
     #expect(try self.evaluate(&table) == [])

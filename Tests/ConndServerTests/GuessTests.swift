@@ -114,7 +114,7 @@ struct GuessTests {
     var loop = try self.startedInWireGuard()
     let flow = Flow(Destination(try IPAddress(spelt: "203.0.113.9")), forbidsExpensive: true)
     let key = FlowTable.Key(guardian: loop.mailbox.number, id: 1)
-    loop.loop.requests.append(.add(.init(key: key, flow: flow)))
+    loop.loop.enqueue(.add(.init(key: key, flow: flow)))
     #expect(loop.turn() == ["1 path wg0"])
     loop.kernel.marked[0xca6c] = Self.byModem
     #expect(loop.tell() == ["1 drain policy"])

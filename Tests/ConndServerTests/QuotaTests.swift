@@ -1,69 +1,126 @@
 import Connectivity
 import TestKit
 import Testing
+import UnixTransport
 
 @testable import ConndServer
 
 @Suite("Limits")
 struct QuotaTests {
-  @Test("D4 a user gets so many and no more, and others still get theirs")
+  private static let person = Account(number: 1000)
+
+  /// Admits as much as there may be, one at a time.
+  ///
+  /// - Returns: how much that was.
+  private static func fill(_ usage: inout Usage, _ quota: Quota, of account: Account) -> Int {
+    let before = usage.count(of: account)
+    while (try? quota.check(of: account, beside: usage)) != nil { usage.add(of: account) }
+    return usage.count(of: account) - before
+  }
+
+  @Test("D4 a user has its limit → it gets no more, and others still get theirs")
   func perUser() throws {
-    var quota = Quota(inAll: 32, ofOneUser: 3)
-    for _ in 1...3 { try quota.admit(1000) }
-    #expect(throws: Quota.Refusal.ofOneUser(3)) { try quota.admit(1000) }
-    try quota.admit(1001)
-    quota.release(1000)
-    try quota.admit(1000)
-    #expect(quota.count == 4)
-    #expect([0, 1000, 1001].map { quota.count(of: $0) } == [0, 3, 1])
+    let quota = Quota(inAll: 64, ofOneUser: 3)
+    var usage = Usage()
+    #expect(Self.fill(&usage, quota, of: Self.person) == 3)
+    #expect(throws: Quota.Refusal.ofOneUser(3)) {
+      try quota.check(of: Self.person, beside: usage)
+    }
+    #expect(Self.fill(&usage, quota, of: Account(number: 1001)) == 3)
+    usage.remove(of: Self.person)
+    try quota.check(of: Self.person, beside: usage)
+    #expect(usage.count == 5 && usage.count(of: .people) == 5)
   }
 
-  @Test("D4 one who is several users leaves a part to each further one, and a share to the system")
-  func severalUsers() throws {
+  @Test(
+    "D4 accounts of one kind take all they can → the other kinds keep their reserves",
+    arguments: [
+      (from: UInt32(1000), people: 1024 + 341 + 114 + 38 + 12 + 4 + 1 + 1 + 1, services: 256),
+      (from: UInt32(33), people: 256, services: 1024 + 341 + 114 + 38 + 12 + 4 + 1 + 1 + 1),
+    ])
+  func pots(from first: UInt32, people: Int, services: Int) throws {
     // As the defaults are.
-    var quota = Quota(inAll: 2048, ofOneUser: 1280)
-    var taken: [Int] = []
-    for user in UInt32(100_000)..<100_008 {
-      while (try? quota.admit(user)) != nil {}
-      taken.append(quota.count(of: user))
-    }
-    #expect(taken == [1280, 426, 142, 48, 16, 5, 2, 1])
-    // root, a service and a user that systemd made up.
-    for user: UInt32 in [0, 999, 61_184] {
-      for _ in 1...40 { try quota.admit(user) }
-    }
-    while (try? quota.admit(0)) != nil {}
-    #expect(quota.count == 2048)
-    // Who has let go finds his own room again.
-    #expect(throws: Quota.Refusal.inAll(2048)) { try quota.admit(1000) }
-    for _ in 1...200 { quota.release(100_000) }
-    #expect(throws: Never.self) { try quota.admit(1000) }
-    for _ in 1...100 { _ = try? quota.admit(1000) }
-    #expect(throws: Quota.Refusal.forOthers(of: 2048)) { try quota.admit(1000) }
+    let quota = Quota(inAll: 2048, ofOneUser: 1024)
+    var usage = Usage()
+    for user in first..<first + 40 { _ = Self.fill(&usage, quota, of: Account(ofUID: user)) }
+    let taken = usage.count
+    #expect(taken == max(people, services))
+    // A person and a service find the same room as if they were alone with their reserve.
+    let own = first == 1000 ? Account(number: 990) : Account(number: 1200)
+    #expect(Self.fill(&usage, quota, of: own) == 256)
+    #expect(Self.fill(&usage, quota, of: .root) >= 128)
   }
 
-  @Test("D4 by default a user can have as much as the limit of each says, where he is alone")
-  func defaults() {
+  @Test("D4 root takes all it can → people and services keep their reserves")
+  func root() {
+    let quota = Quota(inAll: 2048, ofOneUser: 2048)
+    var usage = Usage()
+    #expect(Self.fill(&usage, quota, of: .root) == 2048 - 2 * 384)
+    #expect(Self.fill(&usage, quota, of: Self.person) == 256)
+    #expect(Self.fill(&usage, quota, of: Account(number: 33)) == 256)
+  }
+
+  @Test(
+    "D4 what one more may have, by what there is",
+    arguments: [
+      // own, of other people, of services, of root, more → refusal
+      (0, 0, 0, 0, 1, nil), (1023, 0, 0, 0, 1, nil), (0, 0, 0, 0, 1024, nil),
+      (1024, 0, 0, 0, 1, .ofOneUser(1024)), (0, 0, 0, 0, 1025, .ofOneUser(1024)),
+      // The last one that is not reserved goes to a newcomer, and to no other.
+      (0, 1535, 0, 0, 1, nil), (1, 1534, 0, 0, 1, .forOthers(of: 2048)),
+      (0, 1536, 0, 0, 1, .forOthers(of: 2048)),
+      // Reserves that are in use are not kept twice.
+      (0, 1535, 384, 128, 1, nil), (0, 1536, 384, 128, 1, .inAll(2048)),
+      (0, 1280, 640, 128, 1, .inAll(2048)),
+      // Two thirds of what is left: twice as much stays as it has.
+      (0, 1236, 0, 0, 200, nil), (0, 1236, 0, 0, 300, nil), (100, 1136, 0, 0, 166, nil),
+      (100, 1136, 0, 0, 167, .forOthers(of: 2048)),
+    ] as [(Int, Int, Int, Int, Int, Quota.Refusal?)])
+  func table(
+    own: Int, people: Int, services: Int, root: Int, more: Int, refusal: Quota.Refusal?
+  ) {
+    var usage = Usage()
+    usage.add(own, of: Self.person)
+    usage.add(people, of: Account(number: 1001))
+    usage.add(services, of: Account(number: 33))
+    usage.add(root, of: .root)
+    let quota = Quota(inAll: 2048, ofOneUser: 1024)
+    var found: Quota.Refusal?
+    do throws(Quota.Refusal) {
+      try quota.check(more, of: Self.person, beside: usage)
+    } catch {
+      found = error
+    }
+    #expect(found == refusal)
+  }
+
+  @Test("D4 a user is alone → it gets as much as the limit of each says")
+  func defaults() throws {
     let limits = Limits()
     for (ofOneUser, inAll) in [
       (limits.connectionsPerUser, limits.connections), (limits.streamsPerUser, limits.streams),
       (limits.questionsPerUser, limits.questions), (limits.flowsPerUser, limits.flows),
+      (limits.pendingMemoryPerUser, limits.pendingMemory),
     ] {
-      let others = ofOneUser - 1
-      #expect(Quota.leavesEnough(1000, own: others, of: others, inAll: inAll))
+      var usage = Usage()
+      usage.add(ofOneUser - 1, of: Self.person)
+      let quota = Quota(inAll: inAll, ofOneUser: ofOneUser)
+      #expect(throws: Never.self) { try quota.check(of: Self.person, beside: usage) }
     }
   }
 
-  @Test("a limit that is lowered sends nobody away, and admits nobody")
+  @Test("a limit is lowered → nothing is taken away, and nothing is admitted")
   func lowered() throws {
-    var quota = Quota(inAll: 10, ofOneUser: 10)
-    for _ in 1...5 { try quota.admit(0) }
-    (quota.inAll, quota.ofOneUser) = (3, 3)
-    #expect(quota.count == 5)
-    #expect(throws: Quota.Refusal.self) { try quota.admit(0) }
-    for _ in 1...3 { quota.release(0) }
-    try quota.admit(0)
-    #expect(quota.count == 3)
+    var usage = Usage()
+    usage.add(5, of: .root)
+    let quota = Quota(inAll: 3, ofOneUser: 3)
+    #expect(throws: Quota.Refusal.self) { try quota.check(of: .root, beside: usage) }
+    usage.remove(3, of: .root)
+    try quota.check(of: .root, beside: usage)
+    // What was not added is not removed.
+    usage.remove(9, of: .root)
+    usage.remove(of: Self.person)
+    #expect(usage.count == 0 && usage.count(of: .root as Account.Pot) == 0)
   }
 
   @Test(
@@ -71,24 +128,22 @@ struct QuotaTests {
     arguments: 0..<4 as Range<UInt64>)
   func random(seed: UInt64) {
     var generator = SeededGenerator(seed: seed)
-    var quota = Quota(inAll: 20, ofOneUser: 8)
-    var present: [UInt32] = []
+    let quota = Quota(inAll: 20, ofOneUser: 8)
+    var usage = Usage()
+    var present: [Account] = []
     for _ in 0..<10_000 {
-      let user = UInt32(generator.number(0...4))
+      let account = Account(ofUID: [0, 1, 2, 1000, 1001][generator.number(0...4)])
       if generator.oneIn(2) {
-        let mayCome = present.count < 20 && present.count { $0 == user } < 8
-        do throws(Quota.Refusal) {
-          try quota.admit(user)
-          #expect(mayCome)
-          present.append(user)
-        } catch {
-          #expect(!mayCome)
-        }
-      } else if let index = present.firstIndex(of: user) {
+        guard (try? quota.check(of: account, beside: usage)) != nil else { continue }
+        usage.add(of: account)
+        present.append(account)
+      } else if let index = present.firstIndex(of: account) {
         present.remove(at: index)
-        quota.release(user)
+        usage.remove(of: account)
       }
-      #expect(quota.count == present.count)
+      #expect(usage.count == present.count && usage.count <= 20)
+      #expect(usage.count(of: account) == present.count { $0 == account })
+      #expect(usage.count(of: account.pot) == present.count { $0.pot == account.pot })
     }
   }
 

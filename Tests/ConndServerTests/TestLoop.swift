@@ -5,6 +5,7 @@ import Logging
 import Netlink
 import Synchronization
 import Systemd
+import UnixTransport
 
 @testable import ConndServer
 
@@ -58,7 +59,7 @@ struct TestLoop {
     for id in 1...count {
       let remote = try IPAddress(spelt: "198.18.\(id >> 8).\(id & 0xFF)")
       let key = FlowTable.Key(guardian: self.mailbox.number, id: UInt64(id))
-      self.loop.requests.append(.add(.init(key: key, flow: Flow(Destination(remote)))))
+      self.loop.enqueue(.add(.init(key: key, flow: Flow(Destination(remote)))))
     }
     _ = self.turn()
   }
@@ -73,7 +74,7 @@ struct TestLoop {
     var remote = Destination(try IPAddress(spelt: "203.0.113.9"), outLink: link)
     remote.transport = port.map { Transport(6, localPort: $0, remotePort: 443) }
     let flow = Flow(remote, local: try local.map { try IPAddress(spelt: $0) })
-    self.loop.requests.append(
+    self.loop.enqueue(
       .add(.init(key: .init(guardian: self.mailbox.number, id: id), flow: flow, knownPath: known)))
     self.loop.beginTurn()
     return self.mailbox.take()
@@ -119,7 +120,12 @@ struct TestLoop {
 /// Time that passes when a test says so.
 final class TestClock: MonitorClock {
   var instant = Instant(sinceStart: .zero)
-  var now: Instant { self.instant }
+  /// By how much each look at the clock moves it on.
+  var tick = Duration.zero
+  var now: Instant {
+    self.instant = self.instant.advanced(by: self.tick)
+    return self.instant
+  }
   var wall = Timestamp(microseconds: 0)
   var time: Timestamp { self.wall }
 }
@@ -139,7 +145,8 @@ final class TestMailbox: FlowMailbox {
   private let messages = Mutex<[Guardian.Message]>([])
 
   func post(_ messages: [Guardian.Message]) { self.messages.withLock { $0 += messages } }
-  func answered() {}
+  let account = Account.unknown
+  func removed(_ flow: UInt64) {}
   func finish() {}
 
   func take() -> [String] {

@@ -88,6 +88,7 @@ enum TestServer {
     }
     #expect(admission.connections == 0)
     #expect(admission.streams == 0)
+    #expect(admission.memory == 0)
     withExtendedLifetime(directory) {}
   }
 
@@ -252,6 +253,8 @@ final class TestAdmission: Admission {
     var refusedMessages = 0
     var failures: [UInt32] = []
     var refusesStreams = false
+    var memory = 0
+    var mostMemory = Int.max
     var waiters: [CheckedContinuation<Void, Never>] = []
   }
 
@@ -259,6 +262,12 @@ final class TestAdmission: Admission {
 
   var connections: Int { self.state.withLock { $0.connections } }
   var streams: Int { self.state.withLock { $0.streams } }
+  /// How many bytes calls keep.
+  var memory: Int { self.state.withLock { $0.memory } }
+  var mostMemory: Int {
+    get { self.state.withLock { $0.mostMemory } }
+    set { self.state.withLock { $0.mostMemory = newValue } }
+  }
   var refusedMessages: Int { self.state.withLock { $0.refusedMessages } }
   /// The errors by which connections ended.
   var failures: [UInt32] { self.state.withLock { $0.failures } }
@@ -298,6 +307,21 @@ final class TestAdmission: Admission {
   func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal {
     self.state.withLock { $0.refusedMessages += 1 }
     return Refusal("too long")
+  }
+
+  func account(ofUID uid: UInt32) -> Account { Account(ofUID: uid) }
+
+  func admitMemory(_ bytes: Int, of peer: PeerCredentials) throws(Refusal) {
+    let isRefused = self.state.withLock { state in
+      guard state.memory + bytes <= state.mostMemory else { return true }
+      state.memory += bytes
+      return false
+    }
+    if isRefused { throw Refusal("no memory") }
+  }
+
+  func releaseMemory(_ bytes: Int, of peer: PeerCredentials) {
+    self.state.withLock { $0.memory -= bytes }
   }
 
   func connectionFailed(of peer: PeerCredentials, _ error: UInt32) {

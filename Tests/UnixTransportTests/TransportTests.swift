@@ -93,6 +93,24 @@ struct TransportTests {
     }
   }
 
+  @Test("D4 a request or an answer takes more memory than there may be → the call ends, and no memory is held")
+  func noMemory() async throws {
+    try await TestServer.run { client, admission in
+      admission.mostMemory = 100_000
+      await expect(.resourceExhausted, "no memory") {
+        try await client.unary(.who, [UInt8](repeating: 0, count: 200_000))
+      }
+      // As much as a call may keep without asking.
+      let echo = try await client.echo([[UInt8](repeating: 1, count: 1000)])
+      #expect(echo.count == 1)
+      admission.mostMemory = 0
+      await expect(.resourceExhausted, "no memory") {
+        try await client.stream(.pour, []) { _ in }
+      }
+      #expect(admission.memory == 0)
+    }
+  }
+
   @Test("what a source gives is sent as it comes, and its end is the call's")
   func source() async throws {
     try await TestServer.run { client, _ in

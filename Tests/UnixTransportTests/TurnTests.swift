@@ -8,7 +8,7 @@ import Testing
 struct TurnTests {
   @Test("D4 users have equal shares of the time, whatever each of their turns takes")
   func shares() {
-    var share = FairShare<Int>()
+    var share = FairShare<UInt32, Int>()
     var taken: [UInt32: Int] = [:]
     // The first wants long turns on a hundred connections, the second short ones on one.
     for item in 0..<100 { share.append(item, of: 1) }
@@ -25,7 +25,7 @@ struct TurnTests {
 
   @Test("D4 who wants something now and then is next, and has saved nothing up")
   func newcomer() {
-    var share = FairShare<Int>()
+    var share = FairShare<UInt32, Int>()
     func takeTurn() -> UInt32? {
       guard let user = share.takeTurn() else { return nil }
       share.append(0, of: user)
@@ -43,7 +43,7 @@ struct TurnTests {
 
   @Test("D4 a second user who comes in the turn of one who was alone gets as much from then on")
   func secondUser() {
-    var share = FairShare<Int>()
+    var share = FairShare<UInt32, Int>()
     for item in 0..<100 { share.append(item, of: 1) }
     for _ in 0..<50 {
       #expect(share.takeTurn() == 1)
@@ -67,20 +67,20 @@ struct TurnTests {
 
   @Test("D4 however much one wants, the others wait for one of his only")
   func waiting() {
-    var share = FairShare<Int>()
+    var share = FairShare<UInt32, Int>()
     for number in 1...5 { share.append(number, of: 1000) }
     share.append(10, of: 1)
     share.append(20, of: 1001)
     share.append(11, of: 1)
     #expect(share.takeItem() == 10)
     share.append(30, of: 1002)
-    #expect((0..<7).map { _ in share.takeItem() } == [20, 30, 11, 1, 2, 3, 4])
+    #expect((0..<7).map { _ in share.takeItem() } == [20, 30, 1, 11, 2, 3, 4])
     #expect(share.takeItem() == 5 && share.takeItem() == nil && share.isEmpty)
   }
 
   @Test("D4 what nobody waits for any more is taken out, and the others keep their places")
   func removal() {
-    var share = FairShare<Int>()
+    var share = FairShare<UInt32, Int>()
     for number in 1...3 { share.append(number, of: 1000) }
     #expect(share.remove { $0 == 2 } == [2])
     share.append(10, of: 1)
@@ -95,7 +95,7 @@ struct TurnTests {
     "D4 of any coming and going nothing is lost, and each user's are in order", arguments: 0..<4)
   func random(seed: Int) {
     var random = SeededGenerator(seed: UInt64(seed))
-    var share = FairShare<Int>()
+    var share = FairShare<UInt32, Int>()
     var present: [UInt32: [Int]] = [:]
     for number in 0..<5000 {
       let user = UInt32(random.number(0...3))
@@ -121,7 +121,7 @@ struct TurnTests {
 
   @Test("D4 however many come under ever new numbers, who waits is not passed for long")
   func newcomers() {
-    var share = FairShare<Int>()
+    var share = FairShare<UInt32, Int>()
     for item in 0..<2 { share.append(item, of: 1) }
     share.append(0, of: 2)
     // He has had a turn.
@@ -138,7 +138,7 @@ struct TurnTests {
 
   @Test("D4 of users who have gone nothing is kept")
   func forgotten() throws {
-    var share = FairShare<Int>()
+    var share = FairShare<UInt32, Int>()
     // One stays, so that somebody waits all the time, and does not in vain.
     var turns = 0
     share.append(0, of: 0)
@@ -224,7 +224,7 @@ private final class Holder {
   init() { self.owner = Owner(self) }
 
   final class Owner: HTTP2ConnectionOwner {
-    let user: UInt32 = 0
+    let account = Account.root
     private unowned let holder: Holder
 
     init(_ holder: Holder) { self.holder = holder }
@@ -236,7 +236,7 @@ private final class Holder {
 }
 
 private final class Nobody: HTTP2ConnectionOwner {
-  let user: UInt32 = 0
+  let account = Account.root
   func stream(_ id: Int32) -> (any HTTP2Stream)? { nil }
   func connectionFailed(_ error: UInt32) {}
   func connectionClosed() {}
@@ -254,7 +254,7 @@ private final class Endless: HTTP2Stream {
   func closed(_ error: UInt32?) {}
 }
 
-extension FairShare {
+extension FairShare<UInt32, Int> {
   fileprivate mutating func takeTurn() -> UInt32? { self.popFirst()?.user }
 
   /// Whose turn it is, for so many milliseconds.
@@ -265,7 +265,7 @@ extension FairShare {
   }
 
   /// Takes the next, for a millisecond.
-  fileprivate mutating func takeItem() -> Item? {
+  fileprivate mutating func takeItem() -> Int? {
     guard let turn = self.popFirst() else { return nil }
     self.charge(.milliseconds(1), to: turn.user)
     return turn.item

@@ -12,7 +12,7 @@
 enum { first_user = 20000, most_attacks = 32, head_start = 2000 };
 
 struct figures {
-  struct samples events, answers, first_answers;
+  struct samples events, answers, first_answers, registrations;
 };
 
 static pid_t attackers[most_attacks];
@@ -31,6 +31,7 @@ static void measure(struct figures *figures, int rounds) {
     add_sample(&figures->events, hear_of_change());
     add_sample(&figures->answers, ask_for_path());
     add_sample(&figures->first_answers, connect_and_ask());
+    add_sample(&figures->registrations, register_flow());
   }
 }
 
@@ -62,6 +63,7 @@ int main(int argc, char **argv) {
   print_line("an event", &with.events, &without.events, &elsewhere.events);
   print_line("a question", &with.answers, &without.answers, &elsewhere.answers);
   print_line("the same, connecting", &with.first_answers, &without.first_answers, &elsewhere.first_answers);
+  print_line("a registration", &with.registrations, &without.registrations, &elsewhere.registrations);
   start_all(argv[3]);
   printf("attacking\n");
   fflush(stdout);

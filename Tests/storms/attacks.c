@@ -13,21 +13,19 @@
 #include <unistd.h>
 
 #include "../benchmarks/common/socket.h"
+#include "frames.h"
 
-enum { data = 0, headers = 1, reset = 3, settings = 4, ping = 6, window_update = 8 };
-enum { end_stream = 1, ack = 1, end_headers = 4 };
 enum { frame_header = 9, longest = 16384, window = 65535, many = 50 };
 
-/// What is to be sent next.
-static uint8_t out[1 << 18];
-static size_t filled;
+uint8_t out[out_size];
+size_t filled;
 
-static void put(const void *bytes, size_t count) {
+void put(const void *bytes, size_t count) {
   if (count) memcpy(out + filled, bytes, count);
   filled += count;
 }
 
-static void put_frame(int type, int flags, uint32_t stream, const void *payload, size_t length) {
+void put_frame(int type, int flags, uint32_t stream, const void *payload, size_t length) {
   const uint8_t header[frame_header] = {
       (uint8_t)(length >> 16), (uint8_t)(length >> 8),  (uint8_t)length,        (uint8_t)type,  (uint8_t)flags,
       (uint8_t)(stream >> 24), (uint8_t)(stream >> 16), (uint8_t)(stream >> 8), (uint8_t)stream};
@@ -35,7 +33,7 @@ static void put_frame(int type, int flags, uint32_t stream, const void *payload,
   put(payload, length);
 }
 
-static void put_greeting(void) {
+void put_greeting(void) {
   // SETTINGS_INITIAL_WINDOW_SIZE, and a connection's window that never runs out either.
   static const uint8_t wide[] = {0, 4, 0x7f, 0xff, 0xff, 0xff}, much[] = {0x7f, 0xff, 0, 0};
   put("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
@@ -63,18 +61,18 @@ static size_t write_headers(uint8_t *block, const char *method) {
   return (size_t)(at - block);
 }
 
-static void put_call(uint32_t stream, const char *method) {
+void put_call(uint32_t stream, const char *method) {
   uint8_t block[256];
   put_frame(headers, end_headers, stream, block, write_headers(block, method));
 }
 
-static void put_watch(uint32_t stream) {
+void put_watch(uint32_t stream) {
   put_call(stream, "Watch");
   put_frame(data, end_stream, stream, "\0\0\0\0", 5);
 }
 
 /// Sends what was put; whether somebody takes it.
-static int send_out(int connection) {
+int send_out(int connection) {
   size_t sent = 0;
   ssize_t count = 0;
   for (; sent < filled && count >= 0; sent += (size_t)count) {
@@ -86,7 +84,7 @@ static int send_out(int connection) {
 }
 
 /// Sends what was put, and drops what comes meanwhile; whether somebody takes it.
-static int exchange(int connection) {
+int exchange(int connection) {
   static uint8_t in[1 << 16];
   int is_open = 1;
   for (size_t sent = 0; sent < filled && is_open;) {
@@ -189,7 +187,7 @@ static void put_cancelled(uint32_t stream) {
   put_frame(reset, 0, stream, "\0\0\0\10", 4);
 }
 
-static void put_question(uint32_t stream) {
+void put_question(uint32_t stream) {
   put_call(stream, "ListLinks");
   put_frame(data, end_stream, stream, "\0\0\0\0", 5);
 }
@@ -348,24 +346,32 @@ static void hold_connections(const char *socket) {
 }
 
 const struct attack attacks[] = {
-    {"(50 that read)", read_all},
-    {"(a busy processor)", spin},
-    {"50 never read", never_read},
-    {"50 read a byte a second", read_slowly},
-    {"50 are stopped", stop},
-    {"opens and closes", open_and_close},
-    {"cancels", cancel},
-    {"asks for links", ask},
-    {"garbage", send_garbage},
-    {"50 halves of frames", leave_half},
-    {"header bombs", bomb},
-    {"PINGs", ping_and_read},
-    {"PINGs, and never reads", ping_only},
-    {"messages of 100 MB", send_much},
-    {"streams without end", begin_streams},
-    {"asks and leaves", ask_and_leave},
-    {"reads all history", read_history},
-    {"holds connections", hold_connections},
+    {"(50 that read)", read_all, 0},
+    {"(a busy processor)", spin, 0},
+    {"50 never read", never_read, 0},
+    {"50 read a byte a second", read_slowly, 0},
+    {"50 are stopped", stop, 0},
+    {"opens and closes", open_and_close, 0},
+    {"cancels", cancel, 0},
+    {"asks for links", ask, 0},
+    {"garbage", send_garbage, 0},
+    {"50 halves of frames", leave_half, 0},
+    {"header bombs", bomb, 0},
+    {"PINGs", ping_and_read, 0},
+    {"PINGs, and never reads", ping_only, 0},
+    {"messages of 100 MB", send_much, 0},
+    {"streams without end", begin_streams, 0},
+    {"asks and leaves", ask_and_leave, 0},
+    {"reads all history", read_history, 0},
+    {"holds connections", hold_connections, 0},
+    {"unread registrations", guard_unread, 0},
+    {"the same, another user", guard_unread, 0},
+    {"registers and removes", guard_and_remove, 0},
+    {"unread histories", leave_history_unread, 0},
+    {"1,800 watching people", watch_as_people, 1},
+    {"1,800 uids that ask", ask_as_subordinates, 1},
+    {"40 uids that hold", hold_as_subordinates, 1},
+    {"two services that hold", hold_as_services, 1},
 };
 const int attack_count = sizeof(attacks) / sizeof(*attacks);
 
@@ -373,7 +379,7 @@ pid_t start_attack(const struct attack *attack, const char *socket, uid_t user) 
   pid_t child = fork();
   if (child < 0) perror("fork"), exit(1);
   if (child) return child;
-  if (user && (setgid(user) || setuid(user))) perror("setuid"), _exit(1);
+  if (user && !attack->is_many && (setgid(user) || setuid(user))) perror("setuid"), _exit(1);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   attack->run(socket);
   _exit(1);

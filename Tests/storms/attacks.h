@@ -6,10 +6,21 @@ struct attack {
   const char *name;
   /// Begins anew whenever connd has closed its connection.
   void (*run)(const char *socket);
+  /// It is several users at once, and has to be root to become them.
+  int is_many;
 };
 
 extern const struct attack attacks[];
 extern const int attack_count;
+
+// In crowds.c.
+void guard_unread(const char *socket);
+void guard_and_remove(const char *socket);
+void leave_history_unread(const char *socket);
+void watch_as_people(const char *socket);
+void ask_as_subordinates(const char *socket);
+void hold_as_subordinates(const char *socket);
+void hold_as_services(const char *socket);
 
 /// Begins an attack in a process of its own, of another user where `user` is not 0.
 pid_t start_attack(const struct attack *attack, const char *socket, uid_t user);

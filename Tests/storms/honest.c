@@ -3,7 +3,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "../benchmarks/common/flows.h"
 #include "../benchmarks/common/http2.h"
 #include "../benchmarks/common/machine.h"
 #include "../benchmarks/common/netlink.h"
@@ -13,7 +15,16 @@ enum { quiet = 20, most_late = 30000 };
 
 static struct machine machine;
 static const char *socket_path;
-static struct call subscription;
+static struct call subscription, guard;
+
+enum { person = 1000 };
+
+/// Opens a call as a user of its own: root has a part of the limits that attackers cannot take.
+static void open_as_person(struct call *call, const char *method) {
+  if (seteuid(person)) perror("seteuid"), exit(1);
+  open_call(call, socket_path, method);
+  if (seteuid(0)) perror("seteuid"), exit(1);
+}
 
 static void count(void *context, const uint8_t *message, size_t length) {
   (void)message, (void)length;
@@ -36,7 +47,9 @@ void begin_honestly(const char *namespace, const char *socket) {
   open_machine(&machine, namespace);
   socket_path = socket;
   subscription = (struct call){.take = count};
-  open_call(&subscription, socket_path, "Watch");
+  open_as_person(&subscription, "Watch");
+  guard = (struct call){.take = count};
+  open_as_person(&guard, "Guard");
   send_message(&subscription, NULL, 0, 1);
 }
 
@@ -56,7 +69,7 @@ static int open_questions;
 
 static void open_question(struct call *call) {
   *call = (struct call){.take = count, .is_unary = 1};
-  open_call(call, socket_path, "GetPath");
+  open_as_person(call, "GetPath");
 }
 
 static void ask(struct call *call) {
@@ -82,4 +95,15 @@ double connect_and_ask(void) {
   open_question(&call);
   ask(&call);
   return now() - start;
+}
+
+double register_flow(void) {
+  static uint64_t id;
+  while (take(&guard, 0)) continue;
+  double start = now();
+  add_flow(&guard, ++id, address_on(0, 9));
+  await(&guard);
+  double time = now() - start;
+  remove_flow(&guard, id);
+  return time;
 }

@@ -1,4 +1,4 @@
-// Clients that mean well, beside those that do not: a subscriber, and somebody who asks.
+// Honest clients beside hostile ones: a subscriber, a client that asks, and one that guards a flow.
 #pragma once
 
 /// Opens the machine of the namespace, and subscribes to the connd at the socket, which runs there.
@@ -16,3 +16,6 @@ double ask_for_path(void);
 
 /// The same, and connects before.
 double connect_and_ask(void);
+
+/// Registers a flow in a stream that is open, waits for the answer, and removes the flow. Microseconds.
+double register_flow(void);

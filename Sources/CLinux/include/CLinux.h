@@ -79,6 +79,9 @@ int clinux_process_descriptor(pid_t process);
 /// Before Linux 6.12 that changes nothing. Returns -1 and errno where it fails.
 int clinux_use_slices(uint64_t nanoseconds);
 
+/// malloc_trim(3): gives memory that was freed back to the system.
+void clinux_trim_memory(void);
+
 /// pthread_setname_np(3) of the calling thread; at most 15 bytes of the name count.
 void clinux_name_thread(const char *name);
 

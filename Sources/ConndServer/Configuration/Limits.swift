@@ -1,22 +1,24 @@
-/// How much clients may take of connd, so that none can take it from the others.
+/// How much clients may take of connd, so that no client can take it from the others.
 ///
-/// The defaults admit a thousand subscribers of one user, each by a connection of its own or all by one. In the memory that
-/// the unit allows there is room for one user who takes all of it and means harm: of such a one a connection was seen to
-/// take up to 14 kB, a stream 115 and a flow 1.5.
+/// The defaults admit a thousand subscribers of one user, with a connection each or all on one connection. A test multiplies
+/// the limits by what each thing costs at most (``WorstCase``), and compares the sum with the unit's `MemoryMax=`.
 package struct Limits: Hashable, Sendable {
   package var connections = 2048
-  package var connectionsPerUser = 1280
+  package var connectionsPerUser = 1024
   /// Calls at a time: a subscriber is one.
   package var streams = 2048
-  package var streamsPerUser = 1280
+  package var streamsPerUser = 1024
   package var streamsPerConnection = 1024
-  /// Questions to the kernel that wait for their answer: ListLinks, Explain, and the first of WatchPath.
+  /// Questions to the kernel that wait for their answers: ListLinks, Explain, and the first of WatchPath.
   package var questions = 1024
   package var questionsPerUser = 256
-  /// Flows that are guarded.
-  package var flows = 32_768
+  /// Guarded flows.
+  package var flows = 40_960
   package var flowsPerUser = 20_480
   package var flowsPerStream = 16_384
+  /// Bytes of requests that connd has not dealt with, and of answers that clients have not read.
+  package var pendingMemory = 64 << 20
+  package var pendingMemoryPerUser = 32 << 20
   /// The bytes of a request. Requests are addresses and numbers.
   package var messageSize = 16 << 10
 
@@ -24,8 +26,10 @@ package struct Limits: Hashable, Sendable {
 }
 
 extension Limits {
-  /// The keys of those that are counted, and where their values are.
-  private static let counts: KeyValuePairs<String, any WritableKeyPath<Limits, Int> & Sendable> = [
+  private typealias Key = any WritableKeyPath<Limits, Int> & Sendable
+
+  /// The keys of numbers.
+  private static let counts: KeyValuePairs<String, Key> = [
     "connections": \.connections,
     "connectionsPerUser": \.connectionsPerUser,
     "streams": \.streams,
@@ -38,15 +42,21 @@ extension Limits {
     "flowsPerStream": \.flowsPerStream,
   ]
 
+  /// The keys of sizes in bytes, with the values that they may have. Smaller ones would refuse what clients have to say.
+  private static let sizes: KeyValuePairs<String, (key: Key, range: ClosedRange<Int>)> = [
+    "pendingMemory": (\.pendingMemory, 65_536...1 << 30),
+    "pendingMemoryPerUser": (\.pendingMemoryPerUser, 65_536...1 << 30),
+    "messageSize": (\.messageSize, 1024...1_048_576),
+  ]
+
   mutating func read(_ node: ConfigurationNode) throws(ConfigurationError) {
     try node.forEachEntry { entry throws(ConfigurationError) in
       if let count = Self.counts.first(where: { $0.key == entry.name }) {
         self[keyPath: count.value] = try entry.value.number(in: 1...1_000_000)
-      } else if entry.name == "messageSize" {
-        // Less would refuse what clients have to say.
-        self.messageSize = try entry.value.size(in: 1024...1_048_576)
+      } else if let size = Self.sizes.first(where: { $0.key == entry.name })?.value {
+        self[keyPath: size.key] = try entry.value.size(in: size.range)
       } else {
-        throw entry.unknown(Self.counts.map(\.key) + ["messageSize"])
+        throw entry.unknown(Self.counts.map(\.key) + Self.sizes.map(\.key))
       }
     }
   }

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import UnixTransport
 
 // Flows that begin to be guarded, and begin anew when the kernel can be asked again.
 extension FlowTable {
@@ -7,7 +8,7 @@ extension FlowTable {
   ///
   /// - Returns: the path, or why it is dead or in doubt.
   mutating func add(
-    _ registration: Registration, _ registrar: Registrar, policy: InvalidationPolicy,
+    _ registration: Registration, of account: Account, _ registrar: Registrar, policy: InvalidationPolicy,
     at now: Instant
   ) throws(KernelUnavailable) -> Event {
     let (flow, reader) = (registration.flow, registrar.reader)
@@ -57,7 +58,7 @@ extension FlowTable {
         try reader.way(to: flow.destination).shown)
     }
     self.insert(
-      registration.key, tracker, examination, told: way.shown,
+      registration.key, of: account, tracker, examination, told: way.shown,
       isDoubted: registration.isNew && tracker.isInDoubt)
     let late = Cause(.registration, "pathMissing", interface: made.interface, learntLate: true)
     return .invalidation(told, since?.cause ?? late, way.shown)
@@ -88,9 +89,10 @@ extension FlowTable {
   }
 
   /// Guards a flow while the kernel cannot be asked; it is to be registered again when it can be.
-  mutating func addBlindly(_ registration: Registration) -> Event {
+  mutating func addBlindly(_ registration: Registration, of account: Account) -> Event {
     let made = registration.knownPath ?? .unknown
-    self.insert(registration.key, FlowTracker(registration.flow, on: made), told: .unknown)
+    self.insert(
+      registration.key, of: account, FlowTracker(registration.flow, on: made), told: .unknown)
     self.blind[registration.key] = registration
     return .path(.unknown)
   }

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import UnixTransport
 
 /// All flows that are guarded.
 ///
@@ -30,9 +31,10 @@ struct FlowTable {
   private(set) var entries: [Key: GuardedFlow] = [:]
   /// In an order that depends on nothing but what came and went.
   private var flows: [GuardedFlow] = []
-  /// By the number of the client's stream.
-  private(set) var counts: [UInt64: Int] = [:]
-  private var userCounts: [UInt32: Int] = [:]
+  /// What clients call their flows, by the number of the client's stream.
+  private var ids: [UInt64: Set<UInt64>] = [:]
+  /// By account.
+  private(set) var usage = Usage()
   private var addressCounts: [IPAddress: Int] = [:]
   /// How many flows name a TCP socket, which can be asked.
   private var socketFlows = 0
@@ -60,8 +62,8 @@ struct FlowTable {
 
   var isEmpty: Bool { self.flows.isEmpty }
   var count: Int { self.flows.count }
-  func count(of guardian: UInt64) -> Int { self.counts[guardian] ?? 0 }
-  func count(ofUser uid: UInt32) -> Int { self.userCounts[uid] ?? 0 }
+  func count(of guardian: UInt64) -> Int { self.ids[guardian]?.count ?? 0 }
+  var counts: [UInt64: Int] { self.ids.mapValues(\.count) }
   func contains(_ key: Key) -> Bool { self.entries[key] != nil }
 
   /// The addresses whose routes matter.
@@ -289,17 +291,17 @@ struct FlowTable {
   // MARK: - What is in it
 
   mutating func insert(
-    _ key: Key, _ tracker: FlowTracker, _ examination: FlowExamination = FlowExamination(),
-    told: Path, isDoubted: Bool = false
+    _ key: Key, of account: Account, _ tracker: FlowTracker,
+    _ examination: FlowExamination = FlowExamination(), told: Path, isDoubted: Bool = false
   ) {
     let flow = GuardedFlow(
-      key, tracker, examination, told: told, isDoubted: isDoubted, seen: self.log.last,
+      key, of: account, tracker, examination, told: told, isDoubted: isDoubted, seen: self.log.last,
       place: self.flows.count)
     if flow.tracker.flow.namesSocket { self.socketFlows += 1 }
     self.entries[key] = flow
     self.flows.append(flow)
-    self.counts[key.guardian, default: 0] += 1
-    self.userCounts[flow.uid, default: 0] += 1
+    self.ids[key.guardian, default: []].insert(key.id)
+    self.usage.add(of: account)
     for address in flow.addresses { self.addressCounts[address, default: 0] += 1 }
     if let deadline = flow.deadline {
       self.inDoubt.insert(key)
@@ -319,16 +321,15 @@ struct FlowTable {
     self.blind[key] = nil
     self.inDoubt.remove(key)
     if self.inDoubt.isEmpty { self.earliestDeadline = nil }
-    self.counts.decrement(key.guardian)
-    self.userCounts.decrement(flow.uid)
+    self.ids[key.guardian]?.remove(key.id)
+    if self.ids[key.guardian]?.isEmpty == true { self.ids[key.guardian] = nil }
+    self.usage.remove(of: flow.account)
     for address in flow.addresses { self.addressCounts.decrement(address) }
   }
 
-  /// A client has gone.
-  mutating func removeAll(of guardian: UInt64) {
-    // In an order that does not depend on a hash's.
-    let keys = self.entries.keys.filter { $0.guardian == guardian }
-    for key in keys.sorted(by: { $0.id < $1.id }) { self.remove(key) }
+  /// The flows of a client, in an order that does not depend on hashes.
+  func keys(of guardian: UInt64) -> [Key] {
+    (self.ids[guardian] ?? []).sorted().map { Key(guardian: guardian, id: $0) }
   }
 }
 

@@ -10,12 +10,16 @@ struct GuardService {
   let store: Store
   let monitor: Monitor
   let clients: ClientList
+  let limiter: ConnectionLimiter
 
   func run(
     _ requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, _ peer: PeerCredentials,
     _ writer: RPCWriter<Connectivity_V1_GuardResponse>
   ) async throws {
-    guard let guardian = await self.monitor.admitGuardian() else { throw RPCError.stopping }
+    let memory = CallMemory(of: peer, self.limiter)
+    guard let guardian = await self.monitor.admitGuardian(of: peer.account, memory) else {
+      throw RPCError.stopping
+    }
     let client = self.clients.enter(peer, .flows(guardian))
     defer {
       self.clients.leave(client)
@@ -48,8 +52,8 @@ struct GuardService {
     _ requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, _ caller: UInt32,
     _ guardian: Guardian
   ) async throws {
-    for try await request in requests {
-      guard await guardian.accept() else { return }
+    var requests = requests.makeAsyncIterator()
+    while await guardian.accept(), let request = try await requests.next() {
       switch request.request {
       case .add(let flow):
         do throws(Guardian.Refusal) {

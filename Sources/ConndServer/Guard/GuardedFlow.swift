@@ -1,9 +1,11 @@
 import Connectivity
 import ConnectivityRules
+import UnixTransport
 
 /// A flow that is guarded, and what it is judged by: an object, because it is large, and a look mostly changes nothing of it.
 final class GuardedFlow {
   let key: FlowTable.Key
+  let account: Account
   var tracker: FlowTracker
   /// What its socket is asked, and what came of it.
   var examination: FlowExamination
@@ -27,10 +29,11 @@ final class GuardedFlow {
   var place: Int
 
   init(
-    _ key: FlowTable.Key, _ tracker: FlowTracker, _ examination: FlowExamination, told: Path,
-    isDoubted: Bool, seen: UInt64, place: Int
+    _ key: FlowTable.Key, of account: Account, _ tracker: FlowTracker,
+    _ examination: FlowExamination, told: Path, isDoubted: Bool, seen: UInt64, place: Int
   ) {
     self.key = key
+    self.account = account
     self.tracker = tracker
     self.examination = examination
     self.told = told
@@ -57,6 +60,4 @@ final class GuardedFlow {
     if self.examination.disputed != nil { return self.examination.isSpared }
     return self.tracker.hasBegun && !self.tracker.isInDoubt
   }
-
-  var uid: UInt32 { self.tracker.flow.destination.uid }
 }

@@ -2,14 +2,17 @@ import Connectivity
 import ConnectivityRules
 import DequeModule
 import Synchronization
+import UnixTransport
 
 /// Where the monitor's loop leaves what a client of `Guard` is to be told. It never waits.
 protocol FlowMailbox: Sendable {
   /// The client's stream.
   var number: UInt64 { get }
+  /// The client's account.
+  var account: Account { get }
   func post(_ messages: [Guardian.Message])
-  /// A request that needs no answer is done.
-  func answered()
+  /// The client has removed a flow. The request needs no answer, and what was posted about the flow is of no more use.
+  func removed(_ flow: UInt64)
   /// No more comes: the client has gone, or connd stops.
   func finish()
 }
@@ -23,8 +26,9 @@ extension FlowMailbox {
 
 /// What a client of `Guard` is still to be told.
 ///
-/// The monitor's thread posts and never waits. A client that does not read costs a bounded amount of memory: of each flow
-/// there is at most the last path and what ended it. Safe to use from any thread.
+/// The monitor's thread posts and never waits. A client that does not read costs a bounded amount of memory: for each flow
+/// at most the last path and what ended it, and the answers to as many requests as its account may have outstanding. Safe to
+/// use from any thread.
 final class Guardian: FlowMailbox {
   /// Indirect: a refusal, which anybody can provoke at will, takes a tenth of what a path does.
   indirect enum Event: Sendable {
@@ -64,8 +68,12 @@ final class Guardian: FlowMailbox {
     var messages: Deque<Message> = []
     /// With more messages than this, each flow's are joined.
     var limit = Guardian.most
-    /// How many requests are accepted, and not answered or their answers not taken.
+    /// Requests that are accepted, and whose answers are not sent.
     var requests = 0
+    /// How many of them were answered by the messages that were taken last, and may not be sent yet.
+    var taken = 0
+    /// A request is accepted while there are fewer of them than this.
+    var acceptsBelow = Guardian.most
     var isFinished = false
     var lastNotice: Notice?
     /// Who waits for messages, and who waits for room.
@@ -74,17 +82,29 @@ final class Guardian: FlowMailbox {
   }
 
   let number: UInt64
+  let account: Account
+  private let memory: CallMemory?
   private let state = Mutex(State())
 
-  init(_ number: UInt64) {
+  /// - Parameter memory: counts what requests cost until their answers are sent; if `nil`, nothing does.
+  init(_ number: UInt64, of account: Account = .unknown, _ memory: CallMemory? = nil) {
     self.number = number
+    self.account = account
+    self.memory = memory
   }
+
+  /// The memory that a request takes at most until its answer is sent: the registration with a known path, and then a path.
+  /// A call may have one without asking (``CallMemory/free``).
+  static let costOfRequest = 2048
 
   /// What is posted and not taken grows to this many messages, and then each flow's are joined.
   private static let most = 256
 
   /// What one of the flows was told last, beside paths.
   var lastNotice: Notice? { self.state.withLock { $0.lastNotice } }
+
+  /// How many messages wait for the client.
+  var waitingMessages: Int { self.state.withLock { $0.messages.count } }
 
   func post(_ messages: [Message]) {
     let notice = messages.lazy.reversed().compactMap(\.verdict).first.map {
@@ -106,6 +126,7 @@ final class Guardian: FlowMailbox {
   func finish() {
     let (waiting, asking) = self.state.withLock { state in
       state.isFinished = true
+      self.memory?.close()
       defer { (state.waiting, state.asking) = (nil, nil) }
       return (state.waiting, state.asking)
     }
@@ -117,7 +138,8 @@ final class Guardian: FlowMailbox {
   func next() async -> [Message]? {
     while true {
       let (messages, asking, isFinished) = self.state.withLock { state in
-        state.requests -= state.messages.count { $0.isAnswer }
+        self.release(state.taken, &state)
+        state.taken = state.messages.count { $0.isAnswer }
         defer { (state.messages, state.asking) = ([], nil) }
         return (Array(state.messages), state.asking, state.isFinished)
       }
@@ -128,26 +150,51 @@ final class Guardian: FlowMailbox {
     }
   }
 
-  /// Accepts one more request, as soon as the client has read enough of the answers to earlier ones.
+  /// Accepts one more request, as soon as the client has read enough of the answers to earlier ones. Call it before the
+  /// request is read: a message takes more memory than what becomes of it.
   ///
   /// - Returns: `false` if it is over.
   func accept() async -> Bool {
     while true {
       let isAccepted: Bool? = self.state.withLock { state in
         if state.isFinished { return false }
-        guard state.requests < Self.most else { return nil }
-        state.requests += 1
-        return true
+        return self.reserve(&state) ? true : nil
       }
       if let isAccepted { return isAccepted }
       if Task.isCancelled { return false }
-      await self.wait(\.asking) { $0.requests >= Self.most }
+      await self.wait(\.asking) { $0.requests >= $0.acceptsBelow }
     }
   }
 
-  func answered() {
+  /// - Returns: `false` if the client has to read answers first.
+  private func reserve(_ state: inout State) -> Bool {
+    state.acceptsBelow = Self.most
+    guard state.requests < Self.most else { return false }
+    do throws(UnixTransport.Refusal) {
+      try self.memory?.set(.requests, to: (state.requests + 1) * Self.costOfRequest)
+    } catch {
+      state.acceptsBelow = state.requests
+      return false
+    }
+    state.requests += 1
+    return true
+  }
+
+  private func release(_ requests: Int, _ state: inout State) {
+    guard requests > 0 else { return }
+    state.requests -= requests
+    try? self.memory?.set(.requests, to: state.requests * Self.costOfRequest)
+  }
+
+  func removed(_ flow: UInt64) {
     let asking = self.state.withLock { state in
-      state.requests -= 1
+      var answers = 1
+      state.messages.removeAll { message in
+        guard message.id == flow, !message.isRefusal else { return false }
+        answers += message.isAnswer ? 1 : 0
+        return true
+      }
+      self.release(answers, &state)
       defer { state.asking = nil }
       return state.asking
     }

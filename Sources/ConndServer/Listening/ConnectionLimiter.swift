@@ -4,38 +4,63 @@ import Logging
 import Synchronization
 import UnixTransport
 
-/// Admits clients and their calls as far as the limits go, and logs whom it turns away. Safe to use from any thread.
+/// Admits clients and their calls within the limits, and logs refusals. Safe to use from any thread.
 final class ConnectionLimiter: Admission {
-  /// What is admitted; the raw value is the limit's key.
+  /// What is admitted. The raw value is the limit's key.
   private enum Kind: String {
-    case connections, streams, questions
+    case connections, streams, questions, pendingMemory
+
+    /// The words for what a client asks for.
+    var words: String { self == .pendingMemory ? "bytes that wait for clients" : self.rawValue }
+
+    /// About how many bytes one of them takes.
+    var cost: Int {
+      switch self {
+      case .connections: MemoryTrimmer.costOfConnection
+      case .streams: MemoryTrimmer.costOfStream
+      case .questions: 0
+      case .pendingMemory: 1
+      }
+    }
+  }
+
+  private struct Count {
+    var quota: Quota
+    var usage = Usage()
   }
 
   private struct State {
-    var quotas: [Kind: Quota] = [:]
+    var counts: [Kind: Count] = [:]
     var throttles: [String: LogThrottle] = [:]
     /// Why connections cannot be accepted at present.
     var acceptError: SystemError?
 
     mutating func setQuota(_ kind: Kind, _ inAll: Int, _ ofOneUser: Int) {
-      self.quotas[kind, default: Quota(inAll: 0, ofOneUser: 0)].inAll = inAll
-      self.quotas[kind]?.ofOneUser = ofOneUser
+      let quota = Quota(inAll: inAll, ofOneUser: ofOneUser)
+      self.counts[kind, default: Count(quota: quota)].quota = quota
     }
   }
 
   private let state = Mutex(State())
+  private let accounts: Accounts
+  private let trimmer: MemoryTrimmer?
   private let statistics: Statistics
   private let logger: Logger
 
-  init(_ limits: Limits, statistics: Statistics, logger: Logger) {
+  init(
+    _ limits: Limits, accounts: Accounts = Accounts(), trimmer: MemoryTrimmer? = nil,
+    statistics: Statistics, logger: Logger
+  ) {
+    self.accounts = accounts
+    self.trimmer = trimmer
     self.statistics = statistics
     self.logger = logger
     self.configure(limits)
   }
 
-  /// Takes other limits. Who is there already may stay.
+  /// Applies other limits. What was admitted before stays.
   func configure(_ limits: Limits) {
-    // The last descriptors are for reading sysfs and writing the history: for want of them connd would be wrong.
+    // The last descriptors are for reading sysfs and writing the history. Without them connd's answers would be wrong.
     let connections = min(limits.connections, ProcessLimits.descriptorsForClients)
     if connections < limits.connections {
       self.logger.notice(
@@ -46,8 +71,11 @@ final class ConnectionLimiter: Admission {
       state.setQuota(.connections, connections, limits.connectionsPerUser)
       state.setQuota(.streams, limits.streams, limits.streamsPerUser)
       state.setQuota(.questions, limits.questions, limits.questionsPerUser)
+      state.setQuota(.pendingMemory, limits.pendingMemory, limits.pendingMemoryPerUser)
     }
   }
+
+  func account(ofUID uid: UInt32) -> Account { self.accounts.account(ofUID: uid) }
 
   func admitConnection(of peer: PeerCredentials) throws(Refusal) {
     try self.admit(.connections, peer)
@@ -66,44 +94,53 @@ final class ConnectionLimiter: Admission {
 
   func releaseStream(of peer: PeerCredentials) { self.release(.streams, peer) }
 
+  func admitMemory(_ bytes: Int, of peer: PeerCredentials) throws(Refusal) {
+    try self.admit(.pendingMemory, peer, bytes)
+  }
+
+  func releaseMemory(_ bytes: Int, of peer: PeerCredentials) {
+    self.release(.pendingMemory, peer, bytes)
+  }
+
   /// Admits one more question to the kernel, until it is answered.
   ///
   /// - Throws: RESOURCE_EXHAUSTED.
-  func admitQuestion(of user: UInt32) throws(RPCError) {
+  func admitQuestion(of peer: PeerCredentials) throws(RPCError) {
     do throws(Refusal) {
-      try self.admit(.questions, PeerCredentials(uid: user, pid: 0))
+      try self.admit(.questions, peer)
     } catch {
       throw RPCError(code: .resourceExhausted, message: error.message)
     }
   }
 
-  func releaseQuestion(of user: UInt32) {
-    self.release(.questions, PeerCredentials(uid: user, pid: 0))
-  }
+  func releaseQuestion(of peer: PeerCredentials) { self.release(.questions, peer) }
 
   func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal {
     self.turnedAway(peer, limit: "messageSize")
     return Refusal("a request has at most \(longest) bytes (limits.messageSize)")
   }
 
-  private func admit(_ kind: Kind, _ peer: PeerCredentials) throws(Refusal) {
+  private func admit(_ kind: Kind, _ peer: PeerCredentials, _ amount: Int = 1) throws(Refusal) {
     do throws(Quota.Refusal) {
       try self.state.withLock { (state) throws(Quota.Refusal) in
-        try state.quotas[kind]?.admit(peer.uid)
+        guard let count = state.counts[kind] else { return }
+        try count.quota.check(amount, of: peer.account, beside: count.usage)
+        state.counts[kind]?.usage.add(amount, of: peer.account)
       }
+      self.trimmer?.use(amount * kind.cost)
     } catch {
-      let what = kind.rawValue
+      let (key, what) = (kind.rawValue, kind.words)
       switch error {
       case .inAll(let most):
-        self.turnedAway(peer, limit: what)
-        throw Refusal("connd admits at most \(most) \(what) (limits.\(what))")
+        self.turnedAway(peer, limit: key)
+        throw Refusal("connd admits at most \(most) \(what) (limits.\(key))")
       case .forOthers(let most):
-        self.turnedAway(peer, limit: what)
+        self.turnedAway(peer, limit: key)
         throw Refusal(
-          "what is left of the \(most) \(what) that connd admits is kept for others than uid \(peer.uid) (limits.\(what))"
+          "what is left of the \(most) \(what) that connd admits is kept for others than uid \(peer.uid) (limits.\(key))"
         )
       case .ofOneUser(let most):
-        let limit = "\(what)PerUser"
+        let limit = "\(key)PerUser"
         self.turnedAway(peer, limit: limit)
         throw Refusal(
           "connd admits at most \(most) \(what) of a user, here uid \(peer.uid) (limits.\(limit))"
@@ -112,8 +149,9 @@ final class ConnectionLimiter: Admission {
     }
   }
 
-  private func release(_ kind: Kind, _ peer: PeerCredentials) {
-    self.state.withLock { $0.quotas[kind]?.release(peer.uid) }
+  private func release(_ kind: Kind, _ peer: PeerCredentials, _ amount: Int = 1) {
+    self.state.withLock { $0.counts[kind]?.usage.remove(amount, of: peer.account) }
+    self.trimmer?.free(amount * kind.cost)
   }
 
   /// Something of a client's exceeded a limit, which it was told.

@@ -1,64 +1,74 @@
-import Connectivity
+import UnixTransport
 
-/// How many of something there are, in all and of each user, and whether one more may come.
+/// How much of something there is, by account. A value without I/O.
+struct Usage: Sendable {
+  private(set) var count = 0
+  private var counts: [Account: Int] = [:]
+  private var potCounts: [Account.Pot: Int] = [:]
+
+  func count(of account: Account) -> Int { self.counts[account] ?? 0 }
+  func count(of pot: Account.Pot) -> Int { self.potCounts[pot] ?? 0 }
+
+  mutating func add(_ amount: Int = 1, of account: Account) {
+    self.count += amount
+    self.counts[account, default: 0] += amount
+    self.potCounts[account.pot, default: 0] += amount
+  }
+
+  /// Removes what was added before, and nothing more.
+  mutating func remove(_ amount: Int = 1, of account: Account) {
+    guard let own = self.counts[account] else { return }
+    let amount = min(amount, own)
+    self.count -= amount
+    self.counts[account] = own > amount ? own - amount : nil
+    self.potCounts[account.pot, default: 0] -= amount
+  }
+}
+
+/// How much of something there may be: connections, calls, questions, flows, or bytes that wait.
 ///
-/// A value without I/O, so that no user can take what the others need, nor can one who is several: whoever comes gets a part of
-/// what is left (as dbus-broker divides it), and some are kept for the system's own users.
-struct Quota: Sendable {
-  /// What stands in the way of one more.
+/// Each pot has a part that the other pots cannot use: root a sixteenth, services and people three sixteenths each. The rest
+/// goes to whoever comes first. Within services and within people, a newcomer gets two thirds of what is left (as dbus-broker
+/// divides it), so that several accounts together cannot take everything either.
+struct Quota: Hashable, Sendable {
+  /// Why there may not be more.
   enum Refusal: Error, Hashable {
-    /// There are so many already.
+    /// There are this many already.
     case inAll(Int)
-    /// What is left of so many is kept for others.
+    /// What is left of this many is kept for others.
     case forOthers(of: Int)
-    /// This user has so many already.
+    /// The account has this many already.
     case ofOneUser(Int)
   }
 
-  /// May become less than there are: then nobody is sent away, and nobody comes.
+  /// May be lower than what there is. Then nothing is taken away, and nothing is admitted.
   var inAll: Int
   var ofOneUser: Int
-  private(set) var count = 0
-  private var counts: [UInt32: Int] = [:]
 
-  init(inAll: Int, ofOneUser: Int) {
-    self.inAll = inAll
-    self.ofOneUser = ofOneUser
-  }
-
-  func count(of user: UInt32) -> Int { self.counts[user] ?? 0 }
-
-  /// One more, of this user, until `release`.
-  mutating func admit(_ user: UInt32) throws(Refusal) {
-    let own = self.count(of: user)
-    // First what the user can do something about.
-    guard own < self.ofOneUser else { throw .ofOneUser(self.ofOneUser) }
-    guard Self.leavesEnough(user, own: own, of: self.count, inAll: self.inAll) else {
-      throw self.count < self.inAll ? .forOthers(of: self.inAll) : .inAll(self.inAll)
+  /// The part that the other pots cannot use.
+  func reserve(of pot: Account.Pot) -> Int {
+    switch pot {
+    case .root: self.inAll / 16
+    case .services, .people: self.inAll * 3 / 16
     }
-    self.count += 1
-    self.counts[user, default: 0] += 1
   }
 
-  /// One less, that was admitted before.
-  mutating func release(_ user: UInt32) {
-    guard let count = self.counts[user] else { return }
-    self.count -= 1
-    self.counts[user] = count > 1 ? count - 1 : nil
+  /// What is left for a pot: the others' unused reserves are not.
+  func left(for pot: Account.Pot, beside usage: Usage) -> Int {
+    let others = Account.Pot.allCases.filter { $0 != pot }
+    let unusedReserves = others.map { max(0, self.reserve(of: $0) - usage.count(of: $0)) }
+    return self.inAll - usage.count - unusedReserves.reduce(0, +)
   }
 
-  /// Whether one more of a user leaves enough for others: he has at most twice what is left then, without the share that is
-  /// kept.
-  ///
-  /// - Parameter count: How many there are.
-  static func leavesEnough(_ user: UInt32, own: Int, of count: Int, inAll: Int) -> Bool {
-    if Self.isOfSystem(user) { return count < inAll }
-    let left = inAll - inAll / 16 - count - 1
-    return left >= 0 && own + 1 <= max(1, 2 * left)
-  }
-
-  /// root and the users of services, those that systemd makes up among them (systemd's "Users, Groups, UIDs and GIDs").
-  private static func isOfSystem(_ user: UInt32) -> Bool {
-    user < 1000 || (61_184...65_519).contains(user)
+  /// - Throws: if an account may not have this much more.
+  func check(_ amount: Int = 1, of account: Account, beside usage: Usage) throws(Refusal) {
+    let own = usage.count(of: account)
+    // The client can do something about its own limit, so that comes first.
+    guard own + amount <= self.ofOneUser else { throw .ofOneUser(self.ofOneUser) }
+    let left = self.left(for: account.pot, beside: usage) - amount
+    let isFair = account == .root || own == 0 || own + amount <= 2 * left
+    guard left >= 0, isFair else {
+      throw usage.count + amount <= self.inAll ? .forOthers(of: self.inAll) : .inAll(self.inAll)
+    }
   }
 }

@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import Netlink
+import UnixTransport
 
 /// The daemon's mind: reads the kernel through the seam, compares, and says what is to be published.
 ///
@@ -375,25 +376,26 @@ extension Engine {
   /// Guards a flow from now on, unless it is dead already. Where the kernel cannot be asked the registrar becomes the
   /// reason, and the flow begins when it can be.
   mutating func guardFlow(
-    _ registration: FlowTable.Registration,
+    _ registration: FlowTable.Registration, of account: Account,
     _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>, at now: Instant
   ) -> FlowTable.Event {
     do throws(KernelUnavailable) {
       let present = try registrar.get()
       defer { self.takeBack(present.reader.view) }
-      return try self.flows.add(registration, present, policy: self.changes.policy, at: now)
+      return try self.flows.add(
+        registration, of: account, present, policy: self.changes.policy, at: now)
     } catch {
-      return self.guardLater(registration, error, &registrar)
+      return self.guardLater(registration, of: account, error, &registrar)
     }
   }
 
   /// Guards a flow from when the kernel can be asked, or answers what it has refused for this flow.
   mutating func guardLater(
-    _ registration: FlowTable.Registration, _ error: KernelUnavailable,
+    _ registration: FlowTable.Registration, of account: Account, _ error: KernelUnavailable,
     _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
   ) -> FlowTable.Event {
     if error.isOfOneQuestion { self.refusal = error } else { registrar = .failure(error) }
-    return self.flows.addBlindly(registration)
+    return self.flows.addBlindly(registration, of: account)
   }
 }
 

@@ -9,7 +9,7 @@ enum Input: Sendable {
   case awaitFirstReading(Reply<Void>)
   case question(Question)
   /// Whoever asked waits no longer.
-  case drop(Question.ID)
+  case drop(Question.ID, of: Account)
   case count(Reply<MonitorLoop.Counts>)
   case unwatch(Destination, watcher: UInt64)
   case admit(any FlowMailbox, Reply<Void>)
@@ -42,15 +42,15 @@ extension MonitorLoop {
       self.configure(configuration)
       reply.resume(returning: ())
     case .awaitFirstReading(let reply): reply.resume(returning: ())
-    case .question(let question): self.questions.append(question, of: question.user)
-    case .drop(let question): self.drop(question)
+    case .question(let question): self.questions.append(question, of: question.account)
+    case .drop(let question, let account): self.drop(question, of: account)
     case .count(let reply): reply.resume(returning: self.counts)
     case .unwatch(let destination, let watcher): self.unwatch(destination, watcher)
     case .admit(let guardian, let reply):
       self.admit(guardian)
       reply.resume(returning: ())
     case .dismiss(let number): self.dismiss(number)
-    case .flow(let request): self.requests.append(request)
+    case .flow(let request): self.enqueue(request)
     }
   }
 

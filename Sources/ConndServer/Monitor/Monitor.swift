@@ -124,9 +124,9 @@ final class Monitor: Service {
   }
 
   /// Opens a client's mailbox for what becomes of its flows; `nil` if the thread has stopped.
-  func admitGuardian() async -> Guardian? {
+  func admitGuardian(of account: Account, _ memory: CallMemory) async -> Guardian? {
     let number = self.lastGuardian.wrappingAdd(1, ordering: .relaxed).newValue
-    let guardian = Guardian(number)
+    let guardian = Guardian(number, of: account, memory)
     return await self.ask { .admit(guardian, $0) } == nil ? nil : guardian
   }
 

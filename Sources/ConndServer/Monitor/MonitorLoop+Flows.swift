@@ -3,10 +3,13 @@ import ConnectivityRules
 import DequeModule
 import Glibc
 import Logging
+import UnixTransport
 
 extension MonitorLoop {
-  /// How many requests are dealt with before the kernel's messages are read again.
-  private static let slice = 256
+  /// How many requests are dealt with before the kernel's messages are read again, and before another user's turn.
+  private static let slice = 64
+  /// The time that a request is taken to cost, in turns: what costs how much is known only for many of them together.
+  private static let costOfRequest = Duration.microseconds(20)
 
   mutating func admit(_ guardian: any FlowMailbox) {
     self.guardians[guardian.number] = guardian
@@ -15,22 +18,53 @@ extension MonitorLoop {
   mutating func dismiss(_ number: UInt64) {
     guard let guardian = self.guardians.removeValue(forKey: number) else { return }
     guardian.finish()
-    let flows = self.engine.flows.count(of: number)
-    guard flows > 0 else { return }
-    self.engine.flows.removeAll(of: number)
-    self.unneeded += flows
+    let keys = self.engine.flows.keys(of: number)
+    guard !keys.isEmpty else { return }
+    self.abandonedFlows += keys
+    self.removeAbandonedFlows()
     self.logger.debug(
-      "a client's flows are let go",
-      metadata: ["flows": "\(flows)", "left": "\(self.engine.flows.count)"])
+      "a client's flows are removed",
+      metadata: ["flows": "\(keys.count)", "left": "\(self.engine.flows.count)"])
   }
 
-  /// Deals with the next requests of clients, in their order.
+  /// Removes the next flows of clients that have gone. A client may have had ten thousand.
+  mutating func removeAbandonedFlows() {
+    for key in self.abandonedFlows.prefix(Self.slice) {
+      self.engine.flows.remove(key)
+      self.unneeded += 1
+    }
+    self.abandonedFlows.removeFirst(min(Self.slice, self.abandonedFlows.count))
+  }
+
+  /// Whether there are requests to deal with.
+  var hasRequests: Bool { !self.requests.isEmpty || !self.registrationsToRepeat.isEmpty }
+
+  /// Lets a request wait for its user's turn.
+  mutating func enqueue(_ request: GuardRequest) {
+    guard let guardian = self.guardians[request.guardian] else { return }
+    self.requests.append(request, of: guardian.account)
+  }
+
+  /// The next requests: users take turns, and each user's requests keep their order. Requests of streams that have ended are
+  /// dropped.
+  private mutating func nextRequests() -> [GuardRequest] {
+    var slice = self.registrationsToRepeat.prefix(Self.slice).map { GuardRequest.addAgain($0) }
+    self.registrationsToRepeat.removeFirst(slice.count)
+    while slice.count < Self.slice, let turn = self.requests.popFirst() {
+      guard self.guardians[turn.item.guardian] != nil else { continue }
+      self.requests.charge(Self.costOfRequest, to: turn.user)
+      slice.append(turn.item)
+    }
+    return slice
+  }
+
+  /// Deals with the next requests of clients.
   mutating func takeRequests() {
-    guard !self.requests.isEmpty else { return }
+    guard self.hasRequests else { return }
     // What the kernel has told already is not about these flows.
     self.drain()
-    let requests = Array(self.requests.prefix(Self.slice))
-    self.requests.removeFirst(requests.count)
+    let requests = self.nextRequests()
+    guard !requests.isEmpty else { return }
     let registrations = requests.compactMap(\.registration)
     var registrar = Result { () throws(KernelUnavailable) in
       guard let kernel = self.kernel else { throw KernelUnavailable.notOpen }
@@ -52,11 +86,11 @@ extension MonitorLoop {
     if self.kernel != nil, case .failure(let error) = registrar { self.lose(error) }
   }
 
-  /// Those who could not be told of a flow, for the kernel could not be asked, are told when it was.
+  /// Retries registrations that were made while the kernel could not be asked. A client's later requests may be about them.
   mutating func registerBlindFlows() {
-    for registration in self.engine.flows.takeBlind().reversed() {
-      self.requests.prepend(.addAgain(registration))
-    }
+    let registrations = self.engine.flows.takeBlind()
+    guard !registrations.isEmpty else { return }
+    self.registrationsToRepeat.prepend(contentsOf: registrations)
   }
 
   private mutating func addAgain(
@@ -67,7 +101,7 @@ extension MonitorLoop {
     guard let guardian = self.guardians[key.guardian] else { return }
     let event: Guardian.Event
     do throws(Guardian.Refusal) {
-      event = .flow(try self.guardFlow(registration, &registrar))
+      event = .flow(try self.guardFlow(registration, of: guardian.account, &registrar))
     } catch {
       event = .refused(error)
     }
@@ -80,23 +114,24 @@ extension MonitorLoop {
 
   /// Guards a flow from now on, on the link of its link-local address. If the kernel cannot be asked, both wait until it can.
   private mutating func guardFlow(
-    _ registration: FlowTable.Registration,
+    _ registration: FlowTable.Registration, of account: Account,
     _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
   ) throws(Guardian.Refusal) -> FlowTable.Event {
     guard case .success(let present) = registrar else {
-      return self.engine.guardFlow(registration, &registrar, at: self.clock.now)
+      return self.engine.guardFlow(
+        registration, of: account, &registrar, at: self.clock.now)
     }
     let placed: FlowTable.Registration?
     do throws(KernelUnavailable) {
       placed = try present.placed(registration)
     } catch {
-      return self.engine.guardLater(registration, error, &registrar)
+      return self.engine.guardLater(registration, of: account, error, &registrar)
     }
     guard let placed else {
       let remote = registration.flow.destination.address
       throw .invalid("add.interface: \(remote) is link-local: name the link that it is on")
     }
-    return self.engine.guardFlow(placed, &registrar, at: self.clock.now)
+    return self.engine.guardFlow(placed, of: account, &registrar, at: self.clock.now)
   }
 
   private mutating func add(
@@ -108,12 +143,12 @@ extension MonitorLoop {
     if self.engine.flows.contains(key) {
       self.answer(
         guardian, key.id, .refused(.invalid("add.id: flow \(key.id) is guarded already")))
-    } else if let (limit, message) = self.exceededLimit(registration) {
+    } else if let (limit, message) = self.exceededLimit(guardian) {
       self.turnedAway(limit, uid: registration.flow.destination.uid)
       self.answer(guardian, key.id, .refused(.exhausted(message)))
     } else {
       do throws(Guardian.Refusal) {
-        let event = try self.guardFlow(registration, &registrar)
+        let event = try self.guardFlow(registration, of: guardian.account, &registrar)
         self.statistics.count(event, to: registration)
         self.answer(guardian, key.id, .flow(event))
       } catch {
@@ -131,26 +166,28 @@ extension MonitorLoop {
     }
     self.engine.flows.remove(key)
     self.unneeded += 1
-    guardian.answered()
+    guardian.removed(key.id)
   }
 
   /// The key of the limit that one more flow would exceed, and the words for the client.
-  private func exceededLimit(
-    _ registration: FlowTable.Registration
-  ) -> (limit: String, message: String)? {
-    let (engine, limits) = (self.engine, self.limits)
-    let user = registration.flow.destination.uid
+  private func exceededLimit(_ guardian: any FlowMailbox) -> (limit: String, message: String)? {
+    let (flows, limits) = (self.engine.flows, self.limits)
     let (limit, words): (String, String)
-    if engine.flows.count(of: registration.key.guardian) >= limits.flowsPerStream {
+    if flows.count(of: guardian.number) >= limits.flowsPerStream {
       (limit, words) = ("flowsPerStream", "a stream guards at most \(limits.flowsPerStream)")
-    } else if engine.flows.count(ofUser: user) >= limits.flowsPerUser {
-      (limit, words) = ("flowsPerUser", "those of a user guard at most \(limits.flowsPerUser)")
-    } else if !Quota.leavesEnough(
-      user, own: engine.flows.count(ofUser: user), of: engine.flows.count, inAll: limits.flows)
-    {
-      (limit, words) = ("flows", "connd guards at most \(limits.flows)")
     } else {
-      return nil
+      do throws(Quota.Refusal) {
+        try Quota(inAll: limits.flows, ofOneUser: limits.flowsPerUser)
+          .check(of: guardian.account, beside: flows.usage)
+        return nil
+      } catch {
+        switch error {
+        case .ofOneUser(let most):
+          (limit, words) = ("flowsPerUser", "those of a user guard at most \(most)")
+        case .inAll(let most), .forOthers(let most):
+          (limit, words) = ("flows", "connd guards at most \(most)")
+        }
+      }
     }
     return (limit, "add: \(words) flows (limits.\(limit))")
   }
@@ -211,6 +248,14 @@ enum GuardRequest: Sendable {
   /// One that was answered when the kernel could not be asked.
   case addAgain(FlowTable.Registration)
   case remove(FlowTable.Key)
+
+  /// The number of the client's stream.
+  var guardian: UInt64 {
+    switch self {
+    case .add(let registration), .addAgain(let registration): registration.key.guardian
+    case .remove(let key): key.guardian
+    }
+  }
 
   fileprivate var registration: FlowTable.Registration? {
     switch self {

@@ -21,6 +21,8 @@ struct MonitorLoop {
   let clock: any MonitorClock
   let publisher: any Publisher
   private let notifier: Notifier
+  /// Called with the number of flows that were added, or were removed if it is negative.
+  var countFlows: @Sendable (Int) -> Void = { _ in }
   private let openKernel: (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
 
   /// Whom names are asked of; `nil` where nobody wants to know.
@@ -48,13 +50,20 @@ struct MonitorLoop {
   var lastWatcher: UInt64 = 0
 
   var guardians: [UInt64: any FlowMailbox] = [:]
-  var requests: Deque<GuardRequest> = []
+  /// Of clients, concerning their flows.
+  var requests = FairShare<Account, GuardRequest>()
+  /// Flows of clients that have gone.
+  var abandonedFlows: Deque<FlowTable.Key> = []
+  /// Flows that were registered while the kernel could not be asked. They come before requests.
+  var registrationsToRepeat: Deque<FlowTable.Registration> = []
   /// Of clients, to the kernel.
-  var questions = FairShare<Question>()
+  var questions = FairShare<Account, Question>()
+  var listing: PendingListing?
   /// The addresses that the kernel's filter lets routes pass for.
   var filtered: Set<IPAddress> = []
   /// How many of them nobody needs any more.
   var unneeded = 0
+  private var countedFlows = 0
   private var reopening = Reopening()
   private var repetition = Repetition()
   private var refusedQuestions = LogThrottle()
@@ -110,6 +119,7 @@ struct MonitorLoop {
 
   /// What is to be done before the next wait.
   mutating func beginTurn() {
+    self.removeAbandonedFlows()
     self.takeRequests()
     self.answerQuestions()
     self.widenFilter()
@@ -125,8 +135,8 @@ struct MonitorLoop {
 
   /// Whether there is more to do at once.
   var isBusy: Bool {
-    !self.requests.isEmpty || !self.questions.isEmpty || self.looksAtFlows || self.looksAtPaths
-      || self.kernel != nil && self.engine.interests.isWider
+    self.hasRequests || !self.questions.isEmpty || self.looksAtFlows || self.looksAtPaths
+      || !self.abandonedFlows.isEmpty || self.kernel != nil && self.engine.interests.isWider
   }
 
   /// Whether flows are to be looked at now.
@@ -185,6 +195,10 @@ struct MonitorLoop {
     self.deal(with: woken)
     self.evaluateFlows()
     self.evaluatePaths()
+    if self.engine.flows.count != self.countedFlows {
+      self.countFlows(self.engine.flows.count - self.countedFlows)
+      self.countedFlows = self.engine.flows.count
+    }
   }
 
   mutating func drain() {

@@ -9,7 +9,9 @@ struct Question: Sendable {
     /// `unknown` where the kernel cannot be asked.
     case path(Destination, Reply<Path>)
     case explain(Destination?, Reply<KernelAnswer<Connectivity_V1_Explanation>>)
-    case listLinks(Reply<KernelAnswer<Connectivity_V1_ListLinksResponse>>)
+    case listLinks(Reply<KernelAnswer<EncodedMessage>>)
+    /// What is left of a listing. No client asks for it.
+    case restOfLinks
     /// The path to a destination, from now on.
     case watch(Destination, Reply<MonitorLoop.Watch>)
     case costs(CostRequest, Reply<Result<CostRequest.Answer, CostRequest.Refusal>>)
@@ -22,8 +24,8 @@ struct Question: Sendable {
   static func nextID() -> ID { self.lastID.wrappingAdd(1, ordering: .relaxed).newValue }
 
   var id: ID
-  /// Who asks.
-  var user: UInt32
+  /// The account of the client.
+  var account: Account
   var subject: Subject
 
   /// There will be no answer: the client has gone, or connd stops.
@@ -32,6 +34,7 @@ struct Question: Sendable {
     case .path(_, let reply): reply.resume(returning: nil)
     case .explain(_, let reply): reply.resume(returning: nil)
     case .listLinks(let reply): reply.resume(returning: nil)
+    case .restOfLinks: break
     case .watch(_, let reply): reply.resume(returning: nil)
     case .costs(_, let reply): reply.resume(returning: nil)
     }
@@ -57,13 +60,15 @@ extension MonitorLoop {
   }
 
   /// The client has gone.
-  mutating func drop(_ question: Question.ID) {
-    for question in self.questions.remove(where: { $0.id == question }) { question.drop() }
+  mutating func drop(_ question: Question.ID, of account: Account) {
+    let dropped = self.questions.remove(of: account) { $0.id == question }
+    for question in dropped { question.drop() }
   }
 
   /// Nobody is answered any more: connd stops.
   mutating func dropQuestions() {
     for question in self.questions.remove(where: { _ in true }) { question.drop() }
+    self.dropListing()
   }
 
   private mutating func answer(_ question: Question) {
@@ -78,14 +83,8 @@ extension MonitorLoop {
         returning: self.ask { explainer throws(KernelUnavailable) in
           try explainer.explain(destination)
         })
-    case .listLinks(let reply):
-      let answer = self.ask { explainer throws(KernelUnavailable) in try explainer.listLinks() }
-      reply.resume(returning: answer)
-      // One listing is as good for all who wait for it.
-      let others = self.questions.remove {
-        if case .listLinks = $0.subject { true } else { false }
-      }
-      for case .listLinks(let reply) in others.map(\.subject) { reply.resume(returning: answer) }
+    case .listLinks(let reply): self.list(for: question, reply)
+    case .restOfLinks: self.continueListing(in: question.account)
     case .watch(let destination, let reply): reply.resume(returning: self.watch(destination))
     case .costs(let request, let reply): reply.resume(returning: self.answer(request))
     }

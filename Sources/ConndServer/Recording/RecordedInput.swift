@@ -3,6 +3,7 @@ import ConnectivityProtocol
 import ConnectivityRules
 import Netlink
 import SwiftProtobuf
+import UnixTransport
 
 /// What clients and the user ask of the monitor's thread, as a recording keeps it: it widens filters, fills caches and takes
 /// time, so that without it the kernel would be asked at other moments. Who asked hears nothing in a replay.
@@ -10,6 +11,8 @@ enum RecordedInput {
   private enum Kind: UInt8 {
     case configure = 1
     case path, explain, listLinks, watch, drop, unwatch, admit, dismiss, add, remove, costs
+    /// `admit` and `drop` with the client's account, which earlier versions did not note.
+    case admitOfAccount, dropOfAccount
   }
 
   /// `nil` for what leaves no trace.
@@ -24,7 +27,7 @@ enum RecordedInput {
     case .question(let question) where question.costs != nil:
       begin(.costs)
       fields.put(question.id)
-      fields.put(question.user)
+      fields.put(question.account.number)
       fields.put(question.costs) { $0.put($1) }
     case .question(let question):
       let (kind, destination): (Kind, Destination?) =
@@ -33,22 +36,24 @@ enum RecordedInput {
         case .explain(let destination, _): (.explain, destination)
         case .listLinks: (.listLinks, nil)
         case .watch(let destination, _): (.watch, destination)
-        case .costs: (.costs, nil)
+        case .costs, .restOfLinks: (.costs, nil)
         }
       begin(kind)
       fields.put(question.id)
-      fields.put(question.user)
+      fields.put(question.account.number)
       fields.put(destination) { $0.put($1) }
-    case .drop(let id):
-      begin(.drop)
+    case .drop(let id, let account):
+      begin(.dropOfAccount)
       fields.put(id)
+      fields.put(account.number)
     case .unwatch(let destination, let watcher):
       begin(.unwatch)
       fields.put(destination)
       fields.put(watcher)
     case .admit(let mailbox, _):
-      begin(.admit)
+      begin(.admitOfAccount)
       fields.put(mailbox.number)
+      fields.put(mailbox.account.number)
     case .dismiss(let number):
       begin(.dismiss)
       fields.put(number)
@@ -82,16 +87,22 @@ enum RecordedInput {
         .watch(try self.required(destination), .unheard)
       }
     case .costs:
-      let (id, user): (Question.ID, UInt32) = (try fields.number(), try fields.number())
+      let (id, account) = (try fields.number(Question.ID.self), try fields.account())
       guard
         let request = try fields.optional({ (fields) throws(FieldReader.Fault) in
           try fields.costRequest()
         })
       else { throw FieldReader.Fault() }
-      input = .question(Question(id: id, user: user, subject: .costs(request, .unheard)))
-    case .drop: input = .drop(try fields.number())
+      input = .question(Question(id: id, account: account, subject: .costs(request, .unheard)))
+    case .drop: input = .drop(try fields.number(), of: .unknown)
+    case .dropOfAccount: input = .drop(try fields.number(), of: try fields.account())
     case .unwatch: input = .unwatch(try fields.destination(), watcher: try fields.number())
-    case .admit: input = .admit(UnheardMailbox(number: try fields.number()), .unheard)
+    case .admit:
+      let mailbox = UnheardMailbox(number: try fields.number(), account: .unknown)
+      input = .admit(mailbox, .unheard)
+    case .admitOfAccount:
+      let mailbox = UnheardMailbox(number: try fields.number(), account: try fields.account())
+      input = .admit(mailbox, .unheard)
     case .dismiss: input = .dismiss(try fields.number())
     case .add: input = .flow(.add(try fields.registration()))
     case .remove: input = .flow(.remove(try fields.key()))
@@ -104,11 +115,11 @@ enum RecordedInput {
     _ fields: inout FieldReader,
     _ subject: (Destination?) throws(FieldReader.Fault) -> Question.Subject
   ) throws(FieldReader.Fault) -> Input {
-    let (id, user): (Question.ID, UInt32) = (try fields.number(), try fields.number())
+    let (id, account) = (try fields.number(Question.ID.self), try fields.account())
     let destination = try fields.optional { (fields) throws(FieldReader.Fault) in
       try fields.destination()
     }
-    return .question(Question(id: id, user: user, subject: try subject(destination)))
+    return .question(Question(id: id, account: account, subject: try subject(destination)))
   }
 
   private static func required(
@@ -122,9 +133,10 @@ enum RecordedInput {
 /// The mailbox of a client that was.
 private struct UnheardMailbox: FlowMailbox {
   let number: UInt64
+  let account: Account
 
   func post(_ messages: [Guardian.Message]) {}
-  func answered() {}
+  func removed(_ flow: UInt64) {}
   func finish() {}
 }
 
@@ -162,6 +174,10 @@ extension FieldWriter {
 }
 
 extension FieldReader {
+  fileprivate mutating func account() throws(Fault) -> Account {
+    Account(number: try self.number())
+  }
+
   fileprivate mutating func address() throws(Fault) -> IPAddress {
     guard let address = IPAddress(bytes: try self.bytes()) else { throw Fault() }
     return address

@@ -32,13 +32,16 @@ struct ConnectivityService: RegistrableRPCService {
       Method.Guard.descriptor
     ) {
       (requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, peer, writer) in
-      try await GuardService(store: self.store, monitor: self.monitor, clients: self.clients)
-        .run(requests, peer, writer)
+      try await GuardService(
+        store: self.store, monitor: self.monitor, clients: self.clients, limiter: self.limiter
+      ).run(requests, peer, writer)
     }
     router.unary(Method.Explain.descriptor) { (request: Connectivity_V1_ExplainRequest, caller) in
       try await self.explain(request, caller)
     }
-    router.unary(Method.ListLinks.descriptor) { (_: Connectivity_V1_ListLinksRequest, caller) in
+    router.unary(
+      Method.ListLinks.descriptor, EncodedSerializer()
+    ) { (_: Connectivity_V1_ListLinksRequest, caller) in
       try await self.answer(for: caller) { .listLinks($0) }.orUnavailable()
     }
     router.unary(
@@ -49,25 +52,25 @@ struct ConnectivityService: RegistrableRPCService {
     let costs = CostService(authority: self.authority) { request, caller in
       try await self.answer(for: caller) { .costs(request, $0) }
     }
-    router.unaryWithPeer(Method.SetCost.descriptor, costs.set)
-    router.unaryWithPeer(Method.ListNetworks.descriptor, costs.list)
-    router.unaryWithPeer(Method.ForgetNetwork.descriptor, costs.forget)
+    router.unary(Method.SetCost.descriptor, costs.set)
+    router.unary(Method.ListNetworks.descriptor, costs.list)
+    router.unary(Method.ForgetNetwork.descriptor, costs.forget)
     router.unary(
       Method.GetStatistics.descriptor
     ) { (_: Connectivity_V1_GetStatisticsRequest, _) in
       await self.reporter.report()
     }
     router.unary(Method.ListClients.descriptor) { (_: Connectivity_V1_ListClientsRequest, caller) in
-      let clients = self.clients.clients(for: caller)
+      let clients = self.clients.clients(for: caller.uid)
       guard let counts = await self.monitor.ask({ .count($0) }) else { throw RPCError.stopping }
       return Connectivity_V1_ListClientsResponse(clients, flows: counts.flowsOfClients)
     }
   }
 
   private func path(
-    _ request: Connectivity_V1_GetPathRequest, _ caller: UInt32
+    _ request: Connectivity_V1_GetPathRequest, _ caller: PeerCredentials
   ) async throws -> Connectivity_V1_GetPathResponse {
-    let destination = try Destination(request.destination, uid: caller, mark: request.mark)
+    let destination = try Destination(request.destination, uid: caller.uid, mark: request.mark)
     let path: Path = try await self.answer(for: caller) { .path(destination, $0) }
     return Connectivity_V1_GetPathResponse.with {
       $0.destination = request.destination
@@ -81,7 +84,7 @@ struct ConnectivityService: RegistrableRPCService {
     _ writer: RPCWriter<Connectivity_V1_WatchPathResponse>
   ) async throws {
     let destination = try Destination(request.destination, uid: peer.uid, mark: request.mark)
-    let watch = try await self.answer(for: peer.uid) { .watch(destination, $0) }
+    let watch = try await self.answer(for: peer) { .watch(destination, $0) }
     let client = self.clients.enter(peer, .path(destination: request.destination))
     defer { self.clients.leave(client) }
     try await withRPCCancellationHandler {
@@ -99,9 +102,9 @@ struct ConnectivityService: RegistrableRPCService {
   }
 
   private func explain(
-    _ request: Connectivity_V1_ExplainRequest, _ caller: UInt32
+    _ request: Connectivity_V1_ExplainRequest, _ caller: PeerCredentials
   ) async throws -> Connectivity_V1_Explanation {
-    let destination = try request.hasDestination ? Destination(request, uid: caller) : nil
+    let destination = try request.hasDestination ? Destination(request, uid: caller.uid) : nil
     return try await self.answer(for: caller) { .explain(destination, $0) }.orUnavailable()
   }
 
@@ -136,15 +139,17 @@ struct ConnectivityService: RegistrableRPCService {
 
   /// Asks something of the kernel, as long as the client waits for it.
   private func answer<Answer: Sendable>(
-    for caller: UInt32, _ subject: @Sendable (Reply<Answer>) -> Question.Subject
+    for caller: PeerCredentials, _ subject: @Sendable (Reply<Answer>) -> Question.Subject
   ) async throws -> Answer {
     try self.limiter.admitQuestion(of: caller)
     defer { self.limiter.releaseQuestion(of: caller) }
     let id = Question.nextID()
     let answer = await withRPCCancellationHandler {
-      await self.monitor.ask { .question(Question(id: id, user: caller, subject: subject($0))) }
+      await self.monitor.ask {
+        .question(Question(id: id, account: caller.account, subject: subject($0)))
+      }
     } onCancelRPC: {
-      self.monitor.submit(.drop(id))
+      self.monitor.submit(.drop(id, of: caller.account))
     }
     guard let answer else { throw RPCError.stopping }
     return answer

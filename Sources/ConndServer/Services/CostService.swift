@@ -9,7 +9,7 @@ struct CostService {
   let authority: Authority
   /// Has the monitor's thread deal with a request.
   let ask:
-    @Sendable (CostRequest, _ caller: UInt32) async throws
+    @Sendable (CostRequest, _ caller: PeerCredentials) async throws
       -> Result<CostRequest.Answer, CostRequest.Refusal>
 
   func set(
@@ -52,7 +52,7 @@ struct CostService {
   private func answer(
     _ request: CostRequest, _ peer: PeerCredentials
   ) async throws -> CostRequest.Answer {
-    switch try await self.ask(request, peer.uid) {
+    switch try await self.ask(request, peer) {
     case .success(let answer): return answer
     case .failure(.notFound(let words)): throw RPCError(code: .notFound, message: words)
     case .failure(.invalid(let words)): throw RPCError(code: .invalidArgument, message: words)

@@ -99,47 +99,11 @@ struct Explainer {
     }
     return networks
   }
-
-  /// Of a hub of tunnels not all are looked below.
-  private static let mostTunnels = 64
-
-  /// All links, those that carry the default paths first, then by what they are worth.
-  func listLinks() throws(KernelUnavailable) -> Connectivity_V1_ListLinksResponse {
-    let observed = try self.reader.observation(self.view)
-    let all = try self.view.links()
-    let names = Dictionary(all.map { ($0.link.index, $0.link.name) }) { first, _ in first }
-    let addresses = Dictionary(grouping: try self.kernel.addresses(), by: \.link)
-
-    var links: [Connectivity_V1_Link] = []
-    var tunnels = 0
-    for facts in all {
-      var link = try self.describe(facts, addresses[facts.link.index] ?? [])
-      if let master = facts.link.master.flatMap({ names[$0] }) { link.master = master }
-      if case .links(let below) = facts.below,
-        let lower = below.lazy.compactMap({ names[$0] }).first
-      {
-        link.lower = lower
-      } else if let below = observed.guess(below: facts.link.index) {
-        (link.lower, link.lowerGuessed) = (below.name, true)
-      } else if facts.isTunnel, tunnels < Self.mostTunnels {
-        tunnels += 1
-        if let underlay = try self.reader.underlay(of: facts, self.view),
-          let lower = names[underlay.link]
-        {
-          (link.lower, link.lowerGuessed) = (lower, underlay.isGuess)
-        }
-      }
-      link.defaultIpv4 = observed.ipv4.path.chain.first?.index == facts.link.index
-      link.defaultIpv6 = observed.ipv6.path.chain.first?.index == facts.link.index
-      links.append(link)
-    }
-    return .with { $0.links = links.sorted { $0.rank < $1.rank } }
-  }
 }
 
 extension Explainer {
   /// A link by itself, and of Wi-Fi what nl80211 says at this moment, or else said last.
-  private func describe(
+  func describe(
     _ facts: LinkFacts, _ addresses: [Address]
   ) throws(KernelUnavailable) -> Connectivity_V1_Link {
     var (wireless, costNetwork): (WirelessLink?, WirelessNetwork?) = (nil, nil)
@@ -226,7 +190,7 @@ extension Connectivity_V1_LinkState {
 
 extension Observation {
   /// The link that the default paths are guessed to lead by below a tunnel.
-  fileprivate func guess(below tunnel: UInt32) -> PathLink? {
+  func guess(below tunnel: UInt32) -> PathLink? {
     for path in [self.ipv4.path, self.ipv6.path] where path.guessedLinks > 0 {
       if path.certainChain.last?.index == tunnel { return path.chain[path.certainChain.endIndex] }
     }
@@ -256,8 +220,10 @@ extension RouteAnswer {
 }
 
 extension Connectivity_V1_Link {
-  /// Those of the default paths, those that work, the free before the paid ones, loopback last.
-  fileprivate var rank: (Int, Int, Int, UInt32) {
+  typealias Rank = (Int, Int, Int, UInt32)
+
+  /// Links of the default paths come first, then those that work, free before paid ones, and loopback last.
+  var rank: Rank {
     let media: [Connectivity_V1_Medium] = [
       .wired, .wifi, .bluetooth, .cellular, .tunnel, .unknown, .loopback,
     ]

@@ -4,23 +4,22 @@ import SwiftProtobuf
 import UnixTransport
 
 extension RPCRouter {
-  /// Registers a method of one request and one response; the handler learns who calls.
+  /// Registers a method of one request and one response. The handler is passed the caller's credentials.
   mutating func unary<Request: SwiftProtobuf.Message, Response: SwiftProtobuf.Message>(
-    _ method: MethodDescriptor,
-    _ handler: @escaping @Sendable (_ request: Request, _ caller: UInt32) async throws -> Response
-  ) {
-    self.unaryWithPeer(method) { try await handler($0, $1.uid) }
-  }
-
-  /// The same for a handler that has to know more of who calls.
-  mutating func unaryWithPeer<Request: SwiftProtobuf.Message, Response: SwiftProtobuf.Message>(
     _ method: MethodDescriptor,
     _ handler:
       @escaping @Sendable (_ request: Request, _ peer: PeerCredentials) async throws -> Response
   ) {
+    self.unary(method, ProtobufSerializer<Response>(), handler)
+  }
+
+  mutating func unary<Request: SwiftProtobuf.Message, Response: Sendable>(
+    _ method: MethodDescriptor, _ serializer: some MessageSerializer<Response>,
+    _ handler:
+      @escaping @Sendable (_ request: Request, _ peer: PeerCredentials) async throws -> Response
+  ) {
     self.registerHandler(
-      forMethod: method, deserializer: ProtobufDeserializer<Request>(),
-      serializer: ProtobufSerializer<Response>()
+      forMethod: method, deserializer: ProtobufDeserializer<Request>(), serializer: serializer
     ) { stream, context in
       let request = try await ServerRequest(stream: stream)
       let response = try await handler(request.message, try context.caller)
@@ -65,6 +64,13 @@ extension RPCRouter {
         return [:]
       }
     }
+  }
+}
+
+/// Passes a message on that is serialised already.
+struct EncodedSerializer: MessageSerializer {
+  func serialize<Bytes: GRPCContiguousBytes>(_ message: EncodedMessage) throws -> Bytes {
+    Bytes(message.bytes)
   }
 }
 

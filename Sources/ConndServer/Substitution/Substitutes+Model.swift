@@ -94,6 +94,7 @@ extension Substitutes {
     case .path(let destination, _): .path(self.destination(destination), .unheard)
     case .explain(let destination, _): .explain(destination.map(self.destination), .unheard)
     case .listLinks: .listLinks(.unheard)
+    case .restOfLinks: .restOfLinks
     case .watch(let destination, _): .watch(self.destination(destination), .unheard)
     case .costs(let request, _): .costs(self.request(request), .unheard)
     }

@@ -2,8 +2,8 @@ import GRPCCore
 
 /// A connection to a server. It belongs to the reactor's thread.
 final class ClientConnection: HTTP2ConnectionOwner {
-  /// There is one.
-  let user: UInt32 = 0
+  /// A client has only one.
+  let account = Account.root
   private var connection: HTTP2Connection?
   private var whenClosed: [CheckedContinuation<Void, Never>] = []
 

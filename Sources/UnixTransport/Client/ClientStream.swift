@@ -18,7 +18,7 @@ final class ClientStream: HTTP2Stream, @unchecked Sendable {
   private var isWaiting = false
   private var unconsumed = 0
   private(set) lazy var responses = MessageInbox(longest: Self.longest, hasBegun: false) {
-    [weak self, reactor] unread in
+    [weak self, reactor] unread, _ in
     guard let self else { return }
     reactor.run { self.consume(unread) }
   }

@@ -24,8 +24,8 @@ protocol HTTP2Stream: AnyObject {
 
 /// Whose connection it is.
 protocol HTTP2ConnectionOwner: AnyObject {
-  /// Whose time the connection takes.
-  var user: UInt32 { get }
+  /// The account whose time the connection takes.
+  var account: Account { get }
   /// The other end begins a stream; `nil` where it may not.
   func stream(_ id: Int32) -> (any HTTP2Stream)?
   /// The connection is about to be closed because of what the other end has sent.
@@ -45,7 +45,8 @@ final class HTTP2Connection: Pollable {
   private let socket: CInt
   private let reactor: Reactor
   private let isServer: Bool
-  let user: UInt32?
+  let owningAccount: Account
+  var account: Account? { self.owningAccount }
   /// `nil` when the connection is closed.
   private var owner: (any HTTP2ConnectionOwner)?
   /// `nil` then, too.
@@ -73,7 +74,7 @@ final class HTTP2Connection: Pollable {
     self.socket = socket
     self.reactor = reactor
     self.owner = owner
-    self.user = owner.user
+    self.owningAccount = owner.account
     self.isServer = if case .server = role { true } else { false }
     self.session = HTTP2Session(role, self)
   }

@@ -31,14 +31,19 @@ final class MessageInbox: Sendable {
   }
 
   private let state: Mutex<State>
-  /// Told how many bytes are still unread when something was.
-  private let onRead: @Sendable (_ unread: Int) -> Void
+  /// Called when a message was read, with the bytes that are still unread, and those that are kept.
+  private let onRead: @Sendable (_ unread: Int, _ kept: Int) -> Void
 
   /// - Parameter longest: how many bytes a message may have.
-  init(longest: Int, hasBegun: Bool, onRead: @escaping @Sendable (_ unread: Int) -> Void) {
+  init(
+    longest: Int, hasBegun: Bool, onRead: @escaping @Sendable (_ unread: Int, _ kept: Int) -> Void
+  ) {
     self.state = Mutex(State(reader: MessageReader(longest: longest), hasBegun: hasBegun))
     self.onRead = onRead
   }
+
+  /// The memory that unread bytes use.
+  var kept: Int { self.state.withLock { $0.reader.kept } }
 
   // MARK: The stream's side
 
@@ -76,8 +81,11 @@ final class MessageInbox: Sendable {
   /// The next event; `nil` after the end. One task may wait.
   func next() async throws -> Event? {
     while true {
-      let (step, unread) = try self.state.withLock { try $0.step() }
-      if let unread { self.onRead(unread) }
+      let (step, unread, kept) = try self.state.withLock {
+        let (step, unread) = try $0.step()
+        return (step, unread, $0.reader.kept)
+      }
+      if let unread { self.onRead(unread, kept) }
       switch step {
       case .event(let event): return event
       case .over: return nil

@@ -4,7 +4,7 @@ import Synchronization
 
 /// What goes out in a stream, as the call's task writes it and the other end takes it. Safe to use from any thread.
 ///
-/// A task that writes more than the other end takes waits.
+/// A task that writes more than the other end takes waits. If its account keeps too much already, writing fails.
 final class MessageOutbox: MessageSource, Sendable {
   /// So many bytes may wait to be taken before the task does.
   private static let most = 16 << 10
@@ -12,6 +12,8 @@ final class MessageOutbox: MessageSource, Sendable {
   private struct State {
     var messages: Deque<[UInt8]> = []
     var size = 0
+    /// The size of the message that was taken last, and may not be sent yet.
+    var takenSize = 0
     /// Set when nothing more is written.
     var status: Status?
     /// The other end takes nothing more.
@@ -28,8 +30,10 @@ final class MessageOutbox: MessageSource, Sendable {
   private let state = Mutex(State())
   /// Told that there is something to be taken.
   private let onWrite: @Sendable () -> Void
+  private let memory: CallMemory?
 
-  init(onWrite: @escaping @Sendable () -> Void) {
+  init(countedBy memory: CallMemory? = nil, onWrite: @escaping @Sendable () -> Void) {
+    self.memory = memory
     self.onWrite = onWrite
   }
 
@@ -39,12 +43,21 @@ final class MessageOutbox: MessageSource, Sendable {
   func write(_ message: [UInt8]) async throws {
     let isFull = try self.state.withLock { state in
       guard !state.isClosed else { throw RPCError.streamIsClosed }
+      try self.count(state.size + state.takenSize + message.count)
       state.messages.append(message)
       state.size += message.count
       return state.size > Self.most
     }
     self.onWrite()
     if isFull { try await self.waitForRoom() }
+  }
+
+  private func count(_ bytes: Int) throws(RPCError) {
+    do throws(Refusal) {
+      try self.memory?.set(.answers, to: bytes)
+    } catch {
+      throw RPCError(code: .resourceExhausted, message: error.message)
+    }
   }
 
   /// Nothing more is written.
@@ -76,10 +89,14 @@ final class MessageOutbox: MessageSource, Sendable {
   func next() -> NextMessage {
     let (next, waiting) = self.state.withLock {
       state -> (NextMessage, CheckedContinuation<Void, Never>?) in
-      guard let message = state.messages.popFirst() else {
+      let message = state.messages.popFirst()
+      state.takenSize = message?.count ?? 0
+      state.size -= state.takenSize
+      // Never more than before.
+      try? self.count(state.size + state.takenSize)
+      guard let message else {
         return (state.status.map { .end($0) } ?? .later, state.takeWaiting())
       }
-      state.size -= message.count
       return (.message(message), state.size > Self.most ? nil : state.takeWaiting())
     }
     waiting?.resume()
@@ -88,7 +105,7 @@ final class MessageOutbox: MessageSource, Sendable {
 
   func close() {
     let waiting = self.state.withLock { state in
-      (state.isClosed, state.messages, state.size) = (true, [], 0)
+      (state.isClosed, state.messages, state.size, state.takenSize) = (true, [], 0, 0)
       return state.takeWaiting()
     }
     waiting?.resume()

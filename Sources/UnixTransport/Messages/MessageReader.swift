@@ -6,9 +6,11 @@ import GRPCCore
 /// How long a message says it is, is read as it comes: of one that is too long nothing is kept.
 struct MessageReader: Sendable {
   /// What keeps a message from being read.
-  enum Fault: Error {
+  enum Fault: Error, Hashable {
     case tooLong
     case compressed
+    /// There is no memory for more of it.
+    case refused(Refusal)
   }
 
   private static let prefix = 5
@@ -26,8 +28,8 @@ struct MessageReader: Sendable {
   /// How many bytes wait to be taken.
   var unread: Int { self.bytes.count - self.taken }
 
-  /// How many bytes are kept.
-  var kept: Int { self.bytes.count }
+  /// The memory that is used, in bytes.
+  var kept: Int { self.bytes.capacity }
 
   /// The next bytes, which may begin and end anywhere.
   ///

@@ -1,43 +1,52 @@
 import DequeModule
 
-/// What waits to be done for users, by the time that each has taken: it is the turn of whoever had least.
+/// Work that waits in turns by user: the next turn goes to the user that has taken the least time.
 ///
-/// Users who want much share what time there is, and who wants little now and then is next. Nobody saves time up: who comes after a
-/// while begins with what would have been his share (virtual time, as in weighted fair queueing), but for one turn that he is ahead
-/// of those who wait already. However many come, these are next when the share has passed them by so much. How much of a user's
-/// waits is bounded where it comes in.
-package struct FairShare<Item> {
+/// Busy users share the time equally, and a user that wants little now and then is next. Idle users save nothing up: a user
+/// that comes back starts at its present share (virtual time, as in weighted fair queueing), less one turn. This turn puts it
+/// ahead of users that wait already. Because of the growing share, newcomers do not starve users that wait. The caller bounds
+/// how much work one user may add.
+///
+/// A turn costs O(log n) for n waiting users.
+package struct FairShare<User: Hashable, Item> {
   private struct Account {
     var items: Deque<Item> = []
-    /// How much time it has taken, and how much it was given for the time when it wanted none.
+    /// The time that the user has taken, with the share that it was credited for idle times.
     var taken: Duration
+    /// Whether the queue has an entry for the user.
+    var isQueued = false
   }
 
-  /// Where there are several users: of those for whom something waits, and of those who have lately had more than others.
-  private var accounts: [UInt32: Account] = [:]
-  private var waiting: Set<UInt32> = []
-  /// What one who always wanted something would have had.
+  /// Used once there are several users. Holds users that wait, and users that have lately had more than others.
+  private var accounts: [User: Account] = [:]
+  /// An entry for each account with items. Entries of accounts without items are removed when they reach the front.
+  private var queue = TurnQueue<User>()
+  private var waitingUsers = 0
+  /// The time that a user who always wanted something would have had.
   private var share = Duration.zero
-  /// With more accounts it is looked which of them are needed.
-  private var mostAccounts = 16
-  /// While there is one user alone, as there is mostly, nobody counts what he takes.
-  private var alone: (user: UInt32, items: Deque<Item>)?
+  /// With more accounts than this, those that are not needed are removed.
+  private var maxAccounts = 16
+  /// Usually there is only one user. Its time is not counted.
+  private var alone: (user: User, items: Deque<Item>)?
 
-  private(set) var count = 0
+  private(set) package var count = 0
 
-  /// What a newcomer is ahead: as long as a turn takes, mostly.
+  /// A newcomer's credit: about the length of a turn.
   private static var credit: Duration { .milliseconds(1) }
 
   package init() {}
 
-  func count(of user: UInt32) -> Int {
+  package func count(of user: User) -> Int {
     self.alone?.user == user
       ? self.alone?.items.count ?? 0 : self.accounts[user]?.items.count ?? 0
   }
 
   package var isEmpty: Bool { self.count == 0 }
 
-  package mutating func append(_ item: Item, of user: UInt32) {
+  /// Whether items of several users wait.
+  package var isContended: Bool { self.waitingUsers > 1 }
+
+  package mutating func append(_ item: Item, of user: User) {
     self.count += 1
     if self.accounts.isEmpty {
       if self.alone?.user == user {
@@ -48,73 +57,158 @@ package struct FairShare<Item> {
         self.alone = (user, [item])
         return
       }
-      // There are two from now on.
       self.accounts[first.user] = Account(items: first.items, taken: self.share)
-      if !first.items.isEmpty { self.waiting.insert(first.user) }
+      if !first.items.isEmpty {
+        self.waitingUsers += 1
+        self.enqueue(first.user)
+      }
     }
-    if self.waiting.insert(user).inserted {
-      let start = self.share - Self.credit
-      self.accounts[user] = Account(taken: max(self.accounts[user]?.taken ?? start, start))
+    let start = self.share - Self.credit
+    if self.accounts[user] == nil { self.accounts[user] = Account(taken: start) }
+    if self.accounts[user]?.items.isEmpty == true {
+      self.waitingUsers += 1
+      if let taken = self.accounts[user]?.taken, taken < start {
+        self.accounts[user]?.taken = start
+      }
+      self.enqueue(user)
     }
     self.accounts[user]?.items.append(item)
   }
 
-  /// Takes the first of the user whose turn it is.
-  package mutating func popFirst() -> (item: Item, user: UInt32)? {
+  private mutating func enqueue(_ user: User) {
+    guard let account = self.accounts[user], !account.isQueued else { return }
+    self.accounts[user]?.isQueued = true
+    self.queue.insert(user, at: account.taken)
+  }
+
+  /// Takes the first item of the user whose turn it is.
+  package mutating func popFirst() -> (item: Item, user: User)? {
     if let user = self.alone?.user {
       guard let item = self.alone?.items.popFirst() else { return nil }
       self.count -= 1
       return (item, user)
     }
-    guard let user = self.next, let item = self.accounts[user]?.items.popFirst() else { return nil }
+    guard let user = self.nextUser(), let item = self.accounts[user]?.items.popFirst() else {
+      return nil
+    }
     self.count -= 1
-    if self.accounts[user]?.items.isEmpty == true { self.waiting.remove(user) }
+    if self.accounts[user]?.items.isEmpty == true { self.waitingUsers -= 1 }
     return (item, user)
   }
 
-  /// The user has taken so much time.
-  package mutating func charge(_ time: Duration, to user: UInt32) {
+  /// The user at the front of the queue. Time that users have taken since they were queued moves them back.
+  private mutating func nextUser() -> User? {
+    while let (user, time) = self.queue.first {
+      guard let account = self.accounts[user], !account.items.isEmpty else {
+        self.queue.removeFirst()
+        self.accounts[user]?.isQueued = false
+        continue
+      }
+      if account.taken <= time { return user }
+      self.queue.delayFirst(to: account.taken)
+    }
+    return nil
+  }
+
+  /// Charges a user for the time that its turn took.
+  package mutating func charge(_ time: Duration, to user: User) {
     if self.accounts.isEmpty { return }
     self.accounts[user]?.taken += time
-    let others = self.waiting.count - (self.waiting.contains(user) ? 1 : 0)
-    self.share += time / (others + 1)
-    if self.waiting.isEmpty {
-      // Nobody waits: nobody has had more than there was.
-      (self.accounts, self.share, self.mostAccounts) = ([:], .zero, 16)
-    } else if self.accounts.count > self.mostAccounts {
-      // Of users who have gone, and would begin anew, nothing is kept.
-      let (waiting, start) = (self.waiting, self.share - Self.credit)
-      self.accounts = self.accounts.filter { waiting.contains($0.key) || $0.value.taken > start }
-      self.mostAccounts = 2 * self.accounts.count + 16
+    let isWaiting = self.accounts[user].map { !$0.items.isEmpty } ?? false
+    self.share += time / (self.waitingUsers - (isWaiting ? 1 : 0) + 1)
+    if self.waitingUsers == 0 {
+      // Without waiting users, no user has had more than there was.
+      self.accounts = [:]
+      self.queue = TurnQueue()
+      (self.share, self.maxAccounts) = (.zero, 16)
+    } else if self.accounts.count > self.maxAccounts {
+      // Users that have gone, and would start again at their share, are forgotten.
+      let start = self.share - Self.credit
+      self.accounts = self.accounts.filter {
+        $0.value.isQueued || !$0.value.items.isEmpty || $0.value.taken > start
+      }
+      self.maxAccounts = 2 * self.accounts.count + 16
     }
   }
 
-  /// Takes all that `isChosen`, whoever waits for it.
-  package mutating func remove(where isChosen: (Item) -> Bool) -> [Item] {
-    var chosen: [Item] = []
-    defer { self.count -= chosen.count }
-    if var items = self.alone?.items {
-      chosen = items.remove(where: isChosen)
+  /// Takes all items of a user that satisfy the predicate.
+  package mutating func remove(of user: User, where isChosen: (Item) -> Bool) -> [Item] {
+    if self.alone?.user == user, var items = self.alone?.items {
+      let chosen = items.remove(where: isChosen)
       if !chosen.isEmpty { self.alone?.items = items }
+      self.count -= chosen.count
       return chosen
     }
-    for user in self.waiting.sorted() {
-      guard var items = self.accounts[user]?.items, items.contains(where: isChosen) else {
-        continue
-      }
-      chosen += items.remove(where: isChosen)
-      self.accounts[user]?.items = items
-      if items.isEmpty { self.waiting.remove(user) }
+    guard var items = self.accounts[user]?.items, items.contains(where: isChosen) else {
+      return []
     }
+    let chosen = items.remove(where: isChosen)
+    if items.isEmpty { self.waitingUsers -= 1 }
+    self.accounts[user]?.items = items
+    self.count -= chosen.count
     return chosen
   }
 
-  private var next: UInt32? {
-    if self.waiting.count == 1 { return self.waiting.first }
-    return self.waiting.min { (self.taken(by: $0), $0) < (self.taken(by: $1), $1) }
+  /// Takes all items that satisfy the predicate.
+  package mutating func remove(where isChosen: (Item) -> Bool) -> [Item] {
+    if let user = self.alone?.user { return self.remove(of: user, where: isChosen) }
+    return self.queue.users.flatMap { self.remove(of: $0, where: isChosen) }
+  }
+}
+
+/// Users by the time at which their turns come, the earliest first: a binary heap. Users of one time have the order in which
+/// they were inserted or delayed.
+private struct TurnQueue<User> {
+  private struct Entry {
+    var time: Duration
+    var number: UInt64
+    var user: User
+
+    func isBefore(_ other: Self) -> Bool { (self.time, self.number) < (other.time, other.number) }
   }
 
-  private func taken(by user: UInt32) -> Duration { self.accounts[user]?.taken ?? .zero }
+  private var entries: [Entry] = []
+  private var lastNumber: UInt64 = 0
+
+  var first: (user: User, time: Duration)? { self.entries.first.map { ($0.user, $0.time) } }
+
+  /// In the order of their entries, which depends only on what was inserted.
+  var users: [User] { self.entries.sorted { $0.isBefore($1) }.map(\.user) }
+
+  mutating func insert(_ user: User, at time: Duration) {
+    self.lastNumber += 1
+    self.entries.append(Entry(time: time, number: self.lastNumber, user: user))
+    var place = self.entries.count - 1
+    while place > 0, self.entries[place].isBefore(self.entries[(place - 1) / 2]) {
+      self.entries.swapAt(place, (place - 1) / 2)
+      place = (place - 1) / 2
+    }
+  }
+
+  mutating func removeFirst() {
+    self.entries.swapAt(0, self.entries.count - 1)
+    self.entries.removeLast()
+    self.moveFirstDown()
+  }
+
+  mutating func delayFirst(to time: Duration) {
+    self.lastNumber += 1
+    (self.entries[0].time, self.entries[0].number) = (time, self.lastNumber)
+    self.moveFirstDown()
+  }
+
+  private mutating func moveFirstDown() {
+    var place = 0
+    while true {
+      var least = place
+      for child in [2 * place + 1, 2 * place + 2] where child < self.entries.count {
+        if self.entries[child].isBefore(self.entries[least]) { least = child }
+      }
+      if least == place { return }
+      self.entries.swapAt(place, least)
+      place = least
+    }
+  }
 }
 
 extension Deque {

@@ -4,8 +4,8 @@ import Synchronization
 
 /// What is told when its descriptor is ready: that there may be something to read, room to write, or the end.
 protocol Pollable: AnyObject {
-  /// Whose time it takes; `nil`: everybody's, and it is told at once.
-  var user: UInt32? { get }
+  /// The account whose time it takes. If `nil`, it takes every client's, and is called immediately.
+  var account: Account? { get }
   func ready()
 }
 
@@ -30,7 +30,8 @@ package final class Reactor: TaskExecutor {
   private struct Queue {
     /// What goes before jobs.
     var news: [@Sendable () -> Void] = []
-    var jobs = FairShare<Job>()
+    /// `nil` stands for the program itself.
+    var jobs = FairShare<Account?, Job>()
     /// The thread waits for descriptors, and hears of jobs by the bell alone.
     var isWaiting = false
   }
@@ -51,7 +52,7 @@ package final class Reactor: TaskExecutor {
   // The thread's alone:
   private nonisolated(unsafe) var pollables: [CInt: any Pollable] = [:]
   private nonisolated(unsafe) var alarms: [Alarm] = []
-  private nonisolated(unsafe) var turns = FairShare<Turn>()
+  private nonisolated(unsafe) var turns = FairShare<Account, Turn>()
   /// Descriptors that are ready, and whose turn has not come.
   private nonisolated(unsafe) var readyDescriptors: Set<CInt> = []
   /// Where what is sent together is put together.
@@ -88,27 +89,27 @@ package final class Reactor: TaskExecutor {
   // MARK: Work
 
   package func enqueue(_ job: consuming ExecutorJob) {
-    self.add(.task(UnownedJob(job), self.asUnownedTaskExecutor()), of: Self.program)
+    self.add(.task(UnownedJob(job), self.asUnownedTaskExecutor()), of: nil)
   }
 
   /// Runs the tasks of a user's calls on the reactor's thread, in his turn.
   final class Executor: TaskExecutor {
     let reactor: Reactor
-    private let user: UInt32
+    private let account: Account
 
-    init(_ reactor: Reactor, of user: UInt32) {
+    init(_ reactor: Reactor, of account: Account) {
       self.reactor = reactor
-      self.user = user
+      self.account = account
     }
 
     func enqueue(_ job: consuming ExecutorJob) {
-      self.reactor.add(.task(UnownedJob(job), self.asUnownedTaskExecutor()), of: self.user)
+      self.reactor.add(.task(UnownedJob(job), self.asUnownedTaskExecutor()), of: self.account)
     }
   }
 
   /// Does it on the reactor's thread, after what the program has handed over before.
   package func execute(_ work: @escaping @Sendable () -> Void) {
-    self.add(.work(work), of: Self.program)
+    self.add(.work(work), of: nil)
   }
 
   /// Does it on the reactor's thread, before what else there is to be done.
@@ -130,7 +131,9 @@ package final class Reactor: TaskExecutor {
     self.alarms.append(Alarm(due: .now.advanced(by: delay), work: work))
   }
 
-  private func add(_ job: Job, of user: UInt32) { self.add { $0.jobs.append(job, of: user) } }
+  private func add(_ job: Job, of account: Account?) {
+    self.add { $0.jobs.append(job, of: account) }
+  }
 
   private func add(_ append: (inout Queue) -> Void) {
     let isWaiting = self.queue.withLock { queue in
@@ -173,12 +176,12 @@ package final class Reactor: TaskExecutor {
 
   /// Flushes the connection before the thread waits again. Called on the reactor's thread.
   func flushSoon(_ connection: HTTP2Connection) {
-    self.turns.append(.flush(connection), of: connection.user ?? 0)
+    self.turns.append(.flush(connection), of: connection.owningAccount)
   }
 
   /// Does it when it is the user's turn. Called on the reactor's thread.
-  func execute(inTurnOf user: UInt32, _ work: @escaping () -> Void) {
-    self.turns.append(.work(work), of: user)
+  func execute(inTurnOf account: Account, _ work: @escaping () -> Void) {
+    self.turns.append(.work(work), of: account)
   }
 
   // MARK: The thread
@@ -214,8 +217,6 @@ package final class Reactor: TaskExecutor {
   private static let longestTurn = Duration.microseconds(200)
   /// With so many jobs of a user waiting nothing is read of him.
   private static let manyJobs = 64
-  /// Whose turn it is where the program does something for itself: no user has this number (setreuid(2)).
-  private static let program = UInt32.max
 
   /// Runs the jobs that there are, and those that they lead to, as far as there is time.
   private func runJobs() {
@@ -267,11 +268,11 @@ package final class Reactor: TaskExecutor {
 
   private func becameReady(_ descriptor: CInt) {
     guard let pollable = self.pollables[descriptor] else { return }
-    guard let user = pollable.user else { return pollable.ready() }
+    guard let account = pollable.account else { return pollable.ready() }
     // It is told again.
-    let jobs = self.queue.withLock { $0.jobs.count(of: user) }
+    let jobs = self.queue.withLock { $0.jobs.count(of: account) }
     if jobs < Self.manyJobs, self.readyDescriptors.insert(descriptor).inserted {
-      self.turns.append(.ready(descriptor), of: user)
+      self.turns.append(.ready(descriptor), of: account)
     }
   }
 

@@ -4,12 +4,15 @@ package import GRPCCore
 /// Who is at the other end of a connection, by the kernel's word (SO_PEERCRED, unix(7)).
 package struct PeerCredentials: ServerContext.TransportSpecific, Hashable {
   package var uid: UInt32
+  /// What limits and turns count it by.
+  package var account: Account
   package var pid: Int32
   /// The groups that the user was in when it connected.
   package var groups: [UInt32]
 
   package init(uid: UInt32, pid: Int32, groups: [UInt32] = []) {
     self.uid = uid
+    self.account = Account(ofUID: uid)
     self.pid = pid
     self.groups = groups
   }
@@ -44,6 +47,9 @@ extension ServerContext {
 
 /// Decides who may come in, and hears of those who may not. Called on the reactor's thread.
 package protocol Admission: Sendable {
+  /// The account of a user.
+  func account(ofUID uid: UInt32) -> Account
+
   /// Admits one more connection, until it is released.
   func admitConnection(of peer: PeerCredentials) throws(Refusal)
   func releaseConnection(of peer: PeerCredentials)
@@ -57,6 +63,10 @@ package protocol Admission: Sendable {
   func admitStream(of peer: PeerCredentials) throws(Refusal)
   func releaseStream(of peer: PeerCredentials)
 
+  /// Admits bytes that wait for a client or for connd, until they are released.
+  func admitMemory(_ bytes: Int, of peer: PeerCredentials) throws(Refusal)
+  func releaseMemory(_ bytes: Int, of peer: PeerCredentials)
+
   /// A client's message is longer than the transport takes.
   ///
   /// - Returns: what it is told.
@@ -68,7 +78,7 @@ package protocol Admission: Sendable {
 }
 
 /// Why somebody is turned away.
-package struct Refusal: Error {
+package struct Refusal: Error, Hashable {
   /// For the client.
   package var message: String
 

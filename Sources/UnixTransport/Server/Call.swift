@@ -6,13 +6,18 @@ final class Call: RequestSink {
   private let requests: MessageInbox
   private let responses: ResponseWriter
   private let cancellation = Cancellation()
+  private let memory: CallMemory
 
-  init(_ stream: ServerStream, _ server: UnixServer) {
+  init(_ stream: ServerStream, _ server: UnixServer, _ peer: PeerCredentials) {
     let reactor = server.reactor
-    self.requests = MessageInbox(longest: server.settings.messageSize, hasBegun: true) { unread in
+    let memory = CallMemory(of: peer, server.admission)
+    self.memory = memory
+    self.requests = MessageInbox(longest: server.settings.messageSize, hasBegun: true) {
+      unread, kept in
+      try? memory.set(.requests, to: kept)
       reactor.run { stream.consume(unread) }
     }
-    self.responses = ResponseWriter(stream, reactor)
+    self.responses = ResponseWriter(stream, reactor, memory)
   }
 
   typealias Handler =
@@ -52,7 +57,9 @@ final class Call: RequestSink {
   }
 
   func received(_ data: UnsafeRawBufferPointer) throws(MessageReader.Fault) -> Int {
-    try self.requests.append(data)
+    let unread = try self.requests.append(data)
+    try self.memory.keep(self.requests.kept)
+    return unread
   }
 
   func inputEnded() { self.requests.finish() }
@@ -62,6 +69,7 @@ final class Call: RequestSink {
   func close() {
     self.requests.finish(.failure(.streamIsClosed))
     self.responses.close()
+    self.memory.close()
     self.cancellation.cancel()
   }
 }
@@ -72,8 +80,8 @@ private struct ResponseWriter: ClosableRPCWriterProtocol {
   private let stream: ServerStream
   private let reactor: Reactor
 
-  init(_ stream: ServerStream, _ reactor: Reactor) {
-    self.outbox = MessageOutbox { reactor.run { stream.resume() } }
+  init(_ stream: ServerStream, _ reactor: Reactor, _ memory: CallMemory) {
+    self.outbox = MessageOutbox(countedBy: memory) { reactor.run { stream.resume() } }
     self.stream = stream
     self.reactor = reactor
   }
@@ -132,29 +140,46 @@ private final class Cancellation: Sendable {
   }
 }
 
+extension CallMemory {
+  /// Counts what has come.
+  fileprivate func keep(_ bytes: Int) throws(MessageReader.Fault) {
+    do throws(Refusal) {
+      try self.set(.requests, to: bytes)
+    } catch {
+      throw .refused(error)
+    }
+  }
+}
+
 /// Takes the one request of a call whose response a source gives.
 final class SingleRequest: RequestSink {
   private let stream: ServerStream
   private let peer: PeerCredentials
   private let begin: StreamingMethod
   private var reader: MessageReader
+  private var memory: CallMemory?
   private var isTaken = false
 
   init(
-    _ stream: ServerStream, _ peer: PeerCredentials, longest: Int,
+    _ stream: ServerStream, _ peer: PeerCredentials, _ server: UnixServer,
     _ begin: @escaping StreamingMethod
   ) {
     self.stream = stream
     self.peer = peer
     self.begin = begin
-    self.reader = MessageReader(longest: longest)
+    self.reader = MessageReader(longest: server.settings.messageSize)
+    self.memory = CallMemory(of: peer, server.admission)
   }
 
   func received(_ data: UnsafeRawBufferPointer) throws(MessageReader.Fault) -> Int {
     guard !self.isTaken else { return 0 }
     try self.reader.append(data)
-    guard let request = try self.reader.next() else { return 0 }
+    guard let request = try self.reader.next() else {
+      try self.memory?.keep(self.reader.kept)
+      return 0
+    }
     self.isTaken = true
+    (self.reader, self.memory) = (MessageReader(longest: 0), nil)
     do throws(RPCError) {
       self.stream.respond(from: try self.begin(request, self.peer, self.stream))
     } catch {
@@ -171,5 +196,5 @@ final class SingleRequest: RequestSink {
 
   /// The source's end is its own.
   func finish() {}
-  func close() {}
+  func close() { self.memory?.close() }
 }

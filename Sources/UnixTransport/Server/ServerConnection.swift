@@ -2,9 +2,9 @@
 final class ServerConnection: HTTP2ConnectionOwner {
   let server: UnixServer
   let peer: PeerCredentials
-  var user: UInt32 { self.peer.uid }
+  var account: Account { self.peer.account }
   /// Of its calls, if any needs one.
-  private(set) lazy var executor = Reactor.Executor(self.server.reactor, of: self.user)
+  private(set) lazy var executor = Reactor.Executor(self.server.reactor, of: self.account)
   private let socket: CInt
   private var connection: HTTP2Connection?
 

@@ -9,7 +9,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
   /// What the kernel keeps for a client that does not read, as it counts it: more than the longest frame.
   private static let sendBuffer: CInt = 16 << 10
 
-  let user: UInt32? = nil
+  let account: Account? = nil
   let reactor: Reactor
   let settings: UnixServerTransport.Settings
   let admission: any Admission
@@ -129,7 +129,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
       return
     }
     do {
-      let peer = try PeerCredentials(of: socket)
+      var peer = try PeerCredentials(of: socket)
+      peer.account = self.admission.account(ofUID: peer.uid)
       try self.admission.admitConnection(of: peer)
       var size = Self.sendBuffer
       setsockopt(
@@ -137,7 +138,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
       let connection = ServerConnection(socket, peer, self)
       self.connections[socket] = connection
       // Others are accepted meanwhile: what it takes to serve this one is its user's time.
-      self.reactor.execute(inTurnOf: peer.uid) {
+      self.reactor.execute(inTurnOf: peer.account) {
         do { try connection.begin() } catch { connection.close() }
       }
     } catch {
@@ -173,10 +174,10 @@ final class UnixServer: Pollable, @unchecked Sendable {
   ) -> (any RequestSink)? {
     let peer = connection.peer
     if let begin = self.methods[method.fullyQualifiedMethod] {
-      return SingleRequest(stream, peer, longest: self.settings.messageSize, begin)
+      return SingleRequest(stream, peer, self, begin)
     }
     guard let handler = self.handler else { return nil }
-    let call = Call(stream, self)
+    let call = Call(stream, self, peer)
     self.runningCalls += 1
     call.begin(method, peer, on: connection.executor, handler) {
       self.runningCalls -= 1
@@ -190,6 +191,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
     switch fault {
     case .tooLong:
       let refusal = self.admission.refuseMessage(of: peer, longest: self.settings.messageSize)
+      return Status(code: .resourceExhausted, message: refusal.message)
+    case .refused(let refusal):
       return Status(code: .resourceExhausted, message: refusal.message)
     case .compressed:
       return Status(code: .internalError, message: "a request is compressed, but names no encoding")

@@ -119,7 +119,7 @@ struct CostsTests {
   @Test("I8 a flow that forbids it is destroyed when its link is said to cost money")
   mutating func flow() throws {
     let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
-    self.loop.loop.requests.append(
+    self.loop.loop.enqueue(
       .add(
         .init(
           key: .init(guardian: self.loop.mailbox.number, id: 1),
@@ -220,7 +220,7 @@ struct CostsTests {
     _ = self.loop.tell()
     #expect(self.loop.loop.store.snapshot.status.path.chain.map(\.index) == [5, 2])
     let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
-    self.loop.loop.requests.append(
+    self.loop.loop.enqueue(
       .add(
         .init(
           key: .init(guardian: self.loop.mailbox.number, id: 1),

@@ -3,6 +3,7 @@ import ConnectivityRules
 import Logging
 import Netlink
 import Systemd
+import UnixTransport
 
 @testable import ConndServer
 
@@ -156,7 +157,7 @@ final class Daemon {
     for var registration in registrations {
       if self.mutation == .ignoresPolicy { registration.flow.forbidsExpensive = false }
       self.writer?.recorder?.note(.flow(.add(registration)))
-      self.loop.requests.append(.add(registration))
+      self.loop.enqueue(.add(registration))
     }
     self.loop.takeRequests()
     self.collect()
@@ -164,7 +165,7 @@ final class Daemon {
 
   func remove(_ key: FlowTable.Key) {
     self.writer?.recorder?.note(.flow(.remove(key)))
-    self.loop.requests.append(.remove(key))
+    self.loop.enqueue(.remove(key))
     self.loop.takeRequests()
     self.collect()
   }
@@ -235,7 +236,8 @@ final class RecordingMailbox: FlowMailbox, @unchecked Sendable {
     return self.posted
   }
 
-  func answered() { self.guardian.answered() }
+  var account: Account { self.guardian.account }
+  func removed(_ flow: UInt64) { self.guardian.removed(flow) }
   func finish() { self.guardian.finish() }
 }
 

@@ -26,8 +26,9 @@ struct GuardClient {
 
   mutating func forget(_ id: UInt64) { self.told[id] = nil }
 
-  /// Takes what waits for it; it must not be called with nothing there.
+  /// Takes what waits for it. The removal of a flow takes back what it has not read about that.
   mutating func take() async -> String? {
+    guard self.guardian.waitingMessages > 0 else { return nil }
     guard let messages = await self.guardian.next() else { return "the stream of flows ended" }
     // What is not taken is joined from 256 messages on (D4); a few flows are told of at a time.
     if messages.count > 256 + 64 { return "D4: \(messages.count) messages wait" }

@@ -27,6 +27,15 @@ void add_flow(struct call *call, uint64_t id, uint32_t remote) {
   send_message(call, request, (size_t)(at - request), 0);
 }
 
+void remove_flow(struct call *call, uint64_t id) {
+  uint8_t request[16], *end = request + 2;
+  *end++ = 1 << 3 | varint;
+  end = put_varint(end, id);
+  request[0] = 2 << 3 | bytes;
+  request[1] = (uint8_t)(end - request - 2);
+  send_message(call, request, (size_t)(end - request), 0);
+}
+
 /// One field: what it holds, or how long it is and where.
 struct field {
   int number;

@@ -8,6 +8,8 @@
 /// Asks connd to guard a flow to an address, a host-order number.
 void add_flow(struct call *call, uint64_t id, uint32_t remote);
 
+void remove_flow(struct call *call, uint64_t id);
+
 /// What connd says of a flow.
 struct answer {
   uint64_t id;

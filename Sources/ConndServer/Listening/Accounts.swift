@@ -1,0 +1,121 @@
+import Glibc
+import Synchronization
+import UnixTransport
+
+/// Finds the account of a uid. Safe to use from any thread.
+///
+/// A uid that `/etc/subuid` gives to a person belongs to this person's account. All other uids outside systemd's ranges for
+/// people and services share one account, unless logind has a session for them, as it has for users of a directory.
+final class Accounts: Sendable {
+  /// The files that this is read from.
+  struct Files {
+    var subordinateUsers = "/etc/subuid"
+    var users = "/etc/passwd"
+    var sessions = "/run/systemd/users"
+  }
+
+  private struct Cache {
+    var versions: [FileVersion?] = []
+    var users = SubordinateUsers()
+  }
+
+  private let files: Files
+  private let cache = Mutex(Cache())
+
+  init(_ files: Files = Files()) {
+    self.files = files
+  }
+
+  func account(ofUID uid: UInt32) -> Account {
+    let account = Account(ofUID: uid)
+    // An owner never has the uids of services, and root lends its uids to containers that it does not trust.
+    guard account.pot == .people else { return account }
+    let owner = self.subordinateUsers.owner(of: uid).map { Account(number: $0) }
+    if let owner, owner.pot == .people { return owner }
+    guard account == .unknown, access("\(self.files.sessions)/\(uid)", F_OK) == 0 else {
+      return account
+    }
+    return Account(number: uid)
+  }
+
+  private var subordinateUsers: SubordinateUsers {
+    let paths = [self.files.subordinateUsers, self.files.users]
+    let versions = paths.map { FileVersion(of: $0) }
+    return self.cache.withLock { cache in
+      guard cache.versions != versions else { return cache.users }
+      let texts = paths.map { (try? contents(of: $0, most: 4 << 20)) ?? [] }
+      cache = Cache(
+        versions: versions, users: SubordinateUsers(texts[0], passwd: texts[1]))
+      return cache.users
+    }
+  }
+}
+
+/// Tells whether a file is still the one that was read.
+private struct FileVersion: Equatable {
+  var inode: ino_t
+  var size: off_t
+  var seconds: time_t
+  var nanoseconds: Int
+
+  /// `nil` if there is no such file.
+  init?(of path: String) {
+    var state = stat()
+    guard stat(path, &state) == 0 else { return nil }
+    (self.inode, self.size) = (state.st_ino, state.st_size)
+    (self.seconds, self.nanoseconds) = (state.st_mtim.tv_sec, state.st_mtim.tv_nsec)
+  }
+}
+
+/// The uids that users may act as beside their own: subuid(5).
+struct SubordinateUsers: Sendable {
+  private struct Range {
+    var uids: ClosedRange<UInt32>
+    var owner: UInt32
+  }
+
+  /// By their first uids.
+  private var ranges: [Range] = []
+
+  init() {}
+
+  /// Lines that make no sense, and those of users who are not in passwd(5), are skipped.
+  init(_ subuid: [UInt8], passwd: [UInt8]) {
+    let lines = Self.fields(of: subuid)
+    guard !lines.isEmpty else { return }
+    var users: [ArraySlice<UInt8>: UInt32] = [:]
+    for fields in Self.fields(of: passwd) where fields.count > 2 {
+      if let uid = Self.number(fields[2]) { users[fields[0]] = uid }
+    }
+    for fields in lines where fields.count == 3 {
+      guard let owner = Self.number(fields[0]) ?? users[fields[0]],
+        let first = Self.number(fields[1]), let count = Self.number(fields[2]), count > 0
+      else { continue }
+      let last = first.addingReportingOverflow(count - 1)
+      guard !last.overflow else { continue }
+      self.ranges.append(Range(uids: first...last.partialValue, owner: owner))
+    }
+    self.ranges.sort { $0.uids.lowerBound < $1.uids.lowerBound }
+  }
+
+  /// The user who may act as this one, or `nil` if there is none. Of overlapping ranges the last one counts.
+  func owner(of uid: UInt32) -> UInt32? {
+    var (low, high) = (0, self.ranges.count)
+    while low < high {
+      let middle = (low + high) / 2
+      if self.ranges[middle].uids.lowerBound <= uid { low = middle + 1 } else { high = middle }
+    }
+    guard low > 0, self.ranges[low - 1].uids.contains(uid) else { return nil }
+    return self.ranges[low - 1].owner
+  }
+
+  private static func fields(of text: [UInt8]) -> [[ArraySlice<UInt8>]] {
+    text.split(separator: UInt8(ascii: "\n")).map {
+      $0.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
+    }
+  }
+
+  private static func number(_ text: ArraySlice<UInt8>) -> UInt32? {
+    UInt32(String(decoding: text, as: UTF8.self))
+  }
+}

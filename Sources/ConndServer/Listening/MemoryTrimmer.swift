@@ -1,0 +1,70 @@
+import CLinux
+import Connectivity
+import Synchronization
+import UnixTransport
+
+/// Gives memory back to the system after clients have left: malloc keeps what was freed, and an attack would stay visible in
+/// the unit's memory for ever. Safe to use from any thread.
+///
+/// It has no timer of its own. Each large departure leads to one trim, a moment later.
+final class MemoryTrimmer: Sendable {
+  /// Estimates of what clients use, in bytes.
+  static let costOfConnection = 16 << 10
+  static let costOfStream = 32 << 10
+  static let costOfFlow = 2 << 10
+
+  private let policy = Mutex(TrimPolicy())
+  private let reactor: Reactor
+
+  init(on reactor: Reactor) {
+    self.reactor = reactor
+  }
+
+  func use(_ bytes: Int) { self.policy.withLock { $0.use(bytes) } }
+
+  func free(_ bytes: Int) {
+    let delay = self.policy.withLock { $0.free(bytes, at: .now()) }
+    guard let delay else { return }
+    self.reactor.execute {
+      self.reactor.execute(after: delay) {
+        self.policy.withLock { $0.trimmed(at: .now()) }
+        clinux_trim_memory()
+      }
+    }
+  }
+}
+
+/// Decides when memory is given back. A value without I/O.
+struct TrimPolicy {
+  /// Less is not worth the work.
+  static let threshold = 8 << 20
+  /// Others leave at the same time as the first, usually.
+  static let delay = Duration.seconds(1)
+  /// malloc waits while it is trimmed. Clients that come and go cannot make that happen more often than this.
+  static let interval = Duration.seconds(10)
+
+  private var used = 0
+  /// The most that was used since the last trim.
+  private var peak = 0
+  private var isScheduled = false
+  private var last: Instant?
+
+  mutating func use(_ bytes: Int) {
+    self.used += bytes
+    self.peak = max(self.peak, self.used)
+  }
+
+  /// - Returns: after which time to trim, or `nil` if there is no need, or a trim is scheduled already.
+  mutating func free(_ bytes: Int, at now: Instant) -> Duration? {
+    self.used -= bytes
+    guard !self.isScheduled, self.peak - self.used >= Self.threshold, self.used <= self.peak / 2
+    else { return nil }
+    self.isScheduled = true
+    let earliest = self.last.map { now.duration(to: $0.advanced(by: Self.interval)) } ?? .zero
+    return max(Self.delay, earliest)
+  }
+
+  mutating func trimmed(at now: Instant) {
+    (self.peak, self.isScheduled, self.last) = (self.used, false, now)
+  }
+}

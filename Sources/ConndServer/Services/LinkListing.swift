@@ -1,0 +1,129 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityRules
+import SwiftProtobuf
+import UnixTransport
+
+/// A listing of all links, made in parts: a machine with containers may have thousands of links, and the kernel's messages
+/// are read in between.
+struct LinkListing {
+  /// How many links are described in one part: about a tenth of a millisecond.
+  private static let part = 16
+  /// On a hub of tunnels, connd looks below this many.
+  private static let maxTunnels = 64
+
+  private let observed: Observation
+  private let links: [LinkFacts]
+  private let names: [UInt32: String]
+  private let addresses: [UInt32: [Address]]
+  /// How many links are described, and how many tunnels connd has looked below.
+  private var count = 0
+  private var tunnels = 0
+  private var described: [(rank: Connectivity_V1_Link.Rank, response: [UInt8])] = []
+
+  /// Reads the links from the kernel.
+  init(_ explainer: Explainer) throws(KernelUnavailable) {
+    self.observed = try explainer.reader.observation(explainer.view)
+    self.links = try explainer.view.links()
+    self.names = Dictionary(self.links.map { ($0.link.index, $0.link.name) }) { first, _ in first }
+    self.addresses = Dictionary(grouping: try explainer.kernel.addresses(), by: \.link)
+    self.described.reserveCapacity(self.links.count)
+  }
+
+  /// Describes the next links.
+  ///
+  /// - Returns: the response, or `nil` while there are more links. Links of the default paths come first, then by their worth.
+  mutating func advance(_ explainer: Explainer) throws(KernelUnavailable) -> EncodedMessage? {
+    for facts in self.links.dropFirst(self.count).prefix(Self.part) {
+      let link = try self.describe(facts, explainer)
+      // Encoded messages of repeated fields may be joined (Protobuf's "Encoding").
+      let response = Connectivity_V1_ListLinksResponse.with { $0.links = [link] }
+      if let bytes: [UInt8] = try? response.serializedBytes() {
+        self.described.append((link.rank, bytes))
+      }
+      self.count += 1
+    }
+    guard self.count == self.links.count else { return nil }
+    self.described.sort { $0.rank < $1.rank }
+    return EncodedMessage(bytes: Array(self.described.map(\.response).joined()))
+  }
+
+  private mutating func describe(
+    _ facts: LinkFacts, _ explainer: Explainer
+  ) throws(KernelUnavailable) -> Connectivity_V1_Link {
+    let (index, names) = (facts.link.index, self.names)
+    var link = try explainer.describe(facts, self.addresses[index] ?? [])
+    if let master = facts.link.master.flatMap({ names[$0] }) { link.master = master }
+    if case .links(let below) = facts.below,
+      let lower = below.lazy.compactMap({ names[$0] }).first
+    {
+      link.lower = lower
+    } else if let below = self.observed.guess(below: index) {
+      (link.lower, link.lowerGuessed) = (below.name, true)
+    } else if facts.isTunnel, self.tunnels < Self.maxTunnels {
+      self.tunnels += 1
+      if let underlay = try explainer.reader.underlay(of: facts, explainer.view),
+        let lower = names[underlay.link]
+      {
+        (link.lower, link.lowerGuessed) = (lower, underlay.isGuess)
+      }
+    }
+    link.defaultIpv4 = self.observed.ipv4.path.chain.first?.index == index
+    link.defaultIpv6 = self.observed.ipv6.path.chain.first?.index == index
+    return link
+  }
+}
+
+// MARK: - In the monitor's loop
+
+extension MonitorLoop {
+  /// A listing that is being made, and the clients that wait for it.
+  struct PendingListing {
+    typealias Answer = KernelAnswer<EncodedMessage>
+
+    var listing: LinkListing
+    var replies: [Reply<Answer>]
+    /// Questions that came after it began. What has happened meanwhile must be in their answer.
+    var later: [Question] = []
+  }
+
+  /// Begins a listing for all that wait for one, or lets the question wait for the next one.
+  mutating func list(for question: Question, _ reply: Reply<PendingListing.Answer>) {
+    guard self.listing == nil else {
+      self.listing?.later.append(question)
+      return
+    }
+    let others = self.questions.remove { if case .listLinks = $0.subject { true } else { false } }
+    var replies = [reply]
+    for case .listLinks(let reply) in others.map(\.subject) { replies.append(reply) }
+    switch self.ask({ explainer throws(KernelUnavailable) in try LinkListing(explainer) }) {
+    case .success(let listing):
+      self.listing = PendingListing(listing: listing, replies: replies)
+      self.continueListing(in: question.account)
+    case .failure(let error):
+      for reply in replies { reply.resume(returning: .failure(error)) }
+    }
+  }
+
+  /// Makes the next part of the listing. What is left takes its turn among its user's questions.
+  mutating func continueListing(in account: Account) {
+    guard var pending = self.listing.take() else { return }
+    let part = self.ask { explainer throws(KernelUnavailable) in
+      try pending.listing.advance(explainer)
+    }
+    if case .success(nil) = part {
+      self.listing = pending
+      self.questions.append(Question(id: 0, account: account, subject: .restOfLinks), of: account)
+      return
+    }
+    let answer = part.map { $0 ?? EncodedMessage(bytes: []) }
+    for reply in pending.replies { reply.resume(returning: answer) }
+    for question in pending.later { self.questions.append(question, of: question.account) }
+  }
+
+  mutating func dropListing() {
+    guard let pending = self.listing.take() else { return }
+    for reply in pending.replies { reply.resume(returning: nil) }
+    for question in pending.later { question.drop() }
+  }
+}

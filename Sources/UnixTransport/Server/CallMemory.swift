@@ -1,0 +1,63 @@
+import Synchronization
+
+/// Counts the bytes that connd keeps for a call. Safe to use from any thread.
+///
+/// Each call may have a small part without asking, so that ordinary calls are served whatever others keep. More has to be
+/// admitted.
+package final class CallMemory: Sendable {
+  package static let free = 4 << 10
+
+  package enum Part {
+    /// What has come and was not dealt with.
+    case requests
+    /// What the client has not taken.
+    case answers
+  }
+
+  private struct State {
+    var requests = 0
+    var answers = 0
+    var admitted = 0
+    var isClosed = false
+  }
+
+  private let state = Mutex(State())
+  private let peer: PeerCredentials
+  private let admission: any Admission
+
+  package init(of peer: PeerCredentials, _ admission: any Admission) {
+    self.peer = peer
+    self.admission = admission
+  }
+
+  deinit {
+    self.close()
+  }
+
+  /// Changes how many bytes are kept. Fewer are never refused.
+  ///
+  /// - Throws: if there may not be so many. Then nothing changes.
+  package func set(_ part: Part, to bytes: Int) throws(Refusal) {
+    try self.state.withLock { (state) throws(Refusal) in
+      guard !state.isClosed else { return }
+      let other = part == .requests ? state.answers : state.requests
+      let needed = max(0, bytes + other - Self.free)
+      if needed > state.admitted {
+        try self.admission.admitMemory(needed - state.admitted, of: self.peer)
+      } else if needed < state.admitted {
+        self.admission.releaseMemory(state.admitted - needed, of: self.peer)
+      }
+      state.admitted = needed
+      if part == .requests { state.requests = bytes } else { state.answers = bytes }
+    }
+  }
+
+  /// The call is over: nothing is kept.
+  package func close() {
+    self.state.withLock { state in
+      if state.admitted > 0 { self.admission.releaseMemory(state.admitted, of: self.peer) }
+      state.admitted = 0
+      state.isClosed = true
+    }
+  }
+}

@@ -1,0 +1,103 @@
+import Glibc
+import TestKit
+import Testing
+import UnixTransport
+
+@testable import ConndServer
+
+@Suite("Accounts")
+struct AccountsTests {
+  /// What the files say, and whom logind has a session for.
+  private static func accounts(
+    _ subuid: String, passwd: String = "", sessions: [UInt32] = [], in directory: TemporaryDirectory
+  ) throws -> Accounts {
+    var files = Accounts.Files()
+    files.subordinateUsers = "\(directory.path)/subuid"
+    files.users = "\(directory.path)/passwd"
+    files.sessions = directory.path
+    try Self.write(subuid, to: files.subordinateUsers)
+    try Self.write(passwd, to: files.users)
+    for uid in sessions { try Self.write("", to: "\(directory.path)/\(uid)") }
+    return Accounts(files)
+  }
+
+  private static func write(_ text: String, to path: String) throws {
+    let file = try #require(fopen(path, "w"))
+    defer { fclose(file) }
+    fputs(text, file)
+  }
+
+  @Test(
+    "D4 the account and the pot of a uid",
+    arguments: [
+      (0, 0, .root), (1, 1, .services), (999, 999, .services), (1000, 1000, .people),
+      (60_000, 60_000, .people),
+      // systemd-homed's, and then nobody's.
+      (60_513, 60_513, .people), (60_514, .max, .people), (61_183, .max, .people),
+      (61_184, 61_184, .services), (65_519, 65_519, .services), (65_520, .max, .people),
+      (65_534, .max, .people), (100_000, .max, .people), (524_288, .max, .people),
+    ] as [(UInt32, UInt32, Account.Pot)])
+  func ranges(uid: UInt32, number: UInt32, pot: Account.Pot) {
+    let account = Account(ofUID: uid)
+    #expect(account.number == number && account.pot == pot)
+  }
+
+  @Test(
+    "D4 a subordinate uid counts as its owner, and as one account for all if the owner is no person",
+    arguments: [
+      (100_000, 1000), (165_535, 1000), (165_536, 1001), (231_071, 1001), (231_072, .max),
+      (300_000, 1002), (300_009, 1002), (300_010, .max),
+      // Containers of root and of services are not trusted as these are.
+      (400_000, .max), (500_000, .max),
+      // A user whose name is not in passwd(5).
+      (600_000, .max),
+      // root lends a person's own uid to a container: it stays the person's.
+      (1003, 1003),
+      // Subordinate uids within the range of people.
+      (2000, 1001), (2009, 1001), (2010, 2010),
+      // A user of a directory, who is logged in, and one who is not.
+      (1_200_001, 1_200_001), (1_200_002, .max),
+      // Services keep their own accounts.
+      (33, 33), (0, 0),
+    ] as [(UInt32, UInt32)])
+  func subordinates(uid: UInt32, number: UInt32) throws {
+    let directory = try TemporaryDirectory()
+    let accounts = try Self.accounts(
+      """
+      alice:100000:65536
+      bob:165536:65536
+      1002:300000:10
+      root:400000:65536
+      www-data:500000:10
+      carol:600000:10
+      root:1003:1
+      bob:2000:10
+      www-data:33:1
+      nonsense
+      alice:x:1
+      alice:4294967295:2
+      alice:700000:0
+      """,
+      passwd: """
+        root:x:0:0:root:/root:/bin/bash
+        www-data:x:33:33::/:/usr/sbin/nologin
+        alice:x:1000:1000::/home/alice:/bin/bash
+        bob:x:1001:1001::/home/bob:/bin/bash
+        """, sessions: [1_200_001], in: directory)
+    #expect(accounts.account(ofUID: uid).number == number)
+    withExtendedLifetime(directory) {}
+  }
+
+  @Test("D4 /etc/subuid changes → it is read again; it is missing → uids are told apart by range")
+  func reading() throws {
+    let directory = try TemporaryDirectory()
+    let accounts = try Self.accounts("1000:100000:10\n", in: directory)
+    #expect(accounts.account(ofUID: 100_001).number == 1000)
+    try Self.write("1001:100000:1000\n", to: "\(directory.path)/subuid")
+    #expect(accounts.account(ofUID: 100_001).number == 1001)
+    unlink("\(directory.path)/subuid")
+    unlink("\(directory.path)/passwd")
+    #expect(accounts.account(ofUID: 100_001) == .unknown)
+    #expect(accounts.account(ofUID: 1000).number == 1000)
+  }
+}

@@ -1,0 +1,148 @@
+import Connectivity
+import ConnectivityRules
+import GRPCCore
+import Logging
+import Synchronization
+import Testing
+import UnixTransport
+
+@testable import ConndServer
+
+@Suite("Requests of many users", .timeLimit(.minutes(1)))
+struct FairRequestsTests {
+  // MARK: - Turns
+
+  /// A client's mailbox, which counts what comes.
+  private final class Counter: FlowMailbox {
+    let number: UInt64
+    let account: Account
+    private let posted = Mutex(0)
+    private let removals = Mutex(0)
+
+    init(_ number: UInt64, of uid: UInt32) {
+      (self.number, self.account) = (number, Account(ofUID: uid))
+    }
+
+    var answers: Int { self.posted.withLock { $0 } }
+    var removed: Int { self.removals.withLock { $0 } }
+
+    func post(_ messages: [Guardian.Message]) { self.posted.withLock { $0 += messages.count } }
+    func removed(_ flow: UInt64) { self.removals.withLock { $0 += 1 } }
+    func finish() {}
+  }
+
+  private func request(_ id: UInt64, in mailbox: Counter) throws -> GuardRequest {
+    let remote = try IPAddress(spelt: "203.0.113.9")
+    let key = FlowTable.Key(guardian: mailbox.number, id: id)
+    return .add(.init(key: key, flow: Flow(Destination(remote))))
+  }
+
+  @Test("D4 a user has ten thousand requests outstanding → another user's is dealt with in the next turn")
+  func turns() throws {
+    var loop = try TestLoop.started()
+    let many = (10..<20).map { Counter($0, of: 1000) }
+    let one = Counter(99, of: 1001)
+    for mailbox in many + [one] { loop.loop.admit(mailbox) }
+    for id in 0..<1000 as Range<UInt64> {
+      for mailbox in many { loop.loop.take(.flow(try self.request(id, in: mailbox))) }
+    }
+    loop.loop.beginTurn()
+    loop.loop.take(.flow(try self.request(1, in: one)))
+    loop.loop.beginTurn()
+    #expect(one.answers == 1)
+    #expect(many.map(\.answers).reduce(0, +) < 200)
+    // Requests of streams that have ended are dropped, and take no turns.
+    for mailbox in many { loop.loop.take(.dismiss(mailbox.number)) }
+    loop.loop.beginTurn()
+    #expect(loop.loop.requests.isEmpty)
+  }
+
+  @Test("D4 a client with many flows leaves → they are removed in parts")
+  func abandoned() throws {
+    var loop = try TestLoop.started()
+    let mailbox = Counter(10, of: 1000)
+    loop.loop.admit(mailbox)
+    for id in 0..<1000 as Range<UInt64> {
+      loop.loop.take(.flow(try self.request(id, in: mailbox)))
+    }
+    _ = loop.turn()
+    #expect(loop.loop.engine.flows.count == 1000)
+    loop.loop.take(.dismiss(mailbox.number))
+    #expect((800..<1000).contains(loop.loop.engine.flows.count) && loop.loop.isBusy)
+    _ = loop.turn()
+    #expect(loop.loop.engine.flows.isEmpty && loop.loop.engine.flows.usage.count == 0)
+  }
+
+  // MARK: - Bytes
+
+  private struct Room {
+    let statistics = Statistics()
+    let limiter: ConnectionLimiter
+
+    init(_ bytes: Int) {
+      var limits = Limits()
+      (limits.pendingMemory, limits.pendingMemoryPerUser) = (2 * bytes, bytes)
+      self.limiter = ConnectionLimiter(
+        limits, statistics: self.statistics,
+        logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+    }
+
+    func guardian(_ number: UInt64, of uid: UInt32) -> Guardian {
+      let peer = PeerCredentials(uid: uid, pid: 1)
+      return Guardian(number, of: peer.account, CallMemory(of: peer, self.limiter))
+    }
+
+    var refusals: UInt64 {
+      self.statistics.counted.filter { $0.name == "limits_hit" }.map(\.value).reduce(0, +)
+    }
+  }
+
+  @Test("D4 a user's requests take all its bytes → further ones wait until answers are read")
+  func bytes() async {
+    let room = Room(32 << 10)
+    let (first, second) = (room.guardian(1, of: 1000), room.guardian(2, of: 1000))
+    // Each stream has a part of its own beside.
+    let own = CallMemory.free / Guardian.costOfRequest
+    let most = own + (32 << 10) / Guardian.costOfRequest
+    for _ in 0..<most { #expect(await first.accept()) }
+    for _ in 0..<own { #expect(await second.accept()) }
+    #expect(room.refusals == 0)
+    let waiting = Task { await first.accept() }
+    // Another user is not concerned.
+    let other = room.guardian(3, of: 1001)
+    for _ in 0..<10 { #expect(await other.accept()) }
+    first.answer(1, .flow(.path(.unknown)), generation: 1)
+    _ = await first.next()
+    // They are sent when the next ones are taken.
+    first.answer(2, .flow(.path(.unknown)), generation: 1)
+    _ = await first.next()
+    #expect(await waiting.value)
+    first.finish()
+    for _ in 0..<10 { #expect(await second.accept()) }
+  }
+
+  @Test("D4 a client adds and removes flows without reading → nothing is kept, and it goes on")
+  func dropped() async {
+    let room = Room(32 << 10)
+    let guardian = room.guardian(1, of: 1000)
+    for id in 0..<2000 as Range<UInt64> {
+      #expect(await guardian.accept())
+      guardian.answer(id, .flow(.path(.unknown)), generation: 1)
+      #expect(await guardian.accept())
+      guardian.removed(id)
+    }
+    #expect(guardian.waitingMessages == 0 && room.refusals == 0)
+  }
+
+  @Test("D4 a flow is removed → what waits about others, and refusals, stay")
+  func kept() async throws {
+    let guardian = Guardian(1)
+    for _ in 0..<4 { #expect(await guardian.accept()) }
+    guardian.answer(1, .flow(.path(.unknown)), generation: 1)
+    guardian.answer(2, .flow(.path(.unknown)), generation: 1)
+    guardian.answer(1, .refused(.invalid("add.id: flow 1 is guarded already")), generation: 1)
+    guardian.removed(1)
+    let messages = try #require(await guardian.next())
+    #expect(messages.map(\.id) == [2, 1])
+  }
+}

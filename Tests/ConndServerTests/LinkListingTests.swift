@@ -1,0 +1,88 @@
+import Connectivity
+import ConnectivityProtocol
+import Testing
+import UnixTransport
+
+@testable import ConndServer
+
+extension Explainer {
+  /// All links, listed in one go.
+  func listLinks() throws(KernelUnavailable) -> Connectivity_V1_ListLinksResponse {
+    var listing = try LinkListing(self)
+    while true {
+      guard let message = try listing.advance(self) else { continue }
+      return (try? Connectivity_V1_ListLinksResponse(serializedBytes: message.bytes)) ?? .init()
+    }
+  }
+}
+
+@Suite("Listing links")
+struct LinkListingTests {
+  private typealias Answer = MonitorLoop.PendingListing.Answer
+
+  private func names(_ answer: Answer?) throws -> [String] {
+    let bytes = try #require(try answer?.get()).bytes
+    return try Connectivity_V1_ListLinksResponse(serializedBytes: bytes).links.map(\.name)
+  }
+
+  @Test("D4 a listing of many links is under way → the kernel is heard in between, and later questions wait")
+  func parts() async throws {
+    var loop = try TestLoop.started { kernel in
+      for index in 100..<400 as Range<UInt32> { kernel.addLink(index, "v\(index)") }
+    }
+    loop.clock.tick = .microseconds(100)
+    func ask(_ id: UInt64, _ reply: Reply<Answer>) {
+      let question = Question(id: id, account: .root, subject: .listLinks(reply))
+      loop.loop.take(.question(question))
+    }
+    var turns = 0
+    let later = await withCheckedContinuation { (later: CheckedContinuation<Answer?, Never>) in
+      ask(1, .unheard)
+      loop.loop.beginTurn()
+      #expect(loop.loop.listing != nil && loop.loop.isBusy)
+      // Comes too late for the listing that is being made, and would not see the new link in it.
+      loop.kernel.addLink(500, "new")
+      ask(2, Reply(later))
+      while loop.loop.isBusy, turns < 1000 {
+        turns += 1
+        loop.loop.beginTurn()
+      }
+    }
+    #expect((20..<1000).contains(turns))
+    let names = try self.names(later)
+    #expect(names.count == 302 && names.first == "eth0" && names.contains("new"))
+  }
+
+  @Test("D4 the client of a listing leaves while it is made → others still get theirs")
+  func dropped() async throws {
+    var loop = try TestLoop.started { kernel in
+      for index in 100..<200 as Range<UInt32> { kernel.addLink(index, "v\(index)") }
+    }
+    loop.clock.tick = .microseconds(100)
+    let first = Account(ofUID: 1000)
+    let answer = await withCheckedContinuation { (other: CheckedContinuation<Answer?, Never>) in
+      loop.loop.take(.question(Question(id: 1, account: first, subject: .listLinks(.unheard))))
+      loop.loop.take(
+        .question(Question(id: 2, account: .root, subject: .listLinks(Reply(other)))))
+      loop.loop.beginTurn()
+      loop.loop.take(.drop(1, of: first))
+      for _ in 0..<1000 where loop.loop.isBusy { loop.loop.beginTurn() }
+    }
+    #expect(try self.names(answer).count == 101)
+  }
+
+  @Test("connd stops while a listing is made → the clients that wait for it are told")
+  func stopped() async throws {
+    var loop = try TestLoop.started { kernel in
+      for index in 100..<200 as Range<UInt32> { kernel.addLink(index, "v\(index)") }
+    }
+    loop.clock.tick = .microseconds(100)
+    let answer = await withCheckedContinuation { (waiting: CheckedContinuation<Answer?, Never>) in
+      loop.loop.take(
+        .question(Question(id: 1, account: .root, subject: .listLinks(Reply(waiting)))))
+      loop.loop.beginTurn()
+      loop.loop.endStreams()
+    }
+    #expect(answer == nil)
+  }
+}
