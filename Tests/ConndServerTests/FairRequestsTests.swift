@@ -37,7 +37,9 @@ struct FairRequestsTests {
     return .add(.init(key: key, flow: Flow(Destination(remote))))
   }
 
-  @Test("D4 a user has ten thousand requests outstanding → another user's is dealt with in the next turn")
+  @Test(
+    "D4 a user has ten thousand requests outstanding → another user's is dealt with in the next turn"
+  )
   func turns() throws {
     var loop = try TestLoop.started()
     let many = (10..<20).map { Counter($0, of: 1000) }

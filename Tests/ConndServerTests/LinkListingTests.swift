@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityProtocol
+import SwiftProtobuf
 import Testing
 import UnixTransport
 
@@ -25,7 +26,9 @@ struct LinkListingTests {
     return try Connectivity_V1_ListLinksResponse(serializedBytes: bytes).links.map(\.name)
   }
 
-  @Test("D4 a listing of many links is under way → the kernel is heard in between, and later questions wait")
+  @Test(
+    "D4 a listing of many links is under way → the kernel is heard in between, and later questions wait"
+  )
   func parts() async throws {
     var loop = try TestLoop.started { kernel in
       for index in 100..<400 as Range<UInt32> { kernel.addLink(index, "v\(index)") }

@@ -90,9 +90,11 @@ struct RecordingTests {
     var registration = FlowTable.Registration(
       key: key, flow: Flow(destination, local: IPAddress("192.0.2.7"), forbidsExpensive: true))
     (registration.knownPath, registration.sinceGeneration) = (path, 17)
-    let question = Question(id: 5, account: Account(number: 1000), subject: .explain(destination, .unheard))
+    let question = Question(
+      id: 5, account: Account(number: 1000), subject: .explain(destination, .unheard))
     for input in [
-      .configure(Configuration(), .unheard), .question(question), .drop(5, of: Account(number: 1000)),
+      .configure(Configuration(), .unheard), .question(question),
+      .drop(5, of: Account(number: 1000)),
       .unwatch(destination, watcher: 3), .dismiss(1), .flow(.add(registration)),
       .flow(.remove(key)), self.costs(.list), self.costs(.forget(name: "Home", user: 7)),
       self.costs(.set(.init(target: .link("eth0"), expensive: .off, end: .boot, user: 0))),

@@ -36,7 +36,8 @@ struct TrimPolicyTests {
     #expect(policy.free(100 << 20, at: self.at(60)) == .seconds(1))
   }
 
-  @Test("D4 clients that have left before the trim → their memory is given back, and no more asked for")
+  @Test(
+    "D4 clients that have left before the trim → their memory is given back, and no more asked for")
   func scheduled() {
     var policy = TrimPolicy()
     policy.use(64 << 20)

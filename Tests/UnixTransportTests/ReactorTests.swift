@@ -106,7 +106,9 @@ struct ReactorTests {
   @Test("D4 a user's task does not wait behind all those of another")
   func users() async throws {
     let order = try await Self.run { reactor in
-      let (many, one) = (Reactor.Executor(reactor, of: .root), Reactor.Executor(reactor, of: .unknown))
+      let (many, one) = (
+        Reactor.Executor(reactor, of: .root), Reactor.Executor(reactor, of: .unknown)
+      )
       return await withTaskGroup(of: Int.self) { group in
         for _ in 0..<100 { group.addTask(executorPreference: many) { 1 } }
         group.addTask(executorPreference: one) { 2 }

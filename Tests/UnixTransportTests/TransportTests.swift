@@ -93,7 +93,9 @@ struct TransportTests {
     }
   }
 
-  @Test("D4 a request or an answer takes more memory than there may be → the call ends, and no memory is held")
+  @Test(
+    "D4 a request or an answer takes more memory than there may be → the call ends, and no memory is held"
+  )
   func noMemory() async throws {
     try await TestServer.run { client, admission in
       admission.mostMemory = 100_000

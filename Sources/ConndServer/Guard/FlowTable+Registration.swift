@@ -8,7 +8,8 @@ extension FlowTable {
   ///
   /// - Returns: the path, or why it is dead or in doubt.
   mutating func add(
-    _ registration: Registration, of account: Account, _ registrar: Registrar, policy: InvalidationPolicy,
+    _ registration: Registration, of account: Account, _ registrar: Registrar,
+    policy: InvalidationPolicy,
     at now: Instant
   ) throws(KernelUnavailable) -> Event {
     let (flow, reader) = (registration.flow, registrar.reader)
@@ -47,7 +48,7 @@ extension FlowTable {
         report: Self.report(on: tracker, verdict, reader), at: now))
     self.spared += examination.timesSpared
     guard case .verdict(let told) = outcome else {
-      self.insert(registration.key, tracker, examination, told: way.shown)
+      self.insert(registration.key, of: account, tracker, examination, told: way.shown)
       return .path(way.shown)
     }
     if told.severity == .destroy {

@@ -124,7 +124,8 @@ extension MonitorLoop {
   /// Stops letting routes pass that nobody needs any more (D6). With many addresses only now and then: a filter costs as much
   /// as all of them.
   mutating func narrowFilter() {
-    guard self.unneeded > 0, !self.engine.flows.isBusy, !self.hasRequests, self.abandonedFlows.isEmpty,
+    guard self.unneeded > 0, !self.engine.flows.isBusy, !self.hasRequests,
+      self.abandonedFlows.isEmpty,
       self.filtered.count < 512 || 4 * self.unneeded > self.filtered.count
     else { return }
     self.updateFilter()
