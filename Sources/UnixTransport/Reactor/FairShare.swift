@@ -43,9 +43,6 @@ package struct FairShare<User: Hashable, Item> {
 
   package var isEmpty: Bool { self.count == 0 }
 
-  /// Whether items of several users wait.
-  package var isContended: Bool { self.waitingUsers > 1 }
-
   package mutating func append(_ item: Item, of user: User) {
     self.count += 1
     if self.accounts.isEmpty {
