@@ -129,7 +129,7 @@ struct GuessTests {
     _ = loop.tell()
     let flow = Flow(Destination(try IPAddress(spelt: "203.0.113.9")), forbidsExpensive: true)
     let key = FlowTable.Key(guardian: loop.mailbox.number, id: 1)
-    loop.loop.requests.append(.add(.init(key: key, flow: flow)))
+    loop.loop.enqueue(.add(.init(key: key, flow: flow)))
     #expect(loop.turn() == ["1 drain policy late wg0"])
     loop.kernel.setState(of: 4, .noCarrier)
     #expect(loop.tell() == ["1 path wg0"])
