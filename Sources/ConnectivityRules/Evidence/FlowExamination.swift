@@ -62,8 +62,14 @@ package struct FlowExamination: Hashable, Sendable {
     return self.deadline.map { $0 <= now } ?? false
   }
 
-  /// The socket of a flow was found silent after a change (E2).
+  /// The socket of a flow was found silent after a change (E2). If it has been silent since an
+  /// earlier one, it is that one's matter: changes that never cease must not save a dead flow.
   package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
+    if let suspicion = self.suspicion {
+      var earlier = evidence
+      (earlier.change, earlier.progressBefore) = (suspicion.change, suspicion.progress)
+      if earlier.isSilent { return }
+    }
     self.suspicion = Suspicion(
       change: evidence.change, progress: evidence.progress,
       isAdvised: self.suspicion?.isAdvised ?? false,

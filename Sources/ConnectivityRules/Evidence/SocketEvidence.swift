@@ -120,12 +120,13 @@ extension SocketEvidence {
     return self.timeouts >= 3 && isLong ? .destroy : .advise
   }
 
-  /// When to ask a silent flow again: as soon as its timer has expired, but no sooner than a tenth
-  /// of a second from now.
+  /// When to ask a silent flow again: as soon as an answer could have come to what is sent when its
+  /// timer expires, but no sooner than a tenth of a second from now. The path may be back, and then
+  /// that packet is the first to show it.
   package func nextQuestion(after now: Instant) -> Instant {
     let soonest = now.advanced(by: .milliseconds(100))
     let expiry = self.nextTimeout ?? now.advanced(by: .seconds(1))
-    return max(soonest, expiry.advanced(by: Self.tick))
+    return max(soonest, expiry.advanced(by: self.roundTrip * 2 + Self.tick))
   }
 
   /// How long after a change flows are first asked whether they are silent.

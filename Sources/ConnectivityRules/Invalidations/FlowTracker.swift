@@ -51,6 +51,8 @@ package struct FlowTracker: Hashable, Sendable {
     package var severity: Invalidation.Severity
     /// No link has failed: only the route is missing.
     package var isRouteOnly = false
+    /// Whether the flow is to be destroyed for another reason, too, that no socket refutes.
+    package var isCertain = false
     /// What the flow's socket said, or `nil` if it was not asked.
     package var evidence: SocketEvidence?
 
@@ -209,7 +211,9 @@ package struct FlowTracker: Hashable, Sendable {
     }
     self.told = holding
     let gravest = news.map(\.severity).max()
-    return news.first { $0.severity == gravest }
+    guard var first = news.first(where: { $0.severity == gravest }) else { return nil }
+    first.isCertain = news.contains { $0.severity == .destroy && !$0.isRefutable }
+    return first
   }
 }
 
@@ -220,7 +224,7 @@ extension FlowTracker.Verdict {
   /// Whether the flow's own socket can refute it (E1). What the path costs, and that the machine
   /// slept, is not a matter of what the socket has heard.
   package var isRefutable: Bool {
-    guard self.severity == .destroy else { return false }
+    guard self.severity == .destroy, !self.isCertain else { return false }
     return switch self.reason {
     case .sourceAddressLost, .interfaceLost, .networkChanged, .betterPath: true
     case .categoryChanged, .policy, .resumed, .silent: false

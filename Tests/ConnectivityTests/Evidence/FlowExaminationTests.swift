@@ -33,10 +33,14 @@ struct FlowExaminationTests {
       }
     }
 
-    mutating func suspect(after milliseconds: Int) {
+    /// Its socket, which last heard something 5 ms before the change, is asked because of that
+    /// change or of a later one.
+    mutating func suspect(after milliseconds: Int, becauseOf later: Int = 0) {
+      let change = FlowExaminationTests.change.advanced(by: .milliseconds(later))
+      let milliseconds = milliseconds - later
       let now = change.advanced(by: .milliseconds(milliseconds))
       let report = SocketReport(
-        silence: .milliseconds(milliseconds + 5), roundTrip: .milliseconds(20),
+        silence: .milliseconds(milliseconds + later + 5), roundTrip: .milliseconds(20),
         hasUnacknowledgedData: true, nextTimeout: .milliseconds(400))
       self.examination.suspect(SocketEvidence(report, on: change, at: now), at: now)
     }
@@ -105,23 +109,32 @@ struct FlowExaminationTests {
   func found() {
     var flow = Examined()
     flow.suspect(after: 1000)
-    #expect(flow.deadline == .milliseconds(1410))
+    #expect(flow.deadline == .milliseconds(1450))
     #expect(flow.see(after: 1200, isSound: true) == nil)
-    #expect(flow.see(after: 1410, silence: 1415, timeouts: 2, isSound: true) == "advise silent")
-    #expect(flow.see(after: 1820, silence: 1825, timeouts: 2, isSound: true) == nil)
-    #expect(flow.see(after: 2230, silence: 2235, timeouts: 3, isSound: true) == "destroy silent")
+    #expect(flow.see(after: 1450, silence: 1455, timeouts: 2, isSound: true) == "advise silent")
+    #expect(flow.see(after: 1900, silence: 1905, timeouts: 2, isSound: true) == nil)
+    #expect(flow.see(after: 2350, silence: 2355, timeouts: 3, isSound: true) == "destroy silent")
   }
 
   @Test("E2 a silent flow that is heard again recovers, and is not asked any more")
   func heardAgain() {
     var flow = Examined()
     flow.suspect(after: 1000)
-    #expect(flow.see(after: 1410, silence: 1415, timeouts: 2, isSound: true) == "advise silent")
-    #expect(flow.see(after: 1820, silence: 10, isSound: true) == "recovered")
+    #expect(flow.see(after: 1450, silence: 1455, timeouts: 2, isSound: true) == "advise silent")
+    #expect(flow.see(after: 1900, silence: 10, isSound: true) == "recovered")
     #expect(flow.deadline == nil)
     flow.suspect(after: 2000)
     #expect(flow.see(after: 2500, silence: 10, isSound: true) == nil)
     #expect(flow.deadline == nil)
+  }
+
+  @Test("E2 further changes do not delay the end of a flow that stays silent")
+  func furtherChanges() {
+    var flow = Examined()
+    flow.suspect(after: 1000)
+    flow.suspect(after: 1200, becauseOf: 900)
+    #expect(flow.deadline == .milliseconds(1450))
+    #expect(flow.see(after: 1450, silence: 1455, timeouts: 3, isSound: true) == "destroy silent")
   }
 
   @Test("E2 a lookup that fails ends the suspicion, and its own rules decide")
@@ -129,7 +142,7 @@ struct FlowExaminationTests {
     var flow = Examined()
     flow.suspect(after: 1000)
     let advice = FlowTracker.Verdict(.interfaceLost, .advise)
-    #expect(flow.see(advice, after: 1410, silence: 1415, timeouts: 3) == "advise interfaceLost")
+    #expect(flow.see(advice, after: 1450, silence: 1455, timeouts: 3) == "advise interfaceLost")
     #expect(flow.deadline == nil)
   }
 
@@ -139,6 +152,6 @@ struct FlowExaminationTests {
     _ = flow.see(Self.lost, after: 0, silence: 3)
     _ = flow.see(after: 60, silence: 5)
     flow.suspect(after: 2000)
-    #expect(flow.see(after: 2410, silence: 2415, timeouts: 3) == "destroy silent")
+    #expect(flow.see(after: 2450, silence: 2455, timeouts: 3) == "destroy silent")
   }
 }

@@ -106,9 +106,11 @@ struct SocketEvidenceTests {
   @Test("E3 a silent socket is asked again when its timer has expired, and never within 100 ms")
   func again() {
     let now = Instant(sinceStart: .seconds(11))
-    for (timer, wait) in [(5, 100), (90, 100), (400, 410), (nil, 1010)] as [(Int64?, Int64)] {
+    for (timer, roundTrip, wait) in [
+      (5, 20, 100), (45, 20, 100), (400, 20, 450), (nil, 20, 1050), (400, 300, 1010),
+    ] as [(Int64?, Int64, Int64)] {
       let report = SocketReport(
-        silence: .seconds(1), roundTrip: .milliseconds(20), hasUnacknowledgedData: true,
+        silence: .seconds(1), roundTrip: .milliseconds(roundTrip), hasUnacknowledgedData: true,
         nextTimeout: timer.map { .milliseconds($0) })
       let evidence = SocketEvidence(report, on: Instant(sinceStart: .seconds(10)), at: now)
       #expect(now.duration(to: evidence.nextQuestion(after: now)) == .milliseconds(wait))

@@ -239,6 +239,22 @@ struct FlowTrackerTests {
     #expect(flow.see(.noRoute, slept: .seconds(3600)) == "destroy resumed")
   }
 
+  @Test("E1 I6 I8 no socket refutes a verdict if the machine slept or the flow forbids its path")
+  func certain() {
+    let moved = FlowReading.by(.cellular, leaving: .withRoute).with { $0.path.isExpensive = true }
+    for (forbidsExpensive, slept, isRefutable) in [
+      (false, nil, true), (true, nil, false), (false, .seconds(3600), false),
+      (false, .seconds(2), true),
+    ] as [(Bool, Duration?, Bool)] {
+      var tracker = FlowTracker(
+        Flow(Self.destination, forbidsExpensive: forbidsExpensive), on: Self.wifi.path)
+      let verdict = tracker.update(
+        to: moved, slept: slept, policy: InvalidationPolicy(), at: Instant(sinceStart: .zero))
+      #expect(verdict?.reason == .betterPath)
+      #expect(verdict?.isRefutable == isRefutable)
+    }
+  }
+
   @Test("I6 what never leaves the machine slept at both ends")
   func sleptLocally() {
     var flow = FollowedFlow(on: FlowReading(.loopback, isLocal: true))
