@@ -148,6 +148,30 @@ enum KernelBytes {
     return Self.message(RTM_NEWNEIGH, payload + Self.attribute(NDA_MASTER, entry.bridge))
   }
 
+  /// An `inet_diag_msg` and its `tcp_info`.
+  static func socket(_ report: SocketReport) -> [UInt8] {
+    func milliseconds(_ duration: Duration) -> UInt32 {
+      UInt32(Instant(sinceStart: duration).milliseconds)
+    }
+    var header = [UInt8](repeating: 0, count: MemoryLayout<inet_diag_msg>.size)
+    var info = [UInt8](repeating: 0, count: 148)
+    func put(_ number: some FixedWidthInteger, at offset: Int, in bytes: inout [UInt8]) {
+      let octets = Self.number(number)
+      bytes.replaceSubrange(offset..<offset + octets.count, with: octets)
+    }
+    if let timeout = report.nextTimeout {
+      put(UInt8(1), at: 2, in: &header)
+      put(milliseconds(timeout), at: 4 + MemoryLayout<inet_diag_sockid>.size, in: &header)
+    }
+    put(UInt8(clamping: report.timeouts), at: 4, in: &info)
+    put(UInt32(report.hasUnacknowledgedData ? 1 : 0), at: 24, in: &info)
+    put(milliseconds(report.dataSilence), at: 52, in: &info)
+    put(milliseconds(report.silence), at: 56, in: &info)
+    put(milliseconds(report.roundTrip) * 1000, at: 68, in: &info)
+    put(report.progress, at: 120, in: &info)
+    return Self.message(SOCK_DIAG_BY_FAMILY, header + Self.attribute(INET_DIAG_INFO, info))
+  }
+
   static let end = Self.message(NLMSG_DONE, Self.number(Int32(0)), flags: NLM_F_MULTI)
 
   /// - Parameter request: what is refused.

@@ -16,14 +16,16 @@ final class ModelSockets: SocketSource {
   var notifications: [KernelEvent] = []
   /// Whether something does.
   var hasMessages: () -> Bool = { false }
+  /// What the socket of a connection says, or `nil` if there is none.
+  var socketReport: (Destination) -> SocketReport? = { _ in nil }
 
   init(_ network: ModelNetwork) { self.network = network }
 
   func open(_ role: SocketRole) throws(NetlinkError) -> any DatagramSocket {
     switch role {
-    case .listener, .requester: return ModelSocket(role, self)
+    case .listener, .requester, .socketDiagnosis: return ModelSocket(role, self)
     // There is no nl80211.
-    case .wirelessListener, .wirelessRequester, .socketDiagnosis:
+    case .wirelessListener, .wirelessRequester:
       throw NetlinkError(operation: "open a netlink socket", code: EPROTONOSUPPORT)
     }
   }
@@ -48,6 +50,9 @@ final class ModelSockets: SocketSource {
       absence = EADDRNOTAVAIL
     case Int(RTM_GETROUTE): return [self.route(question, request)]
     case Int(RTM_GETNEIGH): objects = self.neighbours(question)
+    case Int(SOCK_DIAG_BY_FAMILY):
+      objects =
+        question.connection.flatMap(self.socketReport).map { [KernelBytes.socket($0)] } ?? []
     default: objects = []
     }
     if request.isDump { return objects + [KernelBytes.end] }
@@ -116,7 +121,7 @@ private struct ModelQuestion {
   init(_ request: NetlinkMessage) {
     let sizes = [
       Int(RTM_GETLINK): 16, Int(RTM_GETADDR): 8, Int(RTM_GETROUTE): 12, Int(RTM_GETNEIGH): 12,
-      Int(RTM_GETRULE): 12,
+      Int(RTM_GETRULE): 12, Int(SOCK_DIAG_BY_FAMILY): MemoryLayout<inet_diag_req_v2>.size,
     ]
     let payload = request.bytes[16...]
     let size = sizes[Int(request.type)] ?? 0
@@ -162,8 +167,26 @@ private struct ModelQuestion {
     return destination
   }
 
+  /// The addresses and ports in an `inet_diag_req_v2`, after four octets and the states.
+  var connection: Destination? {
+    let ports = self.header.dropFirst(8)
+    func address(at offset: Int) -> IPAddress? {
+      let size = self.family == .ipv4 ? 4 : 16
+      return IPAddress(bytes: Array(self.header.dropFirst(offset).prefix(size)))
+    }
+    guard let source = address(at: 12), let remote = address(at: 28) else { return nil }
+    var connection = Destination(remote, source: source)
+    connection.transport = Transport(
+      Transport.tcp, localPort: Self.port(ports), remotePort: Self.port(ports.dropFirst(2)))
+    return connection
+  }
+
   private func port(_ type: some BinaryInteger) -> UInt16 {
-    (self.attributes[Int(type)] ?? []).prefix(2).reduce(0) { $0 << 8 | UInt16($1) }
+    Self.port((self.attributes[Int(type)] ?? [])[...])
+  }
+
+  private static func port(_ bytes: ArraySlice<UInt8>) -> UInt16 {
+    bytes.prefix(2).reduce(0) { $0 << 8 | UInt16($1) }
   }
 
   private static func number(_ bytes: ArraySlice<UInt8>) -> UInt32 {

@@ -25,7 +25,11 @@ final class Writer {
     )
   }
 
-  func end() { self.recorder = nil }
+  /// What the last turn brought is complete, although others hold the recorder.
+  func end() {
+    self.recorder?.flush()
+    self.recorder = nil
+  }
 }
 
 /// The simulation's time, of which is noted when connd looks at it.
@@ -59,6 +63,7 @@ final class WrittenKernel: ReopenableKernel {
     self.recorder = recorder
     self.sockets = ModelSockets(faulty.network)
     self.sockets.hasMessages = { faulty.hasMessages }
+    self.sockets.socketReport = { faulty.socketReports(on: [$0])[0] }
   }
 
   func reopen(_ watched: Watched) throws(KernelUnavailable) {
@@ -188,7 +193,7 @@ final class WrittenKernel: ReopenableKernel {
   }
 
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
-    connections.map { _ in nil }
+    self.kernel?.socketReports(on: connections) ?? connections.map { _ in nil }
   }
 
   func bridgePort(

@@ -7,7 +7,17 @@ import Netlink
 /// The model kernel behind the seam, with all that can go wrong there: messages late, doubled or lost, answers that are
 /// stale because something happens between two questions, and no answers at all.
 final class FaultyKernel: ReopenableKernel {
-  private(set) var network: ModelNetwork
+  private(set) var network: ModelNetwork {
+    didSet {
+      for port in self.connections.keys {
+        self.connections[port]?.follow(self.network, at: self.now)
+      }
+    }
+  }
+  /// The clients' connections, by their local ports.
+  private(set) var connections: [UInt16: ModelConnection] = [:]
+  /// Which sockets were asked since the simulation looked, by their local ports, and what they said.
+  private var askedSockets: [(port: UInt16, report: SocketReport)] = []
   /// All that the network was since somebody looked.
   private var versions: [ModelNetwork] = []
 
@@ -110,6 +120,20 @@ final class FaultyKernel: ReopenableKernel {
     }
   }
 
+  // MARK: - Connections
+
+  func connect(_ question: Destination, _ kind: ModelConnection.Kind) {
+    guard let port = question.transport?.localPort else { return }
+    self.connections[port] = ModelConnection(question, kind, in: self.network, at: self.now)
+  }
+
+  func close(_ port: UInt16) { self.connections[port] = nil }
+
+  func takeAskedSockets() -> [(port: UInt16, report: SocketReport)] {
+    defer { self.askedSockets = [] }
+    return self.askedSockets
+  }
+
   // MARK: - Kernel
 
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
@@ -166,7 +190,15 @@ final class FaultyKernel: ReopenableKernel {
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? { nil }
 
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
-    connections.map { _ in nil }
+    connections.map { question in
+      guard let port = question.transport?.localPort, let connection = self.connections[port],
+        connection.question.source == question.source,
+        connection.question.address == question.address
+      else { return nil }
+      let report = connection.report(at: self.now)
+      self.askedSockets.append((port, report))
+      return report
+    }
   }
 
   func bridgePort(

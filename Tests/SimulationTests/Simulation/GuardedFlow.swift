@@ -26,6 +26,8 @@ struct GuardedFlow {
   private var isAway = false
   /// Since when connd must know that it has no way.
   private var knownLostAt: Instant?
+  /// What the lookup has said of it for how long, which its socket may refute.
+  private(set) var testimony = Testimony()
 
   struct Made {
     var link: PathLink?
@@ -69,6 +71,7 @@ struct GuardedFlow {
     self.made?.hasChosen = hasChosen
     self.disturbance = nil
     (self.isAway, self.lostAt) = (false, nil)
+    self.testimony = Testimony()
   }
 
   /// Another connd follows it now, which does not know for how long its path has been away, or who the router was. Without
@@ -78,6 +81,7 @@ struct GuardedFlow {
     self.made?.hasChosen = true
     self.made?.beganAway = self.told.status != .satisfied
     self.knownLostAt = nil
+    self.testimony.isUnread()
     // Which address it has, nobody knows but by what it was told.
     if self.flow.local == nil, self.told.status == .satisfied {
       self.made?.source = self.told.source
@@ -102,6 +106,9 @@ struct GuardedFlow {
   /// Looks at what the network has become.
   mutating func observe(_ network: ModelNetwork, at now: Instant) {
     self.passTime(to: now)
+    self.testimony.observe(
+      isInTrouble: self.isInTrouble(in: network), isStanding: self.isStanding(in: network),
+      isGone: self.isGone(in: network), at: now)
     guard !self.isLocal, let made = self.made else { return }
     // Who looks at that moment finds neither the link nor the address.
     if network[made.link?.index] == nil { return self.excuse("its link was made anew, or is gone") }
@@ -212,7 +219,9 @@ struct GuardedFlow {
   }
 
   /// connd has read what there is.
-  mutating func isRead(in network: ModelNetwork, at now: Instant) {
+  ///
+  /// - Parameter isSpared: Whether connd says that the flow's socket has refuted the lookup.
+  mutating func isRead(in network: ModelNetwork, isSpared: Bool, at now: Instant) {
     guard self.made != nil else { return }
     self.follow(network)
     // Two losses between which nobody looked are one.
@@ -221,7 +230,21 @@ struct GuardedFlow {
     case .away, .awayOrOver: self.knownLostAt = self.knownLostAt ?? now
     case .carried, .over, .maybeOver: self.knownLostAt = nil
     }
+    if self.told.chain.contains(where: { network[$0.index]?.sort == .tunnel }) {
+      self.testimony.isTunnelled()
+    }
+    self.testimony.isRead(
+      isInTrouble: self.isInTrouble(in: network), isStanding: self.isStanding(in: network),
+      isOver: self.whyOver(in: network, at: now) != nil, isSpared: isSpared, at: now)
   }
+
+  /// connd was told of a change that may have cost a path.
+  mutating func isAskedAbout(_ connection: ModelConnection, at now: Instant) {
+    self.testimony.isAskedAbout(connection, at: now)
+  }
+
+  /// Its client was told of something else, which ends what connd suspects.
+  mutating func isAskedAnew() { self.testimony.isAskedAnew() }
 
   /// Where its way leads over another link and it goes on, that is the link that it is on from now on.
   private mutating func follow(_ network: ModelNetwork) {
@@ -280,9 +303,17 @@ struct GuardedFlow {
   }
 
   /// It cannot be asked what there is: a grace that ends has to wait (K8).
-  mutating func isUnread() { self.knownLostAt = nil }
+  mutating func isUnread() {
+    self.knownLostAt = nil
+    self.testimony.isUnread()
+  }
+
+  /// The local port of its socket, or `nil` if it names none.
+  var port: UInt16? { self.flow.namesSocket ? self.flow.destination.transport?.localPort : nil }
 
   func isForbidden(_ path: Path) -> Bool { self.flow.forbidsExpensive && path.isExpensive }
+
+  func isForbidden(in network: ModelNetwork) -> Bool { self.isForbidden(self.ownPath(in: network)) }
 
   private var question: Destination {
     var question = self.flow.destination
@@ -304,8 +335,40 @@ struct GuardedFlow {
 
   // MARK: - What must not be
 
-  /// Why the flow must not be there any more, once connd has read what there is; `nil`: it may.
-  func whyDead(in network: ModelNetwork, at now: Instant) -> String? {
+  /// Why the flow must not be there any more, once connd has read what there is, or `nil` if it
+  /// may: its socket may refute the lookup (E1).
+  func whyDead(
+    in network: ModelNetwork, _ connection: ModelConnection?, at now: Instant
+  ) -> String? {
+    guard let why = self.whyOver(in: network, at: now) else { return nil }
+    guard let connection else { return why }
+    return self.testimony.excuses(connection, at: now) ? nil : why
+  }
+
+  /// Whether something is wrong with its way, by what a lookup and the neighbours show.
+  private func isInTrouble(in network: ModelNetwork) -> Bool {
+    guard !self.isLocal, self.made != nil else { return false }
+    return self.fate(in: network) != .carried || self.hasOtherRouter(in: network)
+  }
+
+  /// Whether nothing but its socket shows that it is dead.
+  private func isStanding(in network: ModelNetwork) -> Bool {
+    guard !self.isLocal, let made = self.made, made.path.status == .satisfied,
+      made.source.map(network.isLocal) ?? false
+    else { return false }
+    let path = self.ownPath(in: network)
+    return path.status == .satisfied && path.chain.first == made.link && !self.isForbidden(path)
+      && (made.hasChosen || !self.prefersOtherSubnet(network))
+  }
+
+  /// Whether neither its address nor its link is there.
+  private func isGone(in network: ModelNetwork) -> Bool {
+    guard let made = self.made, let source = made.source else { return false }
+    return !network.isLocal(source) && network[made.link?.index] == nil
+  }
+
+  /// Why the lookup says that the flow is over, or `nil` if it does not.
+  private func whyOver(in network: ModelNetwork, at now: Instant) -> String? {
     guard !self.isLocal, let made = self.made, made.path.status == .satisfied else { return nil }
     switch self.fate(in: network) {
     case .carried: break
@@ -315,13 +378,16 @@ struct GuardedFlow {
     case .maybeOver: break
     case .over(let why): return "I1 I2 I3 I8: kept although \(why)"
     }
+    return self.hasOtherRouter(in: network) ? "I4: kept although the router is another" : nil
+  }
+
+  private func hasOtherRouter(in network: ModelNetwork) -> Bool {
+    guard let made = self.made, let router = made.router else { return false }
     let path = self.ownPath(in: network)
-    if let router = made.router, let gateway = path.gateway, gateway == made.path.gateway,
+    guard let gateway = path.gateway, gateway == made.path.gateway,
       path.chain.first == made.link, path.status == .satisfied,
-      let now = network[made.link?.index]?.neighbours[gateway], now != router
-    {
-      return "I4: kept although the router is another"
-    }
-    return nil
+      let present = network[made.link?.index]?.neighbours[gateway]
+    else { return false }
+    return present != router
   }
 }

@@ -8,7 +8,9 @@ extension ModelNetwork {
     if self.isLocal(address) {
       return .route(Route(kind: .local, outLink: 1, source: address, table: 255))
     }
-    if let source = destination.source, !self.isLocal(source) { return .noRoute(.noRoute) }
+    if let source = destination.source, !self.isLocal(source) {
+      return .noRoute(address.family == .ipv4 ? .noSourceAddress : .noRoute)
+    }
     guard let route = self.entry(for: destination) else { return .noRoute(.noRoute) }
     if case .refusal(let reason) = route.target { return .noRoute(reason) }
     guard let leg = self.leg(of: route, for: destination) else { return .noRoute(.noRoute) }

@@ -18,6 +18,8 @@ final class MutantKernel: Kernel {
   private var batch: (events: [KernelEvent], before: Snapshot)?
   private var wasOpened = false
   private var unheard: UnheardLinks?
+  /// What sockets said last.
+  private var reports: [Destination: SocketReport] = [:]
 
   init(_ kernel: any ReopenableKernel, _ store: Store, _ mutation: Mutation?) {
     self.kernel = kernel
@@ -114,7 +116,11 @@ final class MutantKernel: Kernel {
   }
 
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
-    self.kernel.socketReports(on: connections)
+    zip(connections, self.kernel.socketReports(on: connections)).map { connection, report in
+      let mutated = self.mutation.report(report, after: self.reports[connection])
+      self.reports[connection] = mutated
+      return mutated
+    }
   }
 
   func bridgePort(

@@ -66,6 +66,16 @@ enum Mutation: String, CaseIterable, Sendable {
   case hasNoGrace
   /// I10: no grace ends.
   case hasEndlessGrace
+  /// E1: no socket is asked.
+  case asksNoSocket
+  /// E1: every socket has heard something new just now.
+  case believesAll
+  /// E1: copies of old packets are taken for new ones.
+  case countsCopies
+  /// E2: data that is not acknowledged is overlooked.
+  case overlooksSilence
+  /// E2: a socket that was silent once stays silent.
+  case neverHearsAgain
   /// D5: a change is lost on its way to the history.
   case dropsChange
   /// D6: the filter does not follow what is guarded.
@@ -122,6 +132,24 @@ extension Mutation? {
       }
     default: events
     }
+  }
+
+  /// - Parameter before: What the same socket said before.
+  func report(_ report: SocketReport?, after before: SocketReport?) -> SocketReport? {
+    guard var report else { return nil }
+    switch self {
+    case .asksNoSocket: return nil
+    case .believesAll:
+      return SocketReport(
+        silence: .zero, progress: (before?.progress ?? 0) + 1, roundTrip: report.roundTrip)
+    case .countsCopies: report.dataSilence = report.silence
+    case .overlooksSilence: report.hasUnacknowledgedData = false
+    case .neverHearsAgain:
+      guard let before, before.timeouts > 0, report.timeouts == 0 else { break }
+      return before
+    default: break
+    }
+    return report
   }
 
   func clock(_ now: Instant) -> Instant {

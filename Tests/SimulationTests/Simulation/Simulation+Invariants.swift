@@ -26,6 +26,14 @@ struct Record {
   var words: [String] = []
   /// Since when a gain is held back.
   var heldSince: [AddressFamily: Instant] = [:]
+  /// When connd was last given a reason to ask sockets.
+  var lastReasonToAsk = Instant(sinceStart: .zero)
+  /// When the machine last woke from a long sleep.
+  var longSleepAt: Instant?
+  /// When each socket was asked within the last second, by its local port.
+  var questions: [UInt16: [Instant]] = [:]
+  /// Which sockets were sound when they were asked last, by their local ports.
+  var soundSockets: Set<UInt16> = []
 
   mutating func restarted(hasHistory: Bool) {
     if !hasHistory { self.last = nil }
@@ -63,6 +71,7 @@ extension Simulation {
     for notice in self.daemon.told { self.look(at: notice) }
     self.daemon.told = []
     for batch in self.daemon.batches { self.look(at: batch) }
+    self.lookAtSockets(after: self.daemon.batches)
     self.daemon.batches = []
   }
 
@@ -178,12 +187,17 @@ extension Simulation {
       self.flows[index].isTold(path, in: self.kernel.network)
     case .invalidation(let verdict, _, let path):
       self.flows[index].told = path
-      guard verdict.severity == .destroy else { break }
+      guard verdict.severity == .destroy else {
+        if verdict.reason != .silent { self.flows[index].isAskedAnew() }
+        break
+      }
+      self.checkEnd(of: self.flows[index], verdict, path)
       self.flows[index].isOver = true
       self.flows[index].passTime(to: self.now)
       let flow = self.flows[index]
       let mayBe =
         flow.disturbance != nil || flow.isForbidden(path) || flow.made == nil
+        || verdict.reason == .silent
       if flow.isLocal || !mayBe {
         self.fail("\(verdict.reason): flow \(key) is destroyed, and nothing that it is on changed")
       }
@@ -280,9 +294,14 @@ extension Simulation {
   private func checkFlows() {
     guard !self.record.isRegistering else { return }
     for index in self.flows.indices where !self.flows[index].isOver {
-      self.flows[index].isRead(in: self.kernel.network, at: self.now)
+      let key = self.flows[index].key
+      let isSpared = self.daemon.engine.flows.entries[key]?.examination.isSpared ?? false
+      self.flows[index].isRead(in: self.kernel.network, isSpared: isSpared, at: self.now)
       let flow = self.flows[index]
-      if let why = flow.whyDead(in: self.kernel.network, at: self.now) {
+      let connection = flow.port.flatMap { self.kernel.connections[$0] }
+      if let why = flow.whyDead(in: self.kernel.network, connection, at: self.now)
+        ?? connection.flatMap({ flow.testimony.whyUnfound($0, at: self.now) })
+      {
         self.fail("\(why): flow \(flow.key)")
       }
       let truth = flow.shown(in: self.kernel.network)

@@ -21,6 +21,7 @@ final class Simulation {
   var guards: [GuardClient]
   var flows: [GuardedFlow] = []
   var record = Record()
+  private var lastPort: UInt16 = 40_000
   private(set) var steps = 0
   private(set) var broken: String?
   /// What happened, where somebody wants to read it.
@@ -119,6 +120,11 @@ final class Simulation {
       self.look()
     } while self.broken == nil && self.daemon.listens
       && (self.kernel.nextMessage.map { $0 <= self.now } ?? false)
+    // What became due while it was at other things.
+    if let due = self.daemon.deadline, due <= self.now {
+      self.daemon.turn()
+      self.look()
+    }
     self.check()
   }
 
@@ -181,8 +187,10 @@ final class Simulation {
     let slept = Duration.seconds(self.random.pick([5, 60, 600]))
     self.note("slept \(slept)")
     if slept >= .seconds(300) {
+      self.record.longSleepAt = self.now
       for index in self.flows.indices { self.flows[index].excuse("the machine slept") }
     }
+    self.record.lastReasonToAsk = self.now
     guard self.daemon.isOpen else { return }
     let before = Set(self.flows.filter { $0.made?.path.status == .satisfied }.map(\.key))
     self.daemon.resume(after: slept)
@@ -264,6 +272,7 @@ extension Simulation {
     self.note(
       "registers \(registrations.map { "\($0.key.guardian)/\($0.key.id) \($0.flow.summary)" })"
     )
+    self.record.lastReasonToAsk = self.now
     self.daemon.keys = self.flows.filter { !$0.isLocal || self.mutation == .sparesNobody }.map(
       \.key)
     self.kernel.expectQuestions()
@@ -286,9 +295,9 @@ extension Simulation {
       ])
     var destination = Destination(address)
     if !self.random.oneIn(3) {
-      let local = UInt16(self.random.number(40_000...40_009))
+      self.lastPort = self.lastPort < 60_000 ? self.lastPort + 1 : 40_000
       destination.transport = Transport(
-        6, localPort: local, remotePort: self.random.pick([443, 443, 80]))
+        Transport.tcp, localPort: self.lastPort, remotePort: self.random.pick([443, 443, 80]))
     }
     if self.random.oneIn(12) {
       destination.outLink = links.randomElement(using: &self.random)?.index
@@ -303,12 +312,33 @@ extension Simulation {
     {
       local = .bytes([198, 18, 0, 7])
     }
-    return Flow(destination, local: local, forbidsExpensive: self.random.oneIn(6))
+    let flow = Flow(destination, local: local, forbidsExpensive: self.random.oneIn(6))
+    if flow.namesSocket {
+      destination.source = local
+      self.kernel.connect(destination, self.randomKind(besides: path.chain.first))
+    }
+    return flow
+  }
+
+  /// Half of all connections are active, and half of these go another way than the lookup says.
+  private func randomKind(besides link: PathLink?) -> ModelConnection.Kind {
+    let network = self.kernel.network
+    let others = network.links.filter { other in
+      [.wired, .wifi, .cellular].contains(other.sort) && other.master == nil
+        && other.index != link?.index && network.link(other.index)?.state == .up
+    }
+    let isMarked = self.random.oneIn(2)
+    return ModelConnection.Kind(
+      isActive: !self.random.oneIn(2),
+      markedLink: isMarked ? others.randomElement(using: &self.random)?.index : nil,
+      hearsCopies: self.random.oneIn(4),
+      roundTrip: .milliseconds(self.random.pick([1, 20, 20, 60, 300])))
   }
 
   fileprivate func removeFlow() {
     guard let flow = self.flows.randomElement(using: &self.random), !flow.isOver else { return }
     self.daemon.remove(flow.key)
+    if let port = flow.port { self.kernel.close(port) }
     self.flows.removeAll { $0.key == flow.key }
     for index in self.guards.indices where self.guards[index].number == flow.key.guardian {
       self.guards[index].forget(flow.key.id)

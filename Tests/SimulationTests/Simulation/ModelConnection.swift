@@ -1,0 +1,193 @@
+import Connectivity
+import ConnectivityRules
+
+/// A TCP connection of a client: what becomes of its packets, and what its socket says of that.
+///
+/// Bytes are the truth here (I0). A connection that is active sends and receives all the time while
+/// its packets are carried. Nothing is taken from connd's rules.
+struct ModelConnection {
+  struct Kind {
+    /// Whether bytes come and go all the time. Otherwise none ever do.
+    var isActive: Bool
+    /// The link that netfilter sends its packets by, or `nil` if they go as the lookup says.
+    var markedLink: UInt32?
+    /// Whether the peer's copies still arrive when its own packets are lost.
+    var hearsCopies: Bool
+    var roundTrip: Duration
+  }
+
+  let kind: Kind
+  /// Its addresses and ports.
+  let question: Destination
+  /// The link that it was made on, if it depends on one, and the network there.
+  private let link: UInt32?
+  private let network: UInt8?
+
+  private var isCarried = true
+  private var carriedSince: Instant
+  /// Since when nothing new arrives, or `nil` while bytes come and go.
+  private var silentSince: Instant?
+  private var aliveSince: Instant
+  /// How long bytes came and went before that.
+  private var aliveBefore = Duration.zero
+
+  init(_ question: Destination, _ kind: Kind, in network: ModelNetwork, at now: Instant) {
+    self.question = question
+    self.kind = kind
+    let link = kind.markedLink ?? network.path(to: question).chain.first?.index
+    // An address that no link has goes with whatever leads to the destination.
+    let isTied = kind.markedLink != nil || question.source.flatMap(network.owner) != nil
+    self.link = isTied ? link : nil
+    self.network = self.link.flatMap { network[$0]?.network }
+    (self.carriedSince, self.aliveSince) = (now, now)
+    self.follow(network, at: now)
+  }
+
+  // MARK: - Traffic
+
+  /// Looks at what the network has become.
+  mutating func follow(_ network: ModelNetwork, at now: Instant) {
+    self.settle(at: now)
+    let isCarried = self.carries(network)
+    guard isCarried != self.isCarried else { return }
+    self.isCarried = isCarried
+    if isCarried {
+      self.carriedSince = now
+      // Nothing was sent in between.
+      if self.silentSince == now { self.resume(at: now) }
+    } else if self.silentSince == nil {
+      self.silentSince = now
+      self.aliveBefore += self.aliveSince.duration(to: now)
+    }
+  }
+
+  /// Whether a packet that the connection sends now reaches its peer, and the answer comes back.
+  private func carries(_ network: ModelNetwork) -> Bool {
+    guard case .route(let route) = network.route(to: self.question) else { return false }
+    if route.kind == .local { return true }
+    if self.kind.markedLink == nil {
+      let path = network.path(to: self.question)
+      guard path.status == .satisfied else { return false }
+      guard let link = self.link else { return true }
+      // Behind another link, or in another network, another router translates addresses.
+      return path.chain.first?.index == link && network[link]?.network == self.network
+    }
+    return network.link(self.link)?.state == .up && network[self.link]?.network == self.network
+  }
+
+  /// Takes note of an answer that has come meanwhile.
+  private mutating func settle(at now: Instant) {
+    if let answer = self.answer, answer <= now { self.resume(at: answer) }
+  }
+
+  private mutating func resume(at time: Instant) {
+    (self.silentSince, self.aliveSince) = (nil, time)
+  }
+
+  private func settled(at now: Instant) -> Self {
+    var settled = self
+    settled.settle(at: now)
+    return settled
+  }
+
+  /// When the peer's answer comes to the first packet that is sent again and carried.
+  private var answer: Instant? {
+    guard self.isCarried else { return nil }
+    return self.expiry(from: self.carriedSince)?.advanced(by: self.kind.roundTrip)
+  }
+
+  // MARK: - Timeouts
+
+  /// The first retransmission timeout.
+  private var firstTimeout: Duration { self.kind.roundTrip + .milliseconds(200) }
+
+  /// When the retransmission timer expires for the first time at that moment or later.
+  private func expiry(from time: Instant) -> Instant? {
+    guard let silentSince else { return nil }
+    var (expiry, timeout) = (silentSince.advanced(by: self.firstTimeout), self.firstTimeout)
+    while expiry < time {
+      timeout *= 2
+      expiry = expiry.advanced(by: timeout)
+    }
+    return expiry
+  }
+
+  private func timeouts(at now: Instant) -> Int {
+    guard let silentSince else { return 0 }
+    var (count, next, timeout) = (0, silentSince.advanced(by: self.firstTimeout), self.firstTimeout)
+    while next <= now {
+      timeout *= 2
+      (count, next) = (count + 1, next.advanced(by: timeout))
+    }
+    return count
+  }
+
+  // MARK: - What the socket says
+
+  func report(at now: Instant) -> SocketReport {
+    let socket = self.settled(at: now)
+    guard socket.kind.isActive else {
+      return SocketReport(
+        silence: socket.aliveSince.duration(to: now), roundTrip: socket.kind.roundTrip)
+    }
+    guard let silentSince = socket.silentSince else {
+      let alive = socket.aliveBefore + socket.aliveSince.duration(to: now)
+      return SocketReport(
+        silence: .zero, progress: Self.octets(alive), roundTrip: socket.kind.roundTrip,
+        hasUnacknowledgedData: true, nextTimeout: socket.firstTimeout)
+    }
+    let lastHeard = socket.kind.hearsCopies ? socket.lastCopy(at: now) : silentSince
+    let next = socket.expiry(from: now.advanced(by: .nanoseconds(1)))
+    return SocketReport(
+      silence: lastHeard.duration(to: now), dataSilence: silentSince.duration(to: now),
+      progress: Self.octets(socket.aliveBefore), roundTrip: socket.kind.roundTrip,
+      timeouts: socket.timeouts(at: now), hasUnacknowledgedData: true,
+      nextTimeout: next.map { now.duration(to: $0) })
+  }
+
+  /// When the peer last sent again what it has no acknowledgement for.
+  private func lastCopy(at now: Instant) -> Instant {
+    guard let silentSince else { return now }
+    var (last, timeout) = (silentSince, Duration.milliseconds(70))
+    while last.advanced(by: timeout) <= now {
+      last = last.advanced(by: timeout)
+      timeout *= 2
+    }
+    return last
+  }
+
+  private static func octets(_ alive: Duration) -> UInt64 {
+    UInt64(Instant(sinceStart: alive).milliseconds)
+  }
+
+  // MARK: - What the invariants ask
+
+  /// Whether bytes come and go.
+  func isAlive(at now: Instant) -> Bool {
+    let socket = self.settled(at: now)
+    return socket.kind.isActive && socket.silentSince == nil
+  }
+
+  /// Whether the answer to a packet is on its way.
+  func isAnswered(at now: Instant) -> Bool {
+    let socket = self.settled(at: now)
+    guard socket.isCarried, let sent = socket.expiry(from: socket.carriedSince) else {
+      return false
+    }
+    return sent <= now
+  }
+
+  /// When something new arrived last, by its handshake at the earliest.
+  func lastNews(at now: Instant) -> Instant {
+    let socket = self.settled(at: now)
+    return socket.kind.isActive ? socket.silentSince ?? now : socket.aliveSince
+  }
+
+  /// By when the retransmission timer has expired for the third time at least, at that moment or
+  /// later, or `nil` while bytes come and go.
+  func thirdTimeout(from time: Instant, at now: Instant) -> Instant? {
+    let socket = self.settled(at: now)
+    guard socket.kind.isActive, let silentSince = socket.silentSince else { return nil }
+    return socket.expiry(from: max(time, silentSince.advanced(by: socket.firstTimeout * 7)))
+  }
+}
