@@ -63,7 +63,7 @@ package struct FlowExamination: Hashable, Sendable {
   }
 
   /// The socket of a flow was found silent after a change (E2). If it has been silent since an
-  /// earlier change, that one counts: changes that never cease must not save a dead flow.
+  /// earlier one, it is that one's matter: changes that never cease must not save a dead flow.
   package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
     if let suspicion = self.suspicion {
       var earlier = evidence

@@ -29,10 +29,13 @@ struct Truth {
 }
 
 extension Path {
-  /// All of it but the words that say why.
+  /// Whether it is the same but for the words that say why, and for whether its cost is known: that
+  /// depends on the past (`TunnelCosts`), and tests of its own hold it.
   func agrees(with truth: Path) -> Bool {
     var (path, truth) = (self, truth)
     (path.evidence, truth.evidence) = (nil, nil)
+    truth.isCostUnknown = path.isCostUnknown
+    if path.medium == .tunnel { truth.isExpensive = path.isExpensive }
     return path == truth
   }
 }
