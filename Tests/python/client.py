@@ -303,10 +303,10 @@ def guard(socket):
         guard.remove(1)
         guard.refused(1, wrong, "remove.id")  # so the first removal has come through
 
-        ip("address add 192.0.2.3/24 dev eth0")
+        # The link stands, so the address has the route's grace period to come back in.
         ip("address del 192.0.2.2/24 dev eth0")
-        guard.invalid(
-            2, pb.INVALIDATION_REASON_SOURCE_ADDRESS_LOST, pb.INVALIDATION_SEVERITY_DESTROY)
+        for severity in [pb.INVALIDATION_SEVERITY_ADVISE, pb.INVALIDATION_SEVERITY_DESTROY]:
+            guard.invalid(2, pb.INVALIDATION_REASON_SOURCE_ADDRESS_LOST, severity)
 
 
 def health(socket):
