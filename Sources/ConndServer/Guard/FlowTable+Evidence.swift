@@ -85,11 +85,11 @@ extension FlowTable {
 }
 
 extension FlowReader {
-  /// Whether neither the flow's address nor the link that it was made on is there any more.
+  /// Whether the flow's address is gone, and the link that it was made on is gone or down.
   func isGone(_ reading: FlowReading, madeOn path: Path) throws(KernelUnavailable) -> Bool {
     guard reading.isSourceGone, let link = path.chain.first?.index else { return false }
     let isGone = try self.view.unlessRefused { () throws(KernelUnavailable) in
-      try self.view.link(link) == nil
+      try self.view.link(link).map { $0.link.state == .down } ?? true
     }
     return isGone ?? false
   }

@@ -246,6 +246,8 @@ struct FlowTable {
       look.tracker.isInDoubt ? flow.inDoubtSince ?? look.step.time ?? now : nil
     self.isSeen(flow)
     let shown = look.way.shown
+    // What the socket is asked about keeps its cause until the socket has decided.
+    if let verdict = look.verdict { flow.examinedCause = look.cause(of: verdict) }
     guard case .verdict(let verdict) = outcome else {
       self.note(flow)
       guard outcome == .recovered || isBetterPathGone || flow.told != shown else { return nil }
@@ -253,7 +255,6 @@ struct FlowTable {
       return isBetterPathGone ? .betterPathGone(shown) : .path(shown)
     }
     let cause = look.cause(of: verdict)
-    flow.examinedCause = cause
     guard verdict.severity == .destroy else {
       flow.told = shown
       self.note(flow)
