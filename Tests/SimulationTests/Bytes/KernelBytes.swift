@@ -154,7 +154,7 @@ enum KernelBytes {
       UInt32(Instant(sinceStart: duration).milliseconds)
     }
     var header = [UInt8](repeating: 0, count: MemoryLayout<inet_diag_msg>.size)
-    var info = [UInt8](repeating: 0, count: 136)
+    var info = [UInt8](repeating: 0, count: 148)
     func put(_ number: some FixedWidthInteger, at offset: Int, in bytes: inout [UInt8]) {
       let octets = Self.number(number)
       bytes.replaceSubrange(offset..<offset + octets.count, with: octets)

@@ -51,7 +51,8 @@ final class ModelSockets: SocketSource {
     case Int(RTM_GETROUTE): return [self.route(question, request)]
     case Int(RTM_GETNEIGH): objects = self.neighbours(question)
     case Int(SOCK_DIAG_BY_FAMILY):
-      objects = question.connection.flatMap(self.socketReport).map { [KernelBytes.socket($0)] } ?? []
+      objects =
+        question.connection.flatMap(self.socketReport).map { [KernelBytes.socket($0)] } ?? []
     default: objects = []
     }
     if request.isDump { return objects + [KernelBytes.end] }

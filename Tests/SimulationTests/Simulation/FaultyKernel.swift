@@ -16,8 +16,8 @@ final class FaultyKernel: ReopenableKernel {
   }
   /// The clients' connections, by their local ports.
   private(set) var connections: [UInt16: ModelConnection] = [:]
-  /// Which sockets were asked since the simulation looked, by their local ports.
-  private var askedSockets: [UInt16] = []
+  /// Which sockets were asked since the simulation looked, by their local ports, and what they said.
+  private var askedSockets: [(port: UInt16, report: SocketReport)] = []
   /// All that the network was since somebody looked.
   private var versions: [ModelNetwork] = []
 
@@ -129,7 +129,7 @@ final class FaultyKernel: ReopenableKernel {
 
   func close(_ port: UInt16) { self.connections[port] = nil }
 
-  func takeAskedSockets() -> [UInt16] {
+  func takeAskedSockets() -> [(port: UInt16, report: SocketReport)] {
     defer { self.askedSockets = [] }
     return self.askedSockets
   }
@@ -195,8 +195,9 @@ final class FaultyKernel: ReopenableKernel {
         connection.question.source == question.source,
         connection.question.address == question.address
       else { return nil }
-      self.askedSockets.append(port)
-      return connection.report(at: self.now)
+      let report = connection.report(at: self.now)
+      self.askedSockets.append((port, report))
+      return report
     }
   }
 

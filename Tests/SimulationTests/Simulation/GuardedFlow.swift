@@ -244,6 +244,9 @@ struct GuardedFlow {
     case .away, .awayOrOver: self.knownLostAt = self.knownLostAt ?? now
     case .carried, .over, .maybeOver: self.knownLostAt = nil
     }
+    if self.told.chain.contains(where: { network[$0.index]?.sort == .tunnel }) {
+      self.testimony.isTunnelled()
+    }
     self.testimony.isRead(
       isInTrouble: self.isInTrouble(in: network), isStanding: self.isStanding(in: network),
       isOver: self.whyOver(in: network, at: now) != nil, isSpared: isSpared, at: now)
@@ -323,6 +326,8 @@ struct GuardedFlow {
   var port: UInt16? { self.flow.namesSocket ? self.flow.destination.transport?.localPort : nil }
 
   func isForbidden(_ path: Path) -> Bool { self.flow.forbidsExpensive && path.isExpensive }
+
+  func isForbidden(in network: ModelNetwork) -> Bool { self.isForbidden(self.ownPath(in: network)) }
 
   private var question: Destination {
     var question = self.flow.destination

@@ -80,7 +80,9 @@ struct ModelConnection {
     if let answer = self.answer, answer <= now { self.resume(at: answer) }
   }
 
-  private mutating func resume(at time: Instant) { (self.silentSince, self.aliveSince) = (nil, time) }
+  private mutating func resume(at time: Instant) {
+    (self.silentSince, self.aliveSince) = (nil, time)
+  }
 
   private func settled(at now: Instant) -> Self {
     var settled = self
@@ -169,7 +171,9 @@ struct ModelConnection {
   /// Whether the answer to a packet is on its way.
   func isAnswered(at now: Instant) -> Bool {
     let socket = self.settled(at: now)
-    guard socket.isCarried, let sent = socket.expiry(from: socket.carriedSince) else { return false }
+    guard socket.isCarried, let sent = socket.expiry(from: socket.carriedSince) else {
+      return false
+    }
     return sent <= now
   }
 

@@ -6,14 +6,20 @@ import ConnectivityRules
 // What sockets are asked, and what must follow from it (E1 to E3).
 extension Simulation {
   /// A flow whose bytes come and go ends only for what no socket refutes.
-  func checkEnd(of flow: GuardedFlow, _ verdict: FlowTracker.Verdict) {
+  ///
+  /// - Parameter path: What new connections get.
+  func checkEnd(of flow: GuardedFlow, _ verdict: FlowTracker.Verdict, _ path: Path) {
     guard let port = flow.port, let connection = self.kernel.connections[port] else { return }
     self.kernel.close(port)
     switch verdict.reason {
     case .categoryChanged, .policy, .resumed: return
     case .sourceAddressLost, .interfaceLost, .networkChanged, .betterPath:
-      if connection.isAlive(at: self.now), flow.testimony.goneAt != self.now {
-        self.fail("E1: flow \(flow.key) is destroyed (\(verdict.reason)), and its bytes come and go")
+      let isCertain =
+        flow.testimony.goneAt == self.now || self.record.longSleepAt == self.now
+        || flow.isForbidden(path) || flow.isForbidden(in: self.kernel.network)
+      if connection.isAlive(at: self.now), !isCertain {
+        self.fail(
+          "E1: flow \(flow.key) is destroyed (\(verdict.reason)), and its bytes come and go")
       }
     case .silent:
       if connection.isAlive(at: self.now) || connection.isAnswered(at: self.now) {
@@ -32,7 +38,10 @@ extension Simulation {
         self.flows[index].isAskedAbout(connection, at: self.now)
       }
     }
-    for port in self.kernel.takeAskedSockets() { self.noteQuestion(to: port) }
+    for (port, report) in self.kernel.takeAskedSockets() {
+      self.note("socket \(port): silent for \(report.dataSilence), \(report.timeouts) timeouts")
+      self.noteQuestion(to: port)
+    }
   }
 
   private func noteQuestion(to port: UInt16) {

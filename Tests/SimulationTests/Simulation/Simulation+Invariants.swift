@@ -28,6 +28,8 @@ struct Record {
   var heldSince: [AddressFamily: Instant] = [:]
   /// When connd was last given a reason to ask sockets.
   var lastReasonToAsk = Instant(sinceStart: .zero)
+  /// When the machine last woke from a long sleep.
+  var longSleepAt: Instant?
   /// When each socket was asked within the last second, by its local port.
   var questions: [UInt16: [Instant]] = [:]
   /// Which sockets were sound when they were asked last, by their local ports.
@@ -189,7 +191,7 @@ extension Simulation {
         if verdict.reason != .silent { self.flows[index].isAskedAnew() }
         break
       }
-      self.checkEnd(of: self.flows[index], verdict)
+      self.checkEnd(of: self.flows[index], verdict, path)
       self.flows[index].isOver = true
       self.flows[index].passTime(to: self.now)
       let flow = self.flows[index]

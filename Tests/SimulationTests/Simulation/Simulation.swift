@@ -187,6 +187,7 @@ final class Simulation {
     let slept = Duration.seconds(self.random.pick([5, 60, 600]))
     self.note("slept \(slept)")
     if slept >= .seconds(300) {
+      self.record.longSleepAt = self.now
       for index in self.flows.indices { self.flows[index].excuse("the machine slept") }
     }
     self.record.lastReasonToAsk = self.now

@@ -13,6 +13,8 @@ struct Testimony {
   private var standsSince: Instant?
   /// The first change since then that connd heard of while the socket was silent.
   private var suspectSince: Instant?
+  /// Whether its path has led through a tunnel since then.
+  private var wasTunnelled = false
   /// Whether its socket has proved that the lookup does not describe the flow, so that E2 decides.
   private var isSpared = false
   /// When neither the flow's address nor its link was there last.
@@ -73,17 +75,20 @@ struct Testimony {
     guard self.standsSince != nil, self.suspectSince == nil, !connection.isAlive(at: now) else {
       return
     }
-    self.suspectSince = now
+    (self.suspectSince, self.wasTunnelled) = (now, false)
   }
 
   mutating func isAskedAnew() { self.suspectSince = nil }
+
+  /// A VPN may move the tunnel that the flow is in.
+  mutating func isTunnelled() { self.wasTunnelled = true }
 
   /// Why a dead flow must have been found by now, or `nil` if it need not.
   func whyUnfound(_ connection: ModelConnection, at now: Instant) -> String? {
     let news = connection.lastNews(at: now)
     guard let suspectSince, news <= suspectSince else { return nil }
     // The first question, and what three timeouts take at least.
-    let ripe = suspectSince.advanced(by: .milliseconds(2400))
+    let ripe = suspectSince.advanced(by: self.wasTunnelled ? .seconds(31) : .milliseconds(2400))
     guard let timeout = connection.thirdTimeout(from: ripe, at: now),
       timeout.advanced(by: connection.kind.roundTrip * 2 + Self.patience) < now
     else { return nil }
