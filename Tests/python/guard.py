@@ -185,7 +185,7 @@ def restart(socket):
 
 def limits(socket):
     """More flows than a stream may have are refused, each by itself."""
-    stream = Stream(socket)
+    stream = Stream(socket, deadline=5 * DEADLINE)
     most = 16384
 
     def add():

@@ -11,6 +11,7 @@ final class DelayedLink {
 
   private final class State: Sendable {
     let isOver = Atomic<Bool>(false)
+    let isSilent = Atomic<Bool>(false)
     let hasEnded = Atomic<Bool>(false)
   }
 
@@ -29,12 +30,16 @@ final class DelayedLink {
     }
     let (near, far, state) = (self.inside.descriptor, self.outside.descriptor, self.state)
     startThread {
-      Self.carry(near, far, delay) { state.isOver.load(ordering: .relaxed) }
+      Self.carry(near, far, delay, state)
       state.hasEnded.store(true, ordering: .releasing)
     }
   }
 
   deinit { self.end() }
+
+  /// Loses all packets from now on. They are still read: TCP sends nothing again that waits in a
+  /// queue of its own machine.
+  func fallSilent() { self.state.isSilent.store(true, ordering: .relaxed) }
 
   /// Carries nothing more.
   func end() {
@@ -43,11 +48,11 @@ final class DelayedLink {
   }
 
   private static func carry(
-    _ near: CInt, _ far: CInt, _ delay: Duration, until isOver: () -> Bool
+    _ near: CInt, _ far: CInt, _ delay: Duration, _ state: State
   ) {
     var waiting: [(due: ContinuousClock.Instant, to: CInt, packet: [UInt8])] = []
     var buffer = [UInt8](repeating: 0, count: 65_536)
-    while !isOver() {
+    while !state.isOver.load(ordering: .relaxed) {
       var descriptors = [near, far].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
       if poll(&descriptors, 2, 1) > 0 {
         for (place, other) in [far, near].enumerated() where descriptors[place].revents != 0 {
@@ -58,7 +63,9 @@ final class DelayedLink {
       }
       let now = ContinuousClock.now
       let due = waiting.prefix { $0.due <= now }
-      for (_, descriptor, packet) in due { _ = write(descriptor, packet, packet.count) }
+      for (_, descriptor, packet) in due where !state.isSilent.load(ordering: .relaxed) {
+        _ = write(descriptor, packet, packet.count)
+      }
       waiting.removeFirst(due.count)
     }
   }

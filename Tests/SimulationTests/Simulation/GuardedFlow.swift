@@ -135,6 +135,8 @@ struct GuardedFlow {
   private func fate(in network: ModelNetwork) -> Fate {
     guard let made = self.made, let link = made.link else { return .carried }
     if let source = made.source, !network.isLocal(source) {
+      // An address that another link had may have gone together with that link.
+      if made.path.sourcePrefixLength == nil { return .awayOrOver("its source went") }
       let isUp = network.link(link.index)?.state == .up
       return isUp && !self.isReplaced(source, in: network) ? .away : .over("its source went")
     }
