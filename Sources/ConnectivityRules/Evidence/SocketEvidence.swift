@@ -84,8 +84,12 @@ extension SocketEvidence {
   /// How long a flow may be silent after the change, at most.
   private static let patience = Duration.milliseconds(100)
 
-  /// Whether the flow was heard shortly before the change, or since.
-  package var isActive: Bool { self.lastHeardAfterChange >= .zero - Self.activity }
+  /// Whether the flow was heard shortly before the change, or since. If its own data has timed out
+  /// twice, it was not alive before, although its peer repeats itself.
+  package var isActive: Bool {
+    guard !self.hasUnacknowledgedData || self.timeouts < 2 else { return false }
+    return self.lastHeardAfterChange >= .zero - Self.activity
+  }
 
   /// Decides about a flow that the lookup says is dead (E1).
   ///

@@ -60,7 +60,7 @@ struct SocketEvidenceTests {
 
   @Test("E1 the peer answers what was sent before, and the rest times out → not spared")
   func unanswered() {
-    let (answered, now) = Self.evidence(1000, silence: 5, data: 600, progress: 7, timeouts: 2)
+    let (answered, now) = Self.evidence(1000, silence: 5, data: 600, progress: 7, timeouts: 1)
     #expect(answered.ruling(at: now) == .wait(until: now.advanced(by: .milliseconds(60))))
     let (still, later) = Self.evidence(
       1060, silence: 5, data: 660, progress: 7, before: 7, timeouts: 2)
@@ -70,6 +70,12 @@ struct SocketEvidenceTests {
     #expect(acknowledged.ruling(at: later) == .spare)
     let (downloading, _) = Self.evidence(1060, silence: 5, data: 5, progress: 7, before: 7)
     #expect(downloading.ruling(at: later) == .spare)
+  }
+
+  @Test("E1 a flow whose data has timed out twice gives no evidence, whatever its peer repeats")
+  func timedOut() {
+    let (evidence, now) = Self.evidence(0, silence: 5, data: 1700, timeouts: 2)
+    #expect(evidence.ruling(at: now) == .destroy)
   }
 
   @Test("E2 copies from the peer do not hide that nothing is acknowledged")

@@ -184,7 +184,10 @@ struct GuardedFlow {
     var (new, lost) = (network.path(to: question, upToTunnel: true), Path(status: .satisfied))
     lost.source = source
     lost.sourcePrefixLength = self.made?.path.sourcePrefixLength
-    return new.chain.first == self.made?.link && new.source != nil && new.isOfSameSubnet(as: lost)
+    guard new.chain.first == self.made?.link, new.source != nil else { return false }
+    // A modem or a tunnel leads to one network, whatever the prefixes.
+    let sort = network[new.chain.first?.index]?.sort
+    return sort == .cellular || sort == .tunnel || new.isOfSameSubnet(as: lost)
   }
 
   /// Whether new connections by the way that it takes now get its address, too.
