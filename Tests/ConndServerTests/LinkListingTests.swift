@@ -51,7 +51,7 @@ struct LinkListingTests {
         loop.loop.beginTurn()
       }
     }
-    #expect((20..<1000).contains(turns))
+    #expect((2..<1000).contains(turns))
     let names = try self.names(later)
     #expect(names.count == 302 && names.first == "eth0" && names.contains("new"))
   }

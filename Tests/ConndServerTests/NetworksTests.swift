@@ -468,10 +468,13 @@ final class InterestsTests {
   }
 
   private func path(over tunnel: UInt32, to end: UInt32) throws -> PathFacts {
-    self.kernel.addTunnel(tunnel, "gre\(tunnel)", to: "10.0.\(end / 256).\(end % 256)")
-    return PathFacts(
+    let address = "10.0.\(end / 256).\(end % 256)"
+    self.kernel.addTunnel(tunnel, "gre\(tunnel)", to: address)
+    var facts = PathFacts(
       destination: try IPAddress(spelt: "203.0.113.9"), answer: .noRoute(.noRoute),
       links: [try #require(self.kernel.linkTable[tunnel])])
+    facts.tunnelEnds = [.init(link: tunnel, address: try IPAddress(spelt: address))]
+    return facts
   }
 
   @Test(

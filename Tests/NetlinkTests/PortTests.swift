@@ -14,7 +14,7 @@ struct PortTests {
     #expect(try self.link(PortCaptures.forwarding).bridgePort == BridgePort())
     let link = try self.link(PortCaptures.link)
     #expect(link.kind == "veth")
-    #expect(link.bridgePort == BridgePort(forwards: false))
+    #expect(link.bridgePort == BridgePort())
   }
 
   @Test("K6 a route's header says where its packets go")

@@ -140,8 +140,11 @@ extension SocketEvidence {
   package func nextQuestion(after now: Instant) -> Instant {
     let soonest = now.advanced(by: .milliseconds(100))
     let expiry = self.nextTimeout ?? now.advanced(by: .seconds(1))
-    return max(soonest, expiry.advanced(by: self.roundTrip * 2 + Self.tick))
+    return max(soonest, expiry.advanced(by: self.roundTrip * 2 + Self.delay))
   }
+
+  /// How much longer than its round trip an answer may take on a busy machine.
+  private static let delay = Duration.milliseconds(100)
 
   /// How long after a change flows are first asked whether they are silent.
   package static let firstQuestion = Duration.seconds(1)

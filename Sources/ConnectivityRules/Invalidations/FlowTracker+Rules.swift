@@ -43,7 +43,10 @@ extension FlowTracker {
   /// I4
   private static func networkChanged(_ sight: Sight) -> Verdict? {
     let (reading, before) = (sight.reading, sight.standing.network)
-    guard reading.path.status == .satisfied, reading.formerLink == nil else { return nil }
+    // While its address is away the flow is on no network.
+    guard reading.path.status == .satisfied, reading.formerLink == nil, !reading.isSourceGone else {
+      return nil
+    }
     if reading.network.isOther(than: before) {
       return Verdict(.networkChanged, sight.standing.isSourceGiven ? .advise : .destroy)
     }

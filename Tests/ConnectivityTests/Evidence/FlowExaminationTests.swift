@@ -109,22 +109,22 @@ struct FlowExaminationTests {
   func found() {
     var flow = Examined()
     flow.suspect(after: 1000)
-    #expect(flow.deadline == .milliseconds(1450))
+    #expect(flow.deadline == .milliseconds(1540))
     #expect(flow.see(after: 1200, isSound: true) == nil)
-    #expect(flow.see(after: 1450, silence: 1455, timeouts: 2, isSound: true) == "advise silent")
-    #expect(flow.see(after: 1900, silence: 1905, timeouts: 2, isSound: true) == nil)
-    #expect(flow.see(after: 2350, silence: 2355, timeouts: 3, isSound: true) == "destroy silent")
+    #expect(flow.see(after: 1540, silence: 1545, timeouts: 2, isSound: true) == "advise silent")
+    #expect(flow.see(after: 2080, silence: 2085, timeouts: 2, isSound: true) == nil)
+    #expect(flow.see(after: 2620, silence: 2625, timeouts: 3, isSound: true) == "destroy silent")
   }
 
   @Test("E2 a silent flow that is heard again recovers, and is not asked any more")
   func heardAgain() {
     var flow = Examined()
     flow.suspect(after: 1000)
-    #expect(flow.see(after: 1450, silence: 1455, timeouts: 2, isSound: true) == "advise silent")
-    #expect(flow.see(after: 1900, silence: 10, isSound: true) == "recovered")
+    #expect(flow.see(after: 1540, silence: 1545, timeouts: 2, isSound: true) == "advise silent")
+    #expect(flow.see(after: 2080, silence: 10, isSound: true) == "recovered")
     #expect(flow.deadline == nil)
     flow.suspect(after: 2000)
-    #expect(flow.see(after: 2500, silence: 10, isSound: true) == nil)
+    #expect(flow.see(after: 2600, silence: 10, isSound: true) == nil)
     #expect(flow.deadline == nil)
   }
 
@@ -133,8 +133,8 @@ struct FlowExaminationTests {
     var flow = Examined()
     flow.suspect(after: 1000)
     flow.suspect(after: 1200, becauseOf: 900)
-    #expect(flow.deadline == .milliseconds(1450))
-    #expect(flow.see(after: 1450, silence: 1455, timeouts: 3, isSound: true) == "destroy silent")
+    #expect(flow.deadline == .milliseconds(1540))
+    #expect(flow.see(after: 1540, silence: 1545, timeouts: 3, isSound: true) == "destroy silent")
   }
 
   @Test("E2 a lookup that fails ends the suspicion, and its own rules decide")
@@ -142,7 +142,7 @@ struct FlowExaminationTests {
     var flow = Examined()
     flow.suspect(after: 1000)
     let advice = FlowTracker.Verdict(.interfaceLost, .advise)
-    #expect(flow.see(advice, after: 1450, silence: 1455, timeouts: 3) == "advise interfaceLost")
+    #expect(flow.see(advice, after: 1540, silence: 1545, timeouts: 3) == "advise interfaceLost")
     #expect(flow.deadline == nil)
   }
 
@@ -152,6 +152,6 @@ struct FlowExaminationTests {
     _ = flow.see(Self.lost, after: 0, silence: 3)
     _ = flow.see(after: 60, silence: 5)
     flow.suspect(after: 2000)
-    #expect(flow.see(after: 2450, silence: 2455, timeouts: 3) == "destroy silent")
+    #expect(flow.see(after: 2600, silence: 2605, timeouts: 3) == "destroy silent")
   }
 }

@@ -127,7 +127,7 @@ struct SocketEvidenceTests {
   func again() {
     let now = Instant(sinceStart: .seconds(11))
     for (timer, roundTrip, wait) in [
-      (5, 20, 100), (45, 20, 100), (400, 20, 450), (nil, 20, 1050), (400, 300, 1010),
+      (5, 20, 145), (45, 20, 185), (400, 20, 540), (nil, 20, 1140), (400, 300, 1100),
     ] as [(Int64?, Int64, Int64)] {
       let report = SocketReport(
         silence: .seconds(1), roundTrip: .milliseconds(roundTrip), hasUnacknowledgedData: true,
