@@ -113,11 +113,12 @@ struct FairRequestsTests {
     // Another user has two thirds of what is left, beside the parts of root and of services.
     let other = room.guardian(3, of: 1001)
     for _ in 0..<5 { #expect(await other.accept()) }
-    first.answer(1, .flow(.path(.unknown)), generation: 1)
-    _ = await first.next()
-    // They are sent when the next ones are taken.
-    first.answer(2, .flow(.path(.unknown)), generation: 1)
-    _ = await first.next()
+    // Answers are sent when the next ones are taken. Beside another user the first has a share of
+    // two thirds, so that it must read several before it may ask again.
+    for id in 1...8 as ClosedRange<UInt64> {
+      first.answer(id, .flow(.path(.unknown)), generation: 1)
+      _ = await first.next()
+    }
     #expect(await waiting.value)
     first.finish()
     for _ in 0..<10 { #expect(await second.accept()) }
