@@ -132,14 +132,14 @@ struct EvidenceScenario {
     traffic.stop()
   }
 
-  @Test("E2 30 % of all packets are lost after a change → nothing is destroyed")
+  @Test("E2 10 % of all packets are lost after a change → nothing is destroyed")
   func lossy() throws {
     let lab = try Uplinks.laboratory(["eth0"])
     try lab.start()
     let flow = try GuardedFlow(lab, to: Uplinks.server)
     let traffic = try #require(flow.connection).startTraffic()
     try traffic.awaitAnswers()
-    try self.losePackets(lab, 30)
+    try self.losePackets(lab, 10)
     try traffic.awaitAnswers(500)
     try lab.outside.nft("delete table ip loss")
     traffic.stop()

@@ -37,8 +37,8 @@ extension FlowInvalidation {
   /// Whether the connection may still work: what it was made on is there.
   var isSurvivable: Bool {
     switch self.reason {
-    case .betterPath, .categoryChanged, .policy, .resumed: true
-    case .sourceAddressLost, .interfaceLost, .networkChanged, .silent: false
+    case .betterPath, .categoryChanged, .policy, .resumed, .silent: true
+    case .sourceAddressLost, .interfaceLost, .networkChanged: false
     }
   }
 }
