@@ -223,7 +223,7 @@ let tests: [Target] = [
     swiftSettings: swiftSettings),
 ]
 
-/// The names of the test targets to build, or `nil` for all. A sanitized build has only those that it runs.
+/// The names of the test targets to build, or `nil` for all. A sanitized build has only its own tests.
 let chosenTests = Context.environment["CONND_TESTS"]?.split(separator: " ").map(String.init)
 func isChosen(_ target: Target) -> Bool {
   target.type != .test || chosenTests?.contains(target.name) ?? true

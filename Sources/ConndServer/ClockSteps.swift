@@ -36,7 +36,7 @@ struct ClockSteps: Hashable, Sendable {
   }
 }
 
-/// A moment of this run, whose wall-clock time is right also after that clock was set.
+/// A moment of this run. Its wall-clock time stays right if that clock is set.
 struct Moment: Hashable, Sendable {
   private let recorded: Timestamp
   private let clock: ClockSteps

@@ -181,7 +181,7 @@ extension ConndCommand {
   }
 }
 
-/// Writes one line to standard error, for people who start connd by hand and for systemd.
+/// Writes one line to standard error, for a terminal and for systemd.
 func complain(_ message: String) {
   let line = Array("connd: \(message.escaped)\n".utf8)
   write(STDERR_FILENO, line, line.count)

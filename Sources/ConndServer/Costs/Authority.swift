@@ -3,7 +3,7 @@ import Glibc
 import Systemd
 import UnixTransport
 
-/// Decides who may set what a link or a network costs. Everyone may look.
+/// Decides which users may set the cost of a link or a network. All users may read it.
 ///
 /// Root and connd's own user may, always. For other users polkit decides, by an action whose
 /// defaults allow the user at the machine's seat. Only on a machine without polkit does connd
