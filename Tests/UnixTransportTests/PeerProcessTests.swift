@@ -22,7 +22,8 @@ struct PeerProcessTests {
       connection = socket.socket(socket.AF_UNIX)
       connection.connect(sys.argv[1])
       if os.fork() == 0:
-          signal.pause()
+          connection.recv(1)  # until the test closes its end
+          os._exit(0)
       print(flush=True)
       signal.pause()
       """, path,
