@@ -79,7 +79,7 @@ def check_summary(status):
             connection_required=path.status == pb.PATH_STATUS_REQUIRES_CONNECTION,
             is_wwan=path.medium == pb.MEDIUM_CELLULAR),
         interface=path.interface if path.HasField("interface") else None, medium=path.medium,
-        expensive=path.expensive, constrained=path.constrained, ipv4=status.ipv4, ipv6=status.ipv6,
+        expensive=path.expensive if path.HasField("expensive") else None, constrained=path.constrained, ipv4=status.ipv4, ipv6=status.ipv6,
         family=family, dns=status.dns if status.HasField("dns") else None)
     check(status == expected, "the summary does not follow from the paths:", status, expected)
 
