@@ -72,6 +72,11 @@ struct GuardedFlow {
     self.disturbance = nil
     (self.isAway, self.lostAt) = (false, nil)
     self.testimony = Testimony()
+    // Its socket may be older than the failure of its address's link.
+    let owner = self.made?.source.flatMap { network.owner(of: $0) }
+    if let owner, owner != path.chain.first?.index, network.link(owner)?.state != .up {
+      self.excuse("its address's link had failed")
+    }
   }
 
   /// Another connd follows it now, which does not know for how long its path has been away, or who the router was. Without
