@@ -85,7 +85,7 @@ struct DocumentationTests {
 
   // MARK: - Limits
 
-  private static let limits = "Sources/ConndServer/ConndServer.docc/Limits.md"
+  private static let limits = "docs/limits.md"
 
   /// The number that is written in one of several ways.
   private static func number(_ text: Substring) -> Int? {
