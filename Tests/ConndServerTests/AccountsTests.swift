@@ -7,7 +7,7 @@ import UnixTransport
 
 @Suite("Accounts")
 struct AccountsTests {
-  /// What the files say, and whom logind has a session for.
+  /// Accounts read from test files. `sessions` are the uids that have a logind session.
   private static func accounts(
     _ subuid: String, passwd: String = "", sessions: [UInt32] = [], in directory: TemporaryDirectory
   ) throws -> Accounts {
@@ -28,11 +28,11 @@ struct AccountsTests {
   }
 
   @Test(
-    "D4 the account and the pot of a uid",
+    "D4 each uid range has its account and pot",
     arguments: [
       (0, 0, .root), (1, 1, .services), (999, 999, .services), (1000, 1000, .people),
       (60_000, 60_000, .people),
-      // systemd-homed's, and then nobody's.
+      // The last of systemd-homed's range, then unassigned uids.
       (60_513, 60_513, .people), (60_514, .max, .people), (61_183, .max, .people),
       (61_184, 61_184, .services), (65_519, 65_519, .services), (65_520, .max, .people),
       (65_534, .max, .people), (100_000, .max, .people), (524_288, .max, .people),
@@ -43,19 +43,19 @@ struct AccountsTests {
   }
 
   @Test(
-    "D4 a subordinate uid counts as its owner, and as one account for all if the owner is no person",
+    "D4 a subordinate uid counts as its owner; if the owner is not a person, all share one account",
     arguments: [
       (100_000, 1000), (165_535, 1000), (165_536, 1001), (231_071, 1001), (231_072, .max),
       (300_000, 1002), (300_009, 1002), (300_010, .max),
-      // Containers of root and of services are not trusted as these are.
+      // Containers of root and of services are not as trusted as root and services themselves.
       (400_000, .max), (500_000, .max),
       // A user whose name is not in passwd(5).
       (600_000, .max),
-      // root lends a person's own uid to a container: it stays the person's.
+      // root lends a person's own uid to a container: it still belongs to the person.
       (1003, 1003),
-      // Subordinate uids within the range of people.
+      // Subordinate uids that lie within the range of people.
       (2000, 1001), (2009, 1001), (2010, 2010),
-      // A user of a directory, who is logged in, and one who is not.
+      // Two users from a directory service: one is logged in, the other is not.
       (1_200_001, 1_200_001), (1_200_002, .max),
       // Services keep their own accounts.
       (33, 33), (0, 0),

@@ -6,14 +6,14 @@ import UnixTransport
 
 @testable import ConndServer
 
-@Suite("Who follows")
+@Suite("Client list")
 struct ClientListTests {
   private static let (me, other) = (
     PeerCredentials(uid: 1000, pid: 41, groups: [1000]), PeerCredentials(uid: 1001, pid: 42)
   )
 
   @Test(
-    "a user is told of his own streams, root and connd's own user of all, in the order in which they came"
+    "a user sees only their own streams; root and connd's own user see all, in order of arrival"
   )
   func users() {
     let list = ClientList()
@@ -33,7 +33,7 @@ struct ClientListTests {
     #expect(processes(0) == [42, 41])
   }
 
-  @Test("of a guard it is told how many flows it has, and what one of them was told last")
+  @Test("a guarding client lists its number of flows and its last verdict")
   func guarding() {
     let list = ClientList()
     let guardian = Guardian(7)

@@ -10,7 +10,7 @@ struct ClockStepsTests {
     (Instant(sinceStart: .milliseconds(boot)), Timestamp(microseconds: wall * 1000))
   }
 
-  @Test("Only what the boot clock did not see is a step, forwards and backwards")
+  @Test("only a difference from the boot clock is a step, forwards or backwards")
   func steps() {
     var clocks = ClockSteps()
     func step(_ boot: Int, _ wall: Int64) -> Duration? {
@@ -19,7 +19,7 @@ struct ClockStepsTests {
     }
     #expect(step(0, 1_000_000) == nil)
     #expect(step(60_000, 1_060_000) == nil)
-    // A long sleep, and NTP that slews.
+    // A long sleep, and NTP slewing the clock.
     #expect(step(86_400_000, 87_400_999) == nil)
     #expect(step(86_500_000, 87_501_000) == .milliseconds(1000))
     #expect(step(86_600_000, 87_601_000) == nil)
@@ -27,7 +27,7 @@ struct ClockStepsTests {
     #expect(step(86_800_000, 87_801_000) == .milliseconds(-63_072_000_000))
   }
 
-  @Test("Of choices only those are shifted whose time was counted in this run")
+  @Test("only overrides whose time was counted in this run are shifted")
   func choices() {
     let (own, other) = (CostChoices.Subject.link("eth0"), CostChoices.Subject.link("eth1"))
     func choice(_ time: Int64) -> CostChoice {
@@ -41,7 +41,7 @@ struct ClockStepsTests {
     #expect(choices[own] == choice(11_000_000) && choices[other] == choice(1_000_000))
   }
 
-  @Test("What is published is shifted as a whole")
+  @Test("a published change is shifted as a whole")
   func changes() throws {
     var maker = TransitionMaker()
     let update = maker.update(

@@ -58,7 +58,7 @@ struct ConfigurationTests {
     #expect(limits.messageSize == 2048)
   }
 
-  @Test("what is left out has its default", arguments: ["", "# nothing\n", "links:\n", "{}"])
+  @Test("a missing key → its default", arguments: ["", "# nothing\n", "links:\n", "{}"])
   func defaults(text: String) throws {
     #expect(try Self.parse(text).get() == Configuration())
   }
@@ -142,7 +142,7 @@ struct ConfigurationTests {
     }
   }
 
-  @Test("all mistakes are told at once, in the order of the file")
+  @Test("all mistakes are reported together, in the order of the file")
   func allMistakes() throws {
     let text = """
       prefer: ipv5
@@ -164,7 +164,7 @@ struct ConfigurationTests {
       ])
   }
 
-  @Test("what a running connd cannot follow is named")
+  @Test("keys that only take effect at the next start are named")
   func nextStart() throws {
     let running = try Self.parse("limits: {messageSize: 8KiB}").get()
     let same = try Self.parse("limits: {messageSize: 8192, flows: 7}\nprefer: ipv6").get()
@@ -175,7 +175,7 @@ struct ConfigurationTests {
         == ["socket", "limits.streamsPerConnection", "limits.messageSize"])
   }
 
-  @Test("a file that is not there is an error only where it was named")
+  @Test("a missing file is an error only if it was named explicitly")
   func absent() throws {
     let file = "/nonexistent/connd.yaml"
     #expect(try Configuration.read(file: file, isOptional: true) == Configuration())
@@ -184,7 +184,7 @@ struct ConfigurationTests {
     }
   }
 
-  @Test("--check-config says of an absent file that the defaults hold")
+  @Test("--check-config on a missing file → says that the defaults hold")
   func verdict() {
     #expect(
       ConndCommand.verdict(onFile: "/nonexistent/connd.yaml")
@@ -192,7 +192,7 @@ struct ConfigurationTests {
     #expect(ConndCommand.verdict(onFile: "/dev/null") == "/dev/null: right")
   }
 
-  @Test("--check-config takes the file to check, and nothing else does")
+  @Test("only --check-config accepts a file argument")
   func fileToCheck() throws {
     #expect(try ConndCommand.parse(["--check-config", "/x"]).file == "/x")
     #expect(try ConndCommand.parse(["--check-config"]).file == nil)
@@ -201,7 +201,7 @@ struct ConfigurationTests {
     }
   }
 
-  @Test("the file that is installed leaves every default as it is")
+  @Test("the installed file leaves every default unchanged")
   func installed() throws {
     let root = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
     let file = "/\(root)/config/connd.yaml"
@@ -218,7 +218,7 @@ struct ConfigurationTests {
     #expect(limits.flows > limits.flowsPerUser && limits.flowsPerUser > limits.flowsPerStream)
   }
 
-  @Test("the default probes are several of each family, and each is global")
+  @Test("there are several default probes for each family, and each is global")
   func probes() {
     let probes = DefaultDestination.spread
     #expect(probes.ipv4.count == 3 && probes.ipv6.count == 3)

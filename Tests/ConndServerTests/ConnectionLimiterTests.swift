@@ -7,7 +7,7 @@ import UnixTransport
 
 @Suite("ConnectionLimiter")
 struct ConnectionLimiterTests {
-  @Test("each limit is logged by itself, and not with each client")
+  @Test("each limit is logged separately, and not once per client")
   func log() {
     let lines = Lines()
     let keeper = ConnectionLimiter(

@@ -4,11 +4,11 @@ import Testing
 
 @testable import ConndServer
 
-/// What the loop makes of the files that say whom names are asked of.
-@Suite("Changes of the resolver")
+/// How the loop turns the DNS files into changes.
+@Suite("DNS changes")
 struct DNSChangeTests {
   @Test(
-    "T4 what was published is what the resolver is compared with, and every change names its cause")
+    "T4 DNS settings are compared with the published ones, and every change names its cause")
   func dns() throws {
     func settings(_ servers: String..., search: [String] = []) -> DNSSettings {
       DNSSettings(servers: servers.compactMap { DNSSettings.Server($0) }, search: search)
@@ -23,7 +23,7 @@ struct DNSChangeTests {
     var loop = try TestLoop()
     loop.dns.settings = settings("192.0.2.53")
     loop.loop.start()
-    // What is known first is no change, and part of the first snapshot.
+    // The first settings are part of the first snapshot, not a change.
     #expect(told(loop) == [])
     #expect(loop.loop.store.snapshot.dns == settings("192.0.2.53"))
 
@@ -33,7 +33,7 @@ struct DNSChangeTests {
     _ = loop.turn(hasDNSNews: true)
     loop.dns.settings = settings("192.0.2.54", search: ["example.org"])
     _ = loop.turn(hasDNSNews: true)
-    // Of a file that cannot be read nothing is concluded.
+    // An unreadable file changes nothing.
     loop.dns.settings = nil
     _ = loop.turn(hasDNSNews: true)
     let first = loop.loop.store.past.first?.change.generation ?? 0
@@ -41,14 +41,14 @@ struct DNSChangeTests {
     #expect(loop.loop.store.snapshot.dns == settings("192.0.2.54", search: ["example.org"]))
     #expect(loop.count("published", "dns") == 2)
 
-    // A transition's status goes on to name it.
+    // The status in a transition keeps the DNS settings.
     loop.kernel.setState(of: 2, .down)
     _ = loop.tell()
     let last = loop.loop.store.past.compactMap(\.change.snapshot).last
     #expect(last?.dns == settings("192.0.2.54", search: ["example.org"]))
     #expect(last?.status.category == Category.none)
 
-    // connd starts anew, and finds another.
+    // connd restarts and finds other settings.
     let store = Store(loop.loop.store.past)
     #expect(store.snapshot.dns == settings("192.0.2.54", search: ["example.org"]))
     var next = Engine(Configuration(), restored: store.snapshot)

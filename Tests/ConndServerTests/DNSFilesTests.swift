@@ -5,7 +5,7 @@ import Testing
 
 @testable import ConndServer
 
-/// Whom names are asked of, as files say that a test writes.
+/// DNS settings, read from files that a test writes.
 @Suite("DNS files")
 struct DNSFilesTests {
   /// A directory that stands for `/`.
@@ -27,7 +27,7 @@ struct DNSFilesTests {
       try self.directory.write(text, to: file)
     }
 
-    /// In one step, as resolvers do.
+    /// Replaces the file atomically, as resolvers do.
     func replace(_ file: String, by text: String) throws {
       try self.write(text, to: "\(file).new")
       let path = "\(self.directory.path)/\(file)"
@@ -36,7 +36,7 @@ struct DNSFilesTests {
 
     var files: DNSFiles { DNSFiles(root: self.directory.path) }
 
-    /// `192.0.2.53 / example.org / eth0: 192.0.2.1 lan`
+    /// Formats settings as `192.0.2.53 / example.org / eth0: 192.0.2.1 lan`.
     func said(_ settings: DNSSettings?) -> String {
       guard let settings else { return "unknown" }
       func words(_ servers: [DNSSettings.Server], _ search: [String]) -> [String] {
@@ -59,7 +59,7 @@ struct DNSFilesTests {
         "nameserver 192.0.2.53\nnameserver 2001:db8::53\nsearch example.org lan\n",
         "192.0.2.53 2001:db8::53 / example.org lan"
       ),
-      // The last of several holds; what a line has behind its keyword's words says nothing.
+      // The last of several lines wins; extra words after the expected ones are ignored.
       (
         "domain example.com\nsearch example.org\nnameserver 192.0.2.53 192.0.2.54",
         "192.0.2.53 / example.org"
@@ -67,7 +67,7 @@ struct DNSFilesTests {
       ("nameserver fe80::1%eth0\n", "fe80::1%eth0 / "),
       ("# nameserver 192.0.2.1\n; search lan\n nameserver 192.0.2.2\noptions edns0\n", " / "),
       ("", " / "),
-      // Whoever gives out addresses writes these.
+      // DHCP clients write these.
       (
         "nameserver 192.0.2.999\nnameserver\nsearch a\u{1b}[31mb $(reboot) ok.example\n",
         " / ok.example"
@@ -80,7 +80,7 @@ struct DNSFilesTests {
     #expect(root.said() == said)
   }
 
-  @Test("without the file this machine is asked itself; one that cannot be read says nothing")
+  @Test("no resolv.conf → the local host is the server; unreadable → unknown")
   func absent() throws {
     let root = try Root()
     #expect(root.said() == " / ")
@@ -88,7 +88,7 @@ struct DNSFilesTests {
     #expect(root.said() == "unknown")
   }
 
-  @Test("a file without end is no file")
+  @Test("a resolv.conf beyond the size limit is unreadable")
   func endless() throws {
     let root = try Root()
     try root.write(String(repeating: "nameserver 192.0.2.53\n", count: 4000), to: "etc/resolv.conf")
@@ -97,7 +97,7 @@ struct DNSFilesTests {
     #expect(root.files.read()?.servers.count == ResolvConf.most)
   }
 
-  @Test("behind a stub the servers that it asks are told, where it names them")
+  @Test("behind a stub resolver, its upstream servers are reported if it lists them")
   func stubs() throws {
     let root = try Root()
     try root.write("nameserver 127.0.0.53\nsearch lan\n", to: "etc/resolv.conf")
@@ -106,15 +106,15 @@ struct DNSFilesTests {
     #expect(root.said() == "192.0.2.53 / lan")
     try root.write("nameserver 192.0.2.54\n", to: "run/NetworkManager/no-stub-resolv.conf")
     #expect(root.said() == "192.0.2.53 / lan")
-    // Its own, which may be anything on this machine.
+    // The stub's own address may be any address of this machine.
     try root.write("nameserver 127.0.0.1\n", to: "etc/resolv.conf")
     #expect(root.said() == "192.0.2.54 / ")
-    // One that is asked beside others is asked itself.
+    // A stub that is listed beside other servers is reported itself.
     try root.write("nameserver 127.0.0.53\nnameserver 192.0.2.99\n", to: "etc/resolv.conf")
     #expect(root.said() == "127.0.0.53 192.0.2.99 / ")
   }
 
-  @Test("what links have brought is told by link")
+  @Test("servers that came with a link are reported for that link")
   func links() throws {
     let root = try Root()
     try root.write("nameserver 192.0.2.53\n", to: "etc/resolv.conf")
@@ -123,7 +123,7 @@ struct DNSFilesTests {
     try root.write(
       "nameserver 192.0.2.1\nnameserver 2001:db8::1\n", to: "run/resolvconf/interface/wlan7.ra")
     try root.write("nameserver 198.51.100.1\n", to: "run/resolvconf/interfaces/tun0")
-    // The first link of each namespace.
+    // The first link of each network namespace.
     try root.write(
       "# This is private data. Do not parse.\nLLMNR=yes\nSERVERS=192.0.2.2:53#dns.example [2001:db8::2]:53\nDOMAINS=corp.example ~.\n",
       to: "run/systemd/resolve/netif/1")
@@ -136,16 +136,16 @@ struct DNSFilesTests {
         + " / tun0: 198.51.100.1 / wlan7: 192.0.2.1 2001:db8::1 lan")
   }
 
-  // MARK: - Being told
+  // MARK: - Watching
 
-  /// Whether it tells of something within ten seconds.
+  /// Whether the watch signals a change within the given time.
   private func tells(_ watch: DNSWatch, within milliseconds: CInt = 10_000) -> Bool {
     var descriptor = pollfd(fd: watch.fileDescriptor, events: Int16(POLLIN), revents: 0)
     return poll(&descriptor, 1, milliseconds) > 0
   }
 
   @Test(
-    "D7 a file that is written, replaced, removed or linked elsewhere is told of, and nothing else is"
+    "D7 a file is written, replaced, removed or relinked → it is reported; nothing else is"
   )
   func told() throws {
     let root = try Root()
@@ -161,7 +161,7 @@ struct DNSFilesTests {
     #expect(news() == "192.0.2.55 / ")
     #expect(unlink(root.directory.path + "/etc/resolv.conf") == 0)
     #expect(news() == " / ")
-    // A directory that nobody has heard of.
+    // A directory that did not exist before.
     try root.write("nameserver 192.0.2.56\n", to: "run/connman/resolv.conf")
     #expect(symlink("../run/connman/resolv.conf", root.directory.path + "/etc/resolv.link") == 0)
     #expect(
@@ -173,9 +173,10 @@ struct DNSFilesTests {
     #expect(news() == "192.0.2.57 / ")
   }
 
-  /// `/etc/resolv.conf` leads to `/var/a/conf`, that to `/var/run/b/resolv.conf`, and `/var/run` to `/run`.
+  /// `/etc/resolv.conf` links to `/var/a/conf`, which links to `/var/run/b/resolv.conf`; `/var/run`
+  /// links to `/run`.
   @Test(
-    "D7 each link of the chain that is replaced is told of, by whatever it is replaced",
+    "D7 any link of the chain is replaced, by anything → it is reported",
     arguments: ["var/a/conf: file", "var/a/conf: ../../run/c/resolv.conf", "var/run: ../other"])
   func chain(replacement: String) throws {
     let root = try Root()
@@ -207,7 +208,7 @@ struct DNSFilesTests {
     #expect(last == "192.0.2.54 / ")
   }
 
-  @Test("D7 a link that leads nowhere yet is followed when it leads somewhere")
+  @Test("D7 a dangling link gets its target → the target is watched")
   func dangling() throws {
     let root = try Root()
     #expect(symlink("../run/connman/resolv.conf", root.directory.path + "/etc/resolv.conf") == 0)
@@ -219,7 +220,7 @@ struct DNSFilesTests {
     #expect(last == "192.0.2.53 / ")
   }
 
-  @Test("D7 a resolver that comes later, and its directories with it, is heard")
+  @Test("D7 a resolver that appears later, together with its directories, is noticed")
   func later() throws {
     let root = try Root()
     try root.write("nameserver 127.0.0.53\n", to: "etc/resolv.conf")
@@ -232,7 +233,7 @@ struct DNSFilesTests {
     try root.write("SERVERS=192.0.2.2\n", to: "run/systemd/resolve/netif/1")
     while !last.hasSuffix("lo: 192.0.2.2"), self.tells(watch) { last = root.said(watch.read()) }
     #expect(last == "192.0.2.53 /  / lo: 192.0.2.2")
-    // It goes, and comes back in another directory of the same name.
+    // The directory disappears, and another one takes its name.
     _ = try Command.run(["rm", "-r", root.directory.path + "/run/systemd"])
     while last != "127.0.0.53 / ", self.tells(watch) { last = root.said(watch.read()) }
     try root.write("nameserver 192.0.2.58\n", to: "run/systemd/resolve/resolv.conf")

@@ -15,7 +15,7 @@ struct EngineTests {
 
   private func second(_ second: Int) -> Instant { Instant(sinceStart: .seconds(second)) }
 
-  /// The default route leads over a link.
+  /// Makes the default route lead over a link.
   private func lead(by link: UInt32) throws {
     try self.kernel.lead("0.0.0.0", 0, self.route("192.0.2.1", link: link))
   }
@@ -32,7 +32,7 @@ struct EngineTests {
       time: Timestamp(microseconds: Int64(second)))
   }
 
-  /// The paths that are new to those who follow them.
+  /// Returns the paths that changed for the clients that follow them.
   private func follow(
     _ engine: inout Engine, _ step: Engine.Step, _ second: Int
   ) throws -> [(destination: Destination, path: Path)] {
@@ -40,7 +40,7 @@ struct EngineTests {
     return try engine.evaluatePaths(self.kernel, at: self.second(second))
   }
 
-  @Test("a reading of the kernel becomes a change, and the next equal one does not")
+  @Test("the kernel's state changes → one change; an equal reading → none")
   func reading() throws {
     self.kernel.linkTable[2] = self.eth0
     try self.lead(by: 2)
@@ -51,7 +51,7 @@ struct EngineTests {
     #expect(try self.step(&engine, .events([.link(self.eth0.link)]), 1).changes.isEmpty)
   }
 
-  @Test("T3 a host route that captures one probe of several publishes nothing")
+  @Test("T3 a host route that captures one of several probes publishes nothing")
   func capturedProbe() throws {
     self.kernel.linkTable[2] = self.eth0
     try self.lead(by: 2)
@@ -75,7 +75,7 @@ struct EngineTests {
       try self.step(&engine, .start, 0).changes.first?.snapshot?.status.category == Category.none)
   }
 
-  @Test("K6 the chain is followed to the bottom, also through a tunnel's other end")
+  @Test("K6 the chain is followed to the bottom, even through a tunnel's remote end")
   func chain() throws {
     let up: LinkFlags = [.up, .lowerUp]
     let remote = try #require(IPAddress("198.51.100.1"))
@@ -107,7 +107,7 @@ struct EngineTests {
     #expect(path.chain.map(\.name) == ["a", "b"])
   }
 
-  @Test("K8 without the kernel the category is unknown, never none; and back again")
+  @Test("K8 the kernel cannot be asked → the category is unknown, never none; then it recovers")
   func kernelLost() throws {
     self.kernel.linkTable[2] = self.eth0
     try self.lead(by: 2)
@@ -131,7 +131,7 @@ struct EngineTests {
       try self.follow(&engine, back, 2).map(\.path.status) == [.satisfied])
   }
 
-  @Test("D7 a reading that holds nothing back asks for no later one")
+  @Test("D7 a reading that holds nothing back sets no deadline")
   func noDeadline() throws {
     self.kernel.linkTable[2] = self.eth0
     try self.lead(by: 2)
@@ -140,12 +140,12 @@ struct EngineTests {
     for (second, routes) in [[route], [], [route], [route]].enumerated() {
       self.kernel.routes = routes
       _ = try self.step(&engine, .events([.rule(.ipv4)]), second * 20)
-      // Only a grace that runs is waited for (I10).
+      // Only a running grace period sets a deadline (I10).
       #expect((engine.deadline != nil) == routes.isEmpty)
     }
   }
 
-  @Test("D6 the number of questions does not grow with links and routes")
+  @Test("D6 the number of kernel queries does not grow with links and routes")
   func cost() throws {
     self.kernel.linkTable[2] = self.eth0
     try self.lead(by: 2)
@@ -162,7 +162,7 @@ struct EngineTests {
     #expect(self.kernel.questions - before == 2 * few)
   }
 
-  @Test("a watched destination's path is told when it changes, and only then")
+  @Test("a watched destination's path is reported only when it changes")
   func watched() throws {
     self.kernel.linkTable[2] = self.eth0
     try self.lead(by: 2)
@@ -183,7 +183,8 @@ struct EngineTests {
   }
 
   @Test(
-    "K6 I0 a tunnel whose other end several nexthops lead to lives as long as one of them carries")
+    "K6 I0 a tunnel whose remote end has several next hops lives as long as one of them carries traffic"
+  )
   func tunnelOverLegs() throws {
     self.kernel.linkTable[2] = self.eth0
     self.kernel.addLink(3, "eth1")
@@ -207,7 +208,7 @@ struct EngineTests {
   }
 
   @Test(
-    "K6 I0 a tunnel in UDP whose other end a rule for source ports leads to lives, though without one it leads nowhere"
+    "K6 I0 a UDP tunnel whose remote end is reached by a source-port rule lives, although a lookup without a port fails"
   )
   func tunnelBySourcePort() throws {
     self.kernel.linkTable[2] = self.eth0
@@ -230,7 +231,7 @@ struct EngineTests {
   }
 
   @Test(
-    "K6 D6 routes to the other end of a tunnel are let through, and the path is read again when they are"
+    "K6 D6 routes to a tunnel's remote end pass the filter and cause the path to be read again"
   )
   func tunnelEnd() throws {
     let remote = try #require(IPAddress("198.51.100.1"))
@@ -254,7 +255,7 @@ struct EngineTests {
   }
 
   @Test(
-    "I4 K8 a router that was exchanged while the kernel could not be asked is noticed afterwards")
+    "I4 K8 the router was replaced while the kernel could not be asked → it is noticed afterwards")
   func routerExchangedMeanwhile() throws {
     let gateway = try #require(IPAddress("192.0.2.1"))
     func neighbour(_ last: UInt8) -> Neighbour {
@@ -278,7 +279,7 @@ struct EngineTests {
     #expect(reasons == [.networkChanged])
   }
 
-  @Test("D4 destinations that are followed are looked at in slices, each of them once")
+  @Test("D4 followed destinations are read in slices, each destination once")
   func slices() throws {
     self.kernel.linkTable[2] = self.eth0
     try self.lead(by: 2)
@@ -290,7 +291,7 @@ struct EngineTests {
     #expect(first.count < destinations.count)
     let gone = try #require(destinations.first { !first.contains($0) })
     engine.unwatch(gone)
-    // What happens meanwhile begins nothing anew.
+    // Events in between do not restart the pass.
     slices.append(try self.follow(&engine, try self.step(&engine, .events([]), 1), 1))
     slices.append(try self.follow(&engine, try self.step(&engine, .events([]), 2), 2))
     #expect(Set(slices.joined().map(\.destination)).count > 2 * first.count)
@@ -301,7 +302,7 @@ struct EngineTests {
     #expect(told.count == 99 && Set(told) == Set(destinations).subtracting([gone]))
   }
 
-  @Test("K8 a kernel that fails in the midst of a reading takes nothing of what is known along")
+  @Test("K8 the kernel fails in the middle of a reading → nothing known is lost")
   func failure() throws {
     self.kernel.linkTable[2] = self.eth0
     self.kernel.linkTable[2]?.link.hardwareAddress = [2, 0, 0, 0, 0, 1]
@@ -322,7 +323,7 @@ struct EngineTests {
     #expect(step > 3)
   }
 
-  @Test("another configuration is looked through at once")
+  @Test("a new configuration is applied immediately")
   func configure() throws {
     self.kernel.linkTable[2] = self.eth0
     try self.lead(by: 2)
@@ -341,7 +342,7 @@ struct EngineTests {
     #expect(transition.snapshot.status.isExpensive)
   }
 
-  @Test("D9 an answer that expires is read again then, and what it led to is told")
+  @Test("D9 an answer expires → it is read again then, and the result is published")
   func expiry() throws {
     self.kernel.linkTable[2] = self.eth0
     try self.lead(by: 2)
@@ -349,7 +350,7 @@ struct EngineTests {
     var engine = Engine(Configuration(), restored: nil)
     let first = try self.step(&engine, .start, 0)
     #expect(engine.deadline?.due == self.second(30) && engine.deadline?.occasion == .expiry)
-    // So may what single clients follow.
+    // Answers for the destinations of single clients may expire, too.
     self.kernel.expiry = .seconds(10)
     engine.watch(Destination(try IPAddress(spelt: "203.0.113.9")), path: .unknown)
     _ = try self.follow(&engine, first, 5)
@@ -358,7 +359,7 @@ struct EngineTests {
     _ = try self.follow(&engine, first, 5)
     #expect(engine.deadline?.due == self.second(15))
 
-    // In its last hundredth of a second the kernel tells no time any more.
+    // In the last hundredth of a second the kernel reports no expiry.
     _ = try self.step(&engine, .events([]), 14)
     #expect(engine.deadline?.due == self.second(15))
     self.kernel.expiry = .seconds(15)
@@ -372,7 +373,7 @@ struct EngineTests {
       return
     }
     #expect(transition.to == Category.none && transition.cause.change == "routeExpired")
-    // What is left is the grace (I10).
+    // The remaining deadline is the grace period's (I10).
     #expect(engine.deadline?.due == self.second(31) && engine.deadline?.occasion == .timer)
   }
 }

@@ -12,7 +12,7 @@ import UnixTransport
 struct FairRequestsTests {
   // MARK: - Turns
 
-  /// A client's mailbox, which counts what comes.
+  /// A client's mailbox that counts the answers.
   private final class Counter: FlowMailbox {
     let number: UInt64
     let account: Account
@@ -38,7 +38,7 @@ struct FairRequestsTests {
   }
 
   @Test(
-    "D4 a user has ten thousand requests outstanding → another user's is dealt with in the next turn"
+    "D4 a user has ten thousand requests outstanding → another user's is handled in the next turn"
   )
   func turns() throws {
     var loop = try TestLoop.started()
@@ -53,7 +53,7 @@ struct FairRequestsTests {
     loop.loop.beginTurn()
     #expect(one.answers == 1)
     #expect(many.map(\.answers).reduce(0, +) < 200)
-    // Requests of streams that have ended are dropped, and take no turns.
+    // Requests of streams that have ended are dropped, and use no turns.
     for mailbox in many { loop.loop.take(.dismiss(mailbox.number)) }
     loop.loop.beginTurn()
     #expect(loop.loop.requests.isEmpty)
@@ -103,18 +103,19 @@ struct FairRequestsTests {
   func bytes() async {
     let room = Room(32 << 10)
     let (first, second) = (room.guardian(1, of: 1000), room.guardian(2, of: 1000))
-    // Each stream has a part of its own beside.
+    // Each stream also has a part of its own.
     let own = CallMemory.free / Guardian.costOfRequest
     let most = own + (32 << 10) / Guardian.costOfRequest
     for _ in 0..<most { #expect(await first.accept()) }
     for _ in 0..<own { #expect(await second.accept()) }
     #expect(room.refusals == 0)
     let waiting = Task { await first.accept() }
-    // Another user has two thirds of what is left, beside the parts of root and of services.
+    // Another user gets two thirds of what is left, besides the parts of root and of services.
     let other = room.guardian(3, of: 1001)
     for _ in 0..<5 { #expect(await other.accept()) }
-    // Answers are sent when the next ones are taken. Beside another user the first has a share of
-    // two thirds, so that it must read several before it may ask again.
+    // Answers are sent when the client takes the next ones. With another user present, the first
+    // has a share of two thirds, so it must read several answers before it may send another
+    // request.
     for id in 1...8 as ClosedRange<UInt64> {
       first.answer(id, .flow(.path(.unknown)), generation: 1)
       _ = await first.next()
@@ -124,7 +125,8 @@ struct FairRequestsTests {
     for _ in 0..<10 { #expect(await second.accept()) }
   }
 
-  @Test("D4 a client adds and removes flows without reading → nothing is kept, and it goes on")
+  @Test(
+    "D4 a client adds and removes flows without reading → no answers pile up, and it may continue")
   func dropped() async {
     let room = Room(32 << 10)
     let guardian = room.guardian(1, of: 1000)
@@ -137,7 +139,7 @@ struct FairRequestsTests {
     #expect(guardian.waitingMessages == 0 && room.refusals == 0)
   }
 
-  @Test("D4 a flow is removed → what waits about others, and refusals, stay")
+  @Test("D4 a flow is removed → answers for other flows, and refusals, stay queued")
   func kept() async throws {
     let guardian = Guardian(1)
     for _ in 0..<4 { #expect(await guardian.accept()) }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConndServer
 
-/// What there is to see of a flow: 192.0.2.7 is eth0's and 198.51.100.7 is eth1's.
+/// Readings of a flow: eth0 has 192.0.2.7, and eth1 has 198.51.100.7.
 @Suite("Flow reader")
 final class FlowReaderTests {
   private let kernel = ModelKernel()
@@ -12,7 +12,7 @@ final class FlowReaderTests {
   private let eth0 = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
   private let eth1 = RouteAnswer.over(3, via: "198.51.100.1", from: "198.51.100.7")
   private var flow: Destination
-  /// What the flow was made on.
+  /// The path that the flow was made on.
   private var made: Path {
     var path = Path(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")])
     (path.source, path.gateway) = (IPAddress("192.0.2.7"), IPAddress("192.0.2.1"))
@@ -29,7 +29,7 @@ final class FlowReaderTests {
     self.flow.transport = Transport(6, localPort: 4711, remotePort: 443)
   }
 
-  /// What belongs to one turn.
+  /// A reader for one turn.
   private var reader: FlowReader {
     FlowReader(
       PathReader(
@@ -44,14 +44,16 @@ final class FlowReaderTests {
     return try reader.reading(of: self.flow, madeOn: path ?? self.made, &way)
   }
 
-  @Test("I0 a flow whose own question leads its own way has left nothing, and there is no other")
+  @Test(
+    "I0 the flow's own lookup leads the same way → it has left no link, and there is no alternative"
+  )
   func present() throws {
     let reading = try self.reading()
     #expect(reading.formerLink == nil && reading.alternative == nil && !reading.isSourceGone)
     #expect(reading.path.interface == "eth0")
   }
 
-  @Test("I2 only of a flow that is bound or marked it is asked whether its answers are taken")
+  @Test("I2 only for a bound or marked flow connd checks whether its replies are accepted")
   func replies() throws {
     self.kernel.refusingReplies = [2]
     #expect(try !self.reading().areRepliesRefused)
@@ -66,36 +68,38 @@ final class FlowReaderTests {
     #expect(try self.reading().areRepliesRefused)
   }
 
-  // MARK: - The link that it was made on
+  // MARK: - The link that the flow was made on
 
-  @Test("I2 a link that was left because it failed", arguments: [LinkState.down, .noCarrier, nil])
+  @Test(
+    "I2 traffic moved because the link failed → the former link is failed",
+    arguments: [LinkState.down, .noCarrier, nil])
   func failed(_ state: LinkState?) throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     if let state { self.kernel.setState(of: 2, state) } else { self.kernel.linkTable[2] = nil }
     #expect(try self.reading().formerLink == .failed)
-    // Without another way only that it is down, or gone, is sure.
+    // Without another way, only a link that is down or gone counts as failed.
     self.kernel.routes = []
     #expect(try self.reading().formerLink == (state == .noCarrier ? nil : .failed))
   }
 
-  @Test("I10 a link that was left because its route went")
+  @Test("I10 traffic moved because the route was removed → the former link is without route")
   func withoutRoute() throws {
     try self.kernel.cut("0.0.0.0", 0, metric: 100)
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     #expect(try self.reading().formerLink == .withoutRoute)
-    // The kernel makes one up for IPv4 traffic that is bound to a link.
+    // For IPv4 traffic bound to a link, the kernel makes up a route.
     self.kernel.bound[2] = .over(2, from: "192.0.2.7", table: 0)
     #expect(try self.reading().formerLink == .withoutRoute)
   }
 
-  @Test("I3 a link that was left because another route is preferred")
+  @Test("I3 traffic moved because another route is preferred → the former link still has a route")
   func withRoute() throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     #expect(try self.reading().formerLink == .withRoute)
   }
 
   @Test(
-    "I3 an address that no link to elsewhere has ties a flow to its link all the same",
+    "I3 the flow's address is on lo or a dummy → the flow is still tied to its link",
     arguments: ["lo", "dummy"])
   func addressElsewhere(_ name: String) throws {
     self.kernel.take("192.0.2.7")
@@ -107,16 +111,16 @@ final class FlowReaderTests {
     #expect(try self.reading().formerLink == .withRoute)
     try self.kernel.cut("0.0.0.0", 0, metric: 100)
     #expect(try self.reading().formerLink == .withoutRoute)
-    // Its link has not failed with the one that the traffic left by.
+    // The link that the traffic left has failed, but not the link of the address.
     self.kernel.setState(of: 2, .down)
     #expect(try self.reading().formerLink == .withoutRoute)
-    // By the new way it is what others get, too.
+    // The new way uses the address that other connections get, too.
     try self.kernel.lead("0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "192.0.2.7"))
     #expect(try self.reading().formerLink == .untied)
   }
 
   @Test(
-    "I0 I3 an address of the link that was left goes with the route where that says so, and not where the kernel borrows it",
+    "I0 I3 the new route sets the former link's address → untied; the kernel only borrows the address → the link still has a route",
     arguments: [true, false])
   func givenAddress(isSet: Bool) throws {
     let other = RouteAnswer.over(3, via: "198.51.100.1", from: "192.0.2.7")
@@ -126,7 +130,7 @@ final class FlowReaderTests {
   }
 
   @Test(
-    "I0 an address is given by a VPN where it is of no subnet, and a route in a table of its own sets it",
+    "I0 an address comes from a VPN if it has no subnet and a route in its own table sets it",
     arguments: [(100, 32, true), (254, 32, true), (100, 24, true), (100, 32, false)])
   func givenByVPN(table: UInt32, length: Int, isSet: Bool) throws {
     let address = try IPAddress(spelt: "10.9.0.5")
@@ -137,7 +141,7 @@ final class FlowReaderTests {
     let made = try self.reader.way(to: self.flow).judged
     let isGiven = table == 100 && length == 32 && isSet
     #expect(try self.reading(madeOn: made).isSourceGiven == isGiven)
-    // Who is bound to a link, or for whose address there is a rule, has his own way.
+    // A flow that is bound to a link, or for whose address there is a rule, has its own way.
     self.flow.outLink = 2
     #expect(try !self.reading(madeOn: made).isSourceGiven)
     self.flow.outLink = nil
@@ -147,7 +151,8 @@ final class FlowReaderTests {
   }
 
   @Test(
-    "I10 a route that was removed, over whose link a worse one leads, is no better path's matter")
+    "I10 the route was removed and a worse one uses the same link → without route, not a better path"
+  )
   func withWorseRoute() throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     func formerLink(
@@ -177,14 +182,16 @@ final class FlowReaderTests {
     }
   }
 
-  @Test("I0 a link that the flow does not depend on", arguments: ["address", "legs"])
+  @Test(
+    "I0 a flow that does not depend on the former link has not left it",
+    arguments: ["address", "legs"])
   func untied(_ why: String) throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     if why == "address" {
-      // It is where the flow leaves now.
+      // The flow's traffic leaves by that link now.
       try self.kernel.give("192.0.2.7", to: 3)
     } else {
-      // Before 6.15 Linux went by the ports alone.
+      // Before version 6.15, Linux hashed on the ports alone.
       try self.kernel.spread("0.0.0.0", 0, over: [self.eth0, self.eth1])
       self.kernel.take("192.0.2.7")
       self.kernel.localBlocks = [try IPPrefix(spelt: "192.0.2.0", 24)]
@@ -194,7 +201,7 @@ final class FlowReaderTests {
   }
 
   @Test(
-    "I0 I3 of several legs each is right, unless the flow's ports are known and its address is the old one's",
+    "I0 I3 any leg of a multipath route is right, unless the flow's ports are known and its address is the old leg's",
     arguments: [true, false])
   func anotherLeg(knowsPorts: Bool) throws {
     self.kernel.choosesLegBySource = false
@@ -206,7 +213,7 @@ final class FlowReaderTests {
   }
 
   @Test(
-    "I0 of several IPv6 legs each that carries is right: which is taken changes with what routers seem to do"
+    "I0 any working leg of an IPv6 multipath route is right: the choice depends on router reachability"
   )
   func anotherIPv6Leg() throws {
     let legs = [
@@ -225,7 +232,7 @@ final class FlowReaderTests {
     #expect(try self.reading().formerLink == .failed)
   }
 
-  @Test("I0 I1 of a flow whose address is gone nothing else matters")
+  @Test("I0 I1 the flow's address is gone → nothing else is checked")
   func nothingElse() throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     self.kernel.take("192.0.2.7")
@@ -233,7 +240,8 @@ final class FlowReaderTests {
     #expect(gone.isSourceGone && gone.formerLink == nil)
   }
 
-  @Test("I1 an address went → it may return, unless its link does not stand or it was replaced")
+  @Test(
+    "I1 the address is gone → it may return, unless its link failed or the address was replaced")
   func sourceLoss() throws {
     let made = try self.reader.way(to: self.flow).judged
     func loss() throws -> FlowReading.SourceLoss? {
@@ -250,12 +258,12 @@ final class FlowReaderTests {
     #expect(try loss() == .mayReturn)
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     #expect(try loss() == .mayReturn)
-    // Another address of the same subnet, which nothing uses yet, and which new connections get.
+    // Another address of the same subnet: first unused, then chosen for new connections.
     try self.kernel.give("192.0.2.8", to: 2)
     #expect(try loss() == .mayReturn)
     try self.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.8"))
     #expect(try loss() == .final)
-    // A modem's subnet is its link.
+    // A modem's address has no subnet but its link.
     try self.kernel.lead("0.0.0.0", 0, .over(2, from: "10.0.0.7"))
     self.kernel.linkTable[2]?.link.hardwareAddress = []
     #expect(try loss() == .final)
@@ -268,7 +276,7 @@ final class FlowReaderTests {
   }
 
   @Test(
-    "I3 I10 an address that moves from another machine to this one, and the other way, may move back"
+    "I3 I10 an address that moves to this machine, or away from it, may move back"
   )
   func takenOver() throws {
     self.kernel.linkTable[1] = LinkFacts(Link(index: 1, name: "lo", flags: [.up, .loopback]))
@@ -278,7 +286,7 @@ final class FlowReaderTests {
     let here = way.judged
     let local = try self.reader.reading(of: self.flow, madeOn: made, &way)
     #expect(local.isLocal && local.formerLink == .withoutRoute && local.alternative == nil)
-    // What begins as it is here has left nothing.
+    // A flow that begins while the address is local has left nothing.
     #expect(try self.reader.reading(of: self.flow, madeOn: here, &way).formerLink == nil)
     self.kernel.take("203.0.113.9")
     way = try self.reader.way(to: self.flow)
@@ -286,7 +294,7 @@ final class FlowReaderTests {
     #expect(!gone.isLocal && gone.formerLink == .withoutRoute)
   }
 
-  @Test("I10 a flow that has no address yet has left nothing, whatever it would have been sent by")
+  @Test("I10 a flow without an address has left nothing, whatever link was expected")
   func notBegun() throws {
     self.kernel.setState(of: 2, .noCarrier)
     let expected = try self.reader.way(to: self.flow).judged
@@ -298,7 +306,7 @@ final class FlowReaderTests {
 
   // MARK: - What new connections get
 
-  /// A rule keeps the flow on its way, and what is new goes by eth1.
+  /// A rule keeps the flow on its way, and new connections use eth1.
   private func keep() throws {
     self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
@@ -312,14 +320,14 @@ final class FlowReaderTests {
       alternative == .init(link: 3, source: IPAddress("198.51.100.7"), isKept: true))
   }
 
-  @Test("I3 a link that carries nothing is no alternative")
+  @Test("I3 a link without carrier is not an alternative")
   func deadAlternative() throws {
     try self.keep()
     self.kernel.setState(of: 3, .noCarrier)
     #expect(try self.reading().alternative == nil)
   }
 
-  @Test("I0 another leg of the flow's own route is no alternative")
+  @Test("I0 another leg of the flow's own route is not an alternative")
   func leg() throws {
     try self.kernel.spread("0.0.0.0", 0, over: [self.eth1, self.eth0])
     let reading = try self.reading()
@@ -338,14 +346,14 @@ final class FlowReaderTests {
     try self.kernel.lead("0.0.0.0", 0, other, metric: 100)
     let alternative = try self.reading().alternative
     #expect(alternative == .init(link: 2, source: IPAddress("10.0.0.7"), isKept: isKept))
-    // Of the same it is none (T3).
+    // An address of the same subnet is not an alternative (T3).
     let near = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.8")
     try self.kernel.lead("0.0.0.0", 0, near, metric: 100)
     #expect(try self.reading().alternative == nil)
   }
 
   @Test(
-    "I0 I3 another prefix of the same IPv6 router is no better way; of another router it is",
+    "I0 I3 another prefix from the same IPv6 router is not an alternative; from another router it is",
     arguments: ["fe80::1", "fe80::2"])
   func prefix(router: String) throws {
     try self.kernel.give("2001:db8:1::7", to: 2)
@@ -357,7 +365,7 @@ final class FlowReaderTests {
     try self.kernel.lead("::", 0, .over(2, via: router, from: "2001:db8:2::7"), metric: 50)
     let reader = self.reader
     var way = try reader.way(to: self.flow)
-    // Also where the router was seen before the address was good.
+    // This also holds if the router was known before the address became usable.
     for path in [made, way.judged] {
       let reading = try reader.reading(of: self.flow, madeOn: path, by: made.gateway, &way)
       #expect(reading.alternative?.source == IPAddress("2001:db8:2::7"))
@@ -365,7 +373,9 @@ final class FlowReaderTests {
     }
   }
 
-  @Test("I0 I3 another subnet on one of several legs: each connection takes one, and its address")
+  @Test(
+    "I0 I3 another subnet on one of several legs is an alternative, because each connection takes one leg and its address"
+  )
   func subnetOfLeg() throws {
     let other = RouteAnswer.over(2, via: "192.0.2.1", from: "10.0.0.7")
     try self.kernel.spread("0.0.0.0", 0, over: [other, self.eth1])
@@ -374,7 +384,7 @@ final class FlowReaderTests {
         == .init(link: 2, source: IPAddress("10.0.0.7"), isKept: true))
   }
 
-  @Test("I0 who sends from an address that no link has, has chosen that himself")
+  @Test("I0 a source address that is not on any link is the application's own choice")
   func anyIP() throws {
     self.kernel.localBlocks = [try IPPrefix(spelt: "10.9.0.0", 16)]
     self.kernel.linkTable[1] = LinkFacts(Link(index: 1, name: "lo", flags: [.up, .loopback]))
@@ -385,7 +395,7 @@ final class FlowReaderTests {
 
   // MARK: - Ways
 
-  @Test("D6 flows with the same answer share their way, and what it costs")
+  @Test("D6 flows with the same answer share their way and its queries")
   func shared() throws {
     let reader = self.reader
     let way = try reader.way(to: self.flow)
@@ -397,11 +407,11 @@ final class FlowReaderTests {
       var same = way
       _ = try reader.reading(of: other, madeOn: self.made, &same)
     }
-    // One for each, whose address it is, and once what new connections get.
+    // One query for each flow, for the owner of its address, and one for what new connections get.
     #expect(self.kernel.questions - before <= 100 + 4)
   }
 
-  @Test("K6 neighbours behind a bridge may be behind different ports, and share no way")
+  @Test("K6 neighbours behind a bridge may be behind different ports, so their flows share no way")
   func neighbours() throws {
     self.kernel.addStack(4, "br0", kind: "bridge", over: [2, 3])
     try self.kernel.lead("10.0.0.0", 24, .over(4, from: "10.0.0.7"))

@@ -5,15 +5,15 @@ import Testing
 
 @testable import ConndServer
 
-@Suite("Flows, and routers that are replaced")
+@Suite("Flows whose router is replaced")
 struct FlowRouterTests {
-  /// 192.0.2.1, with a hardware address that ends in this.
+  /// 192.0.2.1, with a hardware address that ends in this byte.
   private func router(_ last: UInt8) throws -> Neighbour {
     Neighbour(
       try IPAddress(spelt: "192.0.2.1"), link: 2, hardwareAddress: [2, 0, 0, 0, 0, last])
   }
 
-  /// The kernel has something more to tell, and it is so by then.
+  /// Applies a change, and queues the kernel's messages about it.
   private func tell(_ events: [KernelEvent], _ kernel: ModelKernel) {
     kernel.untold.append {
       for case .neighbour(let neighbour) in events {
@@ -23,7 +23,7 @@ struct FlowRouterTests {
     }
   }
 
-  /// The cable is moved: the carrier goes, and with it what was known of the neighbours.
+  /// Moves the cable: the carrier is lost, and the kernel forgets its neighbours.
   private func replug(_ kernel: ModelKernel) {
     for state in [LinkState.noCarrier, .up] {
       kernel.untold.append {
@@ -35,13 +35,13 @@ struct FlowRouterTests {
   }
 
   @Test(
-    "I4 that a router takes another's address on a link that never went is advised to those behind it, and ends nothing"
+    "I4 a router takes over another's address while the link stays up → flows are advised, none is destroyed"
   )
   func failover() throws {
     let gateway = try IPAddress(spelt: "192.0.2.1")
     var loop = try TestLoop.started { $0.neighbours[gateway] = try self.router(7) }
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
-    // What the kernel forgets meanwhile is not another.
+    // An entry that the kernel forgets in between is not another router.
     loop.kernel.neighbours = [:]
     #expect(try loop.guardFlow(2) == ["2 path eth0"])
     #expect(try loop.kernel.watched.gateways == [self.router(7)])
@@ -49,38 +49,41 @@ struct FlowRouterTests {
     #expect(loop.turn().sorted() == ["1 advise networkChanged", "2 advise networkChanged"])
     #expect(loop.invalidations == ["advise networkChanged"])
     #expect(loop.turn() == [])
-    // The next one is told, too.
+    // The next replacement is reported, too.
     self.tell([.neighbour(try self.router(9))], loop.kernel)
     #expect(loop.turn().sorted() == ["1 advise networkChanged", "2 advise networkChanged"])
     #expect(loop.invalidations == ["advise networkChanged", "advise networkChanged"])
   }
 
-  @Test("I4 the router is found and replaced before anybody looks", arguments: [false, true])
+  @Test(
+    "I4 the router is found and replaced before the next reading → destroyed only if the link went",
+    arguments: [false, true])
   func routerReplacedAtOnce(isReplugged: Bool) throws {
     var loop = try TestLoop.started()
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     self.tell([.neighbour(try self.router(7))], loop.kernel)
     if isReplugged { self.replug(loop.kernel) }
     self.tell([.neighbour(try self.router(8))], loop.kernel)
-    // Which one it was made by is not known, but that it was another where the link went.
+    // The router at the time of the registration is not known; if the link went, it was another
+    // one.
     #expect(loop.turn() == (isReplugged ? ["1 destroy networkChanged"] : []))
-    // To all it is the link that was lost.
+    // Clients that watch all changes see the lost link.
     #expect(loop.invalidations.first == (isReplugged ? "destroy interfaceLost" : nil))
   }
 
-  @Test("I4 who begins when the router was replaced, is not on the network of before")
+  @Test("I4 a flow that begins after the router was replaced is not on the former network")
   func routerReplacedBefore() throws {
     var loop = try TestLoop.started()
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     self.tell([.neighbour(try self.router(7))], loop.kernel)
     self.replug(loop.kernel)
     self.tell([.neighbour(try self.router(8))], loop.kernel)
-    // Requests are taken when what was told is read, and before anybody is looked at.
+    // Requests are taken after the kernel's messages are read, and before any flow is evaluated.
     #expect(try loop.guardFlow(2) == ["2 path eth0"])
     #expect(loop.turn() == ["1 destroy networkChanged"])
   }
 
-  @Test("I4 another router that is replaced is not the flow's")
+  @Test("I4 another router is replaced → the flow is not affected")
   func otherRouterReplaced() throws {
     let other = try IPAddress(spelt: "192.0.2.2")
     var loop = try TestLoop.started { kernel in
@@ -89,7 +92,7 @@ struct FlowRouterTests {
     }
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     self.replug(loop.kernel)
-    // The default gateway's address moves to the router that the flow has had all along.
+    // The default gateway's address moves to the router that the flow has used all along.
     let own = Neighbour(other, link: 2, hardwareAddress: [2, 0, 0, 0, 0, 8])
     self.tell([.neighbour(try self.router(8))], loop.kernel)
     self.tell([.neighbour(own)], loop.kernel)
@@ -97,7 +100,7 @@ struct FlowRouterTests {
     #expect(loop.invalidations.contains("destroy networkChanged"))
   }
 
-  @Test("D7 a router whose address never rests delays nobody for ever")
+  @Test("D7 a router whose address keeps changing does not block other work")
   func restlessRouter() throws {
     var loop = try TestLoop.started()
     let kernel = loop.kernel
@@ -109,7 +112,7 @@ struct FlowRouterTests {
     self.tell([.neighbour(try self.router(0))], loop.kernel)
     loop.loop.beginTurn()
     loop.loop.deal(with: .init(hasMessages: true, slept: nil))
-    // It goes on, between what others want.
+    // The reading continues between other work.
     #expect(loop.loop.isBusy)
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     loop.kernel.onNeighbour = { _ in }

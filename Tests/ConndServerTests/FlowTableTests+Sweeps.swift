@@ -10,7 +10,7 @@ extension FlowTableTests {
     try IPAddress(spelt: "198.18.\(id / 256).\(id % 256)")
   }
 
-  /// Guards a flow to a destination of its own.
+  /// Guards a flow to its own destination.
   private func addOne(_ id: UInt64, to table: inout FlowTable) throws {
     _ = try self.add(
       .init(key: .init(guardian: 1, id: id), flow: Flow(Destination(try self.address(id)))),
@@ -21,7 +21,7 @@ extension FlowTableTests {
     for id in 1...count { try self.addOne(id, to: &table) }
   }
 
-  /// All of so many flows have lost their route, and are to be looked at.
+  /// A table in which all flows have lost their route and are due for evaluation.
   private func tableOfLost(_ count: UInt64) throws -> FlowTable {
     var table = FlowTable()
     try self.addMany(count, to: &table)
@@ -30,11 +30,11 @@ extension FlowTableTests {
     return table
   }
 
-  @Test("D6 the kernel's next message comes before the flows that are still to be looked at")
+  @Test("D6 the kernel's next message is handled before the remaining flows")
   func interrupted() throws {
     var table = try self.tableOfLost(600)
     func told() throws -> Int { try self.evaluateSlice(of: &table).count }
-    // Few at first: an event's messages come shortly after each other.
+    // The first slices are small, because an event's messages follow each other closely.
     self.kernel.happens(after: 3) { self.kernel.untold.append { [] } }
     #expect(try told() == 4)
     self.kernel.untold = []
@@ -47,9 +47,9 @@ extension FlowTableTests {
     #expect(!table.isBusy)
   }
 
-  /// Nobody has a path, so that each look is one question.
+  /// No flow has a path, so that each evaluation is one query.
   @Test(
-    "I9 nobody is skipped or looked at twice for one step, whoever comes and goes meanwhile",
+    "I9 flows come and go during a sweep → none is skipped or evaluated twice for one step",
     arguments: [1, 2, 3, 4])
   func comingAndGoing(seed: UInt64) throws {
     var random = SeededGenerator(seed: seed)
@@ -57,7 +57,7 @@ extension FlowTableTests {
     var expected = Set(1...100 as ClosedRange<UInt64>)
     var looks: [String: Int] = [:]
     var next: UInt64 = 101
-    // A message waits all the time: a part each.
+    // A message is always waiting, so each slice is small.
     self.kernel.untold = [{ [] }]
     while table.isBusy {
       let before = self.kernel.questions
@@ -71,7 +71,7 @@ extension FlowTableTests {
         expected.remove(id)
         #expect(looks.removeValue(forKey: question) ?? 0 <= 1)
       }
-      // Who comes has seen what happened.
+      // A new flow has already seen what happened.
       try self.addOne(next, to: &table)
       next += 1
     }
@@ -79,7 +79,7 @@ extension FlowTableTests {
     for id in expected { #expect(looks["route \(try self.address(id))"] == 1) }
   }
 
-  @Test("I9 a step while a sweep is under way has those looked at again that were seen")
+  @Test("I9 a step during a sweep → the flows seen so far are evaluated again")
   func stepMeanwhile() throws {
     var table = try self.tableOfLost(20)
     self.kernel.untold = [{ [] }]
@@ -95,7 +95,9 @@ extension FlowTableTests {
     #expect(Set(asked).count == 20)
   }
 
-  @Test("K8 what would be destroyed while messages wait is looked at once more, and no third time")
+  @Test(
+    "K8 a flow due to be destroyed while messages wait is evaluated once more, but not a third time"
+  )
   func postponed() throws {
     var table = FlowTable()
     try self.addMany(1, to: &table)
@@ -105,7 +107,7 @@ extension FlowTableTests {
     self.kernel.untold = [{ [] }]
     #expect(try self.evaluateSlice(of: &table) == [])
     #expect(table.isBusy && table.count == 1)
-    // It was nothing.
+    // The loss turned out to be none.
     self.kernel.give(self.local, to: 2)
     self.kernel.setState(of: 2, .up)
     #expect(try self.evaluateSlice(of: &table) == [])
@@ -119,7 +121,7 @@ extension FlowTableTests {
     #expect(!table.isBusy && table.isEmpty)
   }
 
-  @Test("K8 a kernel that fails in the middle of a sweep swallows nothing that was to be told")
+  @Test("K8 the kernel fails in the middle of a sweep → no event is lost")
   func failing() throws {
     var table = try self.tableOfLost(6)
     self.kernel.happens(after: 2) { self.kernel.isGone = true }
@@ -128,7 +130,7 @@ extension FlowTableTests {
     #expect(try self.evaluate(&table).count == 6)
   }
 
-  @Test("I10 many whose grace is over are looked at once")
+  @Test("I10 many grace periods end together → the flows are evaluated in one sweep")
   func manyOverdue() throws {
     var table = try self.tableOfLost(600)
     #expect(table.deadline == nil, "who looks at all does not wait for some")
@@ -137,12 +139,12 @@ extension FlowTableTests {
     let before = self.kernel.questions
     for _ in 0..<5 { table.lookAtOverdue(at: Instant(sinceStart: .seconds(2))) }
     #expect(try self.evaluate(&table, at: 2).count == 600)
-    // Of its own way, and of the one that new connections get.
+    // One query for the flow's own way, one for what new connections get.
     #expect(self.kernel.questions - before < 1300)
     #expect(table.isEmpty && table.deadline == nil)
   }
 
-  @Test("I10 of many only those whose grace is over are looked at")
+  @Test("I10 only the flows whose grace period is over are evaluated")
   func someOverdue() throws {
     var table = FlowTable()
     try self.addMany(100, to: &table)
@@ -158,7 +160,7 @@ extension FlowTableTests {
     #expect(!table.isBusy && table.count == 99)
   }
 
-  @Test("I10 a grace whose flow has gone is waited for once, and not again")
+  @Test("I10 a flow in its grace period is removed → its deadline fires once, and not again")
   func goneInDoubt() throws {
     var table = FlowTable()
     try self.addMany(2, to: &table)
@@ -178,7 +180,7 @@ extension FlowTableTests {
     #expect(table.deadline == nil)
   }
 
-  @Test("I4 another router behind the same gateway's address: advise, and destroy if the link went")
+  @Test("I4 another router behind the same gateway address → advise; destroy if the link went")
   func gateway() throws {
     let gateway = try IPAddress(spelt: "192.0.2.1")
     func tell(_ last: UInt8) {
@@ -203,7 +205,7 @@ extension FlowTableTests {
     #expect(try self.evaluate(&table) == ["1 destroy networkChanged"])
   }
 
-  @Test("D6 ten thousand flows by one way cost one question each")
+  @Test("D6 ten thousand flows on one way cost one query each")
   func manyFlows() throws {
     var table = FlowTable()
     try self.addMany(10_000, to: &table)

@@ -24,7 +24,7 @@ final class FlowTableTests {
     try self.lead(by: 2)
   }
 
-  /// A default route leads over a link, too. The one of the least metric is preferred.
+  /// Adds a default route over a link. The route with the lowest metric is preferred.
   func lead(by link: UInt32, metric: UInt32 = 100) throws {
     let way =
       link == 2
@@ -52,7 +52,7 @@ final class FlowTableTests {
       knownPath: knownPath, sinceGeneration: since)
   }
 
-  /// What a client was told before: that its flow is on eth1.
+  /// The path that a client was told before: its flow is on eth1.
   var pathOnEth1: Path {
     var known = Path(status: .satisfied, chain: [PathLink(index: 3, name: "eth1")])
     (known.source, known.sourcePrefixLength) = (self.local2, 24)
@@ -103,7 +103,7 @@ final class FlowTableTests {
   }
 
   @Test(
-    "I3 a flow that a rule keeps on its way is told that there is a better path, and that it is gone"
+    "I3 a flow that a rule keeps on its way learns of a better path, and of its end"
   )
   func betterPathGone() throws {
     var table = FlowTable()
@@ -124,7 +124,7 @@ final class FlowTableTests {
 
   // MARK: - Registration
 
-  @Test("I6 a sleep before a flow was added does not concern it")
+  @Test("I6 a sleep before a flow was added does not affect it")
   func addedAfterwards() throws {
     var table = FlowTable()
     #expect(self.words(try self.add(self.registration(1), to: &table)) == "1 path eth0")
@@ -134,13 +134,13 @@ final class FlowTableTests {
     #expect(table.count == 1)
   }
 
-  @Test("I10 a flow that has no path and no connection yet has nothing to lose")
+  @Test("I10 a flow without a path and without a connection has nothing to lose")
   func addedOffline() throws {
     self.leadNowhere()
     var table = FlowTable()
     #expect(self.words(try self.add(self.registration(1), to: &table)) == "1 path none")
     #expect(table.deadline == nil)
-    // What makes its first path is no change for it.
+    // The event that creates its first path is not a change for the flow.
     try self.lead(by: 2)
     self.look(&table)
     #expect(try self.evaluate(&table) == ["1 path eth0"])
@@ -149,13 +149,13 @@ final class FlowTableTests {
     #expect(try self.evaluate(&table) == ["1 destroy betterPath"])
   }
 
-  @Test("I1 I3 a flow that is dead already is told so when it is added")
+  @Test("I1 I3 a flow that is already dead is destroyed in the answer to its registration")
   func deadAlready() throws {
     var table = FlowTable()
     let gone = self.registration(1, local: IPAddress("192.0.2.99"))
     #expect(self.words(try self.add(gone, to: &table)) == "1 destroy sourceAddressLost")
 
-    // What it was told before was another way.
+    // The path known from before was another one.
     try self.lead(by: 3, metric: 200)
     let moved = self.registration(1, knownPath: self.pathOnEth1)
     #expect(self.words(try self.add(moved, to: &table)) == "1 destroy betterPath")
@@ -166,7 +166,7 @@ final class FlowTableTests {
     #expect(self.words(try self.add(same, to: &table)) == "1 path eth0")
   }
 
-  @Test("I0 I3 a connection that has just been made is not refuted by what the kernel prefers")
+  @Test("I0 I3 a new connection is not refuted by the route that the kernel prefers")
   func justMade() throws {
     var table = FlowTable()
     try self.lead(by: 3, metric: 200)
@@ -178,7 +178,7 @@ final class FlowTableTests {
   }
 
   @Test(
-    "I1 I9 a look between the end of an address and the kernel's word of it names the address",
+    "I1 I9 an evaluation between the loss of an address and the kernel's message names the address",
     arguments: [nil, 3] as [UInt32?])
   func leavingAddress(next link: UInt32?) throws {
     var table = FlowTable()
@@ -191,7 +191,7 @@ final class FlowTableTests {
     #expect(try self.evaluate(&table) == ["1 advise sourceAddressLost"])
   }
 
-  @Test("I2 I9 a flow whose link went down while connd was away lost its interface")
+  @Test("I2 I9 a link went down while connd was away → the flow lost its interface")
   func linkDownMeanwhile() throws {
     try self.lead(by: 3, metric: 200)
     let registration = self.registration(1, local: self.local2, knownPath: self.pathOnEth1)
@@ -199,7 +199,7 @@ final class FlowTableTests {
     #expect(self.words(try self.add(registration, to: &table)) == "1 destroy betterPath")
     self.kernel.setState(of: 3, .down)
     #expect(self.words(try self.add(registration, to: &table)) == "1 destroy interfaceLost")
-    // Also where there is no other.
+    // Also if there is no other link.
     self.leadNowhere()
     #expect(self.words(try self.add(registration, to: &table)) == "1 destroy interfaceLost")
   }
@@ -212,7 +212,7 @@ final class FlowTableTests {
       cause: Cause(.route, "routeAdded"), time: Timestamp(microseconds: 0))
   }
 
-  @Test("I9 what was destroyed since the generation that the client knew of is told at once")
+  @Test("I9 an invalidation since the client's known generation is reported at registration")
   func destroyedSince() throws {
     var table = FlowTable()
     let cases: [(Invalidation, IPAddress?, String)] = [
@@ -221,15 +221,15 @@ final class FlowTableTests {
         self.invalidation(.sourceAddressLost, .init(localAddresses: [self.local])), self.local,
         "1 destroy sourceAddressLost"
       ),
-      // Of a network the kernel cannot tell, whatever address there is.
+      // A network change cannot be checked against the kernel, whatever the address.
       (
         self.invalidation(.networkChanged, .init(interface: "eth0")), self.local,
         "1 destroy networkChanged"
       ),
-      // Of its own way it can.
+      // A better path can be: the kernel knows the flow's own way.
       (self.invalidation(.betterPath, .init(interface: "eth0")), self.local, "1 path eth0"),
       (self.invalidation(.categoryChanged, .everything), nil, "1 path eth0"),
-      // Another link's, another family's, another address's: not this flow's.
+      // Another link, another family, another address: these do not concern the flow.
       (self.invalidation(.betterPath, .init(interface: "eth1")), nil, "1 path eth0"),
       (
         self.invalidation(.betterPath, .init(interface: "eth0", family: .ipv6)), nil, "1 path eth0"
@@ -244,7 +244,7 @@ final class FlowTableTests {
       let event = try self.add(registration, to: &table, past: [invalidation])
       #expect(self.words(event) == expected, "\(invalidation)")
       table.remove(registration.key)
-      // What the client knew of already is none of its flow's.
+      // An invalidation that the client already knew of does not concern its new flow.
       let later = self.registration(1, local: local, since: 9)
       #expect(self.words(try self.add(later, to: &table, past: [invalidation])) == "1 path eth0")
       table.remove(later.key)
@@ -252,7 +252,7 @@ final class FlowTableTests {
     #expect(table.isEmpty)
   }
 
-  @Test("I10 a connection that is added while its route is away goes on when the route is back")
+  @Test("I10 a connection is added while its route is away → it continues when the route returns")
   func addedWithoutRoute() throws {
     self.leadNowhere()
     var table = FlowTable()
@@ -266,13 +266,13 @@ final class FlowTableTests {
     #expect(try self.evaluate(&table, at: 0.5) == ["1 destroy betterPath"])
   }
 
-  @Test("K8 a flow that is added while the kernel cannot be asked is judged when it is registered")
+  @Test("K8 a flow added while the kernel cannot be asked is judged as soon as it can")
   func addedBlindly() throws {
     var table = FlowTable()
     try self.lead(by: 3, metric: 200)
     #expect(self.words(table.addBlindly(self.registration(1), of: .root)) == "1 path none")
     _ = table.addBlindly(self.registration(2, knownPath: self.pathOnEth1), of: .root)
-    // What happened before is no concern of theirs.
+    // Events before the registration do not concern them.
     self.look(&table, .kernelBack)
     #expect(try self.evaluate(&table) == [])
     let registrations = table.takeBlind()
@@ -283,7 +283,7 @@ final class FlowTableTests {
   }
 
   @Test(
-    "I1 a flow that begins on another link than it would have been sent by has its address there")
+    "I1 a flow begins on another link than expected → its address is looked for there")
   func begunElsewhere() throws {
     self.kernel.setState(of: 3, .noCarrier)
     self.leadNowhere()
@@ -294,7 +294,7 @@ final class FlowTableTests {
     try self.lead(by: 2)
     self.look(&table)
     #expect(try self.evaluate(&table) == ["1 path eth0"])
-    // Another address of the subnet is preferred, and this one stays; that of the other link goes.
+    // Another address of the subnet is preferred and this one stays; the other link's address goes.
     try self.kernel.give("192.0.2.8", to: 2)
     try self.kernel.lead(
       "0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.8"), metric: 100)

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Guarded flows")
 struct GuardedFlowTests {
-  @Test("D6 K8 a look at flows waits for what the kernel has told by then, and only once")
+  @Test("D6 K8 an evaluation of flows waits once for the pending kernel messages, and only once")
   func wait() throws {
     var loop = try TestLoop.started()
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
@@ -21,9 +21,9 @@ struct GuardedFlowTests {
     #expect(kernel.questions > before)
   }
 
-  // MARK: - Connections that are not on the path that is known
+  // MARK: - Connections that are not on the known path
 
-  /// 198.51.100.7 is wlan0's.
+  /// wlan0 has 198.51.100.7.
   private func loopWithWiFi() throws -> TestLoop {
     try TestLoop.started { kernel in
       kernel.addLink(3, "wlan0")
@@ -39,7 +39,7 @@ struct GuardedFlowTests {
     return path
   }
 
-  @Test("I0 I3 a flow that a rule keeps on its link is on it, whatever path it was told of")
+  @Test("I0 I3 a rule keeps the flow on its link → it stays there, whatever path it knew")
   func keptByRule() throws {
     var loop = try self.loopWithWiFi()
     try loop.kernel.lead("0.0.0.0", 0, .over(3, from: "198.51.100.7"), metric: 600)
@@ -53,7 +53,9 @@ struct GuardedFlowTests {
     #expect(loop.tell() == ["1 destroy betterPath"])
   }
 
-  @Test("I3 a route that moves between the making of a connection and its registration is told")
+  @Test(
+    "I3 the route moves between connecting and registering → the flow is destroyed or advised at registration"
+  )
   func movedMeanwhile() throws {
     var loop = try self.loopWithWiFi()
     var made = try self.knownPath()
@@ -63,13 +65,13 @@ struct GuardedFlowTests {
       "0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "198.51.100.7"), metric: 600)
     let told = try loop.guardFlow(1, local: "198.51.100.7", port: 40_000, known: made)
     #expect(told == ["1 destroy betterPath late wlan0"])
-    // Without what was known before, it is on what there is now.
+    // Without a known path, the flow is on the current one.
     #expect(try loop.guardFlow(2, local: "198.51.100.7", port: 40_000) == ["2 path eth0"])
     #expect(loop.tell() == [])
   }
 
   @Test(
-    "I0 that only its address leads a new connection elsewhere is no change",
+    "I0 only its address leads a new connection elsewhere → no change",
     arguments: [nil, 40_000 as UInt16])
   func ledByAddress(port: UInt16?) throws {
     var loop = try self.loopWithWiFi()
@@ -81,7 +83,7 @@ struct GuardedFlowTests {
     #expect(!loop.tell().contains { $0.contains("destroy") })
   }
 
-  @Test("I0 that only its port leads a new connection elsewhere is no change")
+  @Test("I0 only its port leads a new connection elsewhere → no change")
   func ledByPort() throws {
     var loop = try self.loopWithWiFi()
     let eth0 = try self.knownPath()
@@ -91,7 +93,7 @@ struct GuardedFlowTests {
     #expect(loop.tell() == [])
   }
 
-  @Test("I0 a connection that is sent from another link's address may work")
+  @Test("I0 a connection from another link's address may work → it is kept")
   func foreignAddress() throws {
     var loop = try self.loopWithWiFi()
     #expect(
@@ -100,7 +102,7 @@ struct GuardedFlowTests {
     #expect(loop.tell() == [])
   }
 
-  @Test("I5 that the category changes ends no flow whose own way is there")
+  @Test("I5 the category changes → a flow whose own way remains is kept")
   func categoryChanged() throws {
     var loop = try self.loopWithWiFi()
     loop.kernel.linkTable[3]?.device.type = "wlan"
@@ -112,7 +114,7 @@ struct GuardedFlowTests {
     #expect(loop.invalidations.contains("destroy categoryChanged"))
   }
 
-  /// Flow 1 is wlan0's, and was told of no path.
+  /// Flow 1 belongs to wlan0, and was registered without a path.
   private func guardWithoutPath(in loop: inout TestLoop) throws {
     loop.kernel.routes = []
     _ = loop.tell()
@@ -121,7 +123,7 @@ struct GuardedFlowTests {
         == ["1 advise interfaceLost late none"])
   }
 
-  @Test("I0 a connection that was told of no path takes the first that there is")
+  @Test("I0 a connection registered without a path takes the first path there is")
   func knownWithoutPath() throws {
     var loop = try self.loopWithWiFi()
     try self.guardWithoutPath(in: &loop)
@@ -130,7 +132,7 @@ struct GuardedFlowTests {
     #expect(loop.tell() == ["1 path gre1"])
   }
 
-  @Test("I10 a connection that was told of no path has its own link's grace")
+  @Test("I10 a connection registered without a path gets its own link's grace period")
   func knownWithoutPathOnWiFi() throws {
     var loop = try self.loopWithWiFi()
     loop.kernel.linkTable[3]?.device.type = "wlan"
@@ -140,7 +142,7 @@ struct GuardedFlowTests {
     #expect(loop.tell() == ["1 path wlan0 requiresConnection"])
   }
 
-  @Test("I3 an address on a dummy is the machine's own, whichever way its traffic goes")
+  @Test("I3 an address on a dummy belongs to the machine, whichever way the traffic goes")
   func addressOfDummy() throws {
     var loop = try self.loopWithWiFi()
     loop.kernel.linkTable[3]?.link.kind = "dummy"
@@ -152,7 +154,8 @@ struct GuardedFlowTests {
   }
 
   @Test(
-    "I2 a link below the one that a flow was made on counts, whichever way its traffic goes now")
+    "I2 a failed link below the one that the flow was made on counts, whichever way the traffic goes now"
+  )
   func linkBelow() throws {
     var loop = try TestLoop.started { kernel in
       kernel.addLink(6, "vlan5")
@@ -160,7 +163,7 @@ struct GuardedFlowTests {
     }
     var known = try self.knownPath()
     known.chain = [PathLink(index: 6, name: "vlan5"), PathLink(index: 2, name: "eth0")]
-    // With the lower link that is taken down a vlan goes, too.
+    // When the lower link is set down, the vlan goes down, too.
     for link: UInt32 in [2, 6] { loop.kernel.setState(of: link, .down) }
     try loop.kernel.lead("203.0.113.0", 24, .over(5, from: "10.0.0.2"))
     #expect(try loop.guardFlow(1, known: known) == ["1 destroy interfaceLost late vlan5"])
@@ -168,10 +171,10 @@ struct GuardedFlowTests {
 
   // MARK: - UnusedLinks
 
-  @Test("T3 I3 what happens to a link that a flow is bound to matters, though nothing leads there")
+  @Test("T3 I3 a link that a flow is bound to is watched, even if no route leads there")
   func boundToNewLink() throws {
     var loop = try TestLoop.started()
-    // Routes to the server pass the filter already.
+    // Routes to the server already pass the filter.
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     _ = loop.tell()
     var new = Link(index: 7, name: "b0")
@@ -187,7 +190,7 @@ struct GuardedFlowTests {
     #expect(loop.tell([.link(Link(index: 7, name: "b0"))]) == ["2 path b0"])
   }
 
-  @Test("D4 links that a client invents are not kept")
+  @Test("D4 links that a client invents are not stored")
   func inventedLinks() throws {
     var loop = try TestLoop.started()
     var known = try self.knownPath()
@@ -196,7 +199,7 @@ struct GuardedFlowTests {
     _ = loop.tell()
     var new = Link(index: 4711, name: "veth0")
     new.isNew = true
-    // It is a bystander: nobody is on it.
+    // The link is ignored: no flow uses it.
     let matters = loop.loop.engine.interests.unusedLinks.mayMatter([.link(new)])
     #expect(!matters)
   }

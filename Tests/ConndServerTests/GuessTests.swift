@@ -6,14 +6,15 @@ import Testing
 
 @testable import ConndServer
 
-/// What is below a tunnel that does not tell its other end (K6), over a kernel that a test writes down.
+/// The links below a tunnel that does not name its remote end (K6), in a kernel that a test writes.
 @Suite("Guesses below tunnels")
 struct GuessTests {
   private static let inTunnel = RouteAnswer.over(5, from: "10.8.0.2", table: 51820)
   private static let byCable = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
   private static let byModem = RouteAnswer.over(4, via: "198.51.100.1", from: "198.51.100.7")
 
-  /// The cable carries the default route by metric 100, and wg-quick has led everything into its tunnel.
+  /// The cable has the default route with metric 100, and wg-quick has led everything into its
+  /// tunnel.
   private func startedInWireGuard() throws -> TestLoop {
     try TestLoop.started { kernel in
       kernel.addLink(4, "wwan0")
@@ -38,7 +39,7 @@ struct GuessTests {
 
   private func path(_ loop: TestLoop) -> Path { loop.loop.engine.snapshot.status.path }
 
-  @Test("K6 below a tunnel is the way of its mark, as a guess")
+  @Test("K6 the link below a tunnel is guessed by its mark")
   func mark() throws {
     let loop = try self.startedInWireGuard()
     let path = self.path(loop)
@@ -52,7 +53,7 @@ struct GuessTests {
     #expect(explained.links.map(\.name) == ["wg0", "eth0"])
   }
 
-  @Test("K6 the listing says by which link a tunnel's packets leave, and what of that is a guess")
+  @Test("K6 the listing names the link that a tunnel's packets leave by, and marks guesses")
   func listed() throws {
     let loop = try self.startedInWireGuard()
     loop.kernel.addLink(6, "tun0", kind: "tun")
@@ -66,7 +67,7 @@ struct GuessTests {
     #expect(below.sorted() == ["gre1 eth0 false", "tun0 wg0 true", "wg0 wwan0 true"])
   }
 
-  @Test("K6 I5 I0 a guess that moves is told, costs what is below, and ends nothing")
+  @Test("K6 I5 I0 a guess that moves is published with its costs, and ends nothing")
   func moves() throws {
     var loop = try self.startedInWireGuard()
     #expect(try loop.guardFlow(1) == ["1 path wg0"])
@@ -78,11 +79,11 @@ struct GuessTests {
     #expect(loop.loop.engine.snapshot.status.category == .cellular)
     #expect(loop.invalidations == ["advise categoryChanged"])
 
-    // What is guessed to carry nothing is no guess: nobody is offline for one.
+    // A link without carrier is not a guess, so that a guess never takes a machine offline.
     loop.kernel.setState(of: 4, .noCarrier)
     #expect(loop.tell() == ["1 path wg0"])
     #expect(self.path(loop).chain.map(\.name) == ["wg0"])
-    // It costs what it cost last.
+    // The path keeps its last cost.
     #expect(self.path(loop).status == .satisfied && self.path(loop).isExpensive)
     #expect(loop.loop.engine.snapshot.status.category == .other)
     loop.kernel.setState(of: 4, .up)
@@ -92,7 +93,7 @@ struct GuessTests {
     #expect(loop.turn(after: .seconds(2)) == [])
   }
 
-  @Test("K6 T1 a guess whose link flaps is none until it rests, and nobody is offline meanwhile")
+  @Test("K6 T1 a guessed link flaps → it is no guess until it rests, and the machine stays online")
   func flaps() throws {
     var loop = try self.startedInWireGuard()
     for _ in 1...3 {
@@ -110,7 +111,7 @@ struct GuessTests {
     #expect(loop.invalidations.allSatisfy { $0 == "advise categoryChanged" })
   }
 
-  @Test("I8 K6 a flow that forbids what is expensive drains where that is guessed")
+  @Test("I8 K6 a flow that forbids expensive paths drains if the guessed link is expensive")
   func policy() throws {
     var loop = try self.startedInWireGuard()
     let flow = Flow(Destination(try IPAddress(spelt: "203.0.113.9")), forbidsExpensive: true)
@@ -122,7 +123,8 @@ struct GuessTests {
   }
 
   @Test(
-    "I8 K6 the tunnel's uplink goes → its cost holds until another is known, and is still a guess")
+    "I8 K6 the tunnel's uplink is lost → its cost holds until another is known, and is still a guess"
+  )
   func heldCost() throws {
     var loop = try self.startedInWireGuard()
     loop.kernel.marked[0xca6c] = Self.byModem
@@ -147,19 +149,19 @@ struct GuessTests {
     #expect(self.path(loop).costsMoney == false)
   }
 
-  @Test("K6 nothing was ever known below a tunnel → its cost is unknown, and not free")
+  @Test("K6 no link was ever known below a tunnel → its cost is unknown, not free")
   func unknownCost() throws {
     var loop = try self.startedInWireGuard()
     loop.kernel.marked[0xca6c] = Self.byModem
     _ = loop.tell()
-    // What users say is over with their word.
+    // Overrides end when the user removes them.
     loop.loop.engine.costs = loop.loop.engine.costs
     loop.kernel.setState(of: 4, .noCarrier)
     _ = loop.tell()
     let path = self.path(loop)
     #expect(path.status == .satisfied && path.isCostUnknown && path.costsMoney == nil)
     #expect(!path.isExpensive)
-    // Nor does what it was before hold for a link that was made anew.
+    // A recreated link does not inherit the former link's cost.
     loop.kernel.setState(of: 4, .up)
     _ = loop.tell()
     #expect(self.path(loop).costsMoney == true)
@@ -169,7 +171,7 @@ struct GuessTests {
     #expect(self.path(loop).costsMoney == nil)
   }
 
-  @Test("K6 a mark that leads into the tunnel again is no sign, and nor is one that leads nowhere")
+  @Test("K6 a mark that leads into the tunnel, or nowhere, gives no guess")
   func loopedMark() throws {
     for way in [Self.inTunnel, .noRoute(.noRoute)] {
       var loop = try self.startedInWireGuard()
@@ -181,13 +183,13 @@ struct GuessTests {
     }
   }
 
-  @Test("K6 without a mark it is the best default route beside the tunnel's")
+  @Test("K6 without a mark, the guess is the best default route beside the tunnel's")
   func defaultRoute() throws {
     var loop = try self.startedInOpenVPN()
     #expect(self.path(loop).chain.map(\.name) == ["tun0", "eth0"])
     #expect(self.path(loop).guessedLinks == 1)
 
-    // A better one comes; which link that is only the message of it says.
+    // A better route comes; only its message says which link it uses.
     try loop.kernel.lead("0.0.0.0", 0, Self.byModem, metric: 60)
     let all = try IPPrefix(spelt: "0.0.0.0", 0)
     let added = RouteChange(
@@ -205,7 +207,7 @@ struct GuessTests {
     #expect(explained.guessedBy == "default")
   }
 
-  @Test("D6 K6 what a guess costs does not depend on how many links there are")
+  @Test("D6 K6 the cost of a guess does not depend on the number of links")
   func cost() throws {
     var loop = try self.startedInOpenVPN()
     var before = loop.kernel.questions
@@ -217,14 +219,14 @@ struct GuessTests {
     before = loop.kernel.questions
     _ = loop.tell([.link(try #require(loop.kernel.linkTable[2]?.link))])
     #expect(loop.kernel.questions - before == few)
-    // After a rule they are looked through once more.
+    // After a rule change the links are read once more.
     _ = loop.tell()
     before = loop.kernel.questions
     _ = loop.tell([.link(try #require(loop.kernel.linkTable[2]?.link))])
     #expect(loop.kernel.questions - before == few)
   }
 
-  @Test("K6 below a tunnel that takes a few addresses is the default path")
+  @Test("K6 below a tunnel that takes only some addresses, the guess is the default path")
   func splitTunnel() throws {
     let loop = try TestLoop.started { kernel in
       kernel.addLink(5, "wg0", kind: "wireguard")
@@ -255,7 +257,7 @@ struct GuessTests {
     #expect(self.path(loop).guessedLinks == 2)
   }
 
-  @Test("K6 xfrm's own lower link is no more than a name: it may be lo")
+  @Test("K6 xfrm's own lower link is only a name, because it may be lo")
   func xfrm() throws {
     let loop = try TestLoop.started { kernel in
       kernel.addLink(1, "lo")
@@ -267,7 +269,7 @@ struct GuessTests {
     #expect(self.path(loop).guessedLinks == 1 && self.path(loop).medium == .wired)
   }
 
-  @Test("K5 K6 where the configuration says what a tunnel is, nothing is guessed")
+  @Test("K5 K6 the configuration says what a tunnel is → nothing is guessed")
   func configured() throws {
     let loop = try self.startedInWireGuard()
     var reader = loop.loop.engine.reader

@@ -20,7 +20,7 @@ struct HistoryFileTests {
 
   private func load() -> [UInt64] { self.file.begin().changes.map(\.change.generation) }
 
-  /// A file that holds just this.
+  /// Writes a file that holds exactly these changes.
   private func keep(_ changes: [Published]) {
     self.file.append(Array(changes.suffix(1)), past: { changes.dropLast() })
   }
@@ -39,7 +39,7 @@ struct HistoryFileTests {
     #expect(fwrite(Array(bytes), 1, bytes.count, file) == bytes.count)
   }
 
-  @Test("what was appended is there again, in order and complete")
+  @Test("appended changes are read back in order and complete")
   func roundTrip() throws {
     let changes = try StoreTests.changes(5)
     let history = HistoryFile(path: self.path, logger: self.logger)
@@ -66,20 +66,20 @@ struct HistoryFileTests {
   }
 
   @Test(
-    "D5 of a file that is damaged or foreign nothing is used, and generations are none that were",
+    "D5 a damaged or foreign file → nothing of it is used, and no generation is used twice",
     arguments: ["record", "length", "header", "empty", "foreign", "gap", "link", "abandoned"])
   func damage(_ what: String) throws {
     let changes = try StoreTests.changes(4)
     self.keep(Array(changes.prefix(3)))
     var bytes = try self.bytes()
     switch what {
-    // A flipped bit in the middle record: what follows it cannot be all.
+    // A flipped bit in the middle record: what follows may be incomplete.
     case "record": bytes[bytes.count / 2] ^= 0xff
-    // One that reaches beyond the end looks like a record that was cut off.
+    // A length beyond the end looks like a record that was cut off.
     case "length": bytes[18] ^= 0x40
     case "header": bytes = Array(bytes.prefix(9))
     case "empty": bytes = []
-    // The disk was full: there was more.
+    // The disk was full, so changes are missing.
     case "abandoned": bytes.replaceSubrange(0..<16, with: "connd history -\n".utf8)
     case "gap":
       self.keep([changes[0], changes[3]])
@@ -95,7 +95,7 @@ struct HistoryFileTests {
     let past = self.file.begin()
     #expect(past.changes.isEmpty)
     #expect(past.isFarFromAny)
-    // Put aside, not overwritten.
+    // The file is put aside, not overwritten.
     var file = stat()
     #expect(lstat("\(self.path).damaged", &file) == 0)
     if what != "link" {
@@ -104,31 +104,32 @@ struct HistoryFileTests {
     }
   }
 
-  @Test("D5 where a history was lost, and nothing was published since, none begins at 1")
+  @Test("D5 a lost history, and nothing published since → generations do not begin at 1")
   func lostAndNothingPublished() throws {
     try self.write(Array("somebody's diary\n".utf8))
     #expect(self.file.begin().isFarFromAny)
     #expect(self.file.begin().isFarFromAny)
-    // Nor where it ended between putting aside and writing anew.
+    // Also if connd ended between putting the file aside and writing a new one.
     #expect(unlink(self.path) == 0)
     #expect(self.file.begin().isFarFromAny)
     self.keep(try StoreTests.changes(2))
     #expect(self.load() == [1, 2])
   }
 
-  @Test("D5 what is published and cannot be kept has generations that no file will hold")
+  @Test("D5 changes that cannot be stored get generations that no file will contain")
   func neverKept() throws {
     let nowhere = HistoryFile(path: "/nonexistent/connd.history", logger: self.logger)
     #expect(nowhere.begin().isFarFromAny)
     #expect(self.file.begin().generation == 0)
   }
 
-  @Test("the file is open from the start: where descriptors run out, the first change is kept")
+  @Test(
+    "the file is open from the start → the first change is stored even without free descriptors")
   func open() throws {
     let changes = try StoreTests.changes(1)
     let history = self.file
     #expect(history.begin().generation == 0)
-    // What would be opened only now would be another.
+    // A file that were opened only now would be another one.
     let elsewhere = "\(self.path).elsewhere"
     #expect(rename(self.path, elsewhere) == 0)
     history.append(changes, past: { [] })
@@ -136,7 +137,7 @@ struct HistoryFileTests {
     #expect(self.load() == [1])
   }
 
-  @Test("the file does not grow for ever")
+  @Test("the file does not grow without bound")
   func bounded() throws {
     let changes = try StoreTests.changes(4 * Store.capacity)
     let history = HistoryFile(path: self.path, logger: self.logger)
@@ -156,7 +157,7 @@ struct HistoryFileTests {
         == changes.suffix(Store.capacity).map(\.change.generation)[...])
   }
 
-  @Test("a directory that cannot be written loses the history and nothing else")
+  @Test("an unwritable directory → only the history is lost")
   func unwritable() throws {
     let changes = try StoreTests.changes(2)
     let history = HistoryFile(path: "/nonexistent/connd.history", logger: self.logger)
@@ -166,6 +167,6 @@ struct HistoryFileTests {
 }
 
 extension HistoryFile.Past {
-  /// Whether generations go on beyond all that may have been published.
+  /// Whether generations continue far beyond any that may have been published.
   fileprivate var isFarFromAny: Bool { self.generation > 1 << 50 && self.generation < 1 << 53 }
 }

@@ -5,19 +5,20 @@ import Testing
 
 @Suite("Addresses in requests")
 struct HostAddressTests {
-  @Test("what is a host's", arguments: ["192.0.2.1", "127.0.0.1", "::1", "2001:db8::1"])
+  @Test(
+    "addresses of hosts are accepted", arguments: ["192.0.2.1", "127.0.0.1", "::1", "2001:db8::1"])
   func accepted(text: String) throws {
     #expect(try IPAddress(ofHost: text, field: "add.remote") == IPAddress(text))
   }
 
-  @Test("what a dual-stack socket maps to IPv6 is IPv4")
+  @Test("an IPv4-mapped IPv6 address is IPv4")
   func mapped() throws {
     let address = try IPAddress(ofHost: "::ffff:192.0.2.7", field: "destination")
     #expect(address == IPAddress("192.0.2.7"))
   }
 
   @Test(
-    "what is none names the field, and says whether it is an address at all",
+    "another text → the error names the field, and says whether it is an address at all",
     arguments: [
       ("0.0.0.0", "add.remote: '0.0.0.0' is no host's address"),
       ("::", "add.remote: '::' is no host's address"),

@@ -7,9 +7,9 @@ import Testing
 
 @testable import ConndServer
 
-/// nl80211 cannot be asked, or not for all: a list of what was found kept changing. eth0, which everything goes over, is a link of
-/// Wi-Fi.
-@Suite("Wi-Fi of which nl80211 gives no full answer")
+/// nl80211 cannot be asked, or its dump is incomplete because the list kept changing. Everything
+/// goes over eth0, which is a Wi-Fi link.
+@Suite("Wi-Fi with incomplete nl80211 answers")
 struct IncompleteWirelessTests {
   private static let home = WirelessNetwork(ssid: Array("home".utf8), security: .open)
   private static let cafe = WirelessNetwork(ssid: Array("cafe".utf8), security: .personal)
@@ -30,7 +30,7 @@ struct IncompleteWirelessTests {
     kernel.neighbours[router] = Neighbour(router, link: 2, hardwareAddress: [2, 0, 0, 0, 0, 7])
   }
 
-  /// Who pays for a network says so by its access points.
+  /// Access points announce a metered network.
   private static func member(of network: WirelessNetwork?) -> WirelessLink {
     WirelessLink(
       role: .station, network: network,
@@ -60,19 +60,19 @@ struct IncompleteWirelessTests {
   private var asked: Int { self.loop.kernel.asked.count { $0.hasPrefix("wireless") } }
 
   @Test(
-    "I4 which network was joined is known with the next reading; nothing is told out of ignorance")
+    "I4 the joined network becomes known with the next reading; until then nothing is reported")
   mutating func nothing() throws {
     self.loop.loop.start()
     #expect(try self.loop.guardFlow(1) == ["1 path eth0"])
     #expect(self.join(Self.cafe) { _ in nil } == [])
-    // It may be on the other network already.
+    // It may already be on the other network.
     #expect(try self.loop.guardFlow(2) == ["2 path eth0"])
-    // To that one it is news that nobody pays by use for this network.
+    // For that flow it is news that this network is not metered.
     #expect(self.loop.tell() == ["2 path eth0", "1 destroy networkChanged"])
     #expect(self.loop.tell() == [])
   }
 
-  @Test("I4 a name alone tells another network, and never makes another one of the same")
+  @Test("I4 an SSID alone shows a change of network, but never makes another network of the same")
   mutating func name() throws {
     self.loop.loop.start()
     #expect(try self.loop.guardFlow(1) == ["1 path eth0"])
@@ -89,14 +89,14 @@ struct IncompleteWirelessTests {
   }
 
   @Test(
-    "I8 what a network costs is known with the next reading, whatever could not be asked when it was joined"
+    "I8 a network's cost is known with the next complete reading, whatever failed on joining"
   )
   mutating func costs() throws {
     self.loop.loop.start()
     try self.markHome()
     #expect(self.join(nil, by: .left) == [])
     #expect(!self.status.isExpensive && !self.status.isConstrained)
-    // Linux 6.1 names no network but in what a scan has found.
+    // Linux 6.1 reports the network only in scan results.
     _ = self.join(Self.home) { _ in WirelessLink(role: .station) }
     #expect(!self.status.isExpensive && !self.status.isConstrained)
     _ = self.loop.tell()
@@ -104,10 +104,10 @@ struct IncompleteWirelessTests {
   }
 
   @Test(
-    "T3 what cannot be asked anew changes nothing: neither what the network costs nor that it is Wi-Fi"
+    "T3 an incomplete answer changes neither the cost nor the medium"
   )
   mutating func kept() throws {
-    // A sandbox hides sysfs: only nl80211 knows of Wi-Fi.
+    // A sandbox hides sysfs, so that only nl80211 knows which links are Wi-Fi.
     self.loop.kernel.linkTable[2]?.device = .unknown
     self.loop.loop.start()
     try self.markHome()
@@ -126,7 +126,7 @@ struct IncompleteWirelessTests {
     #expect(self.published == published)
   }
 
-  @Test("I4 of another network the costs are not the last one's, though not all is known of it")
+  @Test("I4 another, partly known network does not keep the last one's costs")
   mutating func otherCosts() throws {
     self.loop.loop.start()
     try self.markHome()
@@ -137,7 +137,7 @@ struct IncompleteWirelessTests {
     self.loop.kernel.incompleteWireless = { _ in nil }
     _ = self.loop.tell()
     #expect(!self.status.isExpensive && !self.status.isConstrained)
-    // One of this name that is not known to be open is not known to be the one that was meant.
+    // A network of this name that is not known to be open may not be the one that was meant.
     _ = self.join(Self.home) { _ in
       WirelessLink(role: .station, network: WirelessNetwork(ssid: Self.home.ssid))
     }
@@ -147,21 +147,21 @@ struct IncompleteWirelessTests {
   }
 
   @Test(
-    "D7 where nl80211 never answers it is asked once in a step, however many flows are looked at")
+    "D7 nl80211 never answers → it is asked once per step, however many flows there are")
   mutating func never() throws {
     self.loop.kernel.incompleteWireless = { _ in nil }
     self.loop.loop.start()
     try self.loop.guardFlows(1000)
     let before = self.asked
     for step in 1...3 {
-      // A change that is published has all flows looked at.
+      // A published change causes an evaluation of all flows.
       self.loop.kernel.setState(of: 2, step.isMultiple(of: 2) ? .up : .down)
       _ = self.loop.tell()
       #expect(self.asked == before + step)
     }
   }
 
-  @Test("D7 what is no link of Wi-Fi is asked once in a sandbox, until messages are lost")
+  @Test("D7 in a sandbox, a link that is not Wi-Fi is asked once, until messages are lost")
   mutating func cable() throws {
     self.loop.kernel.linkTable[2]?.device = .unknown
     self.loop.kernel.wirelessLinks = [:]
@@ -175,7 +175,7 @@ struct IncompleteWirelessTests {
     #expect(self.status.category == .wired)
   }
 
-  @Test("Who asks for the links while nl80211 gives no full answer is told what it said last")
+  @Test("links listed while nl80211 is incomplete → its last complete answer")
   func listed() throws {
     let kernel = self.loop.kernel
     let before = KernelView(kernel)

@@ -18,7 +18,7 @@ struct KernelViewTests {
 
   private var view: KernelView { KernelView(self.kernel) }
 
-  @Test("D6 each thing is asked once a turn, also what is not there")
+  @Test("D6 each thing is asked once a turn, even if it does not exist")
   func once() throws {
     let view = self.view
     for _ in 0..<3 {
@@ -38,21 +38,22 @@ struct KernelViewTests {
     #expect(self.kernel.questions == before + 1, "another turn asks anew")
   }
 
-  // MARK: - Whose an address is
+  // MARK: - Owners of addresses
 
-  @Test("I0 an address is of the link that the local table says")
+  @Test("I0 an address belongs to the link that the local table names")
   func owner() throws {
     #expect(try self.view.owner(of: self.local) == 2)
     #expect(try self.view.owner(of: self.remote.address) == nil)
   }
 
-  @Test("I0 of a block that is local as a whole all addresses are this machine's")
+  @Test("I0 all addresses of a block that is local as a whole are this machine's")
   func anyIP() throws {
     self.kernel.localBlocks = [try IPPrefix(spelt: "203.0.113.0", 24)]
     #expect(try self.view.owner(of: self.remote.address) == 1)
   }
 
-  @Test("I0 I1 an address that its link has no longer is gone, though the table still has it")
+  @Test(
+    "I0 I1 an address that its link no longer has is gone, even if the local table still has it")
   func leaving() throws {
     self.kernel.take("192.0.2.7")
     self.kernel.leaving[self.local] = 2
@@ -62,7 +63,7 @@ struct KernelViewTests {
     #expect(try self.view.owner(of: self.local) == 3)
   }
 
-  @Test("I0 K2 in a VRF an address is found among all, for its local table is another")
+  @Test("I0 K2 in a VRF, whose local table differs, an address is found among all")
   func vrf() throws {
     self.kernel.inVRF = [self.local]
     #expect(try self.view.owner(of: self.local) == 2)
@@ -77,7 +78,7 @@ struct KernelViewTests {
       "::", 0, .over(2, via: "fe80::1", from: "2001:db8:1::7"), from: IPPrefix(spelt: prefix, 48))
   }
 
-  @Test("K2 where IPv6 leads nowhere without a source it is asked again with a global one")
+  @Test("K2 an IPv6 lookup without a source fails → it is repeated with a global address")
   func sourceSpecific() throws {
     let remote = Destination(try IPAddress(spelt: "2001:db8:ffff::9"))
     try self.kernel.give("fe80::7", to: 2)
@@ -88,15 +89,15 @@ struct KernelViewTests {
     let answer = RouteAnswer.over(2, via: "fe80::1", from: "2001:db8:1::7")
     #expect(try view.route(to: remote) == answer)
     #expect(try view.route(to: remote) == answer)
-    // Without one, with that of the one subnet and with that of the other.
+    // Three lookups: without a source, and with an address of each subnet.
     #expect(self.kernel.asked.count { $0.hasPrefix("route") } == 3)
-    // Who has a source has asked for it.
+    // A lookup that names a source is not repeated.
     var bound = remote
     bound.source = try IPAddress(spelt: "2001:db8:2::7")
     #expect(try view.route(to: bound) == .noRoute(.noRoute))
   }
 
-  @Test("K2 D6 one address of each subnet is asked with, and no more than eight")
+  @Test("K2 D6 one address of each subnet is tried, and at most eight")
   func manySources() throws {
     for number in 1...100 {
       try self.kernel.give("2001:db8:2::\(number)", to: 2)
@@ -107,7 +108,7 @@ struct KernelViewTests {
     #expect(self.kernel.asked.count { $0.hasPrefix("route") } == 1 + 8)
   }
 
-  @Test("K2 a link's own destinations are asked for without a source only")
+  @Test("K2 link-local destinations are looked up without a source only")
   func linkLocal() throws {
     try self.leadFrom("2001:db8:1::")
     self.kernel.routes.removeAll { $0.prefix.address.family == .ipv6 }

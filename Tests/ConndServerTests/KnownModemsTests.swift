@@ -7,14 +7,14 @@ import Testing
 
 @Suite("Links of modems")
 struct KnownModemsTests {
-  /// Everything goes over a ppp link, which by itself is unknown.
+  /// Everything goes over a ppp link, whose medium is unknown by itself.
   private func loop() throws -> TestLoop {
     try TestLoop.started { $0.linkTable[2]?.link.kind = "ppp" }
   }
 
-  /// ModemManager says something else.
+  /// Changes what ModemManager reports.
   ///
-  /// - Returns: what was published since the first reading, in words.
+  /// - Returns: the changes published since the first reading, in words.
   private func say(_ links: [String: ModemLink], _ loop: inout TestLoop) -> [String] {
     loop.modems.links = links
     _ = loop.turn(hasModemNews: true)
@@ -28,7 +28,7 @@ struct KnownModemsTests {
     }
   }
 
-  @Test("K5 what ModemManager says is published at once, with its cause")
+  @Test("K5 ModemManager reports a change → it is published immediately, with its cause")
   func published() throws {
     var loop = try self.loop()
     #expect(self.told(loop) == ["other started"])
@@ -46,21 +46,21 @@ struct KnownModemsTests {
         ])
   }
 
-  @Test("K5 a link stays a modem's as long as it exists, whatever becomes of the service")
+  @Test("K5 a link stays a modem as long as it exists, whatever happens to the service")
   func silent() throws {
     var loop = try self.loop()
     _ = self.say(["eth0": ModemLink(isSuspended: true)], &loop)
     #expect(self.say([:], &loop).last == "cellular modemDisconnected")
     _ = loop.tell([.linkRemoved(Link(index: 9, name: "eth0"))])
     #expect(self.told(loop).last == "cellular modemDisconnected")
-    // The next link of that name may be anybody's.
+    // The next link of that name may be any link.
     let link = Link(index: 2, name: "eth0")
     _ = loop.tell([.linkRemoved(link), .link(link)])
     #expect(loop.loop.store.snapshot.status.category == .other)
   }
 
   @Test(
-    "I0 I10 what a suspended bearer carries is in doubt for as long as a call lasts, and goes on; who is new waits"
+    "I0 I10 a bearer is suspended for a call → its flows are in doubt and recover; new connections wait"
   )
   func flows() throws {
     var loop = try self.loop()
@@ -70,7 +70,7 @@ struct KnownModemsTests {
     #expect(loop.turn(hasModemNews: true) == ["1 advise interfaceLost"])
     #expect(try loop.guardFlow(2) == ["2 path eth0 requiresConnection"])
     #expect(loop.turn(after: .seconds(600)) == [])
-    // A roam, or another technology, ends nothing.
+    // Roaming, or another technology, ends nothing.
     loop.modems.links = ["eth0": ModemLink()]
     #expect(loop.turn(hasModemNews: true).sorted() == ["1 path eth0", "2 path eth0"])
     loop.modems.links = ["eth0": ModemLink(isSuspended: true)]
@@ -91,7 +91,7 @@ struct KnownModemsTests {
     #expect(loop.turn(hasModemNews: true) == [], "the service has ended")
   }
 
-  @Test("I0 I5 that a link is known to be a modem's ends nothing that is on it")
+  @Test("I0 I5 a link turns out to be a modem → its flows continue")
   func named() throws {
     var loop = try self.loop()
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
@@ -101,7 +101,7 @@ struct KnownModemsTests {
     #expect(loop.invalidations.dropFirst(before) == ["advise categoryChanged"])
   }
 
-  @Test("what is said of a mobile network is of its operator's, also while the service is away")
+  @Test("overrides for a mobile network follow the operator, even while the service is away")
   func operators() throws {
     var loop = try self.loop()
     let home = MobileOperator(code: "26201", name: "Example")
@@ -115,7 +115,7 @@ struct KnownModemsTests {
     #expect(isConstrained())
     _ = self.say(modem(MobileOperator(code: "20801", name: "Example")), &loop)
     #expect(!isConstrained(), "abroad")
-    // It calls itself something else, and is the same.
+    // The operator changes its name, and is still the same.
     _ = self.say(modem(MobileOperator(code: "26201", name: "EXAMPLE")), &loop)
     #expect(isConstrained())
     _ = self.say(modem(nil), &loop)
@@ -128,7 +128,7 @@ struct KnownModemsTests {
     #expect(changes == ["constrainedSet", "modemMoved", "modemMoved"])
   }
 
-  @Test("I7 what an earlier run published of a modem goes on to hold")
+  @Test("I7 a modem known from an earlier run stays one after a restart")
   func restored() throws {
     var loop = try self.loop()
     _ = self.say(["eth0": ModemLink()], &loop)
@@ -140,7 +140,7 @@ struct KnownModemsTests {
   }
 
   @Test(
-    "K5 I7 a ppp link stays a modem's where pppd hangs up and waits, and over a restart of connd")
+    "K5 I7 a ppp link stays a modem while pppd has hung up and waits, and over a restart of connd")
   func lines() throws {
     var loop = try self.loop()
     loop.kernel.linkTable[2]?.device.serialDriver = "option1"
@@ -155,12 +155,12 @@ struct KnownModemsTests {
     let free = try #require(loop.kernel.linkTable[2])
     var restored = KnownModems(restored: loop.loop.store.snapshot)
     #expect(restored.describe(free) == ppp)
-    // Another link is another one.
+    // Another link is not covered.
     restored.note(.linkRemoved(free.link))
     #expect(restored.describe(free) == free)
   }
 
-  @Test("D7 a bus that is not there is looked for when a link changes, and not otherwise")
+  @Test("D7 the bus is missing → it is looked for only when a link changes")
   func search() throws {
     var loop = try self.loop()
     _ = loop.tell()

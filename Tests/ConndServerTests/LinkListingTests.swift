@@ -7,7 +7,7 @@ import UnixTransport
 @testable import ConndServer
 
 extension Explainer {
-  /// All links, listed in one go.
+  /// Lists all links in one go.
   func listLinks() throws(KernelUnavailable) -> Connectivity_V1_ListLinksResponse {
     var listing = try LinkListing(self)
     while true {
@@ -27,7 +27,7 @@ struct LinkListingTests {
   }
 
   @Test(
-    "D4 a listing of many links is under way → the kernel is heard in between, and later questions wait"
+    "D4 a listing of many links is under way → kernel messages are handled in between, and later queries wait"
   )
   func parts() async throws {
     var loop = try TestLoop.started { kernel in
@@ -43,7 +43,7 @@ struct LinkListingTests {
       ask(1, .unheard)
       loop.loop.beginTurn()
       #expect(loop.loop.listing != nil && loop.loop.isBusy)
-      // Comes too late for the listing that is being made, and would not see the new link in it.
+      // This link comes too late for the listing under way, and is not part of it.
       loop.kernel.addLink(500, "new")
       ask(2, Reply(later))
       while loop.loop.isBusy, turns < 1000 {
@@ -56,7 +56,7 @@ struct LinkListingTests {
     #expect(names.count == 302 && names.first == "eth0" && names.contains("new"))
   }
 
-  @Test("D4 the client of a listing leaves while it is made → others still get theirs")
+  @Test("D4 the client of a listing disconnects before the answer → others still get theirs")
   func dropped() async throws {
     var loop = try TestLoop.started { kernel in
       for index in 100..<200 as Range<UInt32> { kernel.addLink(index, "v\(index)") }
@@ -74,7 +74,7 @@ struct LinkListingTests {
     #expect(try self.names(answer).count == 101)
   }
 
-  @Test("connd stops while a listing is made → the clients that wait for it are told")
+  @Test("connd stops during a listing → the waiting clients receive an error")
   func stopped() async throws {
     var loop = try TestLoop.started { kernel in
       for index in 100..<200 as Range<UInt32> { kernel.addLink(index, "v\(index)") }

@@ -4,7 +4,8 @@ import Testing
 
 @testable import ConndServer
 
-/// Each link has the network of link-local addresses (RFC 4007): by the address alone nobody knows which host is meant.
+/// Every link has its own link-local network (RFC 4007): the address alone does not say which host
+/// is meant.
 @Suite("Connections to link-local addresses")
 struct LinkLocalFlowTests {
   /// Both eth0 and wlan0 lead to fe80::/64, and the kernel names eth0.
@@ -34,7 +35,7 @@ struct LinkLocalFlowTests {
   ]
 
   @Test(
-    "I0 the link is that which the client names, or which alone has the connection's own address")
+    "I0 the link is the one the client names, or the only one with the connection's own address")
   func placed() throws {
     var loop = try self.loop()
     #expect(try self.guardFlow(&loop, boundTo: 3) == ["1 path wlan0"])
@@ -47,7 +48,7 @@ struct LinkLocalFlowTests {
     #expect(loop.tell() == ["1 destroy interfaceLost"])
   }
 
-  @Test("I0 where nobody knows the link, the flow is refused")
+  @Test("I0 the link cannot be determined → the flow is refused")
   func refused() throws {
     var loop = try self.loop()
     #expect(try self.guardFlow(&loop) == self.refusal)
@@ -57,7 +58,7 @@ struct LinkLocalFlowTests {
     #expect(loop.loop.engine.flows.isEmpty)
   }
 
-  @Test("I1 of a connection whose own address no link has its end is told")
+  @Test("I1 no link has the connection's own address → the flow is destroyed")
   func addressGone() throws {
     var loop = try self.loop()
     loop.kernel.take("fe80::3")
@@ -65,7 +66,7 @@ struct LinkLocalFlowTests {
     #expect(told.first?.hasPrefix("1 destroy sourceAddressLost") == true, "\(told)")
   }
 
-  @Test("K8 I0 where the kernel cannot be asked, the link waits until it can")
+  @Test("K8 I0 the kernel cannot be asked → the link is determined when it can be")
   func blind() throws {
     var loop = try self.loop()
     loop.kernel.isGone = true

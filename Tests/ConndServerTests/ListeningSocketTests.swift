@@ -22,7 +22,7 @@ struct ListeningSocketTests {
     }
   }
 
-  @Test("everybody may connect, and the path is gone with the socket")
+  @Test("any user may connect, and the path is removed with the socket")
   func opened() throws {
     var socket: ListeningSocket? = try ListeningSocket(path: self.path)
     var file = stat()
@@ -36,7 +36,7 @@ struct ListeningSocketTests {
     #expect(access("\(self.path).lock", F_OK) != 0)
   }
 
-  @Test("a path that a living connd serves is refused, and the error says who")
+  @Test("a path that a running connd serves is refused, and the error names the process")
   func inUse() throws {
     let first = try ListeningSocket(path: self.path)
     let error = try #require(self.error(opening: self.path))
