@@ -1,11 +1,11 @@
 import Connectivity
 import Glibc
 
-/// What the monitor's loop knows of time.
+/// The clocks of the monitor loop.
 protocol MonitorClock {
-  /// The instant now: monotonic, and it goes on while the machine sleeps.
+  /// The current instant: monotonic, and it keeps running while the machine sleeps.
   var now: Instant { get }
-  /// The same moment by the wall clock.
+  /// The current wall-clock time.
   var time: Timestamp { get }
 }
 
@@ -16,7 +16,8 @@ struct SystemClock: MonitorClock {
 }
 
 extension Instant {
-  /// The instant now. The clock goes on while the machine sleeps (CLOCK_BOOTTIME), unlike `poll`'s.
+  /// Returns the current instant by CLOCK_BOOTTIME, which keeps running while the machine sleeps.
+  /// `poll`'s timeout does not.
   static func now() -> Instant {
     var time = timespec()
     clock_gettime(CLOCK_BOOTTIME, &time)
@@ -25,7 +26,7 @@ extension Instant {
 }
 
 extension Timestamp {
-  /// The moment now, by the wall clock.
+  /// Returns the current wall-clock time.
   static func now() -> Timestamp {
     var time = timespec()
     clock_gettime(CLOCK_REALTIME, &time)
@@ -34,7 +35,8 @@ extension Timestamp {
 }
 
 extension Duration {
-  /// In whole milliseconds for `poll`, rounded up so that a deadline has really come when it returns.
+  /// The timeout for `poll` in whole milliseconds, rounded up so that the deadline has passed when
+  /// `poll` returns.
   var pollTimeout: CInt {
     let (seconds, attoseconds) = self.components
     guard seconds >= 0, attoseconds >= 0 else { return 0 }

@@ -3,46 +3,47 @@ import ConnectivityRules
 import Netlink
 import UnixTransport
 
-/// The daemon's mind: reads the kernel through the seam, compares, and says what is to be published.
+/// Reads the kernel through the ``Kernel`` protocol, compares the result with the published state,
+/// and returns what to publish.
 ///
-/// A value without a thread or a clock of its own: the monitor's thread drives it with real time, tests with time of their
-/// own. What everybody waits for, the default paths, is one step; those of single destinations and flows come after it,
-/// when it was published.
+/// The engine is a value without a thread or a clock. The monitor thread drives it with real time,
+/// tests drive it with their own time. A step covers only the default paths, because every client
+/// depends on them. Single destinations and flows are evaluated after the step has been published.
 struct Engine {
   private(set) var reader: PathReader
   private var changes: ChangeMaker
-  /// The destinations that somebody follows, each with the path that was told last.
+  /// The destinations that clients watch, each with the path reported last.
   private(set) var watched = WatchedPaths()
   var flows = FlowTable()
   var interests = Interests()
-  /// The links that are a modem's.
+  /// The links that belong to a modem.
   var modems: KnownModems
   private var wireless = KnownWireless()
   private var damper: FlapDamper
   private var isKernelLost = false
   private var clocks = ClockSteps()
-  /// Until when what the kernel said holds (D9).
+  /// When the kernel's answers expire (D9).
   private var expiry: Instant?
-  /// The last question that the kernel refused to answer; `nil` if it has answered all since `takeRefusal`.
+  /// The last query that the kernel refused since `takeRefusal`, or `nil` if it answered all.
   private var refusal: KernelUnavailable?
 
-  /// What is to be published after a step.
+  /// What to publish after a step.
   struct Step {
-    /// In this order.
+    /// In the order of publication.
     var changes: [Change]
-    /// For those who are looked at when the changes are published.
+    /// For the flows that are evaluated once the changes have been published.
     var followers: StepLog.Step
   }
 
-  /// The end of a hold or of a grace of the stream's.
+  /// The end of a hold or of a grace period of the stream.
   private var graceOrHold: Instant?
 
-  /// Whether who asks is told which Wi-Fi networks were joined.
+  /// Whether clients may learn which Wi-Fi networks were joined.
   private(set) var identify: Identification
 
   /// - Parameters:
-  ///   - restored: what an earlier run published last.
-  ///   - costs: what users have said of links and networks.
+  ///   - restored: The snapshot that an earlier run published last.
+  ///   - costs: The users' cost overrides.
   init(
     _ configuration: Configuration, restored: Snapshot?,
     costs: ChoiceFile.Contents = ChoiceFile.Contents()
@@ -56,10 +57,10 @@ struct Engine {
     self.interests.unusedLinks.use(self.changes.followed.flatMap { $0.path.chain.map(\.index) })
   }
 
-  /// What was published last.
+  /// The snapshot published last.
   var snapshot: Snapshot { self.changes.snapshot }
 
-  /// What users have said of links and networks; where it is another, a step must follow.
+  /// The users' cost overrides. After a change, the caller must run a step.
   var costs: ChoiceFile.Contents {
     get { .init(key: self.reader.networkKey, choices: self.reader.classifier.choices) }
     set {
@@ -68,16 +69,17 @@ struct Engine {
     }
   }
 
-  /// What others than the kernel say of links' costs; where it is another, a step must follow.
+  /// What sources other than the kernel report about the costs of links. After a change, the caller
+  /// must run a step.
   var metering: MeteringWords {
     get { self.reader.classifier.metering }
     set { self.reader.classifier.metering = newValue }
   }
 
-  /// The family that decides at a tie.
+  /// The address family that decides a tie.
   var preferred: AddressFamily { self.changes.preferred }
 
-  /// When to step again even if the kernel says nothing, and why.
+  /// When to step again even without a kernel message, and why.
   var deadline: (due: Instant, occasion: Occasion)? {
     switch (self.graceOrHold, self.expiry) {
     case (let due?, let expiry?) where expiry < due: (expiry, .expiry)
@@ -87,7 +89,7 @@ struct Engine {
     }
   }
 
-  /// What the kernel is to tell about, beside default routes.
+  /// What the kernel must report in addition to default routes.
   var watchedByKernel: Watched {
     let single = self.watched.addresses.union(self.flows.addresses)
       .union(self.interests.tunnelEnds)
@@ -99,7 +101,7 @@ struct Engine {
 
   // MARK: - Steps
 
-  /// Reads the default paths, and compares with what was published.
+  /// Reads the default paths and compares them with the published ones.
   mutating func step(
     _ occasion: Occasion, _ kernel: any Kernel, at now: Instant, time: Timestamp
   ) throws(KernelUnavailable) -> Step {
@@ -107,12 +109,13 @@ struct Engine {
     self.wireless.beginStep()
     self.interests.networks.now = now
     if case .events(let events) = occasion { self.note(events, at: now) }
-    // What the kernel told meanwhile is lost, as in an overrun.
+    // Messages that the kernel sent meanwhile are lost, as after an overrun.
     if self.isKernelLost { self.note([.overrun], at: now) }
     let reading = try self.settledReading(kernel, Removals(occasion), at: now)
     let occasion = self.isKernelLost ? .kernelBack : occasion
     self.isKernelLost = false
-    // Of a route's last hundredth of a second the kernel says that it lasts for ever, so an earlier answer is kept.
+    // In a route's last 10 ms the kernel reports that it never expires, so an earlier answer is
+    // kept.
     if let before = self.expiry, before <= now { self.expiry = nil }
     self.noteExpiry(kernel, at: now)
     let made = self.changes.update(to: reading, on: occasion, at: now, time: time)
@@ -122,7 +125,7 @@ struct Engine {
       changes: made.changes, followers: .init(occasion: occasion, time: now, slept: slept))
   }
 
-  /// Compares whom names are asked of with what was published.
+  /// Compares the DNS settings with the published ones.
   mutating func update(
     to settings: DNSSettings, learntLate: Bool = false, time: Timestamp
   ) -> [Change] {
@@ -142,8 +145,9 @@ struct Engine {
     }
   }
 
-  /// A reading of which what is news holds from its first question to its last: one that the default route moved in would
-  /// compare the new connections of one moment with the old ones of another (K8).
+  /// Reads until every changed path is stable from the first query to the last. If the default
+  /// route moved during the reading, it would compare new connections of one moment with old ones
+  /// of another (K8).
   private mutating func settledReading(
     _ kernel: any Kernel, _ removals: Removals, at now: Instant
   ) throws(KernelUnavailable) -> ChangeMaker.Reading {
@@ -155,7 +159,7 @@ struct Engine {
     return try self.reading(self.lendInterests(to: kernel), removals, at: now).reading
   }
 
-  /// Where routes change faster than that, the messages of it tell.
+  /// If routes change even faster, the kernel's messages cause another step.
   private static let mostRepetitions = 3
 
   private func isSettled(
@@ -231,15 +235,16 @@ struct Engine {
     }
   }
 
-  /// Something was published: what clients follow is looked at, slice by slice, by `evaluatePaths` and `evaluateFlows`.
+  /// Marks what clients watch as due after a publication. `evaluatePaths` and `evaluateFlows` then
+  /// evaluate it slice by slice.
   mutating func follow(_ step: Step) {
     self.flows.lookAtAll(step.followers)
     self.watched.lookAtAll()
   }
 
-  /// Looks at the next slice of the destinations that somebody follows.
+  /// Evaluates the next slice of the watched destinations.
   ///
-  /// - Returns: the paths that are new.
+  /// - Returns: The paths that have changed.
   mutating func evaluatePaths(
     _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> [(destination: Destination, path: Path)] {
@@ -257,7 +262,9 @@ struct Engine {
     return paths
   }
 
-  /// The path to a destination that somebody follows from now on, and whether it is news to those who do already.
+  /// Reads the path to a destination that a client begins to watch.
+  ///
+  /// - Returns: The path, and whether it is new to the clients that already watch the destination.
   mutating func followPath(
     to destination: Destination, _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> (path: Path, isNews: Bool) {
@@ -284,7 +291,7 @@ struct Engine {
     self.expiry = min(self.expiry ?? expiry, expiry)
   }
 
-  /// The kernel cannot be asked: nothing is known any more (K8), and no flow is judged.
+  /// Resets everything to unknown after the kernel became unavailable (K8). No flow is judged.
   mutating func lostKernel(
     _ reason: KernelUnavailable, at now: Instant, time: Timestamp
   ) -> (changes: [Change], paths: [(destination: Destination, path: Path)]) {
@@ -295,14 +302,14 @@ struct Engine {
     return (made.changes, self.watched.lose().map { ($0, .unknown) })
   }
 
-  /// Follows a destination from now on, whose path is this.
+  /// Begins to watch a destination with its current path.
   mutating func watch(_ destination: Destination, path: Path) {
     self.watched.tell(path, of: destination)
   }
 
   mutating func unwatch(_ destination: Destination) { self.watched.forget(destination) }
 
-  /// Takes another configuration; a step must follow.
+  /// Applies another configuration. The caller must run a step afterwards.
   mutating func configure(_ configuration: Configuration) {
     self.reader = PathReader(configuration, self.costs, self.metering)
     self.interests.tunnelCosts = TunnelCosts()
@@ -314,18 +321,20 @@ struct Engine {
 }
 
 extension Engine {
-  /// The kernel as it is from now on, for one turn. Whoever makes something depend on what he finds takes the interests back.
+  /// Returns a view of the kernel for one turn. If the caller may add interests, it must write them
+  /// back with `takeBack`.
   func view(of kernel: any Kernel) -> KernelView {
     KernelView(kernel, self.interests, self.modems, self.wireless)
   }
 
-  /// The same, with the interests themselves, to be taken back when it is done: what two hold is copied as soon as one changes it.
+  /// Returns a view that owns the interests, until `takeBack` returns them. If both held them, the
+  /// first change would copy them.
   private mutating func lendInterests(to kernel: any Kernel) -> KernelView {
     defer { self.interests = Interests() }
     return self.view(of: kernel)
   }
 
-  /// What was found in a turn is kept.
+  /// Keeps what was found in a turn.
   private mutating func takeBack(_ view: KernelView) {
     self.interests = view.interests
     self.modems = view.modems
@@ -333,16 +342,17 @@ extension Engine {
     self.refusal = view.refusal ?? self.refusal
   }
 
-  /// The last question that the kernel has refused to answer since the last call; `nil` if it has answered all. What depends
-  /// on the answer is unknown until a step asks again.
+  /// Returns the last query that the kernel has refused since the previous call, or `nil` if it has
+  /// answered all. Whatever depends on the answer stays unknown until a step asks again.
   mutating func takeRefusal() -> KernelUnavailable? {
     defer { self.refusal = nil }
     return self.refusal
   }
 
-  /// The kernel's filter passes all that matters.
+  /// Notes that the kernel's filter now passes everything that matters.
   ///
-  /// - Returns: what was missed before it did; `nil` where nothing can have been.
+  /// - Returns: The messages that the filter held back before, or `nil` if nothing can have been
+  ///   missed.
   mutating func acceptFilter(_ kernel: any Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
     let view = self.view(of: kernel)
     return try self.interests.acceptFilter(view)
@@ -352,7 +362,7 @@ extension Engine {
 // MARK: - Flows
 
 extension Engine {
-  /// Looks at the next slice of the flows that are due.
+  /// Evaluates the next slice of the flows that are due.
   mutating func evaluateFlows(
     _ kernel: any Kernel, at now: Instant
   ) throws(KernelUnavailable) -> [FlowTable.Told] {
@@ -365,9 +375,9 @@ extension Engine {
     return told
   }
 
-  /// What is needed to guard flows, read at once.
+  /// Reads in one batch what is needed to guard flows.
   ///
-  /// - Parameter past: what was published, the oldest first.
+  /// - Parameter past: What was published, oldest first.
   func registrar(
     for registrations: [FlowTable.Registration], past: [Published], _ kernel: any Kernel
   ) throws(KernelUnavailable) -> FlowTable.Registrar {
@@ -380,8 +390,8 @@ extension Engine {
       questions, FlowReader(self.reader, self.view(of: kernel)), past: past)
   }
 
-  /// Guards a flow from now on, unless it is dead already. Where the kernel cannot be asked the registrar becomes the
-  /// reason, and the flow begins when it can be.
+  /// Guards a flow, unless it is already dead. If the kernel is unavailable, the registrar becomes
+  /// the error, and guarding begins once the kernel answers again.
   mutating func guardFlow(
     _ registration: FlowTable.Registration, of account: Account,
     _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>, at now: Instant
@@ -396,7 +406,8 @@ extension Engine {
     }
   }
 
-  /// Guards a flow from when the kernel can be asked, or answers what it has refused for this flow.
+  /// Guards a flow once the kernel is available, or once it answers the query that it has refused
+  /// for this flow.
   mutating func guardLater(
     _ registration: FlowTable.Registration, of account: Account, _ error: KernelUnavailable,
     _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>

@@ -2,13 +2,14 @@ import Connectivity
 import ConnectivityRules
 
 extension FlowReader {
-  /// What there is to see of a flow that was made on a path.
+  /// Reads the state of a flow that was made on a path.
   ///
   /// - Parameters:
-  ///   - question: with all that is the flow's own.
-  ///   - router: the first that it was seen to go by, on its link; `nil` for that of the path.
-  ///   - way: what the kernel answers to that; another, where it answers so by the time that the former link was looked at: a
-  ///     way that is back is no better one (K8).
+  ///   - question: The lookup with everything that is specific to the flow.
+  ///   - router: The first gateway that the flow was seen to use on its link, or `nil` for the
+  ///     path's gateway.
+  ///   - way: The kernel's answer to `question`. It is updated if the answer has changed by the
+  ///     time the former link was examined: a path that is back is not a better path (K8).
   func reading(
     of question: Destination, madeOn made: Path, by router: IPAddress? = nil,
     _ way: inout FlowPath
@@ -36,22 +37,23 @@ extension FlowReader {
     if case .route(let route) = way.answer { reading.isLocal = route.kind == .local }
     reading.isLocal = reading.isLocal || question.address.isLoopback
     if let source = question.source, !source.isLoopback {
-      // Mostly it is where it was, which is one question.
+      // Usually the address is still on the same link, which takes one query.
       if let before, before != 0 { _ = try self.view.address(source, on: before) }
       let owner = try self.view.owner(of: source)
       if owner == nil { reading.sourceLoss = try self.sourceLoss(question, madeOn: made) }
       reading.isSourceElsewhere = !made.chain.contains { $0.index == owner }
     }
-    // What has no address yet has left nothing: it begins with the first path that there is.
+    // A flow without an address has not left any path. It begins with the first path that exists.
     guard question.source != nil, !reading.isSourceGone, let before, before != 0 else {
       return reading
     }
-    // The remote address has moved to this machine, or away from it, and may move back.
+    // The remote address has moved to or from this machine, and may move back.
     if now != before, try self.isLoopback(before) != reading.isLocal {
       reading.formerLink = .withoutRoute
     }
     guard !reading.isLocal, reading.formerLink == nil else { return reading }
-    // To IPv4 traffic that is bound to a link the kernel gives a route, of table 0, where no table has one any more.
+    // For IPv4 traffic bound to a link, the kernel invents a route of table 0 if no table has one
+    // any more.
     if way.judged.table == 0, made.table != 0, made.table != nil {
       reading.path = .unsatisfied(.noRoute)
     }
@@ -70,7 +72,7 @@ extension FlowReader {
     return reading
   }
 
-  /// Whether the address that a question has, and this machine does not, may come back.
+  /// Whether an address that a query uses, and that this machine has lost, may come back.
   func sourceLoss(
     _ question: Destination, madeOn made: Path
   ) throws(KernelUnavailable) -> FlowReading.SourceLoss {
@@ -80,7 +82,7 @@ extension FlowReader {
     guard case .route(let route) = try self.view.route(to: question.ofNew),
       route.outLink == index, let source = route.source, source != question.source
     else { return .mayReturn }
-    // A modem or a tunnel leads to one network, whatever the lengths of the prefixes.
+    // A modem or a tunnel leads to one network, whatever the prefix lengths are.
     guard link.hasNeighbours else { return .final }
     var (lost, new) = (made, made)
     lost.source = question.source
@@ -89,7 +91,8 @@ extension FlowReader {
     return new.isOfSameSubnet(as: lost) ? .final : .mayReturn
   }
 
-  /// How an address went that new connections had before; `nil` if this machine has it.
+  /// Returns how an address that new connections used before was lost, or `nil` if this machine
+  /// still has it.
   func loss(
     of former: InvalidationMaker.AddressOnLink, to destination: Destination
   ) throws(KernelUnavailable) -> FlowReading.SourceLoss? {
@@ -110,25 +113,26 @@ extension FlowReader {
     try self.view.link(link).map { $0.link.state == .down } ?? true
   }
 
-  /// What became of a link that the flow's way led over before.
+  /// Returns the state of a link that the flow's path used before.
   ///
-  /// - Parameter isTied: the flow's address is that link's, or one's below it.
+  /// - Parameter isTied: Whether the flow's address belongs to that link, or to one below it.
   private func formerLink(
     _ link: UInt32, _ question: Destination, _ way: FlowPath, isTied: Bool
   ) throws(KernelUnavailable) -> FlowReading.FormerLink {
     let owner = try question.source.flatMap { (source) throws(KernelUnavailable) in
       try self.view.owner(of: source)
     }
-    // Its address is where it leaves now.
+    // The flow's address is on the link that it leaves by now.
     if let source = question.source, let now = way.judged.chain.first?.index {
       let isThere = try self.view.address(source, on: now) != nil
       if isThere || owner == now { return .untied }
       let isGiven = try self.isGiven(source, to: question, on: now, isSet: isTied)
       if isGiven { return .untied }
     }
-    // With several nexthops each is right, unless the address is one's own: then the kernel must go on taking that one, as far
-    // as the question is that of the connection. IPv6 passes over a leg whose router it believes silent, and the connection
-    // keeps the leg that it was made on (rt6_score_route), as long as that carries.
+    // With several nexthops each of them is correct. But if the flow's address belongs to the link,
+    // the kernel must keep choosing that nexthop, as long as the query is the connection's own.
+    // IPv6 skips a nexthop whose router seems silent, and the connection stays on its nexthop while
+    // that works (rt6_score_route).
     let isUp = try self.view.link(link)?.link.state == .up
     let isOwn = owner == link && question.transport?.localPort ?? 0 != 0
     if !isOwn || isUp && question.address.family == .ipv6, try self.isLeg(link, of: question) {
@@ -144,8 +148,9 @@ extension FlowReader {
     return self.removals.concern(link, question.address) ? .withWorseRoute : .withRoute
   }
 
-  /// Whether the route to a destination spreads traffic over a link, among others. One with more nexthops than the kernel
-  /// shows is found by what is bound to the link: that takes a route of as many.
+  /// Whether the route to a destination spreads traffic over several links, including this one. If
+  /// the route has more nexthops than the kernel shows, a lookup bound to the link must return an
+  /// equally large route.
   private func isLeg(
     _ link: UInt32, of question: Destination
   ) throws(KernelUnavailable) -> Bool {
@@ -158,10 +163,11 @@ extension FlowReader {
     return try self.view.entry(for: bound) == .oversized
   }
 
-  /// Whether the kernel gives new connections this source address by a link that it is none of: a router's own, on its loopback
-  /// link, or one that a VPN by IPsec has given, on whichever link.
+  /// Whether the kernel gives new connections this source address although the link does not have
+  /// it. A router may use an address of its loopback link. An IPsec VPN may assign one on any link.
   ///
-  /// - Parameter isSet: only where the route says so: where a link has no address the kernel borrows any other link's.
+  /// - Parameter isSet: Whether only an address that the route itself sets counts. On a link
+  ///   without an address, the kernel borrows one from any other link.
   private func isGiven(
     _ source: IPAddress, to question: Destination, on link: UInt32, isSet: Bool
   ) throws(KernelUnavailable) -> Bool {
@@ -173,7 +179,7 @@ extension FlowReader {
     return try self.view.entry(for: new)?.source == source
   }
 
-  /// What new connections get, where that is another way or subnet.
+  /// Returns the path or subnet that new connections get, or `nil` if it is the flow's own.
   private func alternative(
     _ question: Destination, _ way: FlowPath, by router: IPAddress?
   ) throws(KernelUnavailable) -> FlowReading.Alternative? {
@@ -200,27 +206,28 @@ extension FlowReader {
     other.sourcePrefixLength = try preferred.source.flatMap { (source) throws(KernelUnavailable) in
       try self.view.address(source, on: preferred.outLink)?.prefixLength
     }
-    // Who sends from an address of another link has chosen that himself.
+    // Sending from another link's address is the application's own choice.
     guard way.judged.sourcePrefixLength != nil, other.sourcePrefixLength != nil,
       !other.isOfSameSubnet(as: way.judged)
     else {
-      // The route is the same, and so will be the sources that it gives to others.
+      // The route is the same, so it gives other flows the same sources.
       if isOwnRoute, preferred.source == source { self.usual.insert(key) }
       return nil
     }
-    // A router sends on all prefixes that it has on the link. In IPv6 which one new connections take changes with each address
-    // that is made (RFC 8981), and an old prefix fades away while its addresses stay good (RFC 4862, 5.5.4). In IPv4 it
-    // changes with an address that moves between machines (VRRP), or is set by a route (`src`).
+    // A router forwards all prefixes that it has on the link. In IPv6, the prefix of new
+    // connections changes with each new address (RFC 8981). An old prefix is deprecated while its
+    // addresses stay valid (RFC 4862, 5.5.4). In IPv4, the source changes when an address moves
+    // between machines (VRRP), or when a route sets it (`src`).
     let isOfSameRouter = router == own.gateway
-    // Of several nexthops each connection takes one, and its address.
+    // With several nexthops, each connection uses one of them and its address.
     let isSpread = try self.view.entry(for: new)?.isSpread ?? false
     return .init(
       link: preferred.outLink, source: preferred.source,
       isKept: !isOwnRoute || isOfSameRouter || isSpread)
   }
 
-  /// Whether what answers the flow is dropped as it comes in, because another link leads to its remote address. It is asked
-  /// only of a flow that goes another way than most: one that is bound to a link, or has a mark.
+  /// Whether the kernel drops replies to the flow because another link leads to its remote address.
+  /// Only flows that are routed unlike most are checked: those bound to a link, or with a mark.
   private func areRepliesRefused(
     _ question: Destination, _ way: FlowPath, _ alternative: FlowReading.Alternative?
   ) throws(KernelUnavailable) -> Bool {

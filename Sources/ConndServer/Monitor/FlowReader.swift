@@ -2,18 +2,19 @@ import Connectivity
 import ConnectivityRules
 import OrderedCollections
 
-/// The way that a flow's own question leads, shared by all whose answer is alike: one object, for ten thousand flows hold it
-/// at once.
+/// The path that a flow's own lookup returned, shared by all flows with the same answer. It is one
+/// object because ten thousand flows may hold it.
 final class FlowPath: Sendable {
   let answer: RouteAnswer
   let facts: PathFacts
-  /// What a client is told.
+  /// The path that clients see.
   let shown: Path
-  /// What flows on it are judged by: those inside a tunnel depend on no more than the way into it.
+  /// The path that judges the flows on it. Flows inside a tunnel depend only on the path into the
+  /// tunnel.
   let judged: Path
   let network: NetworkIdentity
   let guesses: FlowReading.Guesses
-  /// A VPN has given the address of those on it.
+  /// Whether a VPN has assigned the source address.
   let isSourceGiven: Bool
 
   init(
@@ -31,7 +32,7 @@ final class FlowPath: Sendable {
 }
 
 extension FlowPath {
-  /// The kernel refuses a question about the way to this destination.
+  /// Creates the path to a destination about which the kernel refused a query.
   convenience init(unknownTo destination: Destination) {
     let answer = RouteAnswer.unanswered("")
     self.init(
@@ -41,25 +42,26 @@ extension FlowPath {
   }
 }
 
-/// Reads what the kernel shows of flows (I0) during one turn: each is asked about with all that is its own, and what is the
-/// same for many is asked and judged once.
+/// Reads what the kernel shows about flows during one turn (I0). It looks up each flow with
+/// everything that is specific to it. It asks and judges only once what many flows share.
 final class FlowReader {
   let reader: PathReader
   let view: KernelView
-  /// What the kernel has removed since the flows were looked at.
+  /// What the kernel has removed since the flows were evaluated last.
   let removals: Removals
   private var ways = OrderedDictionary<WayKey, FlowPath>()
-  /// The way of the flow before: that of most, which is found without a hash.
+  /// The path of the previous flow. Most flows share it, and it is found without hashing.
   private var last: (key: WayKey, way: FlowPath)?
-  /// The ways on which new connections are, too, as one flow of each has shown.
+  /// The paths that new connections take too, as one flow of each has shown.
   var usual: Set<WayKey> = []
   var lastUsual: WayKey?
 
   struct WayKey: Hashable {
     var answer: RouteAnswer
-    /// A source address is good for some destinations only.
+    /// Part of the key because a link-local source address works for some destinations only.
     var isLinkLocal: Bool
-    /// For destinations on a link that has others below it: neighbours may be behind different ones of these.
+    /// Set for on-link destinations of a link with lower links: neighbours may be behind different
+    /// ones.
     var neighbour: IPAddress?
   }
 
@@ -82,12 +84,12 @@ final class FlowReader {
       return way
     }
     let facts = try self.reader.facts(about: question, answer: answer, self.view)
-    // An answer that was no longer true is that of this destination only.
+    // An answer that had become outdated applies to this destination only.
     key.answer = facts.answer
     return try self.add(question, facts, self.reader.path(facts, self.view), key)
   }
 
-  /// The default way, of which all is known.
+  /// Returns the default path, whose facts are already known.
   func way(
     to question: Destination, _ facts: PathFacts, _ path: Path
   ) throws(KernelUnavailable) -> FlowPath {
@@ -110,20 +112,20 @@ final class FlowReader {
     return way
   }
 
-  /// Whether it is as IPsec's key exchange (strongSwan's charon, for one) installs what the other end has given: an address of no
-  /// subnet, which a route in a table of its own sets, for all that is bound to nothing else.
+  /// Whether the address looks assigned by an IPsec key exchange such as strongSwan's charon. Such
+  /// an address belongs to no subnet. A route in a separate table sets it for all unbound traffic.
   private func isSourceGiven(
     _ question: Destination, _ path: Path
   ) throws(KernelUnavailable) -> Bool {
     guard question.outLink == nil, try self.mayBeGiven(path),
       try self.view.entry(for: question)?.source == path.source
     else { return false }
-    // One for which a rule holds is somebody's own.
+    // If a rule applies to the address, the user has set that up.
     guard case .route(let route) = try self.view.route(to: question.ofNew) else { return false }
     return route.source == path.source && route.table == path.table
   }
 
-  /// Whether a VPN may have given the address of those on a path, as far as that tells.
+  /// Whether a VPN may have assigned the source address of a path, as far as the path alone shows.
   func mayBeGiven(_ path: Path) throws(KernelUnavailable) -> Bool {
     guard let table = path.table, !Self.systemTables.contains(table), let source = path.source,
       let owner = try self.view.owner(of: source)
@@ -131,7 +133,7 @@ final class FlowReader {
     return try self.view.address(source, on: owner)?.prefixLength == source.family.bitWidth
   }
 
-  /// None, `default`, `main` and `local` (rtnetlink(7)).
+  /// Unspecified, `default`, `main` and `local` (rtnetlink(7)).
   private static let systemTables: Set<UInt32> = [0, 253, 254, 255]
 
   private func guesses(
@@ -167,14 +169,15 @@ final class FlowReader {
     return key
   }
 
-  /// The path; what fails below a tunnel is a route that is missing to those inside it: it may come back another way.
+  /// Returns the path for judging flows. A failure below a tunnel counts as a missing route,
+  /// because the tunnel may come back another way.
   private func judged(_ shown: Path, _ facts: PathFacts) -> Path {
     var path = shown
     guard path.status == .requiresConnection, facts.links.contains(where: \.isTunnel),
       self.reader.classifier.path(facts.upToTunnel).status == .satisfied
     else { return path }
     switch facts.brokenBelow {
-    // A link that those inside are not on.
+    // The flows inside the tunnel are not on the failed link.
     case .noCarrier, .dormant, .linkDown, nil: path.reason = .noRoute
     case let reason?: path.reason = reason
     }
@@ -183,7 +186,7 @@ final class FlowReader {
 }
 
 extension Destination {
-  /// What a new connection asks.
+  /// The lookup of a new connection to the same destination.
   var ofNew: Destination {
     var new = self
     new.source = nil

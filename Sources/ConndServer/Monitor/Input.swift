@@ -1,24 +1,25 @@
 import Connectivity
 import UnixTransport
 
-/// What the monitor's thread is given to do, by whatever thread.
+/// A task for the monitor thread, submitted from any thread.
 enum Input: Sendable {
-  /// Everything is to be looked at with another configuration.
+  /// Applies another configuration and reads everything again.
   case configure(Configuration, Reply<Void>)
-  /// Whoever starts waits until the kernel was read for the first time, or could not be.
+  /// Replies once the kernel has been read for the first time, or could not be read.
   case awaitFirstReading(Reply<Void>)
   case question(Question)
-  /// Whoever asked waits no longer.
+  /// The client is no longer waiting.
   case drop(Question.ID, of: Account)
   case count(Reply<MonitorLoop.Counts>)
   case unwatch(Destination, watcher: UInt64)
   case admit(any FlowMailbox, Reply<Void>)
-  /// The client with this number has gone.
+  /// The client with this number has disconnected.
   case dismiss(UInt64)
   case flow(GuardRequest)
 }
 
-/// Takes the answer to an input, once; `nil` where connd stops before there is one. Safe to use from any thread.
+/// Delivers the answer to an input once, or `nil` if connd stops before there is one. Safe to use
+/// from any thread.
 struct Reply<Answer: Sendable>: Sendable {
   private let continuation: CheckedContinuation<Answer?, Never>?
 
@@ -26,13 +27,13 @@ struct Reply<Answer: Sendable>: Sendable {
     self.continuation = continuation
   }
 
-  /// Nobody waits for the answer.
+  /// A reply that no caller waits for.
   static var unheard: Reply { Reply(nil) }
 
   func resume(returning answer: Answer?) { self.continuation?.resume(returning: answer) }
 }
 
-/// What came of asking the kernel.
+/// The answer of the kernel, or why it could not be asked.
 typealias KernelAnswer<Answer> = Result<Answer, KernelUnavailable>
 
 extension MonitorLoop {
@@ -54,12 +55,12 @@ extension MonitorLoop {
     }
   }
 
-  /// What there is at the moment.
+  /// The current numbers of clients, flows and watched paths.
   struct Counts: Sendable {
     var guardingClients: Int
     var guardedFlows: Int
     var watchedPaths: Int
-    /// How many flows each client of `Guard` has, by its number.
+    /// The number of flows of each client of `Guard`, by client number.
     var flowsOfClients: [UInt64: Int]
   }
 

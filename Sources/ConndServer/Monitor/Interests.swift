@@ -1,27 +1,29 @@
 import Connectivity
 import ConnectivityRules
 
-/// What the kernel is to tell of because of where paths lead: the networks behind the gateways in use, the links that paths
-/// are made of, and the other ends of tunnels, the routes to which decide what is below them (K6).
+/// What connd subscribes to because paths depend on it: the networks behind the gateways in use,
+/// the links of paths, and the remote ends of tunnels. The routes to these ends decide which link
+/// is below a tunnel (K6).
 ///
-/// A value: each turn's readings add to it, and where that makes it wider than the filter that is set, a wider one is set.
+/// This is a value. Each turn's readings add to it. If they need more than the kernel's filter
+/// passes, connd sets a wider filter.
 struct Interests {
   var networks = Networks()
-  /// The links that paths do not lead to.
+  /// The links that no path leads to.
   var unusedLinks = UnusedLinks()
-  /// An IPv6 address of each subnet that connections to other networks may be made from; `nil` where it is to be asked for. All
-  /// addresses would be listed in each turn where IPv6 leads nowhere.
+  /// One IPv6 address of each subnet that can be a source for other networks, or `nil` if unknown.
+  /// Without this cache, each turn would list all addresses on a machine where IPv6 leads nowhere.
   var globalSources: [IPAddress]?
   var tunnelCosts = TunnelCosts()
-  /// By the tunnel's link.
+  /// The remote ends of tunnels, each with the tunnel's link.
   private var tunnels: Set<PathFacts.TunnelEnd> = []
-  /// The marks that keep traffic out of tables that lead into tunnels, as far as the rules were read.
+  /// The marks that keep traffic out of tables that lead into tunnels, for the rules read so far.
   var marks: [RuledTable: [UInt32]] = [:] {
     didSet { if self.marks.count > Self.mostTunnels { self.marks = [:] } }
   }
-  /// The links that default routes lead over; `nil` where they are to be found.
+  /// The links of default routes, or `nil` if they must be read.
   var uplinks: Set<UInt32>?
-  /// There is one that the kernel's filter does not know of.
+  /// Whether the kernel's filter does not know one of the tunnels yet.
   private var hasNewTunnel = false
 
   struct RuledTable: Hashable {
@@ -29,18 +31,19 @@ struct Interests {
     var table: UInt32
   }
 
-  /// A hub of tunnels may have many. What is below one more is read, but not followed.
+  /// A hub may have very many tunnels. The link below a tunnel beyond this number is read, but not
+  /// followed.
   private static let mostTunnels = 1024
 
-  /// The other ends of the tunnels that paths lead into.
+  /// The remote ends of the tunnels that paths lead into.
   var tunnelEnds: Set<IPAddress> { Set(self.tunnels.map(\.address)) }
 
-  /// Whether the kernel's filter holds back what may matter.
+  /// Whether the kernel's filter holds back messages that may matter.
   var isWider: Bool {
     self.hasNewTunnel || self.networks.isNew || self.unusedLinks.filterIsTooNarrow
   }
 
-  /// A path is made of these.
+  /// Adds the links and tunnels of a path.
   mutating func use(_ facts: PathFacts) {
     let links = facts.allLinks
     self.unusedLinks.use(links.lazy.map(\.link.index))
@@ -53,7 +56,7 @@ struct Interests {
     }
   }
 
-  /// Takes note of what the kernel has told.
+  /// Updates the interests from kernel messages.
   mutating func note(_ events: [KernelEvent]) {
     self.networks.note(events)
     for event in events {
@@ -69,8 +72,8 @@ struct Interests {
       case .nexthop: self.uplinks = nil
       case .route(let change, _): self.note(change)
       case .overrun:
-        // Some may be gone by now. Who is in use is found again by the reading that follows; that the filter lets more pass
-        // than it must is no reason for another one.
+        // Some tunnels may be gone. The next reading finds the ones in use again. A filter that
+        // passes more than necessary is not worth another reading.
         (self.tunnels, self.globalSources) = ([], nil)
         (self.marks, self.uplinks) = ([:], nil)
       default: break
@@ -79,7 +82,7 @@ struct Interests {
   }
 
   private mutating func note(_ change: RouteChange) {
-    // Some take half of all addresses each, to leave the default route as it is.
+    // Some VPNs add two routes of /1 each, so that the default route stays as it is.
     guard change.route.prefix.length <= 1 else { return }
     guard let link = change.outLink, self.uplinks?.count ?? 0 < Self.mostUplinks else {
       self.uplinks = nil
@@ -88,13 +91,14 @@ struct Interests {
     self.uplinks?.insert(link)
   }
 
-  /// So many are asked for.
+  /// The number of uplinks that are queried.
   static let mostUplinks = 16
 
-  /// The kernel's filter passes all that matters now.
+  /// Notes that the kernel's filter now passes everything that matters.
   ///
-  /// - Returns: the messages that it held back before, as far as they can be made up for; `nil` where nothing can have been
-  ///   missed. Of routes to a tunnel's other end, and of links, there is nothing to compare: all is to be read again.
+  /// - Returns: The messages that the filter held back before, as far as they can be reconstructed,
+  ///   or `nil` if nothing can have been missed. Changed links and routes to tunnel ends cannot be
+  ///   reconstructed: then the result is not `nil`, and everything must be read again.
   mutating func acceptFilter(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent]? {
     let heardTooLittle = self.unusedLinks.acceptFilter()
     let mustRead = self.hasNewTunnel || heardTooLittle

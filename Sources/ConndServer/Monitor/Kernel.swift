@@ -2,80 +2,86 @@ import Connectivity
 import ConnectivityRules
 import Netlink
 
-/// The one seam to the kernel: what happened, and what is true now.
+/// The only interface between the monitor loop and the kernel: its events and its current state.
 ///
-/// The monitor's loop sees the kernel through this and nothing else. The real one is `NetlinkKernel`; in tests a model of a
-/// kernel stands behind the same seam. Every call may throw `KernelUnavailable`. If that is not of one question, the kernel
-/// is opened anew.
+/// `NetlinkKernel` is the real implementation. Tests use a model of a kernel. Every call may throw
+/// `KernelUnavailable`. Unless the error concerns a single query, connd reopens the kernel.
 protocol Kernel {
-  /// Becomes readable when the kernel has told something; -1 where nobody waits for it.
+  /// Becomes readable when the kernel has sent a message; -1 if nothing waits for it.
   var fileDescriptor: CInt { get }
 
-  /// Whether the kernel has told something since `drain`.
+  /// Whether the kernel has sent a message since `drain`.
   var hasMessages: Bool { get }
 
-  /// Appends what the kernel has told since the last call.
+  /// Appends the events since the last call.
   ///
-  /// - Returns: whether more may be waiting.
+  /// - Returns: Whether more may be waiting.
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool
 
-  /// Has the kernel tell of what is watched, and of as little else as possible.
+  /// Subscribes to what is watched, and to as little else as possible.
   func watch(_ watched: Watched) throws(KernelUnavailable)
 
-  /// The ways to destinations, in their order. An error of one is its own answer.
+  /// Returns the routes to destinations, in the same order. A failed lookup of one destination is
+  /// that destination's answer.
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer]
 
-  /// For how long the answers that `routes(to:)` has given since the last call hold at least; `nil`: until the kernel tells.
+  /// Returns how long the answers of `routes(to:)` since the last call remain valid at least, or
+  /// `nil` if they hold until the kernel sends a message.
   func takeExpiry() -> Duration?
 
-  /// The entry of the routing tables that decides about a destination; `nil` where none carries traffic.
+  /// Returns the routing table entry that decides about a destination, or `nil` if no entry carries
+  /// the traffic.
   func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry?
 
-  /// Whether the kernel drops what answers a connection, which sends from `destination.source`, when it comes in by a link.
+  /// Whether the kernel drops replies that arrive by a link. They belong to a connection that sends
+  /// from `destination.source`.
   func refusesReplies(
     to destination: Destination, by link: UInt32
   ) throws(KernelUnavailable) -> Bool
 
-  /// A link and its device; `nil` where there is none of that index.
+  /// Returns a link and its device, or `nil` if there is no link with that index.
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts?
 
-  /// All links.
+  /// Returns all links.
   func links() throws(KernelUnavailable) -> [LinkFacts]
 
-  /// An address of a link, if the link has it, with those that the kernel tells with it: of IPv4 all that the link has.
+  /// Returns an address of a link, if the link has it, and the addresses that come in the same
+  /// answer: for IPv4, all of the link.
   func addresses(with address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> [Address]
 
-  /// All addresses.
+  /// Returns all addresses.
   func addresses() throws(KernelUnavailable) -> [Address]
 
-  /// What the kernel knows of a neighbour; `nil` where that is nothing.
+  /// Returns the kernel's neighbour entry, or `nil` if there is none.
   func neighbour(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Neighbour?
 
-  /// The port of a bridge behind which a hardware address is; `nil` where the bridge has not learnt it.
+  /// Returns the bridge port behind which a MAC address is, or `nil` if the bridge has not learnt
+  /// it.
   func bridgePort(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> UInt32?
 
-  /// What nl80211 says of a link.
+  /// Returns what nl80211 reports about a link.
   func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer
 
-  /// How well a Wi-Fi link hears its access point; `nil` where it has none, or the driver does not say.
+  /// Returns the signal strength of a Wi-Fi link, or `nil` if it has no access point or the driver
+  /// does not report it.
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal?
 
-  /// Returns what the sockets of connections say, or `nil` for each that cannot be asked. Each
-  /// connection must name a socket (``Destination/namesSocket``). Never throws: without evidence
-  /// the lookup decides.
+  /// Returns the state of the connections' sockets, or `nil` for each socket that cannot be
+  /// queried. Each connection must name a socket (``Destination/namesSocket``). Never throws:
+  /// without evidence the route lookup decides.
   func socketReports(on connections: [Destination]) -> [SocketReport?]
 
-  /// The policy rules of a family, in their order.
+  /// Returns the policy rules of an address family, in their order.
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule]
 }
 
-/// The kernel cannot be asked, and why.
+/// The reason why the kernel cannot be asked.
 struct KernelUnavailable: Error, Hashable, CustomStringConvertible {
   var description: String
-  /// Whether the kernel has refused one question only. What depends on the answer is unknown until it is asked again;
-  /// everything else is as it was (K8).
+  /// Whether the kernel refused only one query. Whatever depends on the answer is unknown until it
+  /// is asked again. Everything else stays as it was (K8).
   var isOfOneQuestion = false
 }
 

@@ -3,24 +3,26 @@ import ConnectivityRules
 import Netlink
 import OrderedCollections
 
-/// The kernel as it is during one turn of the loop: each thing is asked once, and remembered until the turn ends.
+/// The kernel during one turn of the loop. Each thing is queried once and remembered until the turn
+/// ends.
 ///
-/// What it shows is not of one instant. What changes meanwhile has a message, and a message makes another turn.
+/// The view is not a snapshot of one instant. A change during the turn causes a message, and the
+/// message causes another turn.
 final class KernelView {
   private let kernel: any Kernel
-  /// What mattered before this turn, and what has been found to matter in it.
+  /// The interests from before this turn, and those found in it.
   var interests: Interests
-  /// The links that are a modem's, with those that were found to be in this turn.
+  /// The links that belong to a modem, including those found in this turn.
   private(set) var modems: KnownModems
   private(set) var wireless: KnownWireless
-  // Ordered dictionaries compare the few keys that there are mostly, which costs less than to hash them.
+  // With few keys, as is usual, an ordered dictionary compares them, which costs less than hashing.
   private var answers = OrderedDictionary<Destination, RouteAnswer>()
   private var entries = OrderedDictionary<Destination, RouteEntry?>()
   private var facts = OrderedDictionary<UInt32, LinkFacts?>()
   private var onLinks = OrderedDictionary<OnLink, Address?>()
-  /// The lengths of the prefixes that an address has on a link, if there are several.
+  /// The prefix lengths of an address on a link, if there are several.
   private var prefixLengths: [OnLink: Set<Int>] = [:]
-  /// Links whose IPv4 addresses are all known.
+  /// The links whose IPv4 addresses are all known.
   private var listed: Set<UInt32> = []
   private var owners = OrderedDictionary<IPAddress, UInt32?>()
   private var neighbours = OrderedDictionary<OnLink, Neighbour?>()
@@ -42,13 +44,13 @@ final class KernelView {
     self.wireless = wireless
   }
 
-  /// The last question in this turn that the kernel refused to answer.
+  /// The last query in this turn that the kernel refused.
   private(set) var refusal: KernelUnavailable?
 
-  /// Asks for what a single path or flow depends on.
+  /// Runs the queries that a single path or flow depends on.
   ///
-  /// - Returns: `nil` if the kernel refuses one of the questions: then nothing is known of that path or flow, and all others
-  ///   are as they were (K8).
+  /// - Returns: The answer, or `nil` if the kernel refuses one of the queries. Then nothing is
+  ///   known about that path or flow, and all others stay as they were (K8).
   func unlessRefused<Answer>(
     _ questions: () throws(KernelUnavailable) -> Answer
   ) throws(KernelUnavailable) -> Answer? {
@@ -61,21 +63,21 @@ final class KernelView {
     }
   }
 
-  /// Whether the kernel has told something that no reading explains yet.
+  /// Whether the kernel has sent messages that have not been read.
   var hasMessages: Bool { self.kernel.hasMessages }
 
-  /// The way to a destination.
+  /// Returns the route to a destination.
   func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
     if let known = self.answers[destination] { return known }
     let answer = try self.kernel.routes(to: [destination]).first ?? .noRoute(.noRoute)
-    // The answer may name an address that was not there before.
+    // The answer may name an address that did not exist before.
     if destination.source == nil { self.listed = [] }
     return try self.remember(answer, to: destination)
   }
 
-  /// The way to a destination, on which the fate of a flow depends.
+  /// Returns the route to a destination that decides about a flow.
   ///
-  /// - Throws: if the kernel refuses the question.
+  /// - Throws: If the kernel refuses the query.
   func certainRoute(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
     let answer = try self.route(to: destination)
     if case .unanswered(let words) = answer {
@@ -84,13 +86,13 @@ final class KernelView {
     return answer
   }
 
-  /// The way to a destination as it is by now, whatever it was earlier in this turn.
+  /// Returns the current route to a destination, whatever it was earlier in this turn.
   func routeAnew(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
     self.answers[destination] = nil
     return try self.route(to: destination)
   }
 
-  /// Asks for the ways to some destinations at once, as they are by now.
+  /// Looks up the current routes to several destinations in one batch.
   func askAnew(_ destinations: [Destination]) throws(KernelUnavailable) {
     for (destination, answer) in zip(destinations, try self.kernel.routes(to: destinations)) {
       _ = try self.remember(answer, to: destination)
@@ -113,7 +115,7 @@ final class KernelView {
     return answer
   }
 
-  /// The ways to many destinations, which are not remembered.
+  /// Returns the routes to many destinations without remembering them.
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
     let answers = try self.kernel.routes(to: destinations)
     self.noteRefusals(answers)
@@ -126,13 +128,13 @@ final class KernelView {
     }
   }
 
-  /// What the sockets of connections say now, which is not remembered.
+  /// Returns the current state of the connections' sockets without remembering it.
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
     connections.isEmpty ? [] : self.kernel.socketReports(on: connections)
   }
 
-  /// Where only routes from certain sources lead to a destination, connect(2) picks one of the machine's addresses and asks
-  /// with that (ip6_dst_lookup_tail).
+  /// Returns a route that exists for certain sources only. If there is no other route, connect(2)
+  /// picks one of the machine's addresses and looks up with that (ip6_dst_lookup_tail).
   private func sourceSpecificRoute(
     to destination: Destination
   ) throws(KernelUnavailable) -> RouteAnswer? {
@@ -161,7 +163,7 @@ final class KernelView {
 
   private static let mostSources = 8
 
-  /// The entry of the routing tables that decides about a destination.
+  /// Returns the routing table entry that decides about a destination.
   func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
     if let known = self.entries[destination] { return known }
     let entry = try self.kernel.entry(for: destination)
@@ -169,14 +171,14 @@ final class KernelView {
     return entry
   }
 
-  /// Whether the kernel drops what answers a connection when it comes in by a link.
+  /// Whether the kernel drops replies to a connection that arrive by a link.
   func refusesReplies(
     to destination: Destination, by link: UInt32
   ) throws(KernelUnavailable) -> Bool {
     try self.kernel.refusesReplies(to: destination, by: link)
   }
 
-  /// The marks that keep traffic out of a table, by the rules of a family.
+  /// Returns the marks that keep traffic out of a table, by the rules of an address family.
   func marks(
     keptOutOf table: UInt32, _ family: AddressFamily
   ) throws(KernelUnavailable) -> [UInt32] {
@@ -192,7 +194,7 @@ final class KernelView {
     return try self.linkAnew(index)
   }
 
-  /// A link as it is by now, whatever it was earlier in this turn.
+  /// Returns the current state of a link, whatever it was earlier in this turn.
   func linkAnew(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
     let link = try self.kernel.link(index).map(self.describe)
     self.facts[index] = .some(link)
@@ -219,7 +221,7 @@ final class KernelView {
       OnLink(address: $0.address, link: link)
     }
     for (key, entries) in entries {
-      // The widest subnet says which addresses are its neighbours.
+      // The widest subnet decides which addresses are neighbours.
       self.onLinks[key] = .some(entries.min { $0.prefixLength < $1.prefixLength })
       self.prefixLengths[key] = entries.count > 1 ? Set(entries.map(\.prefixLength)) : nil
     }
@@ -227,7 +229,7 @@ final class KernelView {
     return self.onLinks[key] ?? nil
   }
 
-  /// The lengths of the prefixes with which a link has an address: the kernel keeps an entry for each.
+  /// Returns the prefix lengths that an address has on a link. The kernel keeps an entry for each.
   func prefixLengths(
     of address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Set<Int> {
@@ -252,7 +254,8 @@ final class KernelView {
     return found
   }
 
-  /// A neighbour as it is by now, and not remembered: whether it is still the same is to be asked after the links below were.
+  /// Returns the current neighbour entry without remembering it. To see whether the neighbour is
+  /// still the same, ask after the links below it were read.
   func neighbourNow(
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {
@@ -265,8 +268,8 @@ final class KernelView {
     try self.kernel.bridgePort(of: hardwareAddress, on: bridge)
   }
 
-  /// The link that has an address of this machine's, or `lo` where a whole block is local (AnyIP); `nil` where the address is
-  /// none of this machine's: local is what the local table says (I0).
+  /// Returns the link that has an address of this machine, or `lo` if a whole block is local
+  /// (AnyIP). Returns `nil` if the local table has no such address (I0).
   func owner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {
     if let known = self.owners[address] { return known }
     let owner = try self.findOwner(of: address)
@@ -275,7 +278,7 @@ final class KernelView {
   }
 
   private func findOwner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {
-    // Mostly it is one that a path was just seen to have.
+    // Usually a path was just seen with this address.
     var seen: UInt32?
     for (place, found) in self.onLinks where place.address == address && found != nil {
       seen = min(seen ?? place.link, place.link)
@@ -284,20 +287,21 @@ final class KernelView {
     if let entry = try self.entry(for: Destination(address)), entry.kind == .local,
       let link = entry.outLink
     {
-      // The kernel takes an address off its link, tells so, and only then removes the local route (__inet_del_ifa,
-      // ipv6_del_addr).
+      // The kernel takes an address off its link and sends the message. Only then does it remove
+      // the local route (__inet_del_ifa, ipv6_del_addr).
       guard entry.isKernels, entry.route?.prefix.length == address.family.bitWidth else {
         return link
       }
       if try self.address(address, on: link) != nil { return link }
     }
-    // In a VRF local addresses are in a table of its own.
+    // A VRF keeps its local addresses in a separate table.
     return try self.addresses().first { $0.address == address }?.link
   }
 }
 
 extension Address {
-  /// Whether connections to other networks may be made from it (RFC 6724, as far as it matters for whether there is one).
+  /// Whether it can be the source of connections to other networks. RFC 6724, as far as it decides
+  /// whether there is a source at all.
   fileprivate var isGlobalSource: Bool {
     self.address.family == .ipv6 && !self.address.isLinkLocal && !self.address.isLoopback
       && self.flags.isDisjoint(with: [.duplicate, .tentative, .deprecated])

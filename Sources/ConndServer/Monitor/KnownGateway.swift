@@ -1,36 +1,39 @@
 import Connectivity
 import ConnectivityRules
 
-/// What is known of a gateway's hardware address, and of the times when another network may have come behind its link.
+/// The MAC address of a gateway, and the stage of the network behind it. A stage begins whenever
+/// another network may have appeared behind the gateway's link.
 struct KnownGateway {
-  /// As the kernel had it last, also if it has forgotten it since.
+  /// The MAC address that the kernel had last, even if it has forgotten it since.
   private(set) var hardwareAddress: [UInt8]?
-  /// As the kernel has told it last: its filter goes by that.
+  /// The neighbour entry that the kernel reported last. The kernel's filter compares with it.
   var heard: Neighbour
-  /// Something happened that may have changed it, or made the kernel forget it, and that a message does not tell.
+  /// Whether the MAC address may have changed, or the kernel may have forgotten it, without a
+  /// message.
   var isInDoubt = true
-  /// The links below the gateway's, and that one.
+  /// The gateway's link and the links below it.
   var links: Set<UInt32>
   private(set) var stage: UInt64
-  /// What was made at an earlier stage was made on another network.
+  /// Flows from before this stage were made on another network.
   private(set) var firstStage: UInt64 = 0
-  /// `nil` as long as the hardware address is known for certain.
+  /// `nil` while the MAC address is known for certain.
   private(set) var suspicion: Suspicion?
   private var source: Source?
 
-  /// The link went, or its address, since the hardware address was known for certain.
+  /// The link or its address was lost after the MAC address was known for certain.
   struct Suspicion {
-    /// The first stage since then.
+    /// The first stage after the loss.
     var stage: UInt64
-    /// When connd learnt last that it went.
+    /// When connd last learnt of such a loss.
     var since: Instant
-    /// The kernel has forgotten the hardware address, so what it has now it learnt after that.
+    /// Whether the kernel has forgotten the MAC address, so that its current one was learnt later.
     var isForgotten: Bool
-    /// The kernel has told of the same hardware address since.
+    /// Whether the kernel has reported the same MAC address since.
     var isHeard = false
   }
 
-  /// The address that new connections by the gateway have, and the lengths of the prefixes that the link has it with.
+  /// The source address of new connections by the gateway, and the prefix lengths that the link has
+  /// it with.
   private struct Source {
     var address: IPAddress
     var prefixLengths: Set<Int>
@@ -43,10 +46,10 @@ struct KnownGateway {
     self.suspicion = Suspicion(stage: stage, since: now, isForgotten: true)
   }
 
-  /// Whether the kernel still has the hardware address of before, and nothing shows that it is right.
+  /// Whether the kernel still has the old MAC address without any confirmation that it is correct.
   var isUnconfirmed: Bool { self.suspicion.map { !$0.isForgotten } ?? false }
 
-  /// Takes note of what the kernel answers about it; `nil` if it has no entry.
+  /// Updates from the kernel's answer about the gateway, or `nil` if the kernel has no entry.
   mutating func learn(_ neighbour: Neighbour?, at now: Instant) {
     guard let neighbour, let address = neighbour.hardwareAddress else {
       self.suspicion?.isForgotten = true
@@ -62,9 +65,9 @@ struct KnownGateway {
     (self.hardwareAddress, self.suspicion, self.isInDoubt) = (address, nil, false)
   }
 
-  /// Takes note of a message about it.
+  /// Updates from a kernel message about the gateway.
   mutating func hear(_ neighbour: Neighbour, at now: Instant) {
-    // The first that is heard of is the one that all were made by so far.
+    // All flows so far were made by the first MAC address that the kernel reports.
     if self.hardwareAddress == nil {
       self.learn(neighbour, at: now)
     } else if neighbour.hardwareAddress == nil {
@@ -75,9 +78,9 @@ struct KnownGateway {
     self.isInDoubt = true
   }
 
-  /// Another network may be behind the link from now on.
+  /// Begins a stage: another network may be behind the link from now on.
   ///
-  /// - Parameter forgets: whether the kernel has forgotten its neighbours on the link.
+  /// - Parameter forgets: Whether the kernel has forgotten its neighbours on the link.
   mutating func begin(stage: UInt64, at now: Instant, forgets: Bool) {
     self.stage = stage
     self.suspicion = Suspicion(
@@ -96,9 +99,9 @@ struct KnownGateway {
     self.source?.prefixLengths.insert(address.prefixLength)
   }
 
-  /// Takes note that an entry of an address was removed.
+  /// Notes that the kernel removed an entry of an address.
   ///
-  /// - Returns: Whether new connections have lost their address by that, as far as it is known.
+  /// - Returns: Whether new connections have lost their address this way, as far as is known.
   mutating func note(removed address: Address) -> Bool {
     guard self.source != nil else { return true }
     guard self.source?.address == address.address else { return false }
@@ -108,14 +111,16 @@ struct KnownGateway {
 }
 
 extension KnownGateway.Suspicion {
-  /// Whether the kernel has confirmed the hardware address since the link went. If it does not say when, it is believed.
+  /// Whether the kernel has confirmed the MAC address after the loss. Without a time of
+  /// confirmation, the kernel's entry is trusted.
   fileprivate func isRefuted(by neighbour: Neighbour, at now: Instant) -> Bool {
     guard !self.isForgotten, let confirmed = neighbour.confirmed else { return true }
     return self.since.duration(to: now) > confirmed + Neighbour.precision
   }
 
-  /// Whether traffic must have confirmed the hardware address since. The kernel tells when it stops to believe in an entry,
-  /// and without a confirmation it believes for 45 s at most (base_reachable_time).
+  /// Whether traffic must have confirmed the MAC address by now. The kernel sends a message when it
+  /// stops trusting an entry. Without confirmation it trusts an entry for at most 45 s
+  /// (base_reachable_time).
   fileprivate func isOver(at now: Instant) -> Bool {
     !self.isHeard && self.since.duration(to: now) > .seconds(60)
   }

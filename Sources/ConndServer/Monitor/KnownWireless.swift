@@ -1,16 +1,18 @@
 import Connectivity
 import ConnectivityRules
 
-/// What nl80211 has said of links, which holds until it tells of them again. A value.
+/// The last nl80211 answers about links. Each holds until nl80211 sends a message about the link. A
+/// value.
 ///
-/// Only what it says in full is remembered. Where it could not be asked for all, it is asked once more with the next step, and until
-/// then a link is what it was: it is one of Wi-Fi still, and costs what it cost. Which network it is in is another matter: what
-/// begins meanwhile may be on another one (I4), and what is not known distinguishes nothing.
+/// Only complete answers are remembered. After an incomplete answer, the next step asks again.
+/// Until then the link remains a Wi-Fi link with the same cost. The network is different: flows
+/// that begin meanwhile may be on another one (I4), and an unknown network identifies nothing.
 struct KnownWireless {
   private struct Known {
-    /// The last full answer, without what is known to be otherwise by now; `nil` for what is no link of Wi-Fi.
+    /// The last complete answer, without what has changed since, or `nil` if it is not a Wi-Fi
+    /// link.
     var full: WirelessLink?
-    /// As far as it is known now.
+    /// The link as far as it is known now.
     var link: WirelessLink?
     var state: State
 
@@ -20,7 +22,7 @@ struct KnownWireless {
       (self.full, self.link, self.state) = (full, full, .full)
     }
 
-    /// Of a link that could not be asked for all, after what was said of it in full before.
+    /// Creates the state after an incomplete answer that follows a complete one.
     init(incomplete heard: WirelessLink?, after full: WirelessLink?) {
       (self.full, self.state) = (full, .incomplete)
       if let last = full?.network, heard?.network?.isOther(than: last) ?? false {
@@ -33,11 +35,12 @@ struct KnownWireless {
 
   private var links: [UInt32: Known] = [:]
 
-  /// A link, with what nl80211 says of it.
+  /// Returns a link with what nl80211 reports about it.
   mutating func describe(
     _ facts: LinkFacts, _ kernel: any Kernel
   ) throws(KernelUnavailable) -> LinkFacts {
-    // A sandbox hides sysfs, and it may be another namespace's: then only nl80211 knows of Wi-Fi.
+    // A sandbox may hide sysfs, and sysfs may belong to another namespace. Then only nl80211 knows
+    // about Wi-Fi.
     guard facts.link.kind == nil, facts.device.hasPhy80211 || facts.device == .unknown else {
       return facts
     }
@@ -62,23 +65,24 @@ struct KnownWireless {
     return known
   }
 
-  /// The network by which it is known what a link costs: that which it was in last, until it is known that it is in another.
+  /// Returns the network that decides about the cost of a link: the last one known, until another
+  /// is known.
   func costNetwork(of link: UInt32) -> WirelessNetwork? { self.links[link]?.full?.network }
 
-  /// What could not be asked is to be asked again.
+  /// Marks incomplete answers to be asked again.
   mutating func beginStep() {
     for (index, known) in self.links where known.state == .incomplete {
       self.links[index]?.state = .due
     }
   }
 
-  /// Takes note of what the kernel has told.
+  /// Updates from a kernel message.
   mutating func note(_ event: KernelEvent) {
     switch event {
     case .wireless(let change): self.links[change.link]?.state = .due
     case .linkRemoved(let link): self.links[link.index] = nil
     case .overrun:
-      // Of what is no link of Wi-Fi, which may be gone by now, nothing is needed.
+      // A link that is not Wi-Fi may be gone by now, and nothing about it is needed.
       self.links = self.links.compactMapValues { known in
         guard known.full != nil else { return nil }
         var known = known

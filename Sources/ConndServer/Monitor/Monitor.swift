@@ -7,28 +7,29 @@ import Synchronization
 import Systemd
 import UnixTransport
 
-/// The service around the thread that owns the kernel.
+/// The service that runs the thread which owns the kernel.
 ///
-/// Whoever wants something of the kernel hands the thread an ``Input``; nobody else touches it. Safe to use from any thread.
+/// Other threads never touch the kernel. They send this thread an ``Input``. Safe to use from any
+/// thread.
 final class Monitor: Service {
   private let wakeUp: WakeUp
   private let inputs = Mutex<Deque<Input>>([])
   private let state = Mutex(State.running)
   private let lastGuardian = Atomic<UInt64>(0)
   private let makeLoop: @Sendable () -> MonitorLoop
-  /// The thread's alone; `nil` where nothing is recorded.
+  /// Used on the monitor thread only; `nil` if nothing is recorded.
   nonisolated(unsafe) private let recorder: Recorder?
 
   private enum State {
     case running
     case stopping
-    /// The thread is gone: nothing will be done any more.
+    /// The thread has ended, so no more inputs are processed.
     case stopped
   }
 
   /// - Parameters:
-  ///   - recorder: notes what the thread is told and asked; used on the thread.
-  ///   - makeLoop: called on the thread.
+  ///   - recorder: Records the thread's inputs and queries. Used on the thread.
+  ///   - makeLoop: Called on the thread.
   init(
     recorder: Recorder? = nil, makeLoop: @escaping @Sendable () -> MonitorLoop
   ) throws(SystemError) {
@@ -44,7 +45,7 @@ final class Monitor: Service {
           self.runLoop()
           ended.resume()
         }
-        // Without threads to be had, the caller's does the work.
+        // If no thread can be created, the caller's thread does the work.
         if !Thread.start(named: "connd-monitor", run) { run() }
       }
     } onCancelOrGracefulShutdown: {
@@ -60,7 +61,7 @@ final class Monitor: Service {
     while self.state.withLock({ $0 == .running }) {
       self.takeInputs(&loop)
       loop.beginTurn()
-      // What was handed over before this point has set the wake-up, so the wait does not sleep over it.
+      // Inputs submitted before this point have set the wake-up, so the wait returns for them.
       let kernel = loop.listens ? loop.kernel?.fileDescriptor ?? -1 : -1
       let due = loop.due
       self.recorder?.flush()
@@ -80,10 +81,10 @@ final class Monitor: Service {
     loop.dropQuestions()
   }
 
-  /// However much clients ask, the kernel is heard in between.
+  /// The number of inputs per turn, so that client requests cannot delay kernel messages.
   private static let mostInputs = 1024
 
-  /// - Returns: whether there is more.
+  /// - Returns: Whether there are more inputs.
   @discardableResult
   private func takeInputs(_ loop: inout MonitorLoop) -> Bool {
     let (inputs, hasMore) = self.inputs.withLock { inputs in
@@ -99,9 +100,9 @@ final class Monitor: Service {
     return hasMore
   }
 
-  /// Hands something to the thread.
+  /// Submits an input to the thread.
   ///
-  /// - Returns: `false` if it has stopped, and nothing comes of it.
+  /// - Returns: `false` if the thread has stopped and the input is ignored.
   @discardableResult
   func submit(_ input: Input) -> Bool {
     let isAccepted = self.state.withLock { state in
@@ -113,7 +114,7 @@ final class Monitor: Service {
     return isAccepted
   }
 
-  /// Asks something of the thread; `nil` if it has stopped.
+  /// Submits an input and waits for its reply, or returns `nil` if the thread has stopped.
   func ask<Answer: Sendable>(
     _ question: @Sendable (Reply<Answer>) -> Input
   ) async -> Answer? {
@@ -123,22 +124,23 @@ final class Monitor: Service {
     }
   }
 
-  /// Opens a client's mailbox for what becomes of its flows; `nil` if the thread has stopped.
+  /// Opens a client's mailbox for the events of its flows, or returns `nil` if the thread has
+  /// stopped.
   func admitGuardian(of account: Account, _ memory: CallMemory) async -> Guardian? {
     let number = self.lastGuardian.wrappingAdd(1, ordering: .relaxed).newValue
     let guardian = Guardian(number, of: account, memory)
     return await self.ask { .admit(guardian, $0) } == nil ? nil : guardian
   }
 
-  /// The client has gone, and its flows are not guarded any more.
+  /// Stops guarding the flows of a client that has disconnected.
   func dismiss(_ guardian: Guardian) {
     self.submit(.dismiss(guardian.number))
   }
 
-  /// Whether nothing new will come.
+  /// Whether connd is stopping, so that there are no more events.
   var isStopping: Bool { self.state.withLock { $0 != .running } }
 
-  /// Returns when the kernel was read for the first time, or could not be.
+  /// Waits until the kernel has been read for the first time, or could not be read.
   func firstReading() async {
     _ = await self.ask { .awaitFirstReading($0) }
   }

@@ -1,6 +1,7 @@
 import Netlink
 
-/// The edges of the monitor's thread: the machine's own, or those with somebody beside them who writes down what they answer.
+/// The external interfaces of the monitor thread, each with a recorder around it if connd is
+/// recording.
 struct MonitorEdges {
   let clock: any MonitorClock
   let dnsFiles: DNSFiles
@@ -21,19 +22,19 @@ struct MonitorEdges {
       root: sysfs, from: RecordedFiles(files: DeviceFiles(), recorder: recorder))
   }
 
-  /// What knows of modems.
+  /// Returns the source of modem facts.
   func modems() -> any ModemSource {
     let modems = ModemWatch()
     return self.recorder.map { RecordedModems(modems: modems, recorder: $0) } ?? modems
   }
 
-  /// What knows of links' costs.
+  /// Returns the source of link costs.
   func metering() -> any MeteringSource {
     let metering = MeteringWatch()
     return self.recorder.map { RecordedMetering(metering: metering, recorder: $0) } ?? metering
   }
 
-  /// - Parameter adopted: what systemd passed, for the first listener.
+  /// - Parameter adopted: The descriptor that systemd passed, for the first listener.
   func sockets(adopting adopted: CInt?) -> any SocketSource {
     let sockets = KernelSockets(adopting: adopted)
     return self.recorder.map { RecordedSockets(sockets: sockets, recorder: $0) } ?? sockets

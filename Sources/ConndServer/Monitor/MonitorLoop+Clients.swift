@@ -3,7 +3,7 @@ import ConnectivityRules
 import Netlink
 
 extension MonitorLoop {
-  /// Takes another configuration and looks at everything with its eyes.
+  /// Applies another configuration and reads everything again.
   mutating func configure(_ configuration: Configuration) {
     self.engine.configure(configuration)
     self.limits = configuration.limits
@@ -12,20 +12,20 @@ extension MonitorLoop {
   }
 
   struct Watch: Sendable {
-    /// The path now, and then each new one, of which a slow reader gets the last.
+    /// The current path, then each new one. A slow reader receives only the latest.
     var paths: AsyncStream<Path>
-    /// The number under which `unwatch` ends it.
+    /// The number to pass to `unwatch`.
     var watcher: UInt64
   }
 
-  /// Follows a destination.
+  /// Begins to watch a destination.
   mutating func watch(_ destination: Destination) -> Watch {
     let (stream, continuation) = AsyncStream.makeStream(
       of: Path.self, bufferingPolicy: .bufferingNewest(1))
     self.lastWatcher += 1
     let isNew = self.watchers[destination] == nil
     self.watchers[destination, default: [:]][self.lastWatcher] = continuation
-    // First the filter, then the reading: what changes in between is told.
+    // Set the filter before reading, so that the kernel reports changes in between.
     if isNew { self.engine.watch(destination, path: .unknown) }
     if isNew, let kernel = self.kernel {
       do throws(KernelUnavailable) {
@@ -35,7 +35,7 @@ extension MonitorLoop {
       }
     }
     let found = self.path(to: destination)
-    // It may be news to those who follow it already, of which the kernel's message is still to be read.
+    // It may be new to other watchers too, because the kernel's message about it is still unread.
     if found.isNews {
       self.publish([(destination, found.path)])
     } else {
@@ -52,7 +52,7 @@ extension MonitorLoop {
     self.unneeded += 1
   }
 
-  /// Ends all streams of `watch` and of `Guard`: connd is stopping.
+  /// Ends all streams of `watch` and `Guard` because connd is stopping.
   mutating func endStreams() {
     self.tellOfNews()
     self.dropQuestions()
@@ -67,7 +67,7 @@ extension MonitorLoop {
     do throws(KernelUnavailable) {
       let found = try self.engine.followPath(to: destination, kernel, at: self.clock.now)
       guard self.engine.interests.isWider else { return found }
-      // What is below a tunnel that it leads into may have changed before the filter knew of that.
+      // The path below a tunnel may have changed before the filter knew the tunnel.
       self.widenFilter()
       guard let kernel = self.kernel else { return (.unknown, false) }
       let read = try self.engine.followPath(to: destination, kernel, at: self.clock.now)
@@ -78,7 +78,7 @@ extension MonitorLoop {
     }
   }
 
-  /// Has the kernel tell of just what somebody needs now, and of `addresses`.
+  /// Subscribes to what is needed now, and to routes for `addresses`.
   private mutating func setFilter(
     beside addresses: [IPAddress] = [], _ kernel: any Kernel
   ) throws(KernelUnavailable) {
@@ -105,15 +105,16 @@ extension MonitorLoop {
     }
   }
 
-  /// Has the kernel tell no more of links that nothing leads to, where many come and go.
+  /// Stops messages about links that no path leads to, if many of them come and go.
   mutating func ignoreUnusedLinks(_ kernel: any Kernel) throws(KernelUnavailable) {
-    // Where they cannot be listed, some just come and go; another time. A kernel that is lost shows at the next reading.
+    // If the links cannot be listed, some are coming and going, and a later turn tries again. If
+    // the kernel was lost, the next reading finds out.
     let present = try? kernel.links()
     self.engine.interests.unusedLinks.ignore(after: present?.map(\.link.index))
     if present != nil { try self.setFilter(kernel) }
   }
 
-  /// Lets routes pass for more addresses, if they do not yet.
+  /// Lets routes for more addresses pass the filter, if they do not yet.
   mutating func widenFilter(
     to addresses: [IPAddress], _ kernel: any Kernel
   ) throws(KernelUnavailable) {
@@ -121,8 +122,8 @@ extension MonitorLoop {
     try self.setFilter(beside: addresses, kernel)
   }
 
-  /// Stops letting routes pass that nobody needs any more (D6). With many addresses only now and then: a filter costs as much
-  /// as all of them.
+  /// Stops passing routes that are no longer needed (D6). A filter costs as much as all its
+  /// addresses, so with many addresses this happens only occasionally.
   mutating func narrowFilter() {
     guard self.unneeded > 0, !self.engine.flows.isBusy, !self.hasRequests,
       self.abandonedFlows.isEmpty,
@@ -131,9 +132,11 @@ extension MonitorLoop {
     self.updateFilter()
   }
 
-  /// Has the filter let pass what concerns the gateways and the links in use, and looks at what may have come before it did.
+  /// Lets the filter pass what concerns the gateways and links in use, then reads what may have
+  /// changed before.
   ///
-  /// Where a gateway's address changes faster than this, as a hostile neighbour may have it, the rest is for the next turn.
+  /// A hostile neighbour may change a gateway's address even faster. Then the next turn does the
+  /// rest.
   mutating func widenFilter() {
     for _ in 0..<Self.mostRounds where self.engine.interests.isWider {
       guard let kernel = self.kernel else { return }

@@ -6,9 +6,11 @@ import Logging
 import UnixTransport
 
 extension MonitorLoop {
-  /// How many requests are dealt with before the kernel's messages are read again, and before another user's turn.
+  /// The number of requests that are processed before kernel messages, or another user's requests,
+  /// are handled.
   private static let slice = 64
-  /// The time that a request is taken to cost, in turns: what costs how much is known only for many of them together.
+  /// The assumed cost of one request when users take turns. Only the cost of many requests together
+  /// can be measured.
   private static let costOfRequest = Duration.microseconds(20)
 
   mutating func admit(_ guardian: any FlowMailbox) {
@@ -27,7 +29,8 @@ extension MonitorLoop {
       metadata: ["flows": "\(keys.count)", "left": "\(self.engine.flows.count)"])
   }
 
-  /// Removes the next flows of clients that have gone. A client may have had ten thousand.
+  /// Removes the next slice of flows whose clients have disconnected. A client may have had ten
+  /// thousand.
   mutating func removeAbandonedFlows() {
     for key in self.abandonedFlows.prefix(Self.slice) {
       self.engine.flows.remove(key)
@@ -36,17 +39,17 @@ extension MonitorLoop {
     self.abandonedFlows.removeFirst(min(Self.slice, self.abandonedFlows.count))
   }
 
-  /// Whether there are requests to deal with.
+  /// Whether requests are waiting.
   var hasRequests: Bool { !self.requests.isEmpty || !self.registrationsToRepeat.isEmpty }
 
-  /// Lets a request wait for its user's turn.
+  /// Queues a request until its user's turn.
   mutating func enqueue(_ request: GuardRequest) {
     guard let guardian = self.guardians[request.guardian] else { return }
     self.requests.append(request, of: guardian.account)
   }
 
-  /// The next requests: users take turns, and each user's requests keep their order. Requests of streams that have ended are
-  /// dropped.
+  /// Returns the next requests. Users take turns, and each user's requests keep their order.
+  /// Requests from disconnected clients are dropped.
   private mutating func nextRequests() -> [GuardRequest] {
     var slice = self.registrationsToRepeat.prefix(Self.slice).map { GuardRequest.addAgain($0) }
     self.registrationsToRepeat.removeFirst(slice.count)
@@ -58,17 +61,17 @@ extension MonitorLoop {
     return slice
   }
 
-  /// Deals with the next requests of clients.
+  /// Processes the next requests of clients.
   mutating func takeRequests() {
     guard self.hasRequests else { return }
-    // What the kernel has told already is not about these flows.
+    // Messages that the kernel has already sent are not about these flows.
     self.drain()
     let requests = self.nextRequests()
     guard !requests.isEmpty else { return }
     let registrations = requests.compactMap(\.registration)
     var registrar = Result { () throws(KernelUnavailable) in
       guard let kernel = self.kernel else { throw KernelUnavailable.notOpen }
-      // First the filter, then the reading: what changes in between is told.
+      // Set the filter before reading, so that the kernel reports changes in between.
       let addresses = registrations.flatMap {
         [$0.flow.destination.address] + ($0.flow.local.map { [$0] } ?? [])
       }
@@ -86,7 +89,8 @@ extension MonitorLoop {
     if self.kernel != nil, case .failure(let error) = registrar { self.lose(error) }
   }
 
-  /// Retries registrations that were made while the kernel could not be asked. A client's later requests may be about them.
+  /// Retries registrations that were made while the kernel was unavailable. They come first,
+  /// because a client's later requests may refer to them.
   mutating func registerBlindFlows() {
     let registrations = self.engine.flows.takeBlind()
     guard !registrations.isEmpty else { return }
@@ -105,14 +109,15 @@ extension MonitorLoop {
     } catch {
       event = .refused(error)
     }
-    // It has its answer already: that nothing is known.
+    // The client already received this answer: the path is unknown.
     if case .flow(.path(let path)) = event, path.status == .unknown { return }
     guardian.post([
       .init(id: key.id, event: event, generation: self.engine.snapshot.generation)
     ])
   }
 
-  /// Guards a flow from now on, on the link of its link-local address. If the kernel cannot be asked, both wait until it can.
+  /// Guards a flow. A link-local address gets its link first. If the kernel is unavailable, both
+  /// wait until it is back.
   private mutating func guardFlow(
     _ registration: FlowTable.Registration, of account: Account,
     _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
@@ -169,7 +174,7 @@ extension MonitorLoop {
     guardian.removed(key.id)
   }
 
-  /// The key of the limit that one more flow would exceed, and the words for the client.
+  /// Returns the limit that one more flow would exceed, and the message for the client.
   private func exceededLimit(_ guardian: any FlowMailbox) -> (limit: String, message: String)? {
     let (flows, limits) = (self.engine.flows, self.limits)
     let (limit, words): (String, String)
@@ -212,10 +217,11 @@ extension MonitorLoop {
     guardian.answer(id, event, generation: self.engine.snapshot.generation)
   }
 
-  /// Looks at the next slice of flows, and tells their clients.
+  /// Evaluates the next slice of flows and notifies their clients.
   mutating func evaluateFlows() {
     guard self.looksAtFlows, let kernel = self.kernel else { return }
-    // What waits to be read mostly belongs to the same event; a look before it would find so, and be made again (K8).
+    // Waiting messages usually belong to the same event. Evaluating before they are read would only
+    // be repeated afterwards (K8).
     if !self.flowsHaveWaited, kernel.hasMessages {
       self.flowsHaveWaited = true
       return
@@ -234,7 +240,8 @@ extension MonitorLoop {
             .init(id: $0.key.id, event: .flow($0.event), generation: generation)
           })
       }
-      // On a single processor whoever is to write it would wait for what comes next here, a new filter say.
+      // On a single processor, the thread that writes to the client would wait for the work that
+      // follows here, such as a new filter.
       if !told.isEmpty { sched_yield() }
     } catch {
       self.lose(error)
@@ -242,10 +249,10 @@ extension MonitorLoop {
   }
 }
 
-/// What a client asks of the flow table.
+/// A client's request about its flows.
 enum GuardRequest: Sendable {
   case add(FlowTable.Registration)
-  /// One that was answered when the kernel could not be asked.
+  /// A registration that was answered while the kernel was unavailable.
   case addAgain(FlowTable.Registration)
   case remove(FlowTable.Key)
 

@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityRules
 import Logging
 
-// What is told of what was read.
+// Publishing and logging of what was read.
 extension MonitorLoop {
   mutating func publish(_ changes: [Change]) {
     guard !changes.isEmpty else { return }
@@ -12,7 +12,8 @@ extension MonitorLoop {
     self.news += changes.map { ($0, $0.snapshot?.status ?? status) }
   }
 
-  /// Tells those who can wait until the flows of clients were looked at.
+  /// Notifies store observers and the log. They can wait until the flows of clients have been
+  /// evaluated.
   mutating func tellOfNews() {
     guard !self.news.isEmpty else { return }
     for (change, status) in self.news {

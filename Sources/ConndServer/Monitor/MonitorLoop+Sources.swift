@@ -1,19 +1,19 @@
 import Connectivity
 import ConnectivityRules
 
-// What is told by others than the kernel.
+// Sources of facts other than the kernel.
 extension MonitorLoop {
-  /// Reads whom names are asked of, and publishes that it is another.
+  /// Reads the DNS settings and publishes a change.
   mutating func readDNS() {
     guard let settings = self.dns?.read() else { return }
     let changes = self.engine.update(to: settings, time: self.clock.time)
     self.publish(changes)
   }
 
-  /// Reads what is said of modems, and what that makes of the paths. It is not waited for, neither here nor in any answer.
+  /// Reads what is known about modems and updates the paths. Never waits.
   mutating func readModems() { self.modems?.process().map { self.take($0) } }
 
-  /// Reads what is said of links' costs, and what that makes of the paths.
+  /// Reads what is known about link costs and updates the paths.
   mutating func readMetering() {
     guard let words = self.metering?.process(), words != self.engine.metering else { return }
     self.engine.metering = words

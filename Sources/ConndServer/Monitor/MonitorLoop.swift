@@ -7,13 +7,13 @@ import Netlink
 import Systemd
 import UnixTransport
 
-/// The loop of the one thread that owns the kernel: wait, drain, read, compare, publish. It is what stands between those:
-/// whoever runs it waits until ``due``, or for what the kernel has told, has it ``deal(with:)`` that, ``evaluateFlows()``
-/// and ``evaluatePaths()``.
+/// The loop of the thread that owns the kernel: wait, drain, read, compare, publish. This type does
+/// everything except waiting. Its driver waits until ``due`` or for a kernel message, then calls
+/// ``deal(with:)``, ``evaluateFlows()`` and ``evaluatePaths()``.
 ///
-/// A value without a thread, a clock or a socket of its own; it never waits for a subscriber. With nothing to do nothing is
-/// due: what is, are the ends of holds and of graces, systemd's watchdog where there is one, and the next attempt while the
-/// kernel cannot be asked.
+/// The loop is a value without a thread, a clock or a socket. It never waits for a subscriber. When
+/// idle it only has deadlines: ends of holds and grace periods, systemd's watchdog if enabled, and
+/// the next attempt to open an unavailable kernel.
 struct MonitorLoop {
   let store: Store
   let statistics: Statistics
@@ -21,26 +21,26 @@ struct MonitorLoop {
   let clock: any MonitorClock
   let publisher: any Publisher
   private let notifier: Notifier
-  /// Called with the number of flows that were added, or were removed if it is negative.
+  /// Called with the change in the number of flows.
   var countFlows: @Sendable (Int) -> Void = { _ in }
   private let openKernel: (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
 
-  /// Whom names are asked of; `nil` where nobody wants to know.
+  /// The DNS source, or `nil` if DNS is not monitored.
   let dns: (any DNSSource)?
-  /// What knows of modems; `nil` where nobody wants to know.
+  /// The source of modem facts, or `nil` if modems are not monitored.
   let modems: (any ModemSource)?
-  /// What knows of links' costs; `nil` where nobody wants to know.
+  /// The source of link costs, or `nil` if costs are not monitored.
   let metering: (any MeteringSource)?
-  /// Keeps users' choices, or `nil` if they end with connd.
+  /// Stores users' overrides, or `nil` if they end with connd.
   let choiceKeeper: ChoiceKeeper?
 
   var engine: Engine
-  /// What users have set for a time in this run.
+  /// The links and networks with an override that was set with a duration in this run.
   var timedChoices: Set<CostChoices.Subject> = []
   var choiceClocks = ClockSteps()
-  /// How many flows clients may have.
+  /// The limits on clients' flows.
   var limits: Limits
-  /// Of each limit.
+  /// The throttled warnings, by limit.
   var refusals: [String: LogThrottle] = [:]
   private var overruns = LogThrottle()
   private var overrunPause = OverrunPause()
@@ -50,31 +50,31 @@ struct MonitorLoop {
   var lastWatcher: UInt64 = 0
 
   var guardians: [UInt64: any FlowMailbox] = [:]
-  /// Of clients, concerning their flows.
+  /// Requests of clients about their flows.
   var requests = FairShare<Account, GuardRequest>()
-  /// Flows of clients that have gone.
+  /// Flows of disconnected clients.
   var abandonedFlows: Deque<FlowTable.Key> = []
-  /// Flows that were registered while the kernel could not be asked. They come before requests.
+  /// Flows that were registered while the kernel was unavailable. They come before requests.
   var registrationsToRepeat: Deque<FlowTable.Registration> = []
-  /// Of clients, to the kernel.
+  /// Queries of clients to the kernel.
   var questions = FairShare<Account, Question>()
   var listing: PendingListing?
-  /// The addresses that the kernel's filter lets routes pass for.
+  /// The addresses whose routes pass the kernel's filter.
   var filtered: Set<IPAddress> = []
-  /// How many of them nobody needs any more.
+  /// The number of these addresses that are no longer needed.
   var unneeded = 0
   private var countedFlows = 0
   private var reopening = Reopening()
   private var repetition = Repetition()
   private var refusedQuestions = LogThrottle()
   private var watchdogDue: Instant?
-  /// What was published, of which those who observe the store and the log have not heard.
+  /// Published changes that have not reached store observers and the log.
   var news: [(change: Change, status: ConnectivityStatus)] = []
-  /// They have waited for the flows of clients once.
+  /// Whether the news has already waited once for clients' flows.
   var newsHasWaited = false
-  /// A look at flows has waited for the kernel's messages once.
+  /// Whether evaluating flows has already waited once for kernel messages.
   var flowsHaveWaited = false
-  /// So many are kept for the end of a turn.
+  /// The number of changes that may wait for the end of a turn.
   static let mostNews = 64
 
   init(
@@ -105,19 +105,19 @@ struct MonitorLoop {
   /// Opens the kernel and reads it for the first time.
   mutating func start() {
     if let settings = self.dns?.read() {
-      // What an earlier run published is what this is compared with.
+      // The settings are compared with those that an earlier run published.
       let changes = self.engine.update(to: settings, learntLate: true, time: self.clock.time)
       self.publish(changes)
     }
-    // Else a link of which somebody has said that it costs nothing would be taken for a costly one, and who came back first would lose his
-    // connection by that (I7).
+    // Otherwise an unmetered link would briefly look metered, and early clients would lose their
+    // connections (I7).
     self.metering?.settle(within: .milliseconds(250))
     if let words = self.metering?.process() { self.engine.metering = words }
     self.openKernelOrGiveUp(.start)
     self.answerWatchdog()
   }
 
-  /// What is to be done before the next wait.
+  /// Does the work before the next wait.
   mutating func beginTurn() {
     self.removeAbandonedFlows()
     self.takeRequests()
@@ -125,7 +125,8 @@ struct MonitorLoop {
     self.widenFilter()
     self.narrowFilter()
     self.engine.takeRefusal().map { self.note(refusal: $0) }
-    // A look at flows that waits for the kernel's messages goes before: formatting lines for the log takes longer than it does.
+    // Evaluating flows that waits for kernel messages goes first, because formatting log lines
+    // takes longer.
     if self.looksAtFlows, !self.newsHasWaited {
       self.newsHasWaited = !self.news.isEmpty
     } else {
@@ -133,23 +134,23 @@ struct MonitorLoop {
     }
   }
 
-  /// Whether there is more to do at once.
+  /// Whether there is more to do without waiting.
   var isBusy: Bool {
     self.hasRequests || !self.questions.isEmpty || self.looksAtFlows || self.looksAtPaths
       || !self.abandonedFlows.isEmpty || self.kernel != nil && self.engine.interests.isWider
   }
 
-  /// Whether flows are to be looked at now.
+  /// Whether flows are due for evaluation now.
   var looksAtFlows: Bool {
     self.kernel != nil && self.engine.flows.isBusy && self.sweepDelay.isOver(at: self.clock.now)
   }
 
   private var looksAtPaths: Bool { self.kernel != nil && self.engine.watched.isBusy }
 
-  /// Whether the kernel's messages are to end a wait.
+  /// Whether kernel messages end a wait.
   var listens: Bool { self.overrunPause.end == nil }
 
-  /// When to go on although nothing has happened; `nil`: not at all.
+  /// When to continue even without an event, or `nil` for never.
   var due: Instant? {
     if self.isBusy { return self.clock.now }
     var due = [self.reopening.due, self.watchdogDue]
@@ -157,7 +158,7 @@ struct MonitorLoop {
     if let timeout = self.metering?.timeout {
       due.append(self.clock.now.advanced(by: timeout))
     }
-    // Without the kernel nothing can be looked at.
+    // Nothing can be evaluated without the kernel.
     if self.kernel != nil {
       due += [
         self.engine.deadline?.due, self.engine.flows.deadline, self.overrunPause.end,
@@ -168,7 +169,7 @@ struct MonitorLoop {
     return due.compactMap { $0 }.min()
   }
 
-  /// Deals with what ended the wait, the kernel's messages first, and with what is due.
+  /// Handles what ended the wait, kernel messages first, and then what is due.
   mutating func deal(with woken: Waiter.Woken) {
     let now = self.clock.now
     let isRested = self.overrunPause.ends(by: now)
@@ -190,7 +191,7 @@ struct MonitorLoop {
     if let due = self.watchdogDue, due <= now { self.answerWatchdog() }
   }
 
-  /// Deals with what ended the wait, and then looks at what clients follow.
+  /// Handles what ended the wait, then evaluates what clients watch.
   mutating func go(on woken: Waiter.Woken) {
     self.deal(with: woken)
     self.evaluateFlows()
@@ -204,7 +205,7 @@ struct MonitorLoop {
   mutating func drain() {
     var events: [KernelEvent] = []
     var hasLinkNews = false
-    // Whoever plugs in a modem, or starts a service for it, makes a link.
+    // A new link may be a new modem, so the modem and cost sources look again.
     defer {
       if hasLinkNews {
         self.modems?.noteLinks().map { self.take($0) }
@@ -213,18 +214,18 @@ struct MonitorLoop {
     }
     do throws(KernelUnavailable) {
       var mayHaveMore = true
-      // A step may find out that the kernel is lost.
+      // A step may find that the kernel is unavailable.
       while mayHaveMore, let kernel = self.kernel {
         events.removeAll(keepingCapacity: true)
         self.engine.interests.unusedLinks.beginToDrain()
         mayHaveMore = try kernel.drain(into: &events)
-        // Of a path that moves the loss is told before the gain, and it is not gone (K8).
+        // When a path moves, its removal arrives before its replacement. That is not a loss (K8).
         if mayHaveMore { mayHaveMore = try kernel.drain(into: &events) }
         self.statistics.count(events)
         self.log(events)
         hasLinkNews = hasLinkNews || events.contains(where: \.isOfLink)
         if self.engine.interests.unusedLinks.mayMatter(events) { self.step(.events(events)) }
-        // A kernel that tells faster than this is read keeps nobody from hearing of it.
+        // Flushes logs and observers even if kernel messages never stop.
         if self.news.count > Self.mostNews { self.tellOfNews() }
         if events.contains(where: \.isOverrun), self.overrunPause.begins(at: self.clock.now) {
           return
@@ -242,7 +243,8 @@ struct MonitorLoop {
     for event in events {
       switch event {
       case .overrun:
-        // With a small buffer and much going on, the next one is there when this line is written.
+        // With a small buffer and many messages, the next overrun happens before this line is
+        // written.
         guard let suppressed = self.overruns.next(at: self.clock.now) else { continue }
         self.logger.notice(
           "the kernel's messages came faster than they were read; reading anew",
@@ -255,13 +257,13 @@ struct MonitorLoop {
     }
   }
 
-  /// Reads the kernel and publishes what has changed; then has the filter follow what leads there now.
+  /// Reads the kernel, publishes changes, and adapts the filter to the new paths.
   mutating func step(_ occasion: Occasion) {
     self.read(occasion)
     self.widenFilter()
   }
 
-  /// Reads the kernel and publishes what has changed; what single clients follow is due then.
+  /// Reads the kernel and publishes changes. What single clients watch is then due.
   mutating func read(_ occasion: Occasion) {
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
@@ -276,12 +278,12 @@ struct MonitorLoop {
     }
   }
 
-  /// Looks at the next slice of the destinations that clients follow, and tells those.
+  /// Evaluates the next slice of the watched destinations and notifies their clients.
   mutating func evaluatePaths() {
     guard self.looksAtPaths, let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
-      // In a statement of its own: while its arguments are made, `publish` holds a copy of the loop, and what the engine
-      // changes then is copied with it.
+      // This is a separate statement because `publish` holds a copy of the loop while its arguments
+      // are evaluated. Changes of the engine during that time would copy it.
       let paths = try self.engine.evaluatePaths(kernel, at: self.clock.now)
       self.publish(paths)
     } catch {
@@ -323,7 +325,7 @@ extension MonitorLoop {
     }
   }
 
-  /// The kernel has refused a question, on which a path or a flow depends that is unknown now.
+  /// Handles a refused query. The path or flow that depends on it is unknown now.
   private mutating func note(refusal: KernelUnavailable) {
     self.repetition.refused(at: self.clock.now)
     guard let suppressed = self.refusedQuestions.next(at: self.clock.now) else { return }
@@ -335,7 +337,7 @@ extension MonitorLoop {
   }
 
   mutating func lose(_ error: KernelUnavailable) {
-    // A question that is refused is no loss of the kernel, whatever asked it (K8).
+    // A refused query is not a loss of the kernel, whatever asked it (K8).
     guard !error.isOfOneQuestion else { return self.note(refusal: error) }
     self.kernel = nil
     self.repetition = Repetition()

@@ -3,28 +3,29 @@ import ConnectivityRules
 import Glibc
 import Netlink
 
-/// The kernel behind the netlink sockets of routing and of Wi-Fi, and the devices in sysfs. Owned by the monitor's thread.
+/// The kernel as seen through the netlink sockets for routing and Wi-Fi, and the devices in sysfs.
+/// Owned by the monitor thread.
 final class NetlinkKernel: Kernel {
   private let listener: Listener
   private let requester: Requester
-  /// `nil` where there is no generic netlink.
+  /// `nil` if there is no generic netlink.
   private let wireless: NL80211?
   private let waiting: WaitSet?
   private let sockets: any SocketSource
   private let devices: DeviceReader
-  /// What sysfs said about devices: it never changes as long as the link exists under its name. (What is below a stack
-  /// does, so stacks are not remembered.)
+  /// The devices as sysfs describes them. A device never changes while the link exists under its
+  /// name. Stacks are not remembered, because the links below them change.
   private var knownDevices: [UInt32: (name: String, device: Device)] = [:]
   private var unheard: UnheardLinks?
-  /// Opened when the first question is asked, and again after one that failed.
+  /// Opened by the first query, and again by the next query after a failure.
   private var diagnosis: SocketDiagnosis?
 
-  /// How many events are read before they are acted upon, however many more wait.
+  /// The number of events that are read before connd acts on them.
   private static let batch = 4096
 
   /// - Parameters:
-  ///   - sockets: where its sockets come from.
-  ///   - devices: what reads sysfs.
+  ///   - sockets: The source of the netlink sockets.
+  ///   - devices: The reader of sysfs.
   init(
     watching watched: Watched, on sockets: any SocketSource, devices: DeviceReader
   ) throws(KernelUnavailable) {
@@ -36,7 +37,8 @@ final class NetlinkKernel: Kernel {
       throw KernelUnavailable(error)
     }
     self.listener = listener
-    // Without it Wi-Fi is known by sysfs alone, and one network from another by its gateway.
+    // Without nl80211, only sysfs identifies Wi-Fi links, and networks are identified by their
+    // gateways.
     let wireless = try? NL80211(from: sockets)
     self.wireless = wireless
     self.waiting = wireless.flatMap { WaitSet([listener.fileDescriptor, $0.fileDescriptor]) }
@@ -51,7 +53,8 @@ final class NetlinkKernel: Kernel {
 
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
     let first = events.count
-    // That there is Wi-Fi is told before a link of Wi-Fi is: in this order none is read without it.
+    // The message that Wi-Fi exists arrives before the message about a Wi-Fi link. In this order,
+    // no Wi-Fi link is read without it.
     let mayHaveMore = try ask { () throws(NetlinkError) in
       let hasRouting = try self.listener.drain(into: &events, limit: Self.batch)
       let hasWireless = try self.wireless?.drain(into: &events, limit: Self.batch) ?? false
@@ -60,7 +63,7 @@ final class NetlinkKernel: Kernel {
     for event in events[first...] {
       switch event {
       case .linkRemoved(let link): self.knownDevices[link.index] = nil
-      // Its session may have begun.
+      // Its PPP session may have begun.
       case .link(let link) where link.kind == "ppp": self.knownDevices[link.index] = nil
       case .overrun: self.knownDevices = [:]
       default: break
@@ -70,7 +73,8 @@ final class NetlinkKernel: Kernel {
   }
 
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
-    // Where many are asked for in turn, who was woken by what was published may wait for this very processor.
+    // During a long series of lookups, a client that was woken by a publication may wait for this
+    // processor.
     if destinations.count > 8 { sched_yield() }
     return try ask { () throws(NetlinkError) in try self.requester.routes(to: destinations) }
   }
@@ -78,7 +82,7 @@ final class NetlinkKernel: Kernel {
   func neighbour(
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {
-    // An error that the kernel answers with tells as little as no entry does.
+    // A refusal says as little as a missing entry.
     try askOrNil { () throws(NetlinkError) in
       try self.requester.neighbour(address, on: link)
     }
@@ -113,7 +117,7 @@ final class NetlinkKernel: Kernel {
 
   func links() throws(KernelUnavailable) -> [LinkFacts] {
     let links = try ask { () throws(NetlinkError) in try self.requester.links() }
-    // Of some it is not told that they go.
+    // The kernel does not always report that a link was removed.
     let present = Set(links.map(\.index))
     self.knownDevices = self.knownDevices.filter { present.contains($0.key) }
     return links.map(self.withDevice)
@@ -129,7 +133,7 @@ final class NetlinkKernel: Kernel {
     try ask { () throws(NetlinkError) in try self.requester.addresses(on: nil) }
   }
 
-  /// Where nl80211 gives no answer routes can be asked for all the same.
+  /// Returns what nl80211 reports. Never throws: without an answer, routes can still be looked up.
   func wirelessLink(_ index: UInt32) -> WirelessAnswer {
     guard let wireless = self.wireless else { return .notWireless }
     return (try? wireless.link(index)) ?? .incomplete(nil)
@@ -157,7 +161,7 @@ final class NetlinkKernel: Kernel {
 
   func watch(_ watched: Watched) throws(KernelUnavailable) {
     if watched.unheard != self.unheard {
-      // What is remembered of a link is no good once nothing is told of it.
+      // The devices of links without messages may become outdated.
       self.unheard = watched.unheard
       self.knownDevices = [:]
     }
@@ -184,7 +188,7 @@ private func ask<Answer>(
   }
 }
 
-/// The answer, or `nil` if the kernel refuses the question.
+/// Returns the answer, or `nil` if the kernel refuses the query.
 private func askOrNil<Answer>(
   _ question: () throws(NetlinkError) -> Answer?
 ) throws(KernelUnavailable) -> Answer? {

@@ -1,11 +1,12 @@
 import Connectivity
 import ConnectivityRules
 
-/// What is known of the networks behind the links in use: the hardware addresses of gateways, by which one network is told from another
-/// where no name does (I4), and the ports of bridges behind which they are (K6).
+/// What is known about the networks behind the links in use. The MAC addresses of gateways identify
+/// networks that have no name (I4). The bridge ports show behind which link a gateway is (K6).
 ///
-/// Hardware addresses are compared of one gateway only, and only where the link, or the address that new connections have on it, went in between: each
-/// time begins a stage, and what was made at an earlier stage than that of the network which is there now was made on another.
+/// Only the MAC addresses of one gateway are compared, and only if its link, or the source address
+/// of new connections, was lost in between. Each such loss begins a stage. A flow was made on
+/// another network if its stage is earlier than the first stage of the current network.
 struct Networks {
   private struct Carrier {
     var isUp: Bool
@@ -17,36 +18,37 @@ struct Networks {
     var hardwareAddress: [UInt8]
   }
 
-  /// The instant of the turn.
+  /// The instant of the current turn.
   var now = Instant(sinceStart: .zero)
   private var known: [Gateway: KnownGateway] = [:]
   private var carriers: [UInt32: Carrier] = [:]
-  /// The ports behind which hardware addresses are; `nil` as long as the bridge has not learnt one.
+  /// The bridge port of each MAC address, or `nil` while the bridge has not learnt it.
   private var ports: [BridgedAddress: UInt32?] = [:]
   private var lastStage: UInt64 = 0
-  /// Of links whose neighbours have no hardware addresses.
+  /// The stages of links whose neighbours have no MAC addresses.
   private var linkStages: [UInt32: [AddressFamily: UInt64]] = [:]
-  /// Whether the kernel's filter does not know of all that is here.
+  /// Whether the kernel's filter does not cover everything known here.
   private(set) var isNew = false
 
-  /// A machine has a handful; whoever has more starts anew.
+  /// A machine has only a few gateways. With more than this, all are forgotten and learnt again.
   private static let most = 64
 
-  /// The gateways, as the kernel's filter wants them.
+  /// The gateways, in the form that the kernel's filter expects.
   var gateways: [Neighbour] {
     self.known.values.map(\.heard).sorted { ($0.link, $0.address) < ($1.link, $1.address) }
   }
 
-  /// The hardware addresses that matter behind bridges.
+  /// The MAC addresses that matter behind bridges.
   var bridged: [[UInt8]] {
     Set(self.ports.keys.map(\.hardwareAddress)).sorted { $0.lexicographicallyPrecedes($1) }
   }
 
   // MARK: - What there is
 
-  /// What is known of the network behind a path's link.
+  /// Returns what is known about the network behind a path's link.
   ///
-  /// - Parameter isDefault: it is a default path, whose address is that of new connections.
+  /// - Parameter isDefault: Whether this is a default path, whose source address is that of new
+  ///   connections.
   mutating func identity(
     of path: Path, _ facts: PathFacts, isDefault: Bool = false, _ view: KernelView
   ) throws(KernelUnavailable) -> NetworkIdentity {
@@ -89,7 +91,7 @@ struct Networks {
         gateway, behind: links, stage: self.lastStage, at: self.now)
       self.isNew = true
     }
-    // A port that the gateway is no longer behind may be gone, which is told later.
+    // A port that the gateway is no longer behind may be gone. The message about that comes later.
     for link in (self.known[gateway]?.links ?? []).subtracting(links).sorted() {
       if let facts = try view.linkAnew(link) {
         self.observe(facts.link)
@@ -98,28 +100,28 @@ struct Networks {
       }
     }
     self.known[gateway]?.links = links
-    // Without a carrier the kernel knows no neighbours but those that were told it for good (neigh_carrier_down): it is asked when
-    // the link is up.
+    // Without a carrier the kernel knows only permanent neighbours (neigh_carrier_down). The
+    // gateway is queried once the link is up.
     guard self.known[gateway]?.isInDoubt == true, self.carriers[gateway.link]?.isUp == true else {
       return
     }
-    // The links were looked at before: whether they went since is known.
+    // The links were read before, so a loss since then is known.
     let neighbour = try view.neighbour(gateway.address, on: gateway.link)
-    // It may have gone just now: between this question and that for the link.
+    // The link may have been lost between this query and the one for the link.
     if let address = neighbour?.hardwareAddress, let known = self.known[gateway],
       known.suspicion == nil, known.hardwareAddress != address
     {
       for link in links.sorted() { try view.linkAnew(link).map { self.observe($0.link) } }
     }
-    // As long as the kernel knows nothing for certain, it is asked again.
+    // The query is repeated until the kernel is certain.
     self.known[gateway]?.learn(neighbour, at: self.now)
     if let neighbour { self.follow(neighbour) }
     if self.known[gateway]?.isUnconfirmed == true { self.awaitRouter(gateway) }
   }
 
-  /// The hardware address of a gateway: the last that it was known to have, until it is known that it has another.
+  /// Returns the last known MAC address of a gateway, or `nil` if it has none.
   ///
-  /// - Parameter links: that of the gateway, and those below it.
+  /// - Parameter links: The gateway's link and the links below it.
   mutating func hardwareAddress(
     of gateway: Gateway, behind links: [LinkFacts], _ view: KernelView
   ) throws(KernelUnavailable) -> [UInt8]? {
@@ -130,14 +132,15 @@ struct Networks {
     return self.known[gateway]?.hardwareAddress
   }
 
-  /// It matters which hardware address a gateway has, whose link went since that was known: also that it is the same is to be told.
+  /// Watches a gateway whose link went down since its MAC address was read. The kernel must report
+  /// an unchanged MAC address too.
   private mutating func awaitRouter(_ gateway: Gateway) {
     guard self.known[gateway]?.heard.hardwareAddress != nil else { return }
     self.known[gateway]?.heard.hardwareAddress = nil
     self.isNew = true
   }
 
-  /// Where a bridge reaches a hardware address.
+  /// The place where a bridge reaches a MAC address.
   struct Place {
     /// `nil` if the bridge has never learnt the address.
     var port: UInt32?
@@ -145,8 +148,8 @@ struct Networks {
     var isPresent: Bool
   }
 
-  /// Returns where a bridge reaches a hardware address, or did before it forgot that. The kernel tells from now on when the
-  /// bridge learns more.
+  /// Returns where a bridge reaches a MAC address, or reached it before it forgot the address. From
+  /// now on the kernel reports when the bridge learns more.
   mutating func place(
     of hardwareAddress: [UInt8], on bridge: UInt32, _ view: KernelView
   ) throws(KernelUnavailable) -> Place {
@@ -161,20 +164,20 @@ struct Networks {
     return Place(port: self.ports[key] ?? nil, isPresent: present != nil)
   }
 
-  /// The hardware address that a gateway was last known to have.
+  /// Returns the last known MAC address of a gateway, or `nil` if there is none.
   func lastHardwareAddress(of address: IPAddress, on link: UInt32) -> [UInt8]? {
     self.known[Gateway(link: link, address: address)]?.hardwareAddress
   }
 
   // MARK: - What happened
 
-  /// Takes note of what the kernel has told, in its order.
+  /// Updates from kernel messages, in their order.
   mutating func note(_ events: [KernelEvent]) {
     for event in events {
       switch event {
       case .neighbour(let neighbour): self.hear(neighbour)
       case .link(let link) where link.provesSomething && self.carriers[link.index] != nil:
-        // Of others it is not known whether it would be told that they go.
+        // The kernel's filter may hold back the removal of other links.
         self.observe(link)
       case .linkRemoved(let link): self.forget(link.index)
       case .address(let address):
@@ -190,9 +193,9 @@ struct Networks {
           self.ports[key] = entry.port
         }
       case .overrun:
-        // What was missed may be anything: what the kernel says now is compared.
+        // Any message may have been lost, so the current state is compared.
         for key in self.known.keys { self.known[key]?.isInDoubt = true }
-        // Some may be gone by now, of which it matters only where a gateway is behind them.
+        // Some links may be gone. A link matters only if a gateway is behind it.
         let inUse = self.known.values.reduce(into: Set()) { $0.formUnion($1.links) }
         self.carriers = self.carriers.filter { inUse.contains($0.key) }
       default: break
@@ -200,27 +203,29 @@ struct Networks {
     }
   }
 
-  /// The message that a link's carrier was lost in between may come later (linkwatch): the next reading looks at both.
+  /// Updates from a message about a neighbour. The message about a carrier loss in between may come
+  /// later (linkwatch). The next reading looks at both.
   private mutating func hear(_ neighbour: Neighbour) {
     self.known[Gateway(link: neighbour.link, address: neighbour.address)]?
       .hear(neighbour, at: self.now)
     self.follow(neighbour)
   }
 
-  /// The kernel's filter goes by what was heard last.
+  /// Remembers the last reported neighbour, because the kernel's filter compares with it.
   private mutating func follow(_ neighbour: Neighbour) {
     let key = Gateway(link: neighbour.link, address: neighbour.address)
     guard let known = self.known[key] else { return }
     var heard = neighbour
     heard.hardwareAddress = neighbour.hardwareAddress ?? known.heard.hardwareAddress
-    // That it is the same is awaited until it is confirmed.
+    // An unchanged MAC address is awaited until it is confirmed.
     let isAwaited = known.isUnconfirmed && heard.hardwareAddress == known.hardwareAddress
     guard heard != known.heard, !isAwaited else { return }
     self.known[key]?.heard = heard
     self.isNew = true
   }
 
-  /// A link as it is, or as the kernel has told of it: it may have gone since it was seen last.
+  /// Updates from the state of a link, as read or as reported. The link may have been down in
+  /// between.
   private mutating func observe(_ link: Link) {
     let isUp = link.state == .up
     guard let before = self.carriers[link.index] else {
@@ -228,7 +233,7 @@ struct Networks {
       return
     }
     if let count = link.carrierDownCount, let last = before.downCount {
-      // What was read is newer than what is told.
+      // A reading is newer than the message.
       guard count >= last else { return }
       if count > last { return self.went(link, isUp) }
     }
@@ -239,23 +244,24 @@ struct Networks {
 
   private mutating func went(_ link: Link, _ isUp: Bool) {
     self.carriers[link.index] = Carrier(isUp: isUp, downCount: link.carrierDownCount)
-    // The kernel forgets the neighbours when it makes the link inoperative, and not if the carrier is back before that
-    // (neigh_carrier_down, linkwatch_do_dev).
+    // The kernel forgets the neighbours when it marks the link as down. It keeps them if the
+    // carrier is back before that (neigh_carrier_down, linkwatch_do_dev).
     self.interrupt(link.index, forgets: !isUp && link.operationalState == .down)
   }
 
-  /// Another network may be behind the link from now on.
+  /// Begins a stage because another network may be behind the link.
   private mutating func interrupt(_ link: UInt32, forgets: Bool = false) {
     self.begin(AddressFamily.allCases, on: link, forgets: forgets) { _ in true }
   }
 
-  /// A link that is given another network loses the address that it has in this one. Others come and go: that of a cluster with the
-  /// service, a temporary one with its time.
+  /// Begins a stage if new connections have lost their address. A link that moves to another
+  /// network loses that address. Other addresses come and go: a cluster's address with its service,
+  /// a temporary one with its lifetime.
   private mutating func interrupt(by removed: Address) {
     self.begin([removed.address.family], on: removed.link) { $0.note(removed: removed) }
   }
 
-  /// A stage begins.
+  /// Begins a stage for the gateways that are concerned.
   private mutating func begin(
     _ families: [AddressFamily], on link: UInt32, forgets: Bool = false,
     _ concerns: (inout KnownGateway) -> Bool
@@ -274,18 +280,18 @@ struct Networks {
 
   private mutating func forget(_ link: UInt32) {
     (self.carriers[link], self.linkStages[link]) = (nil, nil)
-    // What was behind a port that is gone is lost until the bridge has learnt it anew.
+    // The bridge must learn again what was behind a port that is gone.
     self.ports = self.ports.filter { $0.key.bridge != link }
     let kept = self.known.filter { $0.key.link != link }
     if kept.count != self.known.count { self.isNew = true }
     self.known = kept
-    // One below goes on above another.
+    // A lower link continues below another stack.
     self.interrupt(link)
   }
 
-  /// The kernel's filter knows of all; what it let pass before is read again.
+  /// Notes that the kernel's filter now covers everything, and reads what it may have held back.
   ///
-  /// - Returns: the messages that would have told of gateways and of ports, if they are others by now.
+  /// - Returns: The messages about gateways and ports that have changed meanwhile.
   mutating func acceptFilter(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent] {
     self.isNew = false
     var events: [KernelEvent] = []
@@ -295,7 +301,7 @@ struct Networks {
         try view.neighbour(known.address, on: known.link)
       }
       guard let neighbour = found ?? nil else { continue }
-      // The same as before is awaited, until it is confirmed.
+      // An unchanged MAC address is awaited until it is confirmed.
       if let known = self.known[gateway], known.isUnconfirmed,
         known.hardwareAddress == neighbour.hardwareAddress
       {
@@ -315,12 +321,12 @@ struct Networks {
 }
 
 extension [LinkFacts] {
-  /// The link of Wi-Fi at the bottom of this chain.
+  /// The Wi-Fi link at the bottom of this chain, or `nil` if there is none.
   var wireless: LinkFacts? { self.last(where: \.isWireless) }
 }
 
 extension Link {
-  /// Whether the link has neighbours with hardware addresses: not a modem's, nor a tunnel's.
+  /// Whether neighbours on the link have MAC addresses. Not so for modems and tunnels.
   var hasNeighbours: Bool {
     !self.hardwareAddress.isEmpty && !self.flags.contains(.pointToPoint)
   }

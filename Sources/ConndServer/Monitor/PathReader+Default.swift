@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityRules
 
 extension DefaultPath {
-  /// The kernel refuses a question about a path to this destination.
+  /// Creates the path to a destination about which the kernel refused a query.
   init(unknownTo destination: Destination) {
     self.init(
       destination: destination, lookup: nil,
@@ -11,29 +11,30 @@ extension DefaultPath {
   }
 }
 
-/// The path of a family to the default destination.
+/// The path of one address family to the default destination.
 struct DefaultPath {
-  /// The probe that stands for all.
+  /// The probe that represents the majority.
   var destination: Destination
-  /// A question and its answer, by which it can be told whether all this is still so; `nil` where nothing was asked.
+  /// A lookup and its answer, to check whether the path is still current, or `nil` if there was no
+  /// lookup.
   var lookup: (question: Destination, answer: RouteAnswer)?
-  /// What the kernel says.
+  /// What the kernel reports.
   var facts: PathFacts
   /// The path that new connections get.
   var present: Path
-  /// The path that is to be published: the same, but where a gain is held back.
+  /// The path to publish. It differs only while a gain is held back.
   var observed: ObservedPath
 }
 
 extension PathReader {
-  /// The default paths.
+  /// Returns the default paths.
   func observation(_ view: KernelView) throws(KernelUnavailable) -> Observation {
     Observation(
       ipv4: try self.defaultPath(.ipv4, view).observed,
       ipv6: try self.defaultPath(.ipv6, view).observed)
   }
 
-  /// The default path of a family, and what it is made of.
+  /// Returns the default path of an address family and its parts.
   func defaultPath(
     _ family: AddressFamily, _ view: KernelView
   ) throws(KernelUnavailable) -> DefaultPath {
@@ -67,23 +68,23 @@ extension PathReader {
       present: present, observed: observed)
   }
 
-  /// What the kernel says of each probe, and the place of the one that the majority agrees with.
+  /// Returns the answer for each probe, and the index of the probe that represents the majority.
   ///
   /// - Parameters:
-  ///   - mark: that of the traffic that is asked about.
-  ///   - all: whether to ask also about those that can no longer change the majority.
+  ///   - mark: The mark of the traffic.
+  ///   - all: Whether to look up probes that can no longer change the majority.
   func probe(
     _ family: AddressFamily, mark: UInt32 = 0, all: Bool = false, _ view: KernelView
   ) throws(KernelUnavailable) -> (Int?, [RouteAnswer]) {
     var answers = try self.answers(family, mark, all: all, view)
-    // Where each says something else, something has changed between two questions, mostly.
+    // If all answers differ, the routes usually changed between two lookups.
     if !Self.hasMajority(answers, of: self.destinations[family].count) {
       answers = try self.answers(family, mark, all: all, anew: true, view)
     }
     return (DefaultDestination.majority(of: answers), answers)
   }
 
-  /// Asks about all the probes that decide where they agree, at once.
+  /// Looks up in one batch the probes that decide if they agree.
   func askProbes(_ families: [AddressFamily], _ view: KernelView) throws(KernelUnavailable) {
     let probes = families.flatMap { family in
       let all = self.destinations[family]
@@ -92,7 +93,7 @@ extension PathReader {
     if !probes.isEmpty { try view.askAnew(probes.map { Destination($0) }) }
   }
 
-  /// Whether the kernel still says what the path was read from.
+  /// Whether the kernel still gives the answer that the path was read from.
   func isSettled(_ path: DefaultPath, _ view: KernelView) throws(KernelUnavailable) -> Bool {
     guard let lookup = path.lookup else { return true }
     return Self.way(try view.routeAnew(to: lookup.question)) == lookup.answer
@@ -112,7 +113,7 @@ extension PathReader {
     return answers
   }
 
-  /// Only a unicast route leads to the internet (K2).
+  /// Returns the answer as a way to the internet. Only a unicast route is one (K2).
   private static func way(_ answer: RouteAnswer) -> RouteAnswer {
     if case .route(let route) = answer, route.kind != .unicast {
       .noRoute(.noRoute)

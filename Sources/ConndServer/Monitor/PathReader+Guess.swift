@@ -1,9 +1,11 @@
 import Connectivity
 import ConnectivityRules
 
-/// What is below a tunnel that does not tell its other end (K6): a guess, by the way that the tunnel's own packets most likely take.
+/// Guesses what is below a tunnel that does not reveal its remote end (K6), from the path that the
+/// tunnel's own packets most likely take.
 extension PathReader {
-  /// What is guessed to be below the last of the links; `nil` where it is no such tunnel, or nothing speaks for anything.
+  /// Returns the guessed links below the last link, or `nil` if that is not such a tunnel or there
+  /// is no evidence.
   func guess(
     below facts: PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
@@ -15,7 +17,8 @@ extension PathReader {
       below: facts.links, table: isOutLink ? (family, route.table) : nil, view)
   }
 
-  /// The link by which a tunnel's own packets leave; `nil` where it is no tunnel, or nothing speaks for one.
+  /// Returns the link by which a tunnel's own packets leave, or `nil` if it is not a tunnel or
+  /// there is no evidence.
   func underlay(
     of tunnel: LinkFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> (link: UInt32, isGuess: Bool)? {
@@ -32,8 +35,8 @@ extension PathReader {
   }
 
   /// - Parameters:
-  ///   - chain: from the out-link to the tunnel.
-  ///   - table: the one that leads into the tunnel, where that is known.
+  ///   - chain: The links from the out-link to the tunnel.
+  ///   - table: The routing table that leads into the tunnel, if known.
   private func guess(
     below chain: [LinkFacts], table: (family: AddressFamily, number: UInt32)?, _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
@@ -52,8 +55,9 @@ extension PathReader {
     return try self.defaultRouteBeside(chain, view)
   }
 
-  /// The default path of traffic with a mark, where that does not lead into the tunnel again: of IPv4 before IPv6, for the tunnel may use
-  /// either, and what carries before what does not.
+  /// Returns the default path of traffic with a mark, or `nil` if that leads into the tunnel again.
+  /// The tunnel may use either family: IPv4 comes before IPv6, and a working path before a failed
+  /// one.
   private func wayBeside(
     _ chain: [LinkFacts], mark: UInt32, _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
@@ -70,18 +74,18 @@ extension PathReader {
     return failed
   }
 
-  /// The best of the default routes that do not lead into the tunnel: a VPN's client leaves them there. Each is found by what would be sent
-  /// if it were bound to its link.
+  /// Returns the best default route that does not lead into the tunnel, because a VPN client leaves
+  /// those in place. Each is found by a lookup bound to its link.
   private func defaultRouteBeside(
     _ chain: [LinkFacts], _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
     let uplinks = try self.uplinks(view)
-    // Which of them is best may be another one as soon as any of them comes or goes.
+    // The best one may change whenever any of them comes or goes.
     view.interests.unusedLinks.use(uplinks)
     var best: (priority: UInt32, links: GuessedLinks)?
     for family in AddressFamily.allCases {
       for uplink in uplinks {
-        // A VRF's own default routes are not for what is sent outside of it.
+        // A VRF's default routes do not apply to traffic outside the VRF.
         guard let link = try view.link(uplink), link.link.master == nil, !link.hidesItsEnd,
           let question = self.question(family, over: uplink),
           let way = try self.links(
@@ -95,7 +99,7 @@ extension PathReader {
     return best?.links
   }
 
-  /// The links that default routes lead over.
+  /// Returns the links of default routes.
   private func uplinks(_ view: KernelView) throws(KernelUnavailable) -> [UInt32] {
     if let known = view.interests.uplinks { return known.sorted() }
     var uplinks: Set<UInt32> = []
@@ -117,7 +121,8 @@ extension PathReader {
     self.destinations[family].first.map { Destination($0, outLink: link) }
   }
 
-  /// The links by which an answer leads, and what is below them, also by another guess; `nil` where it leads into the tunnel.
+  /// Returns the links of an answer and those below them, including another guess, or `nil` if the
+  /// answer leads into the tunnel.
   private func links(
     of question: Destination, _ answer: RouteAnswer, below chain: [LinkFacts], _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
@@ -136,8 +141,9 @@ extension PathReader {
       tunnelEnds: facts.tunnelEnds + (facts.guess?.tunnelEnds ?? []))
   }
 
-  /// The facts, without a guess that would say that nothing is carried: not to know is not to be offline (K8). Nor is it of use while
-  /// one of its links flaps (T1).
+  /// Returns the facts without an unusable guess. A guess that would report the path as broken is
+  /// dropped, because not knowing does not mean offline (K8). A guess is also dropped while one of
+  /// its links flaps (T1).
   func believed(_ facts: PathFacts) -> PathFacts {
     guard let guess = facts.guess else { return facts }
     let isHeld = guess.links.contains { self.held.contains($0.link.name) }
@@ -149,8 +155,8 @@ extension PathReader {
 }
 
 extension RouteAnswer {
-  /// Whether it is a route over a link. (To IPv4 traffic that is bound to one the kernel gives a route, of table 0, where no table
-  /// has one.)
+  /// Whether it is a route over a link. The kernel invents a route of table 0 for IPv4 traffic
+  /// bound to a link if no table has one.
   fileprivate func isDefault(over link: UInt32) -> Bool {
     guard case .route(let route) = self else { return false }
     return route.kind == .unicast && route.outLink == link && route.table != 0

@@ -1,24 +1,27 @@
 import Connectivity
 import ConnectivityRules
 
-/// Which of the links below a stack carries the traffic, and what masters do with their ports (K6).
+/// Finds the link below a stack that carries the traffic, and what masters do with their ports
+/// (K6).
 extension PathReader {
   /// The link below another one on the way to a next hop.
   struct PortChoice {
     /// `nil` if there is none.
     var link: LinkFacts?
-    /// Whether the kernel says that it is this one; otherwise it is the likeliest of a switch's ports.
+    /// Whether the kernel names this link. Otherwise it is the most likely port of a switch.
     var isKnown = true
-    /// Why nothing passes, although the link carries.
+    /// The reason why no traffic passes although the link carries.
     var missing: Path.Reason?
   }
 
-  /// Returns why nothing passes by a link that is another one's port, or `nil` if traffic passes.
+  /// Returns why no traffic passes by a link that is a port of another link, or `nil` if traffic
+  /// passes.
   ///
-  /// A bridge holds back the frames of a port that does not forward. Most masters take what their ports receive, so that an
-  /// address of the port itself, or a PPPoE session on it, gets no answer. A VRF leaves it to the port, unless the VRF is down.
+  /// A bridge blocks the frames of a port that does not forward. Most masters take what their ports
+  /// receive, so an address of the port itself, or a PPPoE session on it, gets no replies. A VRF
+  /// leaves traffic to the port, unless the VRF is down.
   ///
-  /// - Parameter above: the link that this one is below on the path; `nil` if it is the out-link.
+  /// - Parameter above: The link above this one on the path, or `nil` if this is the out-link.
   func missing(
     to link: LinkFacts, below above: LinkFacts?, _ view: KernelView
   ) throws(KernelUnavailable) -> Path.Reason? {
@@ -26,7 +29,7 @@ extension PathReader {
     if above?.link.index == index {
       return link.link.stateAsPort == link.link.state ? nil : .dormant
     }
-    // The kernel looks for a VLAN before it asks for the master (__netif_receive_skb_core).
+    // The kernel looks for a VLAN before the master (__netif_receive_skb_core).
     guard above?.link.kind != "vlan", !(above?.isOpenVSwitch ?? false),
       let master = try view.link(index)
     else { return nil }
@@ -34,7 +37,7 @@ extension PathReader {
     return master.link.kind == "vrf" && master.link.state == .down ? .linkDown : nil
   }
 
-  /// Returns the link below that carries what goes to the next hop.
+  /// Returns the lower link that carries the traffic to the next hop.
   func port(
     of link: LinkFacts, among indexes: [UInt32], towards nextHop: Gateway, _ view: KernelView
   ) throws(KernelUnavailable) -> PortChoice {
@@ -50,8 +53,8 @@ extension PathReader {
       choice.link = try view.link(index).flatMap {
         $0.link.master == link.link.index ? $0 : nil
       }
-      // Behind a port that the bridge does not have any more: what is sent goes out of all others now, and guests do not
-      // pass it on.
+      // The bridge no longer has that port. It now floods to all other ports, and guests do not
+      // forward.
       if choice.link == nil {
         choice.link = try self.likeliestPort(of: link, among: indexes, view).flatMap {
           self.isGuest($0) ? nil : $0
@@ -62,7 +65,8 @@ extension PathReader {
     } else {
       choice.link = try self.likeliestPort(of: link, among: indexes, view)
     }
-    // An entry in the bridge's table lets the next hop through a locked port. One that is kept by VLAN is not found.
+    // An entry in the bridge's table lets the next hop through a locked port. Entries per VLAN are
+    // not found here.
     if choice.link?.link.bridgePort?.isLocked ?? false, !(place?.isPresent ?? false),
       !link.link.filtersVLANs
     {
@@ -71,7 +75,7 @@ extension PathReader {
     return choice
   }
 
-  /// Returns the port of a bridge behind which the next hop is, or was when the bridge knew it last.
+  /// Returns the bridge port behind which the next hop is, or was when the bridge last knew it.
   private func place(
     of nextHop: Gateway, behind bridge: LinkFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> Networks.Place? {
@@ -89,14 +93,14 @@ extension PathReader {
     if let active = link.link.activePort, try view.link(active)?.link.state != .up,
       !link.device.lowerLinks.isEmpty
     {
-      // A bond that has not noticed yet fails over to another one.
+      // A bond that has not noticed the failure yet will fail over to another port.
       indexes = link.device.lowerLinks
     }
     return try self.best(of: indexes, view) { _ in true }
   }
 
-  /// Returns the uplink of an Open vSwitch, which keeps to itself what is behind its ports. All its bridges share one set of
-  /// ports, which holds the tunnels between its machines as well.
+  /// Returns the uplink of an Open vSwitch, which does not reveal what is behind its ports. All its
+  /// bridges share one set of ports, including the tunnels between its machines.
   private func uplink(
     among indexes: [UInt32], _ view: KernelView
   ) throws(KernelUnavailable) -> LinkFacts? {
@@ -109,7 +113,7 @@ extension PathReader {
     of indexes: [UInt32], _ view: KernelView, where isCandidate: (LinkFacts) -> Bool
   ) throws(KernelUnavailable) -> LinkFacts? {
     var ports: [LinkFacts] = []
-    // A bridge may have a thousand, most of them guests: the first that leaves no doubt will do.
+    // A bridge may have a thousand ports, most of them guests. The first certain one is enough.
     for index in indexes.sorted() {
       guard let port = try view.link(index), isCandidate(port) else { continue }
       if port.link.stateAsPort == .up, !self.isGuest(port), port.isPlaced { return port }
@@ -125,7 +129,8 @@ extension PathReader {
     return ports.min { rank($0) < rank($1) }
   }
 
-  /// Whether a port leads to a virtual machine or a container; the configuration knows better.
+  /// Whether a port leads to a virtual machine or a container. A medium in the configuration takes
+  /// precedence.
   private func isGuest(_ port: LinkFacts) -> Bool {
     guard self.classifier.policy.rule(for: port.link)?.medium == nil else { return false }
     return port.link.kind == "tun" || port.link.kind == "veth" || port.link.kind == "netkit"

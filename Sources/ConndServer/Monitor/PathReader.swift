@@ -1,17 +1,17 @@
 import Connectivity
 import ConnectivityRules
 
-/// Reads from the kernel what a path is made of, and nothing more: the cost does not depend on how many links, addresses
-/// or routes there are (D6).
+/// Reads only the parts of a path from the kernel. The cost does not depend on the number of links,
+/// addresses or routes (D6).
 struct PathReader {
   var destinations: DefaultDestination
   var classifier: PathClassifier
-  /// By which users' choices are remembered for networks.
+  /// The key that hashes networks for users' cost overrides.
   var networkKey = NetworkKey(bytes: [])
   /// The names of the links whose gain is held back (T1).
   var held: Set<String> = []
 
-  /// The path to a destination, as it is to be shown: not by a link whose gain is held back.
+  /// Returns the path to a destination as connd reports it, without links whose gain is held back.
   func path(
     to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {
@@ -19,8 +19,8 @@ struct PathReader {
     return try self.pathBesideHeld(self.path(facts, view), facts, to: destination, view)
   }
 
-  /// The path that the facts amount to, with what users say of the network that it leads by. While nothing is known below a
-  /// tunnel it costs what it cost last.
+  /// Returns the path for the facts, with users' overrides for its network. While nothing is known
+  /// below a tunnel, the tunnel's last cost applies.
   func path(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> Path {
     let facts = self.believed(facts)
     let path = try self.pathByItself(facts, view)
@@ -28,7 +28,7 @@ struct PathReader {
     return path.costing(view.interests.tunnelCosts.held(path, facts))
   }
 
-  /// The same, whatever it cost before.
+  /// Returns the path for the facts, whatever it cost before.
   func pathByItself(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> Path {
     let path = self.classifier.path(facts)
     guard self.classifier.choices.concernNetworks,
@@ -37,20 +37,20 @@ struct PathReader {
     return self.classifier.path(facts, by: network.hash)
   }
 
-  /// The network that a path leads by, below all tunnels, also where that is a guess; `nil` where nothing tells it from others: that of a
-  /// modem of which nobody says whose network it is in, one whose router has not answered yet.
+  /// Returns the network that a path uses, below all tunnels and including guesses. Returns `nil`
+  /// if nothing identifies it: a modem of unknown operator, or a gateway that has not answered yet.
   func network(
     of path: Path, _ facts: PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> PresentNetwork? {
     let facts = self.believed(facts)
     let links = facts.allLinks
     let names = links.map(\.link.name)
-    // What a network costs is what it cost, until it is known that it is another.
+    // The cost of the last known network applies until another network is known.
     if let link = links.wireless, let wireless = view.wireless.costNetwork(of: link.link.index) {
       return PresentNetwork(
         hash: self.networkKey.hash(of: wireless), name: wireless.name, medium: .wifi, links: names)
     }
-    // Its gateway, where it has one, is the modem.
+    // A modem's gateway, if it has one, is the modem itself.
     if let mobile = links.last?.modem?.mobileOperator {
       return PresentNetwork(
         hash: self.networkKey.hash(of: mobile),
@@ -66,7 +66,7 @@ struct PathReader {
       medium: path.medium, links: names)
   }
 
-  /// All that the kernel says about the way to a destination.
+  /// Returns everything that the kernel reports about the path to a destination.
   func facts(
     about destination: Destination, answer: RouteAnswer? = nil, _ view: KernelView
   ) throws(KernelUnavailable) -> PathFacts {
@@ -83,9 +83,9 @@ struct PathReader {
     return facts
   }
 
-  /// What the kernel says of a destination by the time that it is asked for the address that its answer names: between the two
-  /// questions the address may have gone, and others have taken its place. Unnumbered links, which borrow an address, give
-  /// the same answer once more.
+  /// Returns the route, looked up again if its source address is gone. Between the two queries
+  /// other routes may have replaced it. Unnumbered links borrow an address and give the same answer
+  /// again.
   private func current(
     _ answer: RouteAnswer, _ destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> RouteAnswer {
@@ -102,10 +102,11 @@ struct PathReader {
     return answer
   }
 
-  /// Where addresses change faster than that, the messages of it tell.
+  /// If addresses change even faster, the kernel's messages cause another turn.
   private static let mostRepetitions = 3
 
-  /// Whether a default route without a gateway leads the way: its source address decides then whether a router is there.
+  /// Whether the path uses a default route without a gateway. Then the source address decides
+  /// whether there is a router.
   private func takesAllForNeighbours(
     _ route: Route, _ facts: PathFacts, _ destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> Bool {
@@ -116,7 +117,7 @@ struct PathReader {
     return try view.entry(for: destination)?.route.map { $0.prefix.length <= 1 } ?? false
   }
 
-  /// Appends the out-link and what is below it.
+  /// Appends the out-link and the links below it.
   func followChain(
     along route: Route, to destination: IPAddress, into facts: inout PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) {
@@ -145,19 +146,21 @@ struct PathReader {
         return try self.followTunnel(to: end, into: &facts, view)
       }
     }
-    // Below a tunnel: the path itself is there, and carries nothing.
+    // Below a tunnel the path itself exists, but carries nothing.
     if start > 0, self.classifier.endInSink(facts.links[start...]) {
       facts.brokenBelow = .blackhole
     }
   }
 
-  /// Returns the way of the packets that the kernel makes of those on a route, if the route or its next hop says where they go.
+  /// Returns the destination of the encapsulated packets, if the route or its next hop says where
+  /// they go, or `nil` if neither does.
   private func end(
     of link: LinkFacts, on route: Route, to destination: IPAddress, _ nextHop: Gateway,
     _ view: KernelView
   ) throws(KernelUnavailable) -> Destination? {
     if let outer = route.outer {
-      // Segment routing asks for the way to the first segment, and leaves by the route's own link only if that leads there.
+      // Segment routing looks up the first segment. It uses the route's own link only if that
+      // lookup leads there.
       guard !link.isTunnel, case .route(let way) = try view.route(to: outer),
         way.outLink == link.link.index
       else { return outer }
@@ -171,8 +174,9 @@ struct PathReader {
     return open.end(of: destination, by: nextHop.address, hardwareAddress: hardwareAddress)
   }
 
-  /// Appends what is below a tunnel. Of several nexthops, and of rules for source ports, each connection in it takes one of its
-  /// own, and nobody knows which: so it is one that carries, as long as there is one.
+  /// Appends what is below a tunnel. With several nexthops, or rules for source ports, each
+  /// connection may take another one. The kernel does not show which, so a working one is chosen if
+  /// there is one.
   private func followTunnel(
     to end: Destination, into facts: inout PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) {
@@ -210,8 +214,8 @@ struct PathReader {
     return ways
   }
 
-  /// Some of those that a tunnel in UDP sends from, by a hash of what is inside: net.ipv4.ip_local_port_range, as it is at first
-  /// (udp_flow_src_port).
+  /// Samples of the source ports that a UDP tunnel uses, by a hash of the inner packet: the default
+  /// net.ipv4.ip_local_port_range (udp_flow_src_port).
   private static let sourcePorts: [UInt16] = [32768, 39826, 46884, 53942, 60999]
 
   private func follow(
@@ -220,7 +224,8 @@ struct PathReader {
     let answer = try view.route(to: end)
     switch answer {
     case .route(let route) where facts.links.contains { $0.link.index == route.outLink }:
-      // Into the tunnel itself, by its default route: the kernel drops that. Not so above a bridge, which has other ports.
+      // The route leads into the tunnel itself, by its default route, and the kernel drops such
+      // packets. A bridge in between may use another port.
       let loop = facts.links.drop { $0.link.index != route.outLink }
       if loop.allSatisfy({ $0.device.lowerLinks.count < 2 }) { facts.brokenBelow = .noRoute }
     case .route(let route):
@@ -228,26 +233,26 @@ struct PathReader {
       try self.followChain(along: route, to: end.address, into: &facts, view)
     case .noRoute(let reason):
       facts.brokenBelow = reason
-    // Not to know is not to be offline (K8).
+    // Not knowing does not mean offline (K8).
     case .unanswered: break
     }
     return answer
   }
 
-  /// Stacks are shallow; one that is deeper, or that contains itself, is not followed to its end.
+  /// Stacks are shallow. A deeper or circular stack is not followed to its end.
   static let deepest = 16
 }
 
 // MARK: - Links whose gain is held back
 
 extension PathReader {
-  /// Whether the way leads over a link whose gain is held back.
+  /// Whether the path uses a link whose gain is held back.
   private func isHeld(_ facts: PathFacts) -> Bool {
     facts.links.contains { self.held.contains($0.link.name) }
   }
 
-  /// The path that the facts amount to; where that is a gain that is held back, the best one without the links in question,
-  /// and the kernel's own, as one that does not carry traffic yet, where there is none.
+  /// Returns the path for the facts. If its gain is held back, returns the best path without the
+  /// held links instead. If there is none, returns the kernel's path as not yet working.
   func pathBesideHeld(
     _ path: Path, _ facts: PathFacts, to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {
@@ -262,11 +267,12 @@ extension PathReader {
     {
       var bound = destination
       bound.outLink = link.link.index
-      // To IPv4 traffic that is bound to a link the kernel gives a route, of table 0, where no table has one.
+      // For IPv4 traffic bound to a link, the kernel invents a route of table 0 if no table has
+      // one.
       guard case .route(let route) = try view.route(to: bound), route.kind == .unicast,
         route.table != 0
       else { continue }
-      // Where only a source leads to it, its entry is none of everybody's.
+      // A source-specific entry does not apply to other traffic, so it has the lowest priority.
       let priority = try view.entry(for: bound)?.route?.priority ?? .max
       let other = try self.facts(about: bound, view)
       let candidate = try self.path(other, view)

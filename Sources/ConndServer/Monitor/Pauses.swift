@@ -1,18 +1,19 @@
 import Connectivity
 
-/// Bounds how often everything is read anew because messages were lost. The first time it is done at once; where they go on
-/// being lost, the next ones wait a little: they would only be lost as well, and connd would do nothing else.
+/// Limits how often everything is read again after lost messages. The first time it happens
+/// immediately. If messages keep getting lost, the next ones wait a little. Otherwise they would be
+/// lost too, and connd would do nothing else.
 struct OverrunPause {
   /// When messages were lost last.
   private var last: Instant?
-  /// Until when the kernel's messages wait.
+  /// Until when kernel messages wait.
   private(set) var end: Instant?
 
   private static let length = Duration.milliseconds(20)
 
-  /// Everything was read anew.
+  /// Notes that everything was read again.
   ///
-  /// - Returns: whether to let what comes next wait.
+  /// - Returns: Whether the next messages must wait.
   mutating func begins(at now: Instant) -> Bool {
     defer { self.last = now }
     guard let last, last.duration(to: now) < Self.length else { return false }
@@ -20,7 +21,7 @@ struct OverrunPause {
     return true
   }
 
-  /// - Returns: whether it is over just now.
+  /// - Returns: Whether the pause has just ended.
   mutating func ends(by now: Instant) -> Bool {
     guard let end, end <= now else { return false }
     self.end = nil
@@ -28,14 +29,16 @@ struct OverrunPause {
   }
 }
 
-/// Gives those who are told of a change the processors for a moment, before a look at very many flows takes one of them. Where
-/// there are two, the other is the event loop's, and a subscriber would wait until that has told everybody.
+/// Leaves the processors to subscribers for a moment before a long evaluation of flows occupies one
+/// of them. With two processors the other one belongs to the event loop, and a subscriber would
+/// wait until all are notified.
 struct SweepDelay {
-  /// When the moment is over.
+  /// When the delay ends.
   private(set) var end: Instant?
 
   private static let length = Duration.milliseconds(1)
-  /// So that changes without end do not keep flows from being looked at.
+  /// The minimum interval between delays, so that endless changes cannot stop the evaluation of
+  /// flows.
   private static let interval = Duration.milliseconds(20)
 
   mutating func begin(at now: Instant) {
@@ -46,27 +49,27 @@ struct SweepDelay {
   func isOver(at now: Instant) -> Bool { self.end.map { $0 <= now } ?? true }
 }
 
-/// When to ask again what the kernel has refused to answer: soon, and then ever more rarely as long as it goes on refusing.
-/// Whatever happens meanwhile has the kernel asked anyway.
+/// Schedules the retry of a refused query: soon, then ever more rarely while the kernel keeps
+/// refusing. Any event in between causes a query anyway.
 struct Repetition {
   private(set) var due: Instant?
   private var pause = Self.shortest
-  /// When the last one was due.
+  /// When the last retry was due.
   private var last: Instant?
 
   private static let shortest = Duration.milliseconds(50)
   private static let longest = Duration.seconds(60)
 
-  /// A question was refused.
+  /// Notes that a query was refused.
   mutating func refused(at now: Instant) {
     guard self.due == nil else { return }
-    // All was answered for longer than that.
+    // All queries were answered for longer than the pause.
     if let last, last.duration(to: now) > self.pause { self.pause = Self.shortest }
     self.due = now.advanced(by: self.pause)
     self.pause = min(self.pause * 2, Self.longest)
   }
 
-  /// - Returns: whether to ask again now.
+  /// - Returns: Whether to retry now.
   mutating func begins(at now: Instant) -> Bool {
     guard let due, due <= now else { return false }
     (self.due, self.last) = (nil, now)
@@ -74,7 +77,7 @@ struct Repetition {
   }
 }
 
-/// When to try again to open the kernel: after a second, and then ever more rarely.
+/// Schedules the next attempt to open the kernel: after one second, then ever more rarely.
 struct Reopening {
   var due: Instant?
   private var pause = Duration.seconds(1)

@@ -3,16 +3,16 @@ import ConnectivityProtocol
 import Synchronization
 import UnixTransport
 
-/// What a client asks of the kernel, to be answered on the monitor's thread.
+/// A client's query, answered on the monitor thread.
 struct Question: Sendable {
   enum Subject: Sendable {
-    /// `unknown` where the kernel cannot be asked.
+    /// Answered with `unknown` if the kernel is unavailable.
     case path(Destination, Reply<Path>)
     case explain(Destination?, Reply<KernelAnswer<Connectivity_V1_Explanation>>)
     case listLinks(Reply<KernelAnswer<EncodedMessage>>)
-    /// What is left of a listing. No client asks for it.
+    /// The rest of a listing. Not a client's query.
     case restOfLinks
-    /// The path to a destination, from now on.
+    /// Begins to watch the path to a destination.
     case watch(Destination, Reply<MonitorLoop.Watch>)
     case costs(CostRequest, Reply<Result<CostRequest.Answer, CostRequest.Refusal>>)
   }
@@ -28,7 +28,7 @@ struct Question: Sendable {
   var account: Account
   var subject: Subject
 
-  /// There will be no answer: the client has gone, or connd stops.
+  /// Ends the query without an answer because the client has disconnected or connd is stopping.
   func drop() {
     switch self.subject {
     case .path(_, let reply): reply.resume(returning: nil)
@@ -44,10 +44,10 @@ struct Question: Sendable {
 // MARK: - Answers
 
 extension MonitorLoop {
-  /// So long clients' questions may keep the kernel's messages waiting.
+  /// The time per turn for clients' queries, so that they cannot delay kernel messages for longer.
   private static let longest = Duration.microseconds(250)
 
-  /// Answers what clients ask of the kernel, as far as there is time before it is heard again.
+  /// Answers clients' queries until the time for this turn is over.
   mutating func answerQuestions() {
     var now = self.clock.now
     let end = now.advanced(by: Self.longest)
@@ -59,13 +59,13 @@ extension MonitorLoop {
     }
   }
 
-  /// The client has gone.
+  /// Drops a query whose client has disconnected.
   mutating func drop(_ question: Question.ID, of account: Account) {
     let dropped = self.questions.remove(of: account) { $0.id == question }
     for question in dropped { question.drop() }
   }
 
-  /// Nobody is answered any more: connd stops.
+  /// Drops all queries because connd is stopping.
   mutating func dropQuestions() {
     for question in self.questions.remove(where: { _ in true }) { question.drop() }
     self.dropListing()

@@ -2,13 +2,14 @@ import CLinux
 import Connectivity
 import Glibc
 
-/// Notices that the machine slept, without polling (I6).
+/// Notices without polling that the machine slept (I6).
 ///
-/// CLOCK_BOOTTIME goes on in sleep and CLOCK_MONOTONIC does not: the difference between them is how long the machine has
-/// slept since it was started. A timer on the wall clock, far in the future, is cancelled by the kernel when the machine
-/// resumes (and when the clock is set, which leaves the difference alone): timerfd_create(2), TFD_TIMER_CANCEL_ON_SET.
+/// CLOCK_BOOTTIME advances during sleep and CLOCK_MONOTONIC does not. Their difference is the time
+/// slept since boot. The kernel cancels a wall-clock timer in the far future when the machine
+/// resumes. It also cancels it when the clock is set, which does not change the difference. See
+/// timerfd_create(2), TFD_TIMER_CANCEL_ON_SET.
 struct SleepWatch {
-  /// Polls readable after a resume; -1 where the kernel has no such timer.
+  /// Becomes readable after a resume; -1 if the kernel has no such timer.
   let fileDescriptor: CInt
   private var detector: SleepDetector
 
@@ -18,10 +19,11 @@ struct SleepWatch {
     self.arm()
   }
 
-  /// How long the machine has slept since the last call; `nil` if it has not. Two readings of clocks, no system call.
+  /// Returns how long the machine has slept since the last call, or `nil` if it has not. Reads two
+  /// clocks, without a system call.
   mutating func check() -> Duration? { self.detector.check(Self.sleptSinceBoot()) }
 
-  /// Clears the descriptor, and sets the timer again.
+  /// Clears the descriptor and sets the timer again.
   func rearm() {
     var expirations: UInt64 = 0
     _ = read(self.fileDescriptor, &expirations, MemoryLayout<UInt64>.size)
@@ -29,7 +31,7 @@ struct SleepWatch {
   }
 
   private func arm() {
-    // Beyond any date: it never expires, it is only ever cancelled.
+    // Beyond any date: the timer never expires and is only ever cancelled.
     var never = itimerspec()
     never.it_value.tv_sec = .max / 2_000_000_000
     timerfd_settime(
@@ -38,7 +40,7 @@ struct SleepWatch {
 
   private static func sleptSinceBoot() -> Duration {
     var (boot, monotonic) = (timespec(), timespec())
-    // In this order: what passes between the two readings makes the difference smaller, never larger.
+    // In this order, the time between the two readings makes the difference smaller, never larger.
     clock_gettime(CLOCK_BOOTTIME, &boot)
     clock_gettime(CLOCK_MONOTONIC, &monotonic)
     return .seconds(boot.tv_sec - monotonic.tv_sec)
@@ -46,11 +48,11 @@ struct SleepWatch {
   }
 }
 
-/// Tells sleep by the time slept since the machine was started.
+/// Detects sleep from the time slept since boot.
 struct SleepDetector: Hashable {
   private var slept: Duration
 
-  /// What is less is the time between two readings of clocks.
+  /// A smaller difference is the time between two clock readings.
   static let least = Duration.milliseconds(100)
 
   init(slept: Duration) {

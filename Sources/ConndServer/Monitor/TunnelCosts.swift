@@ -1,23 +1,23 @@
 import Connectivity
 import ConnectivityRules
 
-/// What it cost last to send through tunnels. It holds while nothing is known below a tunnel: its uplink is away, and what comes
-/// back may cost as much.
+/// The last known cost of each tunnel. It applies while nothing is known below a tunnel: its uplink
+/// is gone, and the next uplink may cost as much.
 struct TunnelCosts {
   struct Cost: Hashable {
     var isExpensive: Bool
     var isConstrained: Bool
-    /// What was below the tunnel was guessed (K6).
+    /// Whether the links below the tunnel were guessed (K6).
     var isGuess: Bool
   }
 
-  /// By the tunnel's link.
+  /// The costs by the index of the tunnel's link.
   private var costs: [UInt32: Cost] = [:]
 
-  /// A hub of tunnels may have many.
+  /// A hub may have very many tunnels.
   private static let maxTunnels = 1024
 
-  /// Remembers what a path costs by its tunnels.
+  /// Remembers the cost of a path for its tunnels.
   mutating func note(_ path: Path, _ facts: PathFacts) {
     guard !path.isCostUnknown else { return }
     for facts in facts.links where facts.isTunnel {
@@ -28,14 +28,15 @@ struct TunnelCosts {
     }
   }
 
-  /// Returns what it cost last to send through the tunnel at the bottom, or `nil` if the lowest link is no tunnel or nothing was
-  /// known.
+  /// Returns the last cost of the tunnel at the bottom, or `nil` if the lowest link is not a tunnel
+  /// or nothing was known.
   func last(_ facts: PathFacts) -> Cost? {
     guard !self.costs.isEmpty, let last = facts.links.last, last.isTunnel else { return nil }
     return self.costs[last.link.index]
   }
 
-  /// Returns what holds of a path's cost from before, or `nil` if its cost is known or nothing was known before.
+  /// Returns the earlier cost that still applies to a path, or `nil` if its cost is known or there
+  /// is no earlier cost.
   func held(_ path: Path, _ facts: PathFacts) -> Cost? {
     path.isCostUnknown && path.guessedLinks == 0 ? self.last(facts) : nil
   }
@@ -44,7 +45,7 @@ struct TunnelCosts {
 }
 
 extension Path {
-  /// The same, with the cost that it had before.
+  /// Returns the path with an earlier cost.
   func costing(_ cost: TunnelCosts.Cost?) -> Path {
     guard let cost else { return self }
     var path = self

@@ -1,107 +1,114 @@
 import Connectivity
 import Netlink
 
-/// Links that no path can depend on, so that what happens to them needs no reading (T3), and in time not even to be heard: on
-/// a machine with containers they come and go all the time.
+/// Links that no path can depend on. Events on them need no reading (T3), and eventually connd
+/// stops receiving them: on a machine with containers such links come and go all the time.
 ///
-/// The kernel makes a link without addresses and without routes. Whatever leads to it after that is told: a route that may
-/// hold a destination of somebody's passes the filter, an address has a message of its own, and so has the link above it.
-/// Who was there before connd listened is none of them, nor is anybody after an overrun.
+/// The kernel creates a link without addresses and routes. It reports whatever leads to the link
+/// later: a matching route passes the filter, and an address and an upper link have messages. Links
+/// that predate the listener or the last overrun are never ignored.
 struct UnusedLinks {
   private var links: Set<UInt32> = []
-  /// Links that a path was seen to be made of.
+  /// Links that have been part of a path.
   private var used: Set<UInt32> = []
-  /// What waits to be read was sent when something may have been held back, or was lost.
+  /// Whether the waiting messages are from a time when messages were filtered or lost.
   private var isBlind = true
-  /// That began after the present reading did, whose end therefore says nothing.
+  /// Set when the state was reset during this drain, so finishing the drain must not clear
+  /// `isBlind`.
   private var hasJustForgotten = false
 
-  /// Links with a greater index are bystanders, too, and the kernel does not tell of them; `nil`: it tells of all.
+  /// Links with a greater index are ignored too, and the kernel does not report them; `nil`: it
+  /// reports all.
   private var last: UInt32?
-  /// Of those the ones that something has led to, or may have.
+  /// Ignored links that may have become reachable.
   private var led: Set<UInt32> = []
-  /// The link that was made last, as far as was told: the kernel goes on from there.
+  /// The newest link that the kernel has reported. The kernel continues from its index.
   private var newest: UInt32 = 0
-  /// Whether the kernel's filter holds back what may matter by now, so that it has to be set and all to be read again.
+  /// Whether the kernel's filter holds back messages that may matter. Then it must be set, and
+  /// everything must be read again.
   private(set) var filterIsTooNarrow = false
-  /// How many messages were read for nothing.
+  /// The number of messages that did not matter.
   private var vain = 0
-  /// How many it takes for later links not to be heard. All that there are have to be listed then, which costs as much as a
-  /// thousand messages where there are thousands: so what does not last is tried ever more rarely.
+  /// The number of such messages after which later links are ignored. Ignoring requires a list of
+  /// all links. With thousands of links the list costs as much as a thousand messages. If ignoring
+  /// does not last, it is tried ever more rarely.
   private var patience = 16
   private static let mostPatience = 1024
 
-  /// Where more are led to, as by a server's tunnels, those that there are by then are listed anew.
+  /// The limit of reachable links above `last`. With more, such as a server's tunnels, connd lists
+  /// the links again.
   private static let mostLed = 64
-  /// A filter that names more costs more than it saves.
+  /// A filter that names more links costs more than it saves.
   private static let mostNamed = 128
 
-  /// What the kernel's filter is to hold back.
+  /// The links that the kernel's filter must hold back.
   var unheard: UnheardLinks? {
     guard let last, self.led.count + self.used.count <= Self.mostNamed else { return nil }
     let except = self.led.union(self.used.filter { $0 > last })
     return UnheardLinks(above: last, except: except.sorted(), masters: self.used.sorted())
   }
 
-  /// Whether too much is heard of links that do not matter: ``ignore(after:)`` ends that.
+  /// Whether too many messages are about links that do not matter. ``ignore(after:)`` ends that.
   var areLoud: Bool { self.last == nil && !self.isBlind && self.vain >= self.patience }
 
-  /// They shall be heard no more, if they come after all the links that there are.
+  /// Ignores links that are created after all present links.
   ///
-  /// - Parameter present: the indexes of these; `nil` where they cannot be listed now.
+  /// - Parameter present: The indexes of the present links, or `nil` if they cannot be listed now.
   mutating func ignore(after present: [UInt32]?) {
     self.patience = min(2 * self.patience, Self.mostPatience)
     (self.last, self.led, self.vain) = (nil, [], 0)
     guard let present, let greatest = present.max() else { return }
-    // Some have an index that is far ahead: they brought it along from another namespace, or were given it.
+    // Some links have an index far ahead, because they came with it from another namespace or were
+    // given it.
     let ahead = present.filter { $0 > self.newest }
     let isFew = self.newest > 0 && ahead.count <= Self.mostLed
     (self.last, self.led) = isFew ? (self.newest, Set(ahead)) : (greatest, [])
   }
 
-  /// The filter is as it is to be, and what it held back before is about to be read.
+  /// Notes that the filter is set. The caller then reads what it held back before.
   ///
-  /// - Returns: whether it held back what may matter.
+  /// - Returns: Whether the filter held back messages that may matter.
   mutating func acceptFilter() -> Bool {
     defer { self.filterIsTooNarrow = false }
     return self.filterIsTooNarrow
   }
 
-  /// Paths are made of these.
+  /// Adds links that paths are made of.
   mutating func use(_ links: some Sequence<UInt32>) {
-    // Nobody knows which of the others are its ports.
+    // Any other link might be one of its ports, so start over.
     for link in links where self.used.insert(link).inserted { self.doubtAll() }
   }
 
-  /// The filter is about to pass more than before, and of links all. What it held back may lead anywhere, and is yet to be
-  /// read by whoever needs it.
+  /// Prepares for a filter that passes more routes and all links. What the old filter held back may
+  /// lead anywhere, and the caller still has to read it.
   mutating func hearAll() {
     let wasTooNarrow = self.filterIsTooNarrow
     self.forget()
     self.filterIsTooNarrow = wasTooNarrow
   }
 
-  /// Something may have led to them untold: what the filter held back before, or what was lost.
+  /// Starts over because a link may have become reachable without a message.
   mutating func forget() {
     self.doubtAll()
     (self.isBlind, self.hasJustForgotten) = (true, true)
   }
 
   private mutating func doubtAll() {
-    // What was said of them meanwhile is lost.
+    // Messages about these links meanwhile are lost.
     if self.last != nil {
       (self.filterIsTooNarrow, self.isBlind, self.hasJustForgotten) = (true, true, true)
     }
     (self.links, self.last, self.led, self.vain) = ([], nil, [], 0)
   }
 
-  /// What was told so far is about to be read.
+  /// Notes that the messages so far are about to be read.
   mutating func beginToDrain() { self.hasJustForgotten = false }
 
-  /// All that was told is read.
+  /// Notes that all messages have been read.
   mutating func endDraining() { self.isBlind = self.hasJustForgotten }
 
-  /// Whether messages may concern somebody's path; they are to be passed in their order, and all of them.
+  /// Whether messages may concern a client's path. The caller must pass all messages in their
+  /// order.
   mutating func mayMatter(_ events: [KernelEvent]) -> Bool {
     var anyMatters = false
     for event in events {
@@ -117,7 +124,7 @@ struct UnusedLinks {
       if link.isNew, !self.isBlind, !self.used.contains(link.index), !self.isUnheard(link.index) {
         self.links.insert(link.index)
       }
-      // When it leaves its master, the message does not say which one that was.
+      // When a link leaves its master, the message does not name the master.
       if link.master.map(self.used.contains) ?? false { self.lead(to: link.index) }
       return !self.contains(link.index)
     case .linkRemoved(let link):
@@ -127,7 +134,8 @@ struct UnusedLinks {
       self.links.remove(link.index)
       return !isBystander
     case .address(let address), .addressRemoved(let address):
-      // One that is not good for its link alone may be taken for the source on another; to IPv4 they all are.
+      // Any address except a link-local one may be the source on another link. In IPv4 all of them
+      // may.
       if address.address.family == .ipv4 || !address.address.isLinkLocal {
         self.lead(to: address.link)
       }
@@ -152,7 +160,7 @@ struct UnusedLinks {
     return !self.used.contains(link) && !self.led.contains(link)
   }
 
-  /// The link is a bystander no more.
+  /// Notes that a link may be reachable.
   private mutating func lead(to link: UInt32) {
     self.links.remove(link)
     guard self.isUnheard(link) else { return }

@@ -3,10 +3,10 @@ import Glibc
 
 /// Several descriptors that are waited for as one (epoll(7)).
 final class WaitSet {
-  /// Becomes readable when one of them is.
+  /// Becomes readable when one of the descriptors does.
   let fileDescriptor: CInt
 
-  /// `nil` where the process can have no more descriptors.
+  /// Creates the set, or returns `nil` if the process has reached its limit of descriptors.
   init?(_ descriptors: [CInt]) {
     self.fileDescriptor = epoll_create1(CInt(EPOLL_CLOEXEC))
     guard self.fileDescriptor >= 0 else { return nil }

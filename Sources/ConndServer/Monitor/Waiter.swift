@@ -1,8 +1,8 @@
 import Connectivity
 import Glibc
 
-/// Waits for whatever the monitor's loop has to deal with: the kernel's messages, work that is handed over, the end of a
-/// sleep of the machine, or a due time. Without any of them it does not wake (D7).
+/// Waits for the events that the monitor loop handles: kernel messages, submitted inputs, the
+/// machine's resume, or a deadline. Without any of them it does not wake (D7).
 struct Waiter {
   let wakeUp: WakeUp
   private var sleep = SleepWatch()
@@ -11,25 +11,25 @@ struct Waiter {
     self.wakeUp = wakeUp
   }
 
-  /// What ended a wait, beside work and time.
+  /// What ended a wait, apart from inputs and deadlines.
   struct Woken {
     var hasMessages: Bool
-    /// Names may be asked of others.
+    /// Whether the DNS settings may have changed.
     var hasDNSNews = false
-    /// What knows of modems may have said something.
+    /// Whether the modem source may have news.
     var hasModemNews = false
-    /// What knows of links' costs may have said something.
+    /// Whether a cost source may have news.
     var hasMeteringNews = false
-    /// For how long the machine slept meanwhile.
+    /// How long the machine slept during the wait, or `nil` if it did not.
     var slept: Duration?
   }
 
   /// - Parameters:
-  ///   - kernel: the descriptor that tells of messages; -1 for none.
-  ///   - dns: the descriptor that tells that names may be asked of others; -1 for none.
-  ///   - modems: what is to be waited for of what knows of modems.
-  ///   - metering: the same of what knows of links' costs.
-  ///   - due: when to return although nothing has happened.
+  ///   - kernel: The descriptor for kernel messages, or -1 for none.
+  ///   - dns: The descriptor for changes of DNS settings, or -1 for none.
+  ///   - modems: The descriptor and events of the modem source.
+  ///   - metering: The descriptors and events of the cost sources.
+  ///   - due: When to return even without an event.
   mutating func wait(
     for kernel: CInt, dns: CInt = -1, modems: pollfd = pollfd(fd: -1, events: 0, revents: 0),
     metering: [pollfd] = [], until due: Instant?

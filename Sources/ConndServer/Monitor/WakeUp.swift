@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import UnixTransport
 
-/// Wakes the monitor's thread out of its poll: an eventfd(2). Safe to use from any thread.
+/// Wakes the monitor thread from its poll, with an eventfd(2). Safe to use from any thread.
 final class WakeUp: Sendable {
   let fileDescriptor: CInt
 
@@ -16,7 +16,7 @@ final class WakeUp: Sendable {
   }
 
   func signal() {
-    // It can only fail with a counter at its end, and then the thread wakes anyway.
+    // This fails only if the counter is full, and then the thread wakes anyway.
     eventfd_write(self.fileDescriptor, 1)
   }
 

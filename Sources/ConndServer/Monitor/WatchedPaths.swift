@@ -1,29 +1,29 @@
 import Connectivity
 import DequeModule
 
-/// The destinations whose paths clients follow, and what all who follow one were told last.
+/// The destinations whose paths clients watch, and the path that was last reported for each.
 ///
-/// They are looked at in slices: the kernel is heard in between, however many there are.
+/// They are evaluated in slices, so that kernel messages are read in between.
 struct WatchedPaths {
   private var told: [Destination: Path] = [:]
-  /// Those that were not looked at since something happened.
+  /// The destinations that have not been evaluated since the last event.
   private var due: Deque<Destination> = []
 
   private static let slice = 32
 
   var addresses: Set<IPAddress> { Set(self.told.keys.map(\.address)) }
 
-  /// Whether some are to be looked at.
+  /// Whether destinations are due for evaluation.
   var isBusy: Bool { !self.due.isEmpty }
 
-  /// Something has happened that may be news to anybody. Those that were due before stay in front: however much happens, it is
-  /// each one's turn.
+  /// Marks all destinations as due. Those that were due before stay in front, so that each has its
+  /// turn however much happens.
   mutating func lookAtAll() {
     let due = Set(self.due)
     self.due += self.told.keys.lazy.filter { !due.contains($0) }
   }
 
-  /// Takes the next that are to be looked at.
+  /// Removes and returns the next destinations to evaluate.
   mutating func takeSlice() -> [Destination] {
     var slice: [Destination] = []
     while slice.count < Self.slice, let next = self.due.popFirst() {
@@ -32,9 +32,9 @@ struct WatchedPaths {
     return slice
   }
 
-  /// Follows a destination from now on, if nobody has yet. Whoever does is told this path.
+  /// Records the path that is reported for a destination, and begins to watch it if necessary.
   ///
-  /// - Returns: whether that is news to those who follow it already.
+  /// - Returns: Whether the path is new to the clients that already watch the destination.
   @discardableResult
   mutating func tell(_ path: Path, of destination: Destination) -> Bool {
     self.told.updateValue(path, forKey: destination) != path
@@ -42,9 +42,9 @@ struct WatchedPaths {
 
   mutating func forget(_ destination: Destination) { self.told[destination] = nil }
 
-  /// Nothing is known any more.
+  /// Resets all paths to unknown.
   ///
-  /// - Returns: those to whom that is news.
+  /// - Returns: The destinations whose path was known before.
   mutating func lose() -> [Destination] {
     self.due = []
     let known = self.told.filter { $0.value.status != .unknown }.map(\.key)
