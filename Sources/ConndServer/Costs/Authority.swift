@@ -5,18 +5,18 @@ import UnixTransport
 
 /// Decides which users may set the cost of a link or a network. All users may read it.
 ///
-/// Root and connd's own user may, always. For other users polkit decides, by an action whose
+/// Root and connd's own user always may. For other users polkit decides, by an action whose
 /// defaults allow the user at the machine's seat. Only on a machine without polkit does connd
-/// decide by itself: for that user, and the members of a group.
+/// decide itself: it allows that user and the members of a group.
 struct Authority: Sendable {
-  /// The group's name. The rule that comes with the action knows it, too.
+  /// The name of the group. The polkit rule uses it, too.
   static let group = "connd"
-  /// In `polkit/org.connd.policy`.
+  /// Defined in `polkit/org.connd.policy`.
   static let action = "org.connd.set-cost"
 
   var ownUser: UInt32 = geteuid()
   var members: GroupFile
-  /// The user at the seat, or `nil` if there is none, or no logind.
+  /// Returns the user at the seat, or `nil` if there is none, or no logind.
   var userAtSeat: @Sendable () -> UInt32? = { Seat.activeUser }
   var askPolkit:
     @Sendable (PeerCredentials, _ isLikely: Bool) async throws(RPCError) -> Polkit.Verdict
@@ -29,12 +29,12 @@ struct Authority: Sendable {
     }
   }
 
-  /// - Throws: PERMISSION_DENIED with a reason for the caller; UNAVAILABLE if polkit has not
-  ///   decided; RESOURCE_EXHAUSTED while it has too many questions to answer.
+  /// - Throws: PERMISSION_DENIED with a reason for the caller, UNAVAILABLE if polkit has not
+  ///   decided, or RESOURCE_EXHAUSTED while it has too many pending queries.
   func check(_ peer: PeerCredentials) async throws(RPCError) {
     if peer.uid == 0 || peer.uid == self.ownUser { return }
-    // polkit is told a pid. It answers for the process that connected only if that lives on while
-    // polkit looks.
+    // polkit receives a PID. The answer is about the process that connected only if that process is
+    // still alive while polkit looks.
     let process = peer.process?.open()
     let isAllowedHere = await self.isAtSeatOrMember(peer)
     let verdict = try await self.askPolkit(peer, isAllowedHere)

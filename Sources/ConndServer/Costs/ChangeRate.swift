@@ -2,8 +2,8 @@ import Connectivity
 import GRPCCore
 import Synchronization
 
-/// Bounds how often each user sets costs: every change is an event for all subscribers, a place in
-/// the history, which is short, and lines in the log. Safe to use from any thread.
+/// Limits how often each user sets costs. Every change is an event for all subscribers, an entry in
+/// the short history, and lines in the log. Safe to use from any thread.
 final class ChangeRate: Sendable {
   private static let burst = 16
   private static let interval = Duration.milliseconds(250)

@@ -4,43 +4,45 @@ import Glibc
 import Logging
 import UnixTransport
 
-/// Keeps what users have said of links and networks, and the machine's key for networks.
+/// Stores users' cost overrides and the machine's key for networks.
 ///
-/// The file is text: a line that names the format, one for the key, one for each choice, and the checksum of all that. It is
-/// replaced in one step. One that cannot be read is put aside, and connd begins anew. Not thread-safe.
+/// The file is text: a line with the format, a line with the key, a line for each override, and a
+/// checksum. It is replaced atomically. An unreadable file is renamed, and connd starts without
+/// overrides. Not thread-safe.
 final class ChoiceFile {
-  /// What is kept.
+  /// The stored state.
   struct Contents: Hashable {
     var key = NetworkKey()
     var choices = CostChoices()
   }
 
   private static let header = "connd networks 2"
-  /// There all that is said of one subject ends together.
+  /// In this format, all overrides of one subject end together.
   private static let oldHeader = "connd networks 1"
-  /// In octets; room for more choices than anybody makes.
+  /// In bytes. This has room for more overrides than connd accepts.
   private static let largest = 1 << 20
 
   private let path: String
   private let boot: String
   private let logger: Logger
-  /// What the file holds, or `nil` if it could not be read or written.
+  /// The contents of the file, or `nil` if it could not be read or written.
   private var saved: Contents?
   private var failures = LogThrottle()
 
   /// - Parameters:
-  ///   - path: where the file is; its directory must be there.
-  ///   - boot: what tells this start of the machine from others.
+  ///   - path: The path of the file. Its directory must exist.
+  ///   - boot: The ID of the current boot.
   init(path: String, boot: String, logger: Logger) {
     self.path = path
     self.boot = boot
     self.logger = logger
   }
 
-  /// What tells this start of the machine from others: the kernel's own word (proc_sys_kernel(5)), or, where a sandbox hides that,
-  /// a mark in a directory that does not outlive the machine's run. Empty where there is neither.
+  /// Returns an ID of the current boot: the kernel's (proc_sys_kernel(5)), or a marker file if a
+  /// sandbox hides that. The marker is in a directory that does not survive a reboot. Returns an
+  /// empty string if there is neither.
   ///
-  /// - Parameter runtimeDirectory: where the mark is; `nil` where there is none.
+  /// - Parameter runtimeDirectory: The directory of the marker, or `nil` if there is none.
   static func bootID(
     runtimeDirectory: String?, kernel: String = "/proc/sys/kernel/random/boot_id"
   ) -> String {
@@ -59,7 +61,8 @@ final class ChoiceFile {
     return RecordFrame.write(Array(new.utf8), to: descriptor) ? new : ""
   }
 
-  /// What an earlier run has kept; what has never been there, or cannot be read, is new, and its key is kept from now on.
+  /// Returns what an earlier run has stored. If there is no readable file, returns new contents and
+  /// stores their key.
   func load() -> Contents {
     self.saved = self.read()
     if let saved { return saved }
@@ -92,12 +95,12 @@ final class ChoiceFile {
       metadata: ["path": "\(self.path)", "aside": "\(aside)"])
   }
 
-  /// Whether the file holds this already.
+  /// Whether the file already has these contents.
   func holds(_ contents: Contents) -> Bool { contents == self.saved }
 
-  /// Replaces the file in one step, so that after a crash it holds either what it did or this.
+  /// Replaces the file atomically, so that after a crash it has either the old or the new contents.
   ///
-  /// - Returns: whether it is on the disk. If not, the file is as it was.
+  /// - Returns: Whether the new contents are on the disk. If not, the file is unchanged.
   func save(_ contents: Contents) -> Bool {
     let temporary = "\(self.path).new"
     do throws(SystemError) {
@@ -113,7 +116,7 @@ final class ChoiceFile {
     return true
   }
 
-  /// Writes a file, and waits until its bytes are on the disk.
+  /// Writes a file and waits until its bytes are on the disk.
   private static func write(_ bytes: [UInt8], to path: String) throws(SystemError) {
     let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { throw SystemError() }
@@ -130,7 +133,7 @@ final class ChoiceFile {
     let descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard descriptor >= 0 else { throw SystemError() }
     defer { close(descriptor) }
-    // Not every file system does that for directories.
+    // Not every file system supports fsync for directories.
     guard fsync(descriptor) == 0 || errno == EINVAL else { throw SystemError() }
   }
 
@@ -145,7 +148,7 @@ final class ChoiceFile {
 
   // MARK: - The form
 
-  /// Why a text is none of ours.
+  /// The reason why a text is not a valid override file.
   struct Fault: Error, Hashable {
     var words: String
   }
@@ -166,7 +169,7 @@ final class ChoiceFile {
       case .network(let network): ["network", network.description]
       }
     words.append("user=\(choice.user)")
-    // An end is that of the word before it.
+    // An end applies to the word before it.
     for (name, setting) in [("constrained", choice.constrained), ("expensive", choice.expensive)] {
       guard let setting else { continue }
       words.append("\(name)=\(setting.isOn)")
@@ -180,14 +183,15 @@ final class ChoiceFile {
     return words.joined(separator: " ")
   }
 
-  /// A thousand lines are to cost a start nothing, so this is about octets, not about what people take for characters.
+  /// Parses the contents of the file. Works on bytes instead of characters, because a thousand
+  /// lines must not delay the start.
   static func read(_ bytes: [UInt8], boot: String) throws(Fault) -> Contents {
     var lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)[...]
     let header = lines.first.map { String($0) }
     guard header == Self.header || header == Self.oldHeader else {
       throw Fault(words: "is not of this version")
     }
-    // The last line ends, too.
+    // The last line also ends with a newline.
     guard lines.popLast()?.isEmpty ?? false, let end = lines.popLast(),
       String(end) == "end \(Self.checksum(bytes[..<end.startIndex]))"
     else { throw Fault(words: "is not whole") }
@@ -202,14 +206,14 @@ final class ChoiceFile {
       guard
         let (subject, choice) = Self.choice(line, boot, endsTogether: header == Self.oldHeader)
       else { throw Fault(words: "has a line that makes no sense") }
-      // What was said until another start of the machine is over.
+      // Overrides that ended with an earlier boot are over.
       if !choice.isEmpty { choices[subject] = choice }
     }
     contents.choices = CostChoices(choices)
     return contents
   }
 
-  /// - Returns: `nil` for what makes no sense; an empty choice where all of it is over.
+  /// - Returns: `nil` for an invalid line, or an empty override if all of it is over.
   private static func choice(
     _ line: ArraySlice<UInt8>, _ boot: String, endsTogether: Bool
   ) -> (CostChoices.Subject, CostChoice)? {
@@ -225,7 +229,7 @@ final class ChoiceFile {
     default: return nil
     }
     var choice = CostChoice(user: 0)
-    // Of what the next end is.
+    // The properties that the next end applies to.
     var spoken: [WritableKeyPath<CostChoice, CostChoice.Setting?>] = []
     for word in words.dropFirst(2) {
       guard let equals = word.firstIndex(of: UInt8(ascii: "=")) else { return nil }
@@ -241,7 +245,7 @@ final class ChoiceFile {
         spoken = endsTogether ? spoken + [property] : [property]
       case "time", "boot", "left":
         guard !spoken.isEmpty, let end = Self.end(name, value) else { return nil }
-        // Where one start cannot be told from another, it was another.
+        // If boots cannot be distinguished, the override belongs to another boot.
         let isOver = end == .boot && (boot.isEmpty || value != boot)
         for property in spoken {
           choice[keyPath: property]?.end = end
@@ -273,7 +277,7 @@ final class ChoiceFile {
     return bytes.count == NetworkKey.length ? NetworkKey(bytes: bytes) : nil
   }
 
-  /// It tells a torn or edited file from a whole one; nobody is kept from anything by it.
+  /// Returns a checksum that detects a torn or edited file. It is not a protection against forgery.
   static func checksum(_ bytes: ArraySlice<UInt8>) -> String {
     NetworkHash(SipHash(key: []).hash(bytes)).description
   }

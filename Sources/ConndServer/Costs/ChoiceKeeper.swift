@@ -2,24 +2,25 @@ import Glibc
 import Synchronization
 import UnixTransport
 
-/// Writes users' choices to their file, on a thread of its own that ends when there is nothing left
-/// to write: a slow disk must not hold up the kernel's messages. Of choices that come faster than
-/// they may be written, the last are written. Safe to use from any thread.
+/// Writes users' overrides to their file, on a thread that ends when there is nothing left to
+/// write: a slow disk must not delay kernel messages. If overrides change faster than they may be
+/// written, only the last state is written. Safe to use from any thread.
 final class ChoiceKeeper: Sendable {
-  /// Stands for choices that were handed over.
+  /// Represents overrides that were handed over.
   struct Ticket: Sendable {
     fileprivate let keeper: ChoiceKeeper
     fileprivate let revision: UInt64
 
-    /// Whether they outlive connd. Returns when they, or later ones, were written, or could not be.
+    /// Whether the overrides outlive connd. Returns once they, or later ones, have been written or
+    /// could not be.
     func isKept() async -> Bool { await self.keeper.isKept(self.revision) }
   }
 
-  /// How many writes in a row; then there is one a second.
+  /// The number of writes in a row. After that there is one per second.
   private static let burst = 8
 
   private struct State {
-    /// Of what was handed over last, of what was written last, and whether that succeeded.
+    /// The last revision handed over, the last revision written, and whether that succeeded.
     var (revision, done): (UInt64, UInt64) = (0, 0)
     var isKept = false
     var unwritten: ChoiceFile.Contents?
@@ -30,15 +31,15 @@ final class ChoiceKeeper: Sendable {
   }
 
   private let state = Mutex(State())
-  /// Locked while it is written.
+  /// Locked while the file is written.
   private let file: Mutex<ChoiceFile>
 
   init(_ file: sending ChoiceFile) { self.file = Mutex(file) }
 
-  /// What an earlier run has kept.
+  /// Returns what an earlier run has stored.
   func load() -> ChoiceFile.Contents { self.file.withLock { $0.load() } }
 
-  /// Has the choices written. Does not wait.
+  /// Hands over the overrides for writing. Does not block.
   func keep(_ contents: ChoiceFile.Contents) -> Ticket {
     let (revision, startsThread) = self.state.withLock { state in
       state.revision += 1
@@ -46,7 +47,7 @@ final class ChoiceKeeper: Sendable {
       defer { state.hasThread = true }
       return (state.revision, !state.hasThread)
     }
-    // Without a thread to be had, the caller's does the work.
+    // If no thread can be created, the caller's thread does the work.
     if startsThread, !Thread.start(named: "connd-choices", self.writeAll) {
       self.state.withLock { $0.hasThread = false }
       self.write()
@@ -54,8 +55,8 @@ final class ChoiceKeeper: Sendable {
     return Ticket(keeper: self, revision: revision)
   }
 
-  /// Writes what is not written yet, on the caller's thread, and does not pause from now on: connd
-  /// is about to exit.
+  /// Writes what has not been written, on the caller's thread, and disables pauses because connd is
+  /// about to exit.
   func finish() {
     self.state.withLock { $0.isFinishing = true }
     self.write()
@@ -68,8 +69,8 @@ final class ChoiceKeeper: Sendable {
     }
   }
 
-  /// How long to wait before the next write, or `nil` if there is nothing to write and the thread
-  /// ends.
+  /// Returns how long to wait before the next write, or `nil` if there is nothing to write and the
+  /// thread ends.
   private func pause() -> Duration? {
     self.state.withLock { state in
       state.hasThread = state.unwritten != nil

@@ -2,15 +2,15 @@ import Connectivity
 import ConnectivityProtocol
 import ConnectivityRules
 
-/// What somebody asks of users' choices, to be dealt with on the monitor's thread.
+/// A client's request about cost overrides, processed on the monitor thread.
 enum CostRequest: Sendable {
-  /// Of what somebody speaks, as he names it.
+  /// The link or network that the request names.
   enum Target: Sendable, Hashable {
     case link(String)
     case network(String)
   }
 
-  /// What somebody says; `nil`: as it is.
+  /// A request to change an override; `nil`: leave unchanged.
   struct Wish: Sendable {
     var target: Target
     var constrained: Connectivity_V1_Choice?
@@ -19,7 +19,7 @@ enum CostRequest: Sendable {
     var user: UInt32
   }
 
-  /// When it is to be over.
+  /// When the override ends.
   enum End: Sendable {
     case after(Duration)
     case boot
@@ -31,19 +31,19 @@ enum CostRequest: Sendable {
   case forget(name: String, user: UInt32)
 
   enum Answer: Sendable {
-    /// The `match` of the configuration's entry that holds instead.
+    /// The `match` of the configuration's entry that takes precedence, or `nil` if none does.
     case set(overruledBy: String?, ChoiceKeeper.Ticket?)
     case list([Connectivity_V1_Network])
     case forgotten(ChoiceKeeper.Ticket?)
   }
 
-  /// Why nothing came of it.
+  /// The reason why a request was refused.
   enum Refusal: Error, Sendable {
-    /// There is no such network, link or choice.
+    /// There is no such network, link or override.
     case notFound(String)
-    /// It makes no sense now.
+    /// The request is invalid in the current state.
     case invalid(String)
-    /// Of more than this nothing is kept.
+    /// The number of overrides has reached its limit.
     case full(String)
     case kernel(KernelUnavailable)
   }

@@ -2,10 +2,10 @@ import Glibc
 import Synchronization
 import UnixTransport
 
-/// The number of one group, by /etc/group (group(5)). The file itself is read, not the name
-/// service: a directory server that hangs must not hold up anything.
+/// The ID of one group, from /etc/group (group(5)). The file is read directly, because a name
+/// service may hang on a directory server.
 ///
-/// The file is read when it has changed, on a thread of its own, because it may be long. Safe to
+/// The file is read again when it has changed, on a separate thread because it may be long. Safe to
 /// use from any thread.
 final class GroupFile: Sendable {
   /// In bytes.
@@ -20,7 +20,7 @@ final class GroupFile: Sendable {
     var id: UInt32?
   }
 
-  /// What changes whenever the file does.
+  /// The attributes that change whenever the file does.
   private struct Version: Equatable {
     var inode: ino_t
     var size: off_t
@@ -44,7 +44,7 @@ final class GroupFile: Sendable {
     self.known = Mutex(Known(version: version, id: Self.id(of: name, path)))
   }
 
-  /// The group's number, or `nil` if there is no such group.
+  /// Returns the group's ID, or `nil` if there is no such group.
   func id() async -> UInt32? {
     let version = Version(of: self.path)
     let known = self.known.withLock { $0 }

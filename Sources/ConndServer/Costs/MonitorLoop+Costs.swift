@@ -4,7 +4,7 @@ import ConnectivityRules
 import SwiftProtobuf
 
 extension MonitorLoop {
-  /// So many links and networks are spoken of at most.
+  /// The maximum number of links and networks with overrides.
   private static let mostChoices = 1024
 
   mutating func answer(
@@ -32,8 +32,9 @@ extension MonitorLoop {
     }
   }
 
-  /// What a user speaks of: a network that the machine is on by its name or identity, any other by its identity or SSID. Of the
-  /// latter it is not known whether it lets everybody in, and both are meant.
+  /// Returns the subjects of an override. A network that the machine is on has a name or an
+  /// identity, any other an identity or SSID. A bare SSID may be an open or a protected network, so
+  /// it means both.
   private func subjects(
     _ target: CostRequest.Target, _ present: [PresentNetwork]
   ) -> [CostChoices.Subject] {
@@ -47,7 +48,8 @@ extension MonitorLoop {
     }
   }
 
-  /// The name that a link goes by, of which a user has given an alternative one; any other name is as it was.
+  /// Returns the primary name of a link for an alternative name. Any other name is returned
+  /// unchanged.
   private func firstName(ofLink name: String) -> String {
     let links = self.ask { explainer throws(KernelUnavailable) in try explainer.view.links() }
     let named = try? links.get().first { $0.link.alternativeNames.contains(name) }
@@ -64,7 +66,7 @@ extension MonitorLoop {
     if case .network(let name) = wish.target, IPAddress(name) != nil,
       !present.contains(where: { $0.name == name })
     {
-      // Taken for an SSID, it would be remembered for nothing.
+      // Taken as an SSID, the address would be stored without any effect.
       throw .invalid(
         "network: no default path leads by the gateway \(name) now, or it has not answered yet")
     }
@@ -120,9 +122,9 @@ extension MonitorLoop {
     return self.take(costs, known, Cause(.user, "choiceForgotten", message: "uid \(user)"))
   }
 
-  /// Has choices kept, and publishes what follows from them.
+  /// Stores overrides and publishes their effect.
   ///
-  /// - Returns: what tells whether they outlive connd, or `nil` if they do not.
+  /// - Returns: The ticket that tells whether they outlive connd, or `nil` if they do not.
   @discardableResult
   private mutating func take(
     _ costs: ChoiceFile.Contents, _ subjects: [CostChoices.Subject], _ cause: Cause
@@ -140,7 +142,7 @@ extension MonitorLoop {
     return ticket
   }
 
-  /// The entry of the configuration that says otherwise.
+  /// Returns the `match` of the configuration's entry that takes precedence, or `nil` if none does.
   private func overruling(
     _ wish: CostRequest.Wish, _ subjects: [CostChoices.Subject], _ present: [PresentNetwork]
   ) -> String? {
@@ -159,14 +161,14 @@ extension MonitorLoop {
 
   // MARK: - Ends
 
-  /// When the next choice is over by the clock.
+  /// The next end of an override by the clock.
   var choicesEnd: Instant? {
     self.engine.costs.choices.nextEnd.map { end in
       self.clock.now.advanced(by: max(self.clock.time.duration(to: end), .zero))
     }
   }
 
-  /// Forgets what is over.
+  /// Removes overrides that are over.
   mutating func endChoices() {
     guard self.engine.costs.choices.hasEnds else { return }
     var costs = self.engine.costs
@@ -208,7 +210,7 @@ extension CostRequest.Target {
 }
 
 extension Connectivity_V1_Choice {
-  /// `nil`: connd finds out by itself.
+  /// `nil` if connd decides by itself.
   fileprivate var isOn: Bool? {
     switch self {
     case .on: true
@@ -247,6 +249,6 @@ extension Connectivity_V1_Network {
 }
 
 extension CostChoice.Setting {
-  /// The time at which it is over, where that is one by the wall clock.
+  /// The wall-clock time at which it ends, or `nil` if it does not end by time.
   fileprivate var endTime: Timestamp? { if case .time(let time) = self.end { time } else { nil } }
 }

@@ -1,40 +1,42 @@
 import Connectivity
 import ConnectivityRules
 
-/// This machine's key, by which it calls networks (I4): what is remembered tells nobody else where the machine has been.
+/// The machine's key for hashing networks (I4). Without the key, the stored hashes do not reveal
+/// where the machine has been.
 struct NetworkKey: Hashable, Sendable {
-  /// In octets.
+  /// In bytes.
   static let length = 16
 
-  /// Secret, and the same for as long as the machine has its state.
+  /// Secret, and constant as long as the machine keeps its state.
   let bytes: [UInt8]
 
   init(bytes: [UInt8]) { self.bytes = bytes }
 
-  /// A new one.
+  /// Creates a random key.
   init() {
     var generator = SystemRandomNumberGenerator()
     self.bytes = (0..<Self.length).map { _ in generator.next() }
   }
 
-  /// A Wi-Fi network, by its name and whether it lets everybody in: who opens one of a known name gets nothing of that.
+  /// Returns the hash of a Wi-Fi network, from its SSID and whether it is open. An open network
+  /// with a known name therefore inherits no override.
   func hash(of network: WirelessNetwork) -> NetworkHash {
     self.hash("wifi", [network.security == .open ? 1 : 0] + network.ssid)
   }
 
-  /// What a Wi-Fi network of this name may be, as a user types it.
+  /// Returns the hashes of the Wi-Fi networks that a user may mean by a name.
   func hashes(ofName name: String) -> [NetworkHash] {
     [WirelessSecurity.personal, .open].map {
       self.hash(of: WirelessNetwork(ssid: Array(name.utf8), security: $0))
     }
   }
 
-  /// The network behind a router, by its hardware address.
+  /// Returns the hash of the network behind a gateway, from the gateway's MAC address.
   func hash(ofGateway hardwareAddress: [UInt8]) -> NetworkHash {
     self.hash("gateway", hardwareAddress)
   }
 
-  /// A mobile network, by whose it is.
+  /// Returns the hash of a mobile network, from its operator.
   func hash(of mobile: MobileOperator) -> NetworkHash {
     self.hash("mobile", Array(mobile.code.utf8))
   }
@@ -50,6 +52,6 @@ struct PresentNetwork: Hashable, Sendable {
   /// The SSID, the operator's name, or the gateway's address.
   var name: String
   var medium: Medium
-  /// The names of the links that it is reached by, the out-link first.
+  /// The names of its links, the out-link first.
   var links: [String]
 }

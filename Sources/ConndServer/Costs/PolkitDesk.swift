@@ -3,19 +3,20 @@ import Synchronization
 import Systemd
 import UnixTransport
 
-/// Asks polkit, each time on a thread of its own that ends with the answer. polkit may be absent,
-/// hang or start slowly, and neither the kernel nor another caller waits for that.
+/// Queries polkit, each time on a separate thread that ends with the answer. polkit may be absent,
+/// hang or start slowly, and neither the kernel nor another caller may wait for it.
 final class PolkitDesk: Sendable {
-  /// How long polkit has, which the bus may have to start first; less than connctl waits for connd.
+  /// The time limit for polkit, which the bus may have to start first. It is less than connctl
+  /// waits for connd.
   private static let patience = Duration.seconds(4)
-  /// How many questions may be under way at a time, each on a thread: of the users that connd's own
-  /// rule would let, of all others, and of one user.
+  /// The number of concurrent queries, each on a thread: for users that connd's own rule would
+  /// allow, and for all others. The second limit applies to one user.
   private static let maxQuestions = 8
   private static let maxQuestionsPerUser = 2
 
   private let ask: @Sendable (PeerCredentials) -> Polkit.Verdict
-  /// Those whose questions are under way. The users at the seat and in the group do not wait for
-  /// others, who may be many.
+  /// The callers with pending queries. Users at the seat or in the group do not wait for others,
+  /// who may be many.
   private let callers = Mutex<[Caller]>([])
 
   private struct Caller: Equatable {
@@ -23,7 +24,7 @@ final class PolkitDesk: Sendable {
     var isLikely: Bool
   }
 
-  /// - Parameter ask: Asks, and may take its time.
+  /// - Parameter ask: Queries polkit. May block.
   init(ask: @escaping @Sendable (PeerCredentials) -> Polkit.Verdict) { self.ask = ask }
 
   convenience init(action: String) {
@@ -32,8 +33,8 @@ final class PolkitDesk: Sendable {
     }
   }
 
-  /// - Parameter isLikely: Whether connd's own rule would let the caller.
-  /// - Throws: RESOURCE_EXHAUSTED if too many questions are under way.
+  /// - Parameter isLikely: Whether connd's own rule would allow the caller.
+  /// - Throws: RESOURCE_EXHAUSTED if too many queries are pending.
   func verdict(
     on peer: PeerCredentials, isLikely: Bool
   ) async throws(RPCError) -> Polkit.Verdict {

@@ -1,9 +1,9 @@
-/// SipHash-2-4: who does not have the key finds out nothing of what was hashed (Aumasson and Bernstein, "SipHash: a fast
-/// short-input PRF"). Swift's own Hasher has a key that ends with the process.
+/// SipHash-2-4: without the key, the hash reveals nothing about its input (Aumasson and Bernstein,
+/// "SipHash: a fast short-input PRF"). Swift's own Hasher has a key that ends with the process.
 struct SipHash {
   private let key: (UInt64, UInt64)
 
-  /// - Parameter key: sixteen octets; of fewer the rest is zero.
+  /// - Parameter key: Sixteen bytes. Missing bytes are zero.
   init(key: [UInt8]) {
     self.key = (Self.word(key[...]), Self.word(key.dropFirst(8)))
   }
@@ -25,7 +25,7 @@ struct SipHash {
     return state[0] ^ state[1] ^ state[2] ^ state[3]
   }
 
-  /// The first eight octets, the lowest first.
+  /// Returns the first eight bytes as a word, least significant first.
   private static func word(_ bytes: ArraySlice<UInt8>) -> UInt64 {
     bytes.prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }
   }

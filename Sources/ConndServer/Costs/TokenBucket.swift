@@ -1,6 +1,6 @@
 import Connectivity
 
-/// Lets something happen a number of times in a row, and then at a steady rate.
+/// Allows something a number of times in a row, and then at a steady rate.
 struct TokenBucket: Sendable {
   private let burst: Int
   private let interval: Duration
@@ -8,8 +8,8 @@ struct TokenBucket: Sendable {
   private var full: Instant?
 
   /// - Parameters:
-  ///   - burst: How often in a row.
-  ///   - interval: The time after which it may happen once more.
+  ///   - burst: The number of times in a row.
+  ///   - interval: The time until one more token is available.
   init(burst: Int, interval: Duration) {
     self.burst = burst
     self.interval = interval
@@ -17,14 +17,14 @@ struct TokenBucket: Sendable {
 
   /// Takes a token.
   ///
-  /// - Returns: whether there was one.
+  /// - Returns: Whether there was one.
   mutating func take(at now: Instant) -> Bool {
     guard self.delay(at: now) == .zero else { return false }
     self.full = max(self.full ?? now, now).advanced(by: self.interval)
     return true
   }
 
-  /// How long until there is a token.
+  /// Returns the time until a token is available.
   func delay(at now: Instant) -> Duration {
     guard let full, full > now else { return .zero }
     return max(.zero, now.duration(to: full) - self.interval * (self.burst - 1))

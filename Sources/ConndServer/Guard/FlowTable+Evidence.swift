@@ -1,22 +1,22 @@
 import Connectivity
 import ConnectivityRules
 
-// What the sockets of guarded flows are asked, and what follows from it (E1 to E3).
+// Queries about the sockets of guarded flows, and their consequences (E1 to E3).
 extension FlowTable {
-  /// What one lookup shows of a flow, before its socket was asked.
+  /// The result of one lookup of a flow, before its socket is queried.
   struct Look {
     var flow: GuardedFlow
     var way: FlowPath
-    /// The flow's tracker after the look.
+    /// The flow's tracker after the lookup.
     var tracker: FlowTracker
     var verdict: FlowTracker.Verdict?
     var step: StepLog.Step
-    /// Whether the flow's address and link are gone, which no socket refutes.
+    /// Whether the flow's address and link are gone, which no socket can refute.
     var isCertain: Bool
-    /// What the lookup says of the flow's path.
+    /// The flow's path according to the lookup.
     var path: Path
 
-    /// Whether the socket has refuted a lookup, and the lookup says something else by now.
+    /// Whether the lookup differs from the one that the socket has refuted.
     var isLookupNew: Bool {
       guard let refuted = self.flow.refutedPath else { return false }
       return refuted.status != self.path.status || refuted.reason != self.path.reason
@@ -30,7 +30,7 @@ extension FlowTable {
             on: self.verdict, isCertain: self.isCertain, at: now))
     }
 
-    /// Why the flow is not viable. What a socket decides has the cause of what it was asked about.
+    /// Returns why the flow is not viable. A socket's decision has the cause that led to the query.
     func cause(of verdict: FlowTracker.Verdict) -> Cause {
       if self.verdict == nil, let cause = self.flow.examinedCause { return cause }
       return self.step.occasion.cause(
@@ -49,12 +49,12 @@ extension FlowTable {
         isLookupNew: self.isLookupNew,
         isSound: self.path.status == .satisfied && disputed == nil && !self.tracker.isInDoubt,
         isTunnelled: self.way.facts.links.contains(where: \.isTunnel),
-        // A grace period that ends is about what began it.
+        // The end of a grace period belongs to the change that began it.
         change: self.step.time ?? flow.inDoubtSince ?? now, report: report, at: now)
     }
   }
 
-  /// What the sockets say of those looks that need it, asked together.
+  /// Returns the socket reports for those looks that need one, from one batch of queries.
   static func reports(for looks: [Look], _ reader: FlowReader, at now: Instant) -> [SocketReport?] {
     var reports: [SocketReport?] = looks.map { _ in nil }
     let places = looks.indices.filter { looks[$0].needsReport(at: now) }
@@ -63,10 +63,11 @@ extension FlowTable {
     return reports
   }
 
-  /// How many flows are asked before the kernel's messages are read again: half a millisecond.
+  /// The number of flows that are queried before kernel messages are read again: about half a
+  /// millisecond.
   private static let mostQuestions = 256
 
-  /// Asks the next flows of an inquiry, and suspects those that are silent (E2).
+  /// Queries the next flows of an inquiry and suspects those that are silent (E2).
   mutating func ask(_ reader: FlowReader, at now: Instant) {
     guard self.inquiry.isRunning else { return }
     let (keys, change) = self.inquiry.take(Self.mostQuestions)
@@ -85,7 +86,7 @@ extension FlowTable {
 }
 
 extension FlowReader {
-  /// Whether the flow's address is gone, and the link that it was made on is gone or down.
+  /// Whether the flow's address is gone, and its original link is gone or down.
   func isGone(_ reading: FlowReading, madeOn path: Path) throws(KernelUnavailable) -> Bool {
     guard reading.isSourceGone, let link = path.chain.first?.index else { return false }
     let isGone = try self.view.unlessRefused { () throws(KernelUnavailable) in

@@ -2,11 +2,11 @@ import Connectivity
 import ConnectivityRules
 import UnixTransport
 
-// Flows that begin to be guarded, and begin anew when the kernel can be asked again.
+// Registration of flows, and repeated registration after the kernel was unavailable.
 extension FlowTable {
-  /// Guards a flow from now on, unless it is dead already.
+  /// Guards a flow, unless it is already dead.
   ///
-  /// - Returns: the path, or why it is dead or in doubt.
+  /// - Returns: The path, or why the flow is dead or in doubt.
   mutating func add(
     _ registration: Registration, of account: Account, _ registrar: Registrar,
     policy: InvalidationPolicy,
@@ -30,7 +30,8 @@ extension FlowTable {
       } ?? false)
     var (question, way) = (first, present)
     if tracker.question != first {
-      // Who does not know his address has the one that the kernel chose just now; rules may hold for that.
+      // A flow without a source address gets the one that the kernel just chose. Policy rules may
+      // match on it.
       let own = try reader.way(to: tracker.question)
       let isSame = own.judged.chain.first == present.judged.chain.first
       if known != nil || isSame { (question, way) = (tracker.question, own) }
@@ -39,7 +40,7 @@ extension FlowTable {
       }
     }
     var reading = try reader.reading(of: question, madeOn: tracker.path, &way)
-    // It has never been seen with this address.
+    // The flow has never been seen with this address.
     if known == nil, reading.isSourceGone { reading.sourceLoss = .final }
     let since = registrar.gravest(of: registration, way.judged, reading)
     let verdict = tracker.register(on: reading, since: since, policy: policy, at: now)
@@ -67,7 +68,7 @@ extension FlowTable {
     return .invalidation(told, since?.cause ?? late, way.shown)
   }
 
-  /// What the flow's socket says of a verdict that it may refute.
+  /// Returns the socket's report if it may refute the verdict, or `nil` if not.
   private static func report(
     on tracker: FlowTracker, _ verdict: FlowTracker.Verdict?, _ reader: FlowReader
   ) -> SocketReport? {
@@ -75,9 +76,10 @@ extension FlowTable {
     return reader.view.socketReports(on: [tracker.question]).first ?? nil
   }
 
-  /// The path that the flow's client was told before, to be compared with; `nil` where there is none. A client that asked before
-  /// it connected knew neither its address nor its port: where the answer to what it asked is the same still, these lead the
-  /// connection elsewhere (`ip rule from`, `sport`, one of several nexthops), and nothing has changed.
+  /// Returns the path that the client already knows, for comparison, or `nil` if there is none. A
+  /// client that asked before it connected knew neither its address nor its port. If its original
+  /// query still has the same answer, only the address or port leads the flow elsewhere (`ip rule
+  /// from`, `sport`, one of several nexthops). Then nothing has changed.
   private func path(
     known registration: Registration, _ present: FlowPath, _ reader: FlowReader
   ) throws(KernelUnavailable) -> Path? {
@@ -91,7 +93,7 @@ extension FlowTable {
     return try reader.way(to: question).judged.chain.first == known.chain.first ? nil : known
   }
 
-  /// Guards a flow while the kernel cannot be asked; it is to be registered again when it can be.
+  /// Guards a flow while the kernel is unavailable. It is registered again once the kernel is back.
   mutating func addBlindly(_ registration: Registration, of account: Account) -> Event {
     let made = registration.knownPath ?? .unknown
     self.insert(
@@ -100,14 +102,15 @@ extension FlowTable {
     return .path(.unknown)
   }
 
-  /// Takes out those that were added blindly, in the order of their keys.
+  /// Removes and returns the flows that were registered while the kernel was unavailable, in the
+  /// order of their keys.
   mutating func takeBlind() -> [Registration] {
     if self.blind.isEmpty { return [] }
     let registrations = self.blind.sorted {
       ($0.key.guardian, $0.key.id) < ($1.key.guardian, $1.key.id)
     }
     for (key, _) in registrations { self.remove(key) }
-    // Until now nobody could say anything of them.
+    // Nothing could be said about them until now.
     return registrations.map { _, registration in
       var registration = registration
       registration.hasWaited = true

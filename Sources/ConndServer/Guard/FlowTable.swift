@@ -2,21 +2,22 @@ import Connectivity
 import ConnectivityRules
 import UnixTransport
 
-/// All flows that are guarded.
+/// All guarded flows.
 ///
-/// After each step all of them are due to be looked at, for routes go without a word. A sweep does that in slices, so that ten
-/// thousand of them never keep the monitor from the kernel's next message. Without I/O of its own.
+/// After each step every flow is due for evaluation, because the kernel does not report every
+/// removed route. A sweep evaluates them in slices, so that even ten thousand flows do not delay
+/// the next kernel message. The table does no I/O.
 struct FlowTable {
-  /// A flow of a client: the client's stream, and what the client calls it.
+  /// A flow of a client: the client's stream and the client's ID for the flow.
   struct Key: Hashable, Sendable {
     var guardian: UInt64
     var id: UInt64
   }
 
-  /// What a client is told of a flow.
+  /// An event that a client receives about a flow.
   enum Event: Sendable {
     case path(Path)
-    /// What new connections get is the flow's own way again.
+    /// The flow's own path is again the one that new connections get.
     case betterPathGone(Path)
     case invalidation(FlowTracker.Verdict, Cause, Path)
   }
@@ -24,40 +25,40 @@ struct FlowTable {
   struct Told: Sendable {
     var key: Key
     var event: Event
-    /// It is the end of a connection that connd has never seen a path for.
+    /// Whether this ends a connection for which connd has never seen a path.
     var isRefutation = false
   }
 
   private(set) var entries: [Key: GuardedFlow] = [:]
-  /// In an order that depends on nothing but what came and went.
+  /// In an order that depends only on additions and removals.
   private var flows: [GuardedFlow] = []
-  /// What clients call their flows, by the number of the client's stream.
+  /// The clients' IDs of their flows, by the number of the client's stream.
   private var ids: [UInt64: Set<UInt64>] = [:]
-  /// By account.
+  /// The number of flows by account.
   private(set) var usage = Usage()
   private var addressCounts: [IPAddress: Int] = [:]
-  /// How many flows name a TCP socket, which can be asked.
+  /// The number of flows that name a TCP socket, which can be queried.
   private var socketFlows = 0
   private var inDoubt: Set<Key> = []
-  /// Those that were registered while the kernel could not be asked.
+  /// The flows that were registered while the kernel was unavailable.
   var blind: [Key: Registration] = [:]
 
-  /// Asks the sockets of flows after a change (E2).
+  /// The inquiry that queries the sockets of flows after a change (E2).
   var inquiry = SocketInquiry()
-  /// How many flows their sockets have spared since this was taken (E1).
+  /// The number of flows that their sockets have spared since it was last reset (E1).
   var spared = 0
 
   private var log = StepLog()
-  /// Where the sweep goes on.
+  /// Where the sweep continues.
   private var cursor = 0
-  /// How many flows are still to be looked at.
+  /// The number of flows that are still due.
   private var due = 0
-  /// How many are looked at before the kernel's next message is; it may be one that everybody waits for. Few at first: what
-  /// belongs to one event comes in several messages, shortly after each other.
+  /// The number of flows that are evaluated before the next kernel message, which may matter to
+  /// every client. It starts small, because one event causes several messages in short succession.
   private var part = Self.smallestPart
   private static let smallestPart = 4
   private static let largestPart = 32
-  /// How many are looked at before something else has its turn: about a millisecond.
+  /// The number of flows that are evaluated before other work: about a millisecond.
   private static let slice = 256
 
   var isEmpty: Bool { self.flows.isEmpty }
@@ -69,22 +70,22 @@ struct FlowTable {
   /// The addresses whose routes matter.
   var addresses: Set<IPAddress> { Set(self.addressCounts.keys) }
 
-  /// Whether a look at all of them takes more than about 20 ms.
+  /// Whether evaluating all flows takes more than about 20 ms.
   var lookTakesLong: Bool { self.flows.count > 4096 }
 
-  /// What the kernel has removed since the flows were looked at.
+  /// What the kernel has removed since the flows were evaluated last.
   var removals: Removals { self.log.removals }
 
-  /// Whether a look at the flows is under way.
+  /// Whether flows are being evaluated.
   var isBusy: Bool { self.due > 0 || self.inquiry.isRunning }
 
-  /// When flows must be looked at or asked about although the kernel says nothing, or `nil` during
-  /// a look, which sees all of them.
+  /// When flows must be evaluated or queried even without a kernel message, or `nil` during a
+  /// sweep, which covers all of them.
   var deadline: Instant? {
     guard !self.isBusy else { return nil }
     return [self.earliestDeadline, self.inquiry.deadline].compactMap { $0 }.min()
   }
-  /// Ten thousand flows are not gone through each time that the deadline is asked for.
+  /// Cached, so that reading the deadline does not visit ten thousand flows.
   private var earliestDeadline: Instant?
 
   private mutating func findEarliestDeadline() {
@@ -93,7 +94,7 @@ struct FlowTable {
 
   // MARK: - Looks
 
-  /// Has all flows looked at, because of what happened.
+  /// Marks all flows as due because of a step.
   mutating func lookAtAll(_ step: StepLog.Step) {
     guard !self.flows.isEmpty else { return }
     self.log.append(step)
@@ -104,7 +105,7 @@ struct FlowTable {
     }
   }
 
-  /// Has those looked at whose grace period is over, and those asked that a change may have hurt.
+  /// Marks flows whose grace period is over as due, and begins the inquiry after a change.
   mutating func lookAtOverdue(at now: Instant) {
     guard !self.isBusy else { return }
     for key in self.inDoubt {
@@ -122,7 +123,7 @@ struct FlowTable {
     flow.isOverdue || flow.seen < self.log.last
   }
 
-  /// The next flows to be looked at, where the cursor comes to them.
+  /// Returns the next flows that are due, beginning at the cursor.
   private mutating func takePart() -> [GuardedFlow] {
     var part: [GuardedFlow] = []
     let most = min(self.part, self.due)
@@ -137,7 +138,7 @@ struct FlowTable {
     return part
   }
 
-  /// Looks at the next slice of what is to be looked at.
+  /// Evaluates the next slice of flows.
   mutating func evaluate(
     _ reader: FlowReader, policy: InvalidationPolicy, at now: Instant
   ) throws(KernelUnavailable) -> [Told] {
@@ -148,8 +149,8 @@ struct FlowTable {
     while count < Self.slice, self.due > 0, !hasMessages {
       let part = self.takePart()
       count += part.count
-      // Everything is read before anything is concluded: a kernel that fails in between must not
-      // swallow what was to be reported.
+      // All readings come before any conclusion. If the kernel fails in between, no event may be
+      // lost.
       let readings = try self.read(part, reader)
       hasMessages = reader.view.hasMessages
       var looks: [Look] = []
@@ -185,7 +186,7 @@ struct FlowTable {
     readings.reserveCapacity(flows.count)
     for (flow, (question, answer)) in zip(flows, zip(questions, answers)) {
       let reading = try reader.view.unlessRefused { () throws(KernelUnavailable) -> Reading in
-        // A question without a source may have an answer with one (IPv6).
+        // A lookup without a source may have an answer with one (IPv6).
         var way = try reader.way(
           to: question, answer == .noRoute(.noRoute) && question.source == nil ? nil : answer)
         let tracker = flow.tracker
@@ -198,7 +199,7 @@ struct FlowTable {
     return readings
   }
 
-  /// Returns what the lookup says of a flow, or `nil` if that is not to be concluded from yet.
+  /// Returns the result of the lookup of a flow, or `nil` if it must not lead to a conclusion yet.
   private mutating func look(
     at flow: GuardedFlow, _ way: FlowPath, _ reading: FlowReading, _ reader: FlowReader,
     _ policy: InvalidationPolicy, hasMessages: Bool, at now: Instant
@@ -211,13 +212,14 @@ struct FlowTable {
     var tracker = flow.tracker
     let verdict = tracker.update(to: reading, slept: step.slept, policy: policy, at: now)
     if verdict?.severity == .destroy, hasMessages, !flow.isPostponed {
-      // What was read may be of two moments, and what waits to be read explains it (K8).
+      // The readings may belong to two moments, and the waiting messages explain the difference
+      // (K8).
       flow.isPostponed = true
       return nil
     }
     var way = way
     if !flow.tracker.hasBegun, tracker.hasBegun {
-      // It has the address that the kernel chose; rules may hold for that.
+      // The flow has the address that the kernel chose. Policy rules may match on it.
       let own = try reader.view.unlessRefused { () throws(KernelUnavailable) in
         try reader.way(to: tracker.question)
       }
@@ -229,7 +231,8 @@ struct FlowTable {
       path: reading.path)
   }
 
-  /// Says what a client must know of a flow after a look at it.
+  /// Returns what the client must learn about a flow after its evaluation, or `nil` if nothing has
+  /// changed.
   private mutating func conclude(
     _ look: Look, _ report: SocketReport?, _ reader: FlowReader, at now: Instant
   ) throws(KernelUnavailable) -> Event? {
@@ -246,7 +249,7 @@ struct FlowTable {
       look.tracker.isInDoubt ? flow.inDoubtSince ?? look.step.time ?? now : nil
     self.isSeen(flow)
     let shown = look.way.shown
-    // What the socket is asked about keeps its cause until the socket has decided.
+    // The cause of the query remains until the socket has decided.
     if let verdict = look.verdict { flow.examinedCause = look.cause(of: verdict) }
     guard case .verdict(let verdict) = outcome else {
       self.note(flow)
@@ -277,7 +280,7 @@ struct FlowTable {
     }
   }
 
-  /// What a new connection to the same destination gets.
+  /// Returns the path of a new connection to the same destination.
   private func pathForNew(
     _ flow: GuardedFlow, _ reader: FlowReader
   ) throws(KernelUnavailable) -> Path {
@@ -314,7 +317,7 @@ struct FlowTable {
     guard let flow = self.entries.removeValue(forKey: key) else { return }
     if flow.tracker.flow.namesSocket { self.socketFlows -= 1 }
     if self.isDue(flow) { self.due -= 1 }
-    // The last takes its place.
+    // The last flow takes its place.
     if let last = self.flows.popLast(), last !== flow {
       self.flows[flow.place] = last
       last.place = flow.place
@@ -328,28 +331,28 @@ struct FlowTable {
     for address in flow.addresses { self.addressCounts.decrement(address) }
   }
 
-  /// The flows of a client, in an order that does not depend on hashes.
+  /// Returns the keys of a client's flows, in an order that does not depend on hashes.
   func keys(of guardian: UInt64) -> [Key] {
     (self.ids[guardian] ?? []).sorted().map { Key(guardian: guardian, id: $0) }
   }
 }
 
 extension FlowTable.Event {
-  /// The way to the remote address.
+  /// The path to the remote address.
   fileprivate var path: Path {
     switch self {
     case .path(let path), .betterPathGone(let path), .invalidation(_, _, let path): path
     }
   }
 
-  /// It declares a flow dead, and not for what its network costs.
+  /// Whether the event declares a flow dead for a reason other than the cost of its network.
   var refutes: Bool {
     guard case .invalidation(let verdict, _, _) = self else { return false }
     return verdict.severity == .destroy && verdict.reason != .policy
   }
 
-  /// It declares gone what a flow was made on for which there was no path at its registration. Of a sleep, or of a better path, a
-  /// connection that works may die, too.
+  /// Whether the event declares the original path of a flow gone that had no path at registration.
+  /// A sleep or a better path may end a working connection, too.
   fileprivate var refutesDoubted: Bool {
     guard case .invalidation(let verdict, _, _) = self, verdict.severity == .destroy else {
       return false
@@ -362,7 +365,7 @@ extension FlowTable.Event {
 }
 
 extension Dictionary where Value == Int {
-  /// Counts one less; what is not there any more is not kept.
+  /// Decrements a count, and removes the entry when it reaches zero.
   fileprivate mutating func decrement(_ key: Key) {
     guard let count = self[key] else { return }
     self[key] = count > 1 ? count - 1 : nil

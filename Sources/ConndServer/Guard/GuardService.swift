@@ -5,7 +5,7 @@ import GRPCCore
 import Glibc
 import UnixTransport
 
-/// The `Guard` call: the requests of one client on one side, what becomes of its flows on the other.
+/// The `Guard` call: receives a client's requests and sends the events of its flows.
 struct GuardService {
   let store: Store
   let monitor: Monitor
@@ -28,7 +28,7 @@ struct GuardService {
     try await withRPCCancellationHandler {
       try await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask {
-          // A client that has no more to ask may go on listening.
+          // A client that has half-closed the stream still receives events.
           try await self.take(requests, peer.uid, guardian)
         }
         group.addTask {
@@ -40,7 +40,7 @@ struct GuardService {
           throw self.store.isFinished ? RPCError.stopping : CancellationError()
         }
         defer { guardian.finish() }
-        // The first to fail ends the other.
+        // The first task that fails ends the other.
         while try await group.next() != nil {}
       }
     } onCancelRPC: {
@@ -77,12 +77,12 @@ struct GuardService {
 }
 
 extension FlowTable.Registration {
-  /// A flow as a client names it.
+  /// Creates a registration from a client's message.
   ///
   /// - Parameters:
-  ///   - caller: the client's user.
-  ///   - guardian: the number of its stream.
-  /// - Throws: what names the field that makes no sense.
+  ///   - caller: The client's user.
+  ///   - guardian: The number of the client's stream.
+  /// - Throws: A refusal that names the invalid field.
   init(
     _ flow: Connectivity_V1_Flow, of caller: UInt32, in guardian: UInt64
   ) throws(Guardian.Refusal) {
@@ -99,7 +99,7 @@ extension FlowTable.Registration {
     if flow.hasInterface {
       guard let index = linkIndex(flow.interface) else {
         throw Guardian.Refusal.invalid(
-          // Longer than any name, so that what was meant is seen whole.
+          // Longer than any valid name, so that the message shows the whole mistake.
           "add.interface: there is no link '\(flow.interface.prefix(256))'")
       }
       destination.outLink = index
@@ -115,7 +115,8 @@ extension FlowTable.Registration {
         destination, local: local, forbidsExpensive: flow.forbidsExpensive,
         forbidsConstrained: flow.forbidsConstrained))
     if flow.hasKnownPath {
-      // A client has it of connd, which follows no chain further, and of the kernel (IFNAMSIZ). It is kept.
+      // A known path comes from connd, which follows a chain no further, and link names from the
+      // kernel (IFNAMSIZ). The path is kept, so it must be small.
       guard flow.knownPath.chain.count <= PathReader.deepest else {
         throw Guardian.Refusal.invalid(
           "add.known_path: more than \(PathReader.deepest) links, and no path has so many")
@@ -125,7 +126,7 @@ extension FlowTable.Registration {
       }
       do throws(ConversionError) {
         self.knownPath = try Path(flow.knownPath)
-        // What says nothing of where it leads need not be kept.
+        // The evidence does not tell where the path leads, so it is not kept.
         self.knownPath?.evidence = nil
       } catch {
         throw Guardian.Refusal.invalid("add.known_path: \(error)")
@@ -143,7 +144,7 @@ private func address(_ text: String, _ field: String) throws(Guardian.Refusal) -
   }
 }
 
-/// The index of the link of that name in connd's namespace.
+/// Returns the index of the link with that name in connd's namespace, or `nil` if there is none.
 private func linkIndex(_ name: String) -> UInt32? {
   let index = if_nametoindex(name)
   return index == 0 ? nil : index

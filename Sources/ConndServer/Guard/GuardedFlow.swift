@@ -2,30 +2,31 @@ import Connectivity
 import ConnectivityRules
 import UnixTransport
 
-/// A flow that is guarded, and what it is judged by: an object, because it is large, and a look mostly changes nothing of it.
+/// A guarded flow and the state by which it is judged. It is an object because it is large, and
+/// most evaluations change nothing.
 final class GuardedFlow {
   let key: FlowTable.Key
   let account: Account
   var tracker: FlowTracker
-  /// What its socket is asked, and what came of it.
+  /// The queries to its socket and their results.
   var examination: FlowExamination
-  /// What led to the open question to its socket.
+  /// The cause of the pending query to its socket.
   var examinedCause: Cause?
   /// The lookup that its socket has refuted.
   var refutedPath: Path?
-  /// Since when its grace period runs, or `nil` if none does.
+  /// When its grace period began, or `nil` if there is none.
   var inDoubtSince: Instant?
-  /// The path that the client knows of.
+  /// The path that the client received last.
   var told: Path
-  /// The number of the last step that it was looked at for.
+  /// The number of the last step that it was evaluated for.
   var seen: UInt64
-  /// Its grace is over.
+  /// Whether its grace period is over.
   var isOverdue = false
-  /// There was no path for it when it had just been made, and there has been none since (I11).
+  /// Whether it had no path when it was made, and has had none since (I11).
   var isDoubted: Bool
-  /// It was to be destroyed while messages waited that may explain what was read.
+  /// Whether its destruction was postponed, because waiting messages might explain the reading.
   var isPostponed = false
-  /// Where it is among all.
+  /// Its index in the table.
   var place: Int
 
   init(
@@ -42,12 +43,13 @@ final class GuardedFlow {
     self.place = place
   }
 
-  /// The addresses whose routes matter: where it leads to, and its own, which may be local by a route alone (AnyIP).
+  /// The addresses whose routes matter: the remote one and its own, which a route alone may make
+  /// local (AnyIP).
   var addresses: [IPAddress] {
     [self.tracker.flow.destination.address] + (self.tracker.flow.local.map { [$0] } ?? [])
   }
 
-  /// When it must be looked at again although the kernel says nothing.
+  /// When it must be evaluated even without a kernel message.
   var deadline: Instant? {
     switch (self.tracker.deadline, self.examination.deadline) {
     case (let first?, let second?): min(first, second)
@@ -55,7 +57,7 @@ final class GuardedFlow {
     }
   }
 
-  /// Whether its lookup says that it goes on, or its socket has proved that.
+  /// Whether its lookup shows a working path, or its socket has proved one.
   var isSound: Bool {
     if self.examination.disputed != nil { return self.examination.isSpared }
     return self.tracker.hasBegun && !self.tracker.isInDoubt

@@ -4,16 +4,17 @@ import DequeModule
 import Synchronization
 import UnixTransport
 
-/// Where the monitor's loop leaves what a client of `Guard` is to be told. It never waits.
+/// The queue in which the monitor loop leaves events for a client of `Guard`. It never blocks.
 protocol FlowMailbox: Sendable {
   /// The client's stream.
   var number: UInt64 { get }
   /// The client's account.
   var account: Account { get }
   func post(_ messages: [Guardian.Message])
-  /// The client has removed a flow. The request needs no answer, and what was posted about the flow is of no more use.
+  /// Notes that the client has removed a flow. The request needs no answer, and pending messages
+  /// about the flow are obsolete.
   func removed(_ flow: UInt64)
-  /// No more comes: the client has gone, or connd stops.
+  /// Ends the mailbox because the client has disconnected or connd is stopping.
   func finish()
 }
 
@@ -24,40 +25,41 @@ extension FlowMailbox {
   }
 }
 
-/// What a client of `Guard` is still to be told.
+/// The pending messages for a client of `Guard`.
 ///
-/// The monitor's thread posts and never waits. A client that does not read costs a bounded amount of memory: for each flow
-/// at most the last path and what ended it, and the answers to as many requests as its account may have outstanding. Safe to
-/// use from any thread.
+/// The monitor thread posts without blocking. A client that does not read costs a bounded amount of
+/// memory. Each flow has at most its last path and its end. The answers are limited by the
+/// account's outstanding requests. Safe to use from any thread.
 final class Guardian: FlowMailbox {
-  /// Indirect: a refusal, which anybody can provoke at will, takes a tenth of what a path does.
+  /// Indirect, because a refusal takes a tenth of the memory of a path, and any client can cause
+  /// many of them.
   indirect enum Event: Sendable {
     case flow(FlowTable.Event)
     case refused(Refusal)
   }
 
-  /// Why a request was not accepted.
+  /// The reason why a request was refused.
   struct Refusal: Sendable, Error {
-    /// Of google.rpc.
+    /// The code of google.rpc.
     var code: UInt32
     var message: String
 
-    /// - Parameter message: names the field.
+    /// - Parameter message: Names the field.
     static func invalid(_ message: String) -> Refusal { Refusal(code: 3, message: message) }
-    /// - Parameter message: names the limit.
+    /// - Parameter message: Names the limit.
     static func exhausted(_ message: String) -> Refusal { Refusal(code: 8, message: message) }
   }
 
   struct Message: Sendable {
     var id: UInt64
     var event: Event
-    /// That of the last change published at the time.
+    /// The generation of the last published change.
     var generation: UInt64
-    /// It answers a request: what came before is about another flow of that id.
+    /// Whether it answers a request. Earlier messages belong to another flow with the same ID.
     var isAnswer = false
   }
 
-  /// That a flow is no longer viable, or in doubt.
+  /// The notification that a flow is no longer viable, or in doubt.
   struct Notice: Hashable, Sendable {
     var reason: Invalidation.Reason
     var severity: Invalidation.Severity
@@ -66,17 +68,17 @@ final class Guardian: FlowMailbox {
 
   private struct State {
     var messages: Deque<Message> = []
-    /// With more messages than this, each flow's are joined.
+    /// With more messages than this, the messages of each flow are merged.
     var limit = Guardian.most
-    /// Requests that are accepted, and whose answers are not sent.
+    /// The number of accepted requests whose answers have not been sent.
     var requests = 0
-    /// How many of them were answered by the messages that were taken last, and may not be sent yet.
+    /// How many of these answers were in the messages taken last, and may not have been sent yet.
     var taken = 0
-    /// A request is accepted while there are fewer of them than this.
+    /// A request is accepted while `requests` is below this.
     var acceptsBelow = Guardian.most
     var isFinished = false
     var lastNotice: Notice?
-    /// Who waits for messages, and who waits for room.
+    /// The tasks that wait for messages and for room.
     var waiting: CheckedContinuation<Void, Never>?
     var asking: CheckedContinuation<Void, Never>?
   }
@@ -86,24 +88,25 @@ final class Guardian: FlowMailbox {
   private let memory: CallMemory?
   private let state = Mutex(State())
 
-  /// - Parameter memory: counts what requests cost until their answers are sent; if `nil`, nothing does.
+  /// - Parameter memory: Accounts for the memory of requests until their answers are sent, if not
+  ///   `nil`.
   init(_ number: UInt64, of account: Account = .unknown, _ memory: CallMemory? = nil) {
     self.number = number
     self.account = account
     self.memory = memory
   }
 
-  /// The memory that a request takes at most until its answer is sent: the registration with a known path, and then a path.
-  /// A call may have one without asking (``CallMemory/free``).
+  /// The maximum memory of a request until its answer is sent: the registration with a known path,
+  /// then a path. A call may have one without asking (``CallMemory/free``).
   static let costOfRequest = 2048
 
-  /// What is posted and not taken grows to this many messages, and then each flow's are joined.
+  /// The number of pending messages above which the messages of each flow are merged.
   private static let most = 256
 
-  /// What one of the flows was told last, beside paths.
+  /// The last notification about one of the flows, apart from paths.
   var lastNotice: Notice? { self.state.withLock { $0.lastNotice } }
 
-  /// How many messages wait for the client.
+  /// The number of messages that wait for the client.
   var waitingMessages: Int { self.state.withLock { $0.messages.count } }
 
   func post(_ messages: [Message]) {
@@ -134,7 +137,8 @@ final class Guardian: FlowMailbox {
     asking?.resume()
   }
 
-  /// The next messages; waits for one. `nil` when there will be none. One task may wait.
+  /// Waits for the next messages and returns them, or `nil` if there will be none. Only one task
+  /// may wait.
   func next() async -> [Message]? {
     while true {
       let (messages, asking, isFinished) = self.state.withLock { state in
@@ -150,10 +154,11 @@ final class Guardian: FlowMailbox {
     }
   }
 
-  /// Accepts one more request, as soon as the client has read enough of the answers to earlier ones. Call it before the
-  /// request is read: a message takes more memory than what becomes of it.
+  /// Waits until one more request can be accepted, which depends on how many answers the client has
+  /// read. Call it before reading the request, because the message takes more memory than its
+  /// result.
   ///
-  /// - Returns: `false` if it is over.
+  /// - Returns: `false` if the mailbox has ended.
   func accept() async -> Bool {
     while true {
       let isAccepted: Bool? = self.state.withLock { state in
@@ -166,7 +171,7 @@ final class Guardian: FlowMailbox {
     }
   }
 
-  /// - Returns: `false` if the client has to read answers first.
+  /// - Returns: `false` if the client must read answers first.
   private func reserve(_ state: inout State) -> Bool {
     state.acceptsBelow = Self.most
     guard state.requests < Self.most else { return false }
@@ -201,7 +206,7 @@ final class Guardian: FlowMailbox {
     asking?.resume()
   }
 
-  /// Waits while the condition holds, until somebody resumes the continuation or the task is cancelled.
+  /// Waits while the condition holds, until the continuation is resumed or the task is cancelled.
   private func wait(
     _ place: any WritableKeyPath<State, CheckedContinuation<Void, Never>?> & Sendable,
     while mustWait: @Sendable (borrowing State) -> Bool
@@ -220,7 +225,7 @@ final class Guardian: FlowMailbox {
     }
   }
 
-  /// Of each flow the last path, and the gravest invalidation.
+  /// Returns the last path and the most severe invalidation of each flow.
   private static func joined(_ messages: Deque<Message>) -> Deque<Message> {
     var last: [UInt64: Int] = [:]
     var kept: Deque<Message> = []
@@ -244,7 +249,7 @@ extension Guardian.Message {
 
   fileprivate var isRefusal: Bool { if case .refused = self.event { true } else { false } }
 
-  /// What a client that has read neither has to know.
+  /// Returns the message for a client that has read neither.
   fileprivate func joined(with later: Self) -> Self {
     switch (self.event, later.event) {
     case (.flow(.invalidation(let verdict, _, _)), .flow(.betterPathGone))

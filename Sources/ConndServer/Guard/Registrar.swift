@@ -2,26 +2,27 @@ import Connectivity
 import ConnectivityRules
 
 extension FlowTable {
-  /// A flow as a client registers it.
+  /// A client's registration of a flow.
   struct Registration: Sendable {
     var key: Key
     var flow: Flow
-    /// The path that the client was told of it before.
+    /// The path that the client received for it before.
     var knownPath: Path?
-    /// The last generation that the client knew of before it connected.
+    /// The last generation that the client knew before it connected.
     var sinceGeneration: UInt64?
-    /// It was registered while the kernel could not be asked, and may have died since.
+    /// Whether it was registered while the kernel was unavailable, so that the flow may have died
+    /// since.
     var hasWaited = false
 
-    /// A connection that has just been made, as far as the client says.
+    /// Whether the client describes a connection that has just been made.
     var isNew: Bool { self.flow.local != nil && self.knownPath == nil && !self.hasWaited }
   }
 
-  /// What the kernel and the history say about flows that are registered together.
+  /// The kernel's state and the history that apply to flows registered together.
   struct Registrar {
     let reader: FlowReader
     private let answers: [Destination: RouteAnswer]
-    /// What was not only advised, the oldest first.
+    /// The invalidations that were more than advice, oldest first.
     private let invalidations: [Invalidation]
 
     init(
@@ -29,7 +30,7 @@ extension FlowTable {
     ) throws(KernelUnavailable) {
       self.reader = reader
       let answers = zip(questions, try reader.view.routes(to: questions))
-      // A question without a source may have an answer with one (IPv6).
+      // A lookup without a source may have an answer with one (IPv6).
       self.answers = Dictionary(answers.filter { $0.1 != .noRoute(.noRoute) }) { $1 }
       self.invalidations = past.compactMap { published in
         guard case .invalidation(let invalidation) = published.change,
@@ -39,13 +40,14 @@ extension FlowTable {
       }
     }
 
-    /// `nil` where it is to be asked for.
+    /// Returns the answer to a lookup, or `nil` if it must be asked again.
     func answer(for question: Destination) -> RouteAnswer? { self.answers[question] }
 
-    /// The registration, with the link that a link-local address is of: each link has that network, so that without its link
-    /// an address names no host (RFC 4007). Where the client does not name it, its own address may be of one link alone.
+    /// Returns the registration with the link of its link-local address. Each link has that
+    /// network, so without a link the address names no host (RFC 4007). If the client does not name
+    /// the link, its own address may belong to exactly one.
     ///
-    /// - Returns: `nil` where nobody knows the link.
+    /// - Returns: `nil` if the link is unknown.
     func placed(
       _ registration: Registration
     ) throws(KernelUnavailable) -> Registration? {
@@ -54,7 +56,7 @@ extension FlowTable {
       else { return registration }
       guard let local = registration.flow.local, local.isLinkLocal else { return nil }
       let links = Set(try self.reader.view.addresses().filter { $0.address == local }.map(\.link))
-      // Of a connection whose address is gone its end is to be told.
+      // A connection whose address is gone is registered, so that its end is reported.
       guard let link = links.first else { return registration }
       guard links.count == 1 else { return nil }
       var placed = registration
@@ -62,8 +64,8 @@ extension FlowTable {
       return placed
     }
 
-    /// A flow is on this path, and perhaps bound to a link. Links that are not there, as a client may invent them, are none
-    /// to watch.
+    /// Notes that a flow uses a path and may be bound to a link. Links that do not exist, which a
+    /// client may invent, are not watched.
     func use(_ path: Path, boundTo link: UInt32?) throws(KernelUnavailable) {
       var links = link.map { [$0] } ?? []
       for link in path.chain where try self.reader.view.link(link.index) != nil {
@@ -72,8 +74,8 @@ extension FlowTable {
       self.reader.view.interests.unusedLinks.use(links)
     }
 
-    /// The gravest of what happened to a flow that is registered again, since the generation that its client knew of; of these
-    /// the latest.
+    /// Returns the most severe invalidation of a registered flow since the generation that its
+    /// client knew, or `nil` if there is none. If several are equal, returns the latest.
     func gravest(
       of registration: Registration, _ path: Path, _ reading: FlowReading
     ) -> Invalidation? {
@@ -88,10 +90,10 @@ extension FlowTable {
 }
 
 extension Invalidation {
-  /// Whether a flow that is registered only now had been in the scope.
+  /// Whether the invalidation applied to a flow that is registered only now.
   ///
-  /// What its own way tells is not looked for here: that a category is another, or a link went, says nothing of a connection
-  /// whose address and way are there (I0).
+  /// Causes that the flow's own path shows are not considered here. Another category, or a lost
+  /// link, means nothing for a connection whose address and path still exist (I0).
   fileprivate func covers(_ flow: Flow, _ path: Path) -> Bool {
     guard self.scope != .everything else { return false }
     if let family = self.scope.family, family != flow.destination.address.family { return false }
@@ -100,7 +102,8 @@ extension Invalidation {
       guard let local = flow.local else { return false }
       return addresses.contains(local)
     }
-    // Its own address stands for the link that it was on, and is there: then the kernel can tell, but not of a network.
+    // The flow's own address still exists and represents its link. The kernel can judge the link,
+    // but not the network behind it.
     guard flow.local == nil || self.reason == .networkChanged else { return false }
     return self.scope.interface == path.interface
   }

@@ -1,16 +1,16 @@
 import Connectivity
 import ConnectivityRules
 
-/// Which flows' sockets are asked after a change that may have cost a path, and when (E2): all of
-/// them once, a second after it. A value without I/O; without a change it has no deadline.
+/// Schedules the query of all flows' sockets, one second after a change that may have cost a path
+/// (E2). A value without I/O. Without a change it has no deadline.
 struct SocketInquiry {
-  /// The first change that no inquiry was made for, and the last one.
+  /// The first change without an inquiry, and the last one.
   private var changes: (first: Instant, last: Instant)?
-  /// What the last change was.
+  /// The cause of the last change.
   private(set) var cause = Cause(.start, "started")
-  /// The flows that the present inquiry has still to ask, the next one last.
+  /// The flows that the current inquiry still has to query, the next one last.
   private var flows: [FlowTable.Key] = []
-  /// The change that it is about.
+  /// The change that the current inquiry is about.
   private var change = Instant(sinceStart: .zero)
 
   var isRunning: Bool { !self.flows.isEmpty }
@@ -23,18 +23,18 @@ struct SocketInquiry {
     self.changes = (self.changes?.first ?? time, time)
   }
 
-  /// Begins the inquiry that is due.
+  /// Begins the inquiry if it is due.
   mutating func begin(with flows: some Sequence<FlowTable.Key>, at now: Instant) {
     guard let deadline, deadline <= now, !self.isRunning, let changes else { return }
     self.change = changes.last
     self.flows = flows.reversed()
-    // Flows that a later change has hurt are asked a second after that one, too.
+    // Flows that a later change has hurt are also queried one second after that change.
     self.changes =
       changes.last.advanced(by: SocketEvidence.firstQuestion) > now
       ? (changes.last, changes.last) : nil
   }
 
-  /// Takes out the next flows to be asked.
+  /// Removes and returns the next flows to query.
   mutating func take(_ count: Int) -> (flows: [FlowTable.Key], change: Instant) {
     let taken = Array(self.flows.suffix(count).reversed())
     self.flows.removeLast(taken.count)
@@ -43,7 +43,7 @@ struct SocketInquiry {
 }
 
 extension Occasion {
-  /// Whether a connection may have lost its path by it, even if its lookup stands.
+  /// Whether a connection may have lost its path, even if its lookup still succeeds.
   var mayCostPath: Bool {
     switch self {
     case .events(let events): events.contains(where: \.mayCostPath)

@@ -2,18 +2,18 @@ import Connectivity
 import ConnectivityRules
 import DequeModule
 
-/// What happened that flows are to be looked at for, the oldest first: bounded, for each flow keeps the number of the last step
-/// that it has seen.
+/// The steps for which flows must be evaluated, oldest first. The log is bounded, because each flow
+/// keeps the number of the last step that it has seen.
 struct StepLog {
-  /// One reading of the kernel, and why it was made.
+  /// One reading of the kernel and its reason.
   struct Step {
     var occasion: Occasion
-    /// When the kernel was read, or `nil` if no reading led to this look.
+    /// When the kernel was read, or `nil` if no reading led to this evaluation.
     var time: Instant?
     /// How long the machine slept before it.
     var slept: Duration?
 
-    /// What happened later is taken for part of the same.
+    /// Merges a later step into this one.
     mutating func join(_ later: Step) {
       self.occasion = self.occasion.joined(with: later.occasion)
       self.time = later.time
@@ -22,9 +22,9 @@ struct StepLog {
   }
 
   private var steps: Deque<Step> = []
-  /// The number of the last step; the first is 1.
+  /// The number of the last step. The first is 1.
   private(set) var last: UInt64 = 0
-  /// What was removed in all of them.
+  /// What was removed in all of the steps.
   private(set) var removals = Removals()
   private static let most = 8
 
@@ -37,7 +37,8 @@ struct StepLog {
     self.steps[0] = first
   }
 
-  /// What happened since a flow was looked at; the end of a grace where that is nothing.
+  /// Returns the steps since a flow was evaluated, merged into one. Without any, returns the end of
+  /// a grace period.
   func step(since seen: UInt64) -> Step {
     let count = Int(min(self.last - min(seen, self.last), UInt64(self.steps.count)))
     guard var step = self.steps.suffix(count).first else { return Step(occasion: .timer) }
@@ -45,7 +46,7 @@ struct StepLog {
     return step
   }
 
-  /// All flows have seen all of it.
+  /// Clears the log after all flows have seen all steps.
   mutating func clear() {
     self.steps = []
     self.removals = Removals()
@@ -53,7 +54,8 @@ struct StepLog {
 }
 
 extension Occasion {
-  /// More messages than this are not kept for the sake of the cause.
+  /// The number of messages above which earlier ones are dropped. They only serve to find the
+  /// cause.
   private static let mostEvents = 4096
 
   fileprivate func joined(with other: Occasion) -> Occasion {
