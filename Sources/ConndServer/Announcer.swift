@@ -3,8 +3,8 @@ import ServiceLifecycle
 import Systemd
 import UnixTransport
 
-/// Tells systemd how connd does (D1): that it is ready once the kernel was read and the socket accepts, and from then on
-/// in one line what is the case.
+/// Reports connd's state to systemd (D1): readiness once the kernel was read and the socket accepts
+/// connections, then a one-line status.
 struct Announcer: Service {
   let store: Store
   let monitor: Monitor
@@ -29,7 +29,7 @@ struct Announcer: Service {
         let status = self.status
         guard status != told, !isDelayed else { continue }
         if now < next {
-          // Clients that come and go keep neither connd nor systemd busy.
+          // Clients that connect and disconnect often must not keep connd and systemd busy.
           isDelayed = true
           self.wake(news.continuation, after: now.duration(to: next))
         } else {
@@ -44,7 +44,7 @@ struct Announcer: Service {
     try? await gracefulShutdown()
   }
 
-  /// Between two lines.
+  /// The minimum time between two status lines.
   private static let pause = Duration.seconds(1)
 
   private func wake(_ news: AsyncStream<Void>.Continuation, after delay: Duration) {

@@ -1,16 +1,17 @@
 import Systemd
 
-/// A service on the system bus that is heard and asked, and that nobody waits for: the bus may be absent or go, the service come, go or
-/// hang, and anybody may say that he is it. There is no timer.
+/// A service on the system bus that connd queries and listens to, without ever blocking. The bus
+/// may be absent or disappear. The service may come, go or hang, and any bus client may claim to be
+/// it. There is no timer.
 ///
-/// Owned by the monitor's thread.
+/// Owned by the monitor thread.
 final class BusService<Question: Hashable> {
   enum Event {
-    /// The service is there, under a unique name that it had not before: it knows nothing of what was asked.
+    /// The service has appeared under a new unique name, and does not know earlier queries.
     case came
-    /// There is none any more, or no bus.
+    /// The service or the bus has gone.
     case gone
-    /// That may be an error, which holds nothing.
+    /// The answer to a query. If it is an error, the message is empty.
     case answer(Question, BusMessage)
     case signal(BusMessage)
   }
@@ -18,22 +19,23 @@ final class BusService<Question: Hashable> {
   private let name: String
   private let rules: [String]
   private var bus: MessageBus?
-  /// Its unique name: signals are believed from there only, for anybody may send one to whom he likes.
+  /// The unique name of the service. Only its signals are accepted, because any bus client can send
+  /// signals to any other.
   private var owner: String?
-  /// The call that asks for that name.
+  /// The call that asks for the unique name.
   private var ownerCall: UInt64?
   private var calls: [UInt64: Question] = [:]
-  /// A call could not be sent.
+  /// Whether a call could not be sent.
   private var isBroken = false
 
   private let daemon = "org.freedesktop.DBus"
   private let daemonPath = "/org/freedesktop/DBus"
-  /// However much is told, the kernel is heard in between.
+  /// The number of messages per turn, so that the bus cannot delay kernel messages.
   private let mostSteps = 64
 
   /// - Parameters:
-  ///   - name: The service's, on the bus.
-  ///   - signals: What the bus is to pass on of it, as match rules without a sender.
+  ///   - name: The service's name on the bus.
+  ///   - signals: The signals to receive, as match rules without a sender.
   init(_ name: String, signals: [String]) {
     self.name = name
     self.rules =
@@ -44,22 +46,22 @@ final class BusService<Question: Hashable> {
     self.connect()
   }
 
-  /// To be waited for, for `events` of poll(2); -1 where there is no bus.
+  /// The descriptor to poll for `events` (poll(2)), or -1 if there is no bus.
   var fileDescriptor: CInt { self.bus?.fileDescriptor ?? -1 }
   var events: Int16 { self.bus?.events ?? 0 }
-  /// After what time to go on although the descriptor says nothing; `nil`: not at all.
+  /// When to continue even if the descriptor is not ready, or `nil` for never.
   var timeout: Duration? { self.bus?.timeout }
 
   var isThere: Bool { self.owner != nil }
-  /// Whether nothing is awaited of it: it has answered what it was asked, or it is known not to be there.
+  /// Whether nothing is pending: the service has answered all queries, or is known to be absent.
   var isSettled: Bool {
     self.bus == nil || self.ownerCall == nil && (self.owner == nil || self.calls.isEmpty)
   }
 
-  /// What has no answer yet.
+  /// The queries without an answer.
   var questions: some Collection<Question> { self.calls.values }
 
-  /// Looks for the bus, where it was not there.
+  /// Connects to the bus if it was not there.
   func connect() {
     guard self.bus == nil else { return }
     do throws(SystemdError) {
@@ -75,7 +77,7 @@ final class BusService<Question: Hashable> {
     }
   }
 
-  /// Asks the service, where it is there.
+  /// Queries the service if it is there.
   func ask(
     _ question: Question, _ path: String, _ interface: String, _ member: String,
     _ arguments: [String] = []
@@ -88,12 +90,12 @@ final class BusService<Question: Hashable> {
     }
   }
 
-  /// An answer to these is of no use any more.
+  /// Drops the queries whose answers are no longer needed.
   func forget(where isForgotten: (Question) -> Bool) {
     self.calls = self.calls.filter { !isForgotten($0.value) }
   }
 
-  /// Deals with what was told, as much of it as is good for one turn.
+  /// Processes messages, up to the limit for one turn.
   func process(_ take: (Event) -> Void) {
     do throws(SystemdError) {
       for _ in 0..<self.mostSteps {
@@ -116,7 +118,7 @@ final class BusService<Question: Hashable> {
     if let call = message.answeredCall {
       if call == self.ownerCall {
         self.ownerCall = nil
-        // Without one the bus says so by an error.
+        // Without an owner, the bus answers with an error.
         if !message.isError, let owner = message.readText() { self.follow(owner, take) }
       } else if let question = self.calls.removeValue(forKey: call) {
         take(.answer(question, message))
@@ -131,7 +133,7 @@ final class BusService<Question: Hashable> {
     }
   }
 
-  /// The service has this unique name from now on, or, where that is empty, none.
+  /// Sets the unique name of the service. An empty name means that it has none.
   private func follow(_ owner: String, _ take: (Event) -> Void) {
     guard owner != self.owner ?? "" else { return }
     self.owner = owner.isEmpty ? nil : owner
@@ -141,7 +143,8 @@ final class BusService<Question: Hashable> {
 }
 
 extension BusValue {
-  /// The name of a link; `nil` where it can be none, as the empty one of a link that is not there.
+  /// The name of a link, or `nil` if it is not a valid one, such as the empty name of an absent
+  /// link.
   var linkName: String? {
     if case .text(let text) = self, ResolvConf.isLinkName(text) { text } else { nil }
   }

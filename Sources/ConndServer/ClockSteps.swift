@@ -1,9 +1,10 @@
 import Connectivity
 
-/// Notices when the wall clock is set: a machine without a real-time clock wakes up years ago, and NTP corrects that.
+/// Notices when the wall clock is set. A machine without a real-time clock boots years in the past,
+/// and NTP corrects that.
 ///
-/// The boot clock (CLOCK_BOOTTIME) never jumps. How far the two clocks are apart says by how much the wall clock was set.
-/// NTP also slews the wall clock; that counts once it adds up to a second.
+/// The boot clock (CLOCK_BOOTTIME) never jumps, so a change of the difference between the two
+/// clocks shows a step. NTP also slews the wall clock, which counts once it adds up to a second.
 struct ClockSteps: Hashable, Sendable {
   private var distance: Duration?
 
@@ -16,7 +17,7 @@ struct ClockSteps: Hashable, Sendable {
   ///   - time: The same moment by the wall clock.
   init(from now: Instant, _ time: Timestamp) { self.distance = Self.distance(now, time) }
 
-  /// Takes both clocks' readings of one moment.
+  /// Compares both clocks' readings of one moment with the last ones.
   ///
   /// - Returns: By how much the wall clock was set since the last reading, or `nil` if it was not.
   mutating func step(to now: Instant, _ time: Timestamp) -> Duration? {
@@ -36,19 +37,19 @@ struct ClockSteps: Hashable, Sendable {
   }
 }
 
-/// A moment of this run. Its wall-clock time stays right if that clock is set.
+/// A moment of this run. Its wall-clock time stays correct if that clock is set.
 struct Moment: Hashable, Sendable {
   private let recorded: Timestamp
   private let clock: ClockSteps
 
-  /// The present.
+  /// Creates the current moment.
   init() {
     let now = Instant.now()
     self.recorded = .now()
     self.clock = ClockSteps(from: now, self.recorded)
   }
 
-  /// The moment by the wall clock as that is set now.
+  /// The moment by the wall clock as it is set now.
   var time: Timestamp {
     var clock = self.clock
     let step = clock.step(to: .now(), .now())

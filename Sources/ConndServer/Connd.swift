@@ -8,22 +8,22 @@ import Systemd
 import UnixSignals
 import UnixTransport
 
-/// The composition root: makes the parts, joins them, and runs them as one group.
+/// The composition root: creates the parts, connects them, and runs them as one group.
 struct Connd {
   var configuration: Configuration
   /// Reads the configuration again.
   var readConfiguration: @Sendable () throws(ConfigurationError) -> Configuration
-  /// Where to listen if systemd passed nothing.
+  /// The socket path that is used if systemd passed no socket.
   var socketPath: String
   var passed: PassedSockets
   var notifier: Notifier
   var logger: Logger
   var sysfs = "/sys"
-  /// Where to record what connd is told and asked; `nil`: nowhere.
+  /// The file for a recording, or `nil` if nothing is recorded.
   var recording: String?
 
-  /// Runs until SIGTERM or SIGINT, everything but the monitor on the calling thread: there is little to do, and each thread
-  /// costs memory.
+  /// Runs until SIGTERM or SIGINT. Everything except the monitor runs on the calling thread,
+  /// because there is little to do and each thread costs memory.
   func runOnOneThread() throws {
     let reactor = try Reactor()
     try reactor.runBlocking { try await self.run(on: reactor) }
@@ -31,7 +31,7 @@ struct Connd {
 
   private func run(on reactor: Reactor) async throws {
     let socket = self.passed.unixListener == nil ? try ListeningSocket(path: self.socketPath) : nil
-    // A taken descriptor is there: either systemd's, or that of a socket just opened.
+    // A descriptor always exists here: systemd's, or the one of a socket that was just opened.
     let descriptor = self.passed.unixListener?.descriptor ?? socket?.takeDescriptor() ?? -1
 
     let place = self.passed.unixListener.map(Self.words) ?? self.socketPath
@@ -48,7 +48,7 @@ struct Connd {
         logger: self.logger))
     let trimmer = MemoryTrimmer(on: reactor)
     let monitor = try self.makeMonitor(store, statistics, history, choiceKeeper, trimmer)
-    // Before connd is ready: until they are trapped, these signals end it.
+    // Before connd is ready, because an untrapped signal would end it.
     let hangups = await UnixSignalsSequence(trapping: .sighup)
     let reporter = StatisticsReporter(
       statistics: statistics, store: store, monitor: monitor,
@@ -102,7 +102,7 @@ struct Connd {
       ],
       gracefulShutdownSignals: [.sigterm, .sigint],
       logger: Logger(label: "connd.lifecycle") { _ in SwiftLogNoOpLogHandler() })
-    // A client that is stopped never acknowledges the end; so it is not waited for.
+    // A stopped client never acknowledges the end, so connd does not wait for it.
     group.maximumGracefulShutdownDuration = .seconds(1)
     do {
       try await ServiceGroup(configuration: group).run()
@@ -127,7 +127,7 @@ struct Connd {
     let recorder = try self.recording.map { path throws(RecordingError) in
       try self.makeRecorder(path, store, costs)
     }
-    // Systemd's socket is good for once: when the kernel is opened anew, connd opens its own.
+    // systemd's socket can be used once. To reopen the kernel, connd opens its own.
     let netlink = PassedDescriptor(self.passed.netlinkRoute?.descriptor)
     // From here on they are the thread's alone.
     nonisolated(unsafe) let history = history
@@ -170,12 +170,12 @@ struct Connd {
     return path
   }
 
-  /// A directory that systemd made; `nil` where it did not.
+  /// Returns a directory that systemd has created, or `nil` if it has not.
   private static func directory(_ variable: String) -> String? {
     getenv(variable).map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : $0 }
   }
 
-  /// In a directory that systemd made, else beside the socket.
+  /// Returns a path in a directory that systemd has created, or else next to the socket.
   private static func path(
     of file: String, in variable: String, besides socket: String
   ) -> String {
@@ -193,15 +193,16 @@ private struct ServerService<Transport: ServerTransport>: Service {
   let choiceKeeper: ChoiceKeeper
 
   func run() async throws {
-    // Who connects before waits in the socket's queue: to assume that one is online is for want of knowledge, not of time (K8).
+    // Earlier clients wait in the listen backlog. Answering "assume online" is for an unreadable
+    // kernel, not for startup (K8).
     await self.monitor.firstReading()
     if Task.isShuttingDownGracefully { return }
     try await withGracefulShutdownHandler {
       try await self.server.serve()
     } onGracefulShutdown: {
-      // The streams first: the server waits for them to end.
+      // The streams end first, because the server waits for them.
       self.store.finish()
-      // Callers wait for this; the thread of their calls must not.
+      // Callers wait for this, and must not block the thread of their calls.
       _ = Thread.start(named: "connd-choices", self.choiceKeeper.finish)
       self.server.beginGracefulShutdown()
     }

@@ -114,7 +114,7 @@ public struct ConndCommand: ParsableCommand {
     }
 
     ProcessLimits.apply()
-    // What comes from the environment is read here, while there is one thread.
+    // Environment variables are read while there is only one thread.
     LogDestination.fromEnvironment().bootstrapLogging(identifier: "connd", level: self.logLevel)
     let logger = Logger(label: "connd")
     let connd: Connd
@@ -151,13 +151,14 @@ public struct ConndCommand: ParsableCommand {
 }
 
 extension ConndCommand {
-  /// What `--check-config` says of a file that was read without an error.
+  /// Returns the message of `--check-config` for a file that was read without an error.
   static func verdict(onFile file: String) -> String {
     let exists = access(file, F_OK) == 0 || errno != ENOENT
     return "\(file): " + (exists ? "right" : "does not exist; the defaults hold")
   }
 
-  /// Where to listen: by the command line, the environment, the configuration, the default, in this order.
+  /// Returns the socket path: from the command line, the environment, the configuration, or the
+  /// default, in this order.
   private func socketPath(_ configuration: Configuration) -> String {
     if let socket = self.socket { return socket }
     func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
@@ -170,8 +171,9 @@ extension ConndCommand {
 }
 
 extension ConndCommand {
-  /// The parser breaks help into lines as wide as COLUMNS or the terminal says, and traps where they are narrower than
-  /// its indent. To be called while there is one thread.
+  /// Limits the width of help to at least 40 columns. The parser wraps help to COLUMNS or the
+  /// terminal's width, and traps if that is narrower than its indent. Call it while there is only
+  /// one thread.
   public static func widenHelp() {
     var size = winsize()
     let isTerminal = ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0

@@ -1,14 +1,15 @@
 import Glibc
 import UnixTransport
 
-/// What a file holds.
+/// Returns the contents of a file.
 ///
-/// Does not wait for the writer of a pipe that stands where the file is expected.
+/// Does not block on a pipe that is in the file's place.
 ///
 /// - Parameters:
-///   - most: In octets.
-///   - followsLinks: Not where others may write to the directory.
-/// - Throws: `EFBIG` where it holds more.
+///   - most: The maximum size in bytes.
+///   - followsLinks: Whether to follow a symbolic link. Pass `false` if other users may write to
+///     the directory.
+/// - Throws: `EFBIG` if the file is larger.
 func contents(
   of path: String, most: Int, followsLinks: Bool = true
 ) throws(SystemError) -> [UInt8] {
@@ -28,13 +29,12 @@ func contents(
   throw SystemError(EFBIG)
 }
 
-/// Opens a file for writing that only this user can read, and that holds nothing yet.
+/// Opens an empty file for writing that only this user can read.
 ///
-/// Makes the file, or takes an empty one that this user has made for it, as `connctl report` does.
-/// Another user may have put a symbolic link or a file of its own in the directory: neither is
-/// written to.
+/// Creates the file, or takes an empty one that this user has created, as `connctl report` does.
+/// Another user may have put a symbolic link or a file in the directory. Neither is written to.
 ///
-/// - Throws: `EEXIST` if there is anything else of that name.
+/// - Throws: `EEXIST` if there is anything else with that name.
 func newFile(_ path: String) throws(SystemError) -> CInt {
   let flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
   let made = open(path, flags | O_CREAT | O_EXCL, 0o600)

@@ -1,28 +1,32 @@
 import Glibc
 
-/// inotify(7), which tells when files may be others: an idle machine does not wake (D7).
+/// Reports through inotify(7) that files may have changed, so that an idle machine does not wake
+/// (D7).
 final class FileWatch {
-  /// Becomes readable when something may have changed; -1 where the user has no inotify instance left: then nothing tells.
+  /// Becomes readable when something may have changed; -1 if the user has no inotify instance left,
+  /// and changes go unnoticed.
   let fileDescriptor: CInt
 
-  /// What tells of a file that is written in place, and of one that is moved to another's place.
+  /// The events of a file that is written in place, or replaced by another.
   private static let changes =
     UInt32(IN_CLOSE_WRITE) | UInt32(IN_MOVED_TO) | UInt32(IN_MOVED_FROM) | UInt32(IN_DELETE)
-  /// What tells that a directory is there from now on.
+  /// The events of a new directory.
   private static let arrivals = UInt32(IN_CREATE) | UInt32(IN_MOVED_TO)
 
   init() { self.fileDescriptor = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK)) }
 
   deinit { if self.fileDescriptor >= 0 { close(self.fileDescriptor) } }
 
-  /// Watches what changes in a directory; where it is not there, that it comes. A watch that there is already stays as it is.
+  /// Watches the changes in a directory. If it does not exist, watches for its creation. An
+  /// existing watch stays.
   func watch(directory: String) { self.watch(directory, Self.changes | UInt32(IN_ONLYDIR)) }
 
-  /// The same of a file.
+  /// Watches the changes of a file. If it does not exist, watches for its creation.
   func watch(file: String) { self.watch(file, Self.changes) }
 
-  /// Watches a file, its directory, and the directory of each symbolic link that leads there: a file may be written in place,
-  /// as one that a container was lent is, and each link may be replaced. What is not there yet may come.
+  /// Watches a file, its directory, and the directory of each symbolic link that leads there. A
+  /// file may be written in place, such as one that a container borrows, and each link may be
+  /// replaced. Missing parts may be created later.
   func watch(fileBehindLinks path: String) {
     var rest: [Substring] = path.split(separator: "/").reversed()
     var (resolved, links) = ("", 0)
@@ -53,7 +57,7 @@ final class FileWatch {
     path.lastIndex(of: "/").map { String(path[..<$0]) } ?? ""
   }
 
-  /// The target of a symbolic link, or `nil` if there is none of that name.
+  /// Returns the target of a symbolic link, or `nil` if there is none with that name.
   private static func target(ofLink path: String) -> String? {
     var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
     let count = readlink(path, &buffer, buffer.count)
@@ -61,7 +65,7 @@ final class FileWatch {
     return String(decoding: buffer.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
   }
 
-  /// Watches a path; where it is not there, the nearest directory above it, in which it may come.
+  /// Watches a path. If it does not exist, watches the nearest existing directory above it.
   private func watch(_ path: String, _ mask: UInt32) {
     guard self.fileDescriptor >= 0 else { return }
     var (path, mask) = (path, mask)
@@ -74,9 +78,9 @@ final class FileWatch {
     }
   }
 
-  /// Takes what was told. Which file it was does not matter: all that counts is what they say now.
+  /// Clears pending events. It does not matter which file changed, because all are read again.
   ///
-  /// - Returns: whether anything was told.
+  /// - Returns: Whether there was an event.
   @discardableResult
   func clear() -> Bool {
     guard self.fileDescriptor >= 0 else { return false }

@@ -2,12 +2,15 @@ import CLinux
 import Glibc
 import UnixTransport
 
-/// What the process asks of the kernel and the C library for itself, before it starts threads.
+/// The settings that the process requests from the kernel and the C library before it starts
+/// threads.
 enum ProcessLimits {
-  /// Each subscriber is a descriptor, and the soft limit that shells and systemd give (1024) is meant for select(2).
+  /// Each subscriber needs a descriptor. The usual soft limit (1024) of shells and systemd is meant
+  /// for select(2).
   private static let descriptors: rlim_t = 65_536
-  /// Who asks for short ones is soon there when it wakes, beside whoever keeps the processors busy, clients that mean harm
-  /// among them: the kernel's own, of some milliseconds, would be waited for to their end (EEVDF). In nanoseconds.
+  /// A short scheduler slice in nanoseconds, which gets connd scheduled promptly on a busy machine.
+  /// With the default of some milliseconds, connd would wait for other processes, including hostile
+  /// clients, to use up their slice (EEVDF).
   private static let slice: UInt64 = 100_000
 
   static func apply() {
@@ -16,11 +19,11 @@ enum ProcessLimits {
     limit.rlim_cur = max(limit.rlim_cur, min(limit.rlim_max, self.descriptors))
     setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     clinux_use_slices(self.slice)
-    // Few threads allocate much: an arena for each would only spread their memory.
+    // Few threads allocate much, so an arena for each would only scatter their memory.
     mallopt(M_ARENA_MAX, 1)
   }
 
-  /// How many clients there are descriptors for, beside those that connd needs for itself. A client
+  /// The number of clients for which there are descriptors, in addition to connd's own. A client
   /// takes one, or two if the kernel does not remember which process connected.
   static var maxClients: Int {
     var limit = rlimit()

@@ -5,9 +5,10 @@ import Synchronization
 import Systemd
 import UnixSignals
 
-/// Reads the configuration again on SIGHUP; one that is wrong changes nothing but what is said about it.
+/// Reads the configuration again on SIGHUP. An invalid configuration changes only the reported
+/// status.
 struct Reloader: Service {
-  /// What connd was started with.
+  /// The configuration at startup.
   let started: Configuration
   let read: @Sendable () throws(ConfigurationError) -> Configuration
   let monitor: Monitor
@@ -45,7 +46,7 @@ struct Reloader: Service {
   }
 }
 
-/// What was wrong with the configuration when it was last read.
+/// The error of the configuration that was read last, if any.
 final class ReloadState: Sendable {
   private let error = Mutex<ConfigurationError?>(nil)
 
@@ -53,7 +54,7 @@ final class ReloadState: Sendable {
     self.error.withLock { $0 = error }
   }
 
-  /// What is appended to the status; empty if nothing was wrong.
+  /// The text appended to the status, or empty if there was no error.
   var complaint: String {
     self.error.withLock { $0?.mistakes.first.map { "; configuration not reloaded: \($0)" } ?? "" }
   }

@@ -1,7 +1,7 @@
 import ServiceLifecycle
 import UnixSignals
 
-/// Does something at each signal, one after the other, until connd stops.
+/// Runs a closure for each signal, one after the other, until connd stops.
 func atEach(_ signals: UnixSignalsSequence, _ body: @escaping @Sendable () async -> Void) async {
   await withTaskGroup(of: Void.self) { group in
     group.addTask { for await _ in signals { await body() } }

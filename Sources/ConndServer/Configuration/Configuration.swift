@@ -1,30 +1,33 @@
 package import Connectivity
 package import ConnectivityRules
 
-/// What connd is told by its configuration file; what the file does not say has the value it has here.
+/// The settings of the configuration file. Keys that the file does not contain have the defaults
+/// given here.
 package struct Configuration: Hashable, Sendable {
-  /// The path of the Unix socket; `nil`: the default for the user and the environment.
+  /// The path of the Unix socket, or `nil` for the default that depends on user and environment.
   package var socket: String?
-  /// The probes that stand for "the internet": looked up, never contacted.
+  /// The probes that represent "the internet". They are looked up, never contacted.
   package var destinations = DefaultDestination.spread
-  /// The family that the summary follows at a tie (K7).
+  /// The address family that decides a tie in the summary (K7).
   package var prefer: AddressFamily = .ipv4
-  /// What is said about links; the first match wins.
+  /// The rules for links. The first match wins.
   package var links = LinkPolicy()
-  /// How long a lost path may take to come back (`grace`), and what is done to connections otherwise (`invalidations`).
+  /// The grace periods of lost paths (`grace`), and the severities of invalidations
+  /// (`invalidations`).
   package var invalidations = InvalidationPolicy()
-  /// From when on a link flaps, and for how long its gains are held back then (T1).
+  /// When a link counts as flapping, and how long its gains are then held back (T1).
   package var flaps = FlapPolicy()
-  /// Whether local users who ask are told which Wi-Fi networks were joined.
+  /// Whether local users may learn which Wi-Fi networks were joined.
   package var identify: Identification = .shown
-  /// How much clients may take.
+  /// The limits on what clients may use.
   package var limits = Limits()
-  /// What it was read from.
+  /// The text that the configuration was read from.
   package var source = Source()
 
   package init() {}
 
-  /// The text that a configuration was read from, for recordings. Two configurations that say the same are the same.
+  /// The text that a configuration was read from, for recordings. It does not take part in
+  /// comparisons.
   package struct Source: Hashable, Sendable {
     package var text = ""
 
@@ -32,7 +35,8 @@ package struct Configuration: Hashable, Sendable {
     package func hash(into hasher: inout Hasher) {}
   }
 
-  /// The keys that a running connd cannot follow: what they say now holds from its next start.
+  /// Returns the keys that a running connd cannot apply. Their new values take effect at the next
+  /// start.
   func keysForNextStart(of running: Configuration) -> [String] {
     var keys: [String] = []
     if self.socket != running.socket { keys.append("socket") }
@@ -44,16 +48,17 @@ package struct Configuration: Hashable, Sendable {
   }
 }
 
-/// What a local user who asks is told of the networks that were joined: their names tell where somebody is.
+/// Which names of joined networks local users may learn. The names reveal where the user is.
 package enum Identification: String, Hashable, Sendable, CaseIterable {
-  /// Their names, and those of their access points.
+  /// The names of networks and access points.
   case shown
-  /// Neither.
+  /// No names.
   case hidden
 }
 
 extension DefaultDestination {
-  /// Addresses far apart in the address space, none of which anybody gives a host route: no resolver, no test network.
+  /// Addresses far apart in the address space that are unlikely to have a host route: none belongs
+  /// to a resolver or a test network.
   static let spread = DefaultDestination(
     ipv4: ["17.0.0.1", "98.128.0.1", "193.0.0.1"].compactMap { IPAddress($0) },
     ipv6: ["2001:500::1", "2620::1", "2a00:1::1"].compactMap { IPAddress($0) })

@@ -1,9 +1,9 @@
-/// What is wrong with a configuration file: all of it, as far as it can be told at once.
+/// All mistakes in a configuration file, as far as they can be found at once.
 package struct ConfigurationError: Error, Hashable, CustomStringConvertible {
-  /// One mistake, and where it is.
+  /// One mistake and its place.
   package struct Mistake: Hashable, Sendable, CustomStringConvertible {
     package var file: String
-    /// Counted from 1; `nil` where the file as a whole is meant.
+    /// Counted from 1, or `nil` for the file as a whole.
     package var line: Int?
     /// The path of the key: `links[0].medium`.
     package var key: String?
@@ -23,12 +23,12 @@ package struct ConfigurationError: Error, Hashable, CustomStringConvertible {
     self.mistakes = [Mistake(file: file, line: line, key: key, message: message)]
   }
 
-  /// A line for each.
+  /// One line per mistake.
   package var description: String {
     self.mistakes.map(\.description).joined(separator: "\n")
   }
 
-  /// Does something with each element, and fails at the end with all that was wrong.
+  /// Calls a closure for each element, and throws all errors together at the end.
   static func collecting<Element>(
     _ elements: some Sequence<Element>,
     _ body: (Element) throws(ConfigurationError) -> Void

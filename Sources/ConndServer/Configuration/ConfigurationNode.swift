@@ -1,17 +1,17 @@
 import Connectivity
 
-/// A value of a configuration file that knows where it stands.
+/// A value of a configuration file, with its place.
 struct ConfigurationNode {
   let yaml: YAML
   let file: String
-  /// The path of the key that it is the value of.
+  /// The path of the key whose value this is.
   var key: String?
 
   func error(_ message: String) -> ConfigurationError {
     ConfigurationError(file: self.file, line: self.yaml.line, key: self.key, message: message)
   }
 
-  /// Reads each key of a mapping, and fails at the end with all that was wrong.
+  /// Reads each key of a mapping, and throws all errors together at the end.
   func forEachEntry(
     _ read: (ConfigurationEntry) throws(ConfigurationError) -> Void
   ) throws(ConfigurationError) {
@@ -54,7 +54,7 @@ struct ConfigurationNode {
     return path
   }
 
-  /// A path that a socket can have, unix(7).
+  /// Returns a path that is valid for a socket, unix(7).
   func socketPath() throws(ConfigurationError) -> String {
     let path = try self.path()
     let most = ListeningSocket.longestPath
@@ -73,14 +73,14 @@ struct ConfigurationNode {
   }
 
   func number(in range: ClosedRange<Int>) throws(ConfigurationError) -> Int {
-    // Only what looks like one: to YAML, 0x10 and 1_0 are numbers, too.
+    // Decimal digits only. YAML also treats 0x10 and 1_0 as numbers.
     guard let number = Int(try self.text()), range.contains(number) else {
       throw self.error("must be a whole number from \(range.lowerBound) to \(range.upperBound)")
     }
     return number
   }
 
-  /// A number of bytes: `4096`, `4KiB` or `1MiB`.
+  /// Returns a number of bytes: `4096`, `4KiB` or `1MiB`.
   func size(in range: ClosedRange<Int>) throws(ConfigurationError) -> Int {
     let text = try self.text()
     let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("", 1)]
@@ -133,7 +133,7 @@ struct ConfigurationNode {
   }
 }
 
-/// A key of a mapping, and its value.
+/// A key of a mapping and its value.
 struct ConfigurationEntry {
   let name: String
   let line: Int
@@ -149,11 +149,11 @@ struct ConfigurationEntry {
   }
 }
 
-/// Each probe is looked up at every event.
+/// The limit exists because each probe is looked up on every event.
 private let maximumProbes = 16
 
 extension Duration {
-  /// Reads `500ms`, `1.5s`, `2m`, or a bare number of seconds; at most a day.
+  /// Parses `500ms`, `1.5s`, `2m`, or a bare number of seconds; at most a day.
   init?(configuration text: String) {
     let units: [(String, Double)] = [("ms", 0.001), ("s", 1), ("m", 60), ("", 1)]
     guard let (suffix, scale) = units.first(where: { text.hasSuffix($0.0) }),

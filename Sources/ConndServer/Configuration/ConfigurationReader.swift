@@ -4,12 +4,12 @@ import Glibc
 import UnixTransport
 
 extension Configuration {
-  /// The configuration's file unless another is named.
+  /// The configuration file unless another one is named.
   package static let defaultFile = "/etc/connd/connd.yaml"
 
   /// Reads a file.
   ///
-  /// - Parameter isOptional: whether the file may be absent; the defaults hold then.
+  /// - Parameter isOptional: Whether the file may be absent. Then the defaults apply.
   package static func read(file: String, isOptional: Bool) throws(ConfigurationError) -> Self {
     let bytes: [UInt8]
     do throws(SystemError) {
@@ -21,10 +21,10 @@ extension Configuration {
     return try Self.parse(String(decoding: bytes, as: UTF8.self), file: file)
   }
 
-  /// In octets.
+  /// In bytes.
   private static let largestFile = 1 << 20
 
-  /// Reads the text of a file; `file` is only named in errors.
+  /// Parses the text of a file. `file` only appears in errors.
   package static func parse(_ text: String, file: String) throws(ConfigurationError) -> Self {
     let document: YAML?
     do throws(YAML.Fault) {
@@ -32,7 +32,7 @@ extension Configuration {
     } catch {
       throw ConfigurationError(file: file, line: error.line, message: error.message)
     }
-    // A file of comments alone is an empty configuration.
+    // A file that has only comments is an empty configuration.
     guard let document else { return Configuration() }
     var configuration = try Configuration(ConfigurationNode(yaml: document, file: file))
     configuration.source.text = text
@@ -149,7 +149,8 @@ extension InvalidationPolicy {
 }
 
 extension ConfigurationNode {
-  /// What may be softened is softened to `drain`: who is told nothing hangs.
+  /// Returns a severity. It can be softened to `drain`, but not further: a client that receives no
+  /// notification hangs.
   fileprivate func severity() throws(ConfigurationError) -> Invalidation.Severity {
     let severity = try self.oneOf(Invalidation.Severity.self)
     guard severity != .advise else { throw self.error("is destroy or drain") }

@@ -1,25 +1,26 @@
-/// How much clients may take of connd, so that no client can take it from the others.
+/// The limits on what clients may use, so that no client can take it from the others.
 ///
-/// The defaults admit a thousand subscribers of one user, with a connection each or all on one connection. A test multiplies
-/// the limits by what each thing costs at most (``WorstCase``), and compares the sum with the unit's `MemoryMax=`.
+/// The defaults admit a thousand subscribers of one user, on one connection or on one each. A test
+/// multiplies the limits by the maximum cost of each thing (``WorstCase``), and compares the sum
+/// with the unit's `MemoryMax=`.
 package struct Limits: Hashable, Sendable {
   package var connections = 2048
   package var connectionsPerUser = 1024
-  /// Calls at a time: a subscriber is one.
+  /// Concurrent calls. Each subscriber is one.
   package var streams = 2048
   package var streamsPerUser = 1024
   package var streamsPerConnection = 1024
-  /// Questions to the kernel that wait for their answers: ListLinks, Explain, and the first of WatchPath.
+  /// Pending queries to the kernel: ListLinks, Explain, and the start of WatchPath.
   package var questions = 1024
   package var questionsPerUser = 256
   /// Guarded flows.
   package var flows = 40_960
   package var flowsPerUser = 20_480
   package var flowsPerStream = 16_384
-  /// Bytes of requests that connd has not dealt with, and of answers that clients have not read.
+  /// Bytes of requests that connd has not processed, and of answers that clients have not read.
   package var pendingMemory = 64 << 20
   package var pendingMemoryPerUser = 32 << 20
-  /// The bytes of a request. Requests are addresses and numbers.
+  /// The maximum size of a request in bytes. Requests only contain addresses and numbers.
   package var messageSize = 16 << 10
 
   package init() {}
@@ -42,7 +43,8 @@ extension Limits {
     "flowsPerStream": \.flowsPerStream,
   ]
 
-  /// The keys of sizes in bytes, with the values that they may have. Smaller ones would refuse what clients have to say.
+  /// The keys of sizes in bytes, with their valid ranges. Smaller values would refuse legitimate
+  /// requests.
   private static let sizes: KeyValuePairs<String, (key: Key, range: ClosedRange<Int>)> = [
     "pendingMemory": (\.pendingMemory, 65_536...1 << 30),
     "pendingMemoryPerUser": (\.pendingMemoryPerUser, 65_536...1 << 30),

@@ -1,12 +1,12 @@
 import CYaml
 
-/// A value in a YAML file, and where it stands. Read by libyaml, event by event.
+/// A value in a YAML file and its place. Parsed by libyaml, event by event.
 ///
-/// Aliases, anchors, tags and more than one document are refused: a configuration needs none of them, and what they stand for
-/// stands elsewhere, or is larger than the file.
+/// Aliases, anchors, tags and multiple documents are refused. A configuration needs none of them,
+/// and they can expand to more than the size of the file.
 struct YAML {
   enum Content {
-    /// `isPlain`: it stands there without quotes, so that it may mean something else than its letters.
+    /// `isPlain`: the scalar is not quoted, so it may mean something other than its letters.
     case scalar(String, isPlain: Bool)
     case list([YAML])
     case mapping([(key: YAML, value: YAML)])
@@ -16,13 +16,14 @@ struct YAML {
   /// Counted from 1.
   let line: Int
 
-  /// Why a text is no YAML that is read here.
+  /// The reason why a text is not valid YAML, or not supported here.
   struct Fault: Error {
     var line: Int?
     var message: String
   }
 
-  /// The document of a text; `nil` where there is none, as where all is comments.
+  /// Returns the document of a text, or `nil` if there is none, for example because all of it is
+  /// comments.
   static func parse(_ text: String) throws(Fault) -> YAML? {
     let bytes = Array(text.utf8)
     let result = bytes.withUnsafeBufferPointer { bytes in
@@ -34,7 +35,7 @@ struct YAML {
     return try result.get()
   }
 
-  /// Nothing, `~` or `null`.
+  /// Whether it is empty, `~` or `null`.
   var isNull: Bool {
     guard case .scalar(let text, isPlain: true) = self.content else { return false }
     return ["", "~", "null", "Null", "NULL"].contains(text)
@@ -56,9 +57,9 @@ struct YAML {
   }
 }
 
-/// libyaml's parser. It reads the text where it is, which must outlive it.
+/// libyaml's parser. It reads the text in place, so the text must outlive it.
 private final class Parser {
-  /// A configuration is three deep.
+  /// A configuration is three levels deep.
   private static let deepest = 16
 
   private let parser: UnsafeMutablePointer<yaml_parser_t>
@@ -68,7 +69,7 @@ private final class Parser {
     self.text = text
     self.parser = .allocate(capacity: 1)
     guard yaml_parser_initialize(self.parser) == 1 else {
-      // What deinit frees is all that there is to free.
+      // There is nothing else for deinit to free.
       self.parser.initialize(to: yaml_parser_t())
       throw YAML.Fault(message: "there is no memory to read it")
     }
@@ -125,7 +126,7 @@ private final class Parser {
     }
   }
 
-  /// The next event; `nil` where it ends what it stands in.
+  /// Returns the next event, or `nil` if it ends the enclosing list or mapping.
   private func nextInside() throws(YAML.Fault) -> Event? {
     let event = try self.next()
     if case .insideEnd = event.kind { return nil }
@@ -175,7 +176,7 @@ private final class Parser {
       return Event(kind: .mappingStart, line: line)
     case YAML_SEQUENCE_END_EVENT, YAML_MAPPING_END_EVENT:
       return Event(kind: .insideEnd, line: line)
-    // The begin of the stream, and the end of a document.
+    // The start of the stream, or the end of a document.
     default: return Event(kind: .documentEnd, line: line)
     }
   }
@@ -183,13 +184,13 @@ private final class Parser {
   private static let noAnchors = "anchors (&) are not read: quote what begins with &"
   private static let noTags = "tags (!) are not read: quote what begins with !"
 
-  /// What libyaml stopped at.
+  /// The error at which libyaml stopped.
   private var fault: YAML.Fault {
     let parser = self.parser.pointee
     let problem = parser.problem.map { String(cString: $0) } ?? "is not YAML"
     switch parser.error {
     case YAML_READER_ERROR:
-      // It names a place among the bytes.
+      // libyaml reports the place as a byte offset.
       let line = self.text.prefix(parser.problem_offset).count { $0 == UInt8(ascii: "\n") } + 1
       return YAML.Fault(line: line, message: problem)
     case YAML_SCANNER_ERROR
@@ -205,7 +206,7 @@ private final class Parser {
     }
   }
 
-  /// - Parameter line: counted from 0.
+  /// - Parameter line: Counted from 0.
   private func isIndentedByTab(_ line: Int) -> Bool {
     let lines = self.text.split(
       separator: UInt8(ascii: "\n"), maxSplits: line + 1, omittingEmptySubsequences: false)
@@ -215,5 +216,5 @@ private final class Parser {
   }
 }
 
-/// To YAML, a word that begins with * names something written before.
+/// In YAML, a word that begins with * is an alias.
 private let quoteStar = "quote patterns that begin with *, as in match: \"*ppp\""

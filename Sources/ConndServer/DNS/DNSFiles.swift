@@ -4,29 +4,32 @@ import Glibc
 import Netlink
 import UnixTransport
 
-/// Reads whom this machine asks for names: the C library's file, what stands behind a stub that it names, and what links have
-/// brought. Asks nobody: a resolver that hangs keeps nobody from the kernel.
+/// Reads the DNS servers of this machine: those in the C library's file, those behind a local stub,
+/// and those that links provide. It sends no queries, so a hanging resolver cannot delay kernel
+/// messages.
 struct DNSFiles {
-  /// What all paths begin with; empty outside of tests.
+  /// The prefix of all paths. Empty outside of tests.
   let root: String
   private let files: any FileReader
 
-  /// - Parameter files: what reads them.
+  /// - Parameter files: The reader of the files.
   init(root: String = "", from files: any FileReader = ResolverFiles()) {
     self.root = root
     self.files = files
   }
 
   static let main = "/etc/resolv.conf"
-  /// Of systemd-resolved, with the servers behind its stub (systemd-resolved.service(8)).
+  /// The directory of systemd-resolved, with the servers behind its stub
+  /// (systemd-resolved.service(8)).
   private static let resolved = "/run/systemd/resolve"
-  /// Of systemd-networkd, for each of its links.
+  /// The directory of systemd-networkd, with a file for each of its links.
   private static let networkd = "/run/systemd/netif/links"
   private static let networkManager = "/run/NetworkManager"
-  /// Of resolvconf and of openresolv, a file for each link and program: `wlan0.dhcpcd`.
+  /// The directories of resolvconf and openresolv, with a file for each link and program:
+  /// `wlan0.dhcpcd`.
   private static let resolvconf = ["/run/resolvconf/interface", "/run/resolvconf/interfaces"]
 
-  /// The directories in which what is read may change.
+  /// The directories in which the files may change.
   var directories: [String] {
     let own = [
       "/etc", Self.resolved, "\(Self.resolved)/netif", Self.networkd, Self.networkManager,
@@ -35,13 +38,13 @@ struct DNSFiles {
     return (own + Self.resolvconf).map { self.root + $0 }
   }
 
-  /// What the files say now; `nil` where the first of them cannot be read.
+  /// Reads the current settings, or returns `nil` if the main file cannot be read.
   func read() -> DNSSettings? {
     let main: ResolvConf
     do throws(FileError) {
       main = ResolvConf(try self.text(of: self.root + Self.main))
     } catch {
-      // Without it the C library asks this machine itself.
+      // Without the file, the C library queries this machine itself.
       guard error.code == ENOENT else { return nil }
       main = ResolvConf("")
     }
@@ -50,7 +53,8 @@ struct DNSFiles {
       links: self.links())
   }
 
-  /// Where all that is asked is a stub on this machine, those that it asks itself; `nil` where it is none, or does not say.
+  /// Returns the servers behind a stub on this machine, or `nil` if there is no stub or they are
+  /// unknown.
   private func behindStub(_ servers: [DNSSettings.Server]) -> [DNSSettings.Server]? {
     guard !servers.isEmpty, servers.allSatisfy(\.address.isLoopback) else { return nil }
     let stubs = ["127.0.0.53", "127.0.0.54"].compactMap { IPAddress($0) }
@@ -78,7 +82,8 @@ struct DNSFiles {
         note(self.link(ofFile: name), conf.servers, conf.search)
       }
     }
-    // Neither promises to keep its form: what is not understood says nothing (systemd's resolved-link.c, networkd-state-file.c).
+    // Neither format is guaranteed to stay the same, so anything unknown is ignored (systemd's
+    // resolved-link.c, networkd-state-file.c).
     for directory in ["\(Self.resolved)/netif", Self.networkd] {
       for (name, text) in self.files(in: directory) {
         guard let index = UInt32(name), let interface = self.name(ofLink: index) else { continue }
@@ -90,7 +95,7 @@ struct DNSFiles {
     return links.values.sorted { $0.interface < $1.interface }
   }
 
-  /// `wlan0` of `wlan0.dhcpcd` and of `wlan0`; a link may have a dot in its name.
+  /// Returns `wlan0` for `wlan0.dhcpcd` and `wlan0`. A link may have a dot in its name.
   private func link(ofFile name: String) -> String {
     if (try? self.files.answer(FileQuestion(.linkIndex, name)).get()) != nil { return name }
     return name.lastIndex(of: ".").map { String(name[..<$0]) } ?? name
@@ -101,7 +106,7 @@ struct DNSFiles {
       .map { String(decoding: $0, as: UTF8.self) }
   }
 
-  /// The words of each `KEY=value`.
+  /// Returns the words of each `KEY=value`.
   private static func assignments(_ text: String) -> [Substring: [Substring]] {
     var values: [Substring: [Substring]] = [:]
     for line in text.split(whereSeparator: \.isNewline) {
@@ -111,7 +116,7 @@ struct DNSFiles {
     return values
   }
 
-  /// Those of a directory, in the order of their names.
+  /// Returns the files of a directory, in the order of their names.
   private func files(in directory: String) -> [(name: String, text: String)] {
     let question = FileQuestion(.names, self.root + directory)
     let names = (try? self.files.answer(question).get())?.split(separator: 0) ?? []
@@ -119,7 +124,7 @@ struct DNSFiles {
       .compactMap { name in self.knownText(of: "\(directory)/\(name)").map { (name, $0) } }
   }
 
-  /// `nil` where it cannot be read.
+  /// Returns the text of a file, or `nil` if it cannot be read.
   private func knownText(of path: String) -> String? { try? self.text(of: self.root + path) }
 
   private func text(of path: String) throws(FileError) -> String {
@@ -127,11 +132,11 @@ struct DNSFiles {
   }
 }
 
-/// The machine's files, as far as resolvers leave them.
+/// The files of resolvers on this machine.
 struct ResolverFiles: FileReader {
-  /// A machine has no more links with resolvers of their own.
+  /// More than the number of links with their own resolvers on any machine.
   private static let mostFiles = 256
-  /// In octets.
+  /// In bytes.
   private static let longestFile = 64 * 1024
 
   func answer(_ question: FileQuestion) -> FileAnswer {

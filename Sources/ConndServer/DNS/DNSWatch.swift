@@ -1,15 +1,15 @@
 import Connectivity
 
-/// The seam to the files that say whom names are asked of. Owned by the monitor's thread.
+/// The interface to the files with the DNS settings. Owned by the monitor thread.
 protocol DNSSource {
-  /// Becomes readable when something may have changed; -1 where nothing tells.
+  /// Becomes readable when the settings may have changed; -1 if changes go unnoticed.
   var fileDescriptor: CInt { get }
 
-  /// What holds now; `nil` where that cannot be read. What was told until now is over.
+  /// Clears pending events and reads the settings, or returns `nil` if they cannot be read.
   func read() -> DNSSettings?
 }
 
-/// The files, and what tells when they may be others.
+/// The DNS files, and the watch that reports their changes.
 final class DNSWatch: DNSSource {
   private let files: DNSFiles
   private let changes = FileWatch()
@@ -20,15 +20,15 @@ final class DNSWatch: DNSSource {
 
   func read() -> DNSSettings? {
     self.changes.clear()
-    // First the watches: what changes in between is told.
+    // Watches are set before reading, so that changes in between are reported.
     self.watch()
     return self.files.read()
   }
 
-  /// Watches what is there now.
+  /// Watches the files and directories that exist now.
   private func watch() {
     for directory in self.files.directories { self.changes.watch(directory: directory) }
-    // Resolvers make it a link into their own directory, sometimes by way of another link.
+    // Resolvers make it a link into their own directory, sometimes through another link.
     self.changes.watch(fileBehindLinks: self.files.root + DNSFiles.main)
   }
 }

@@ -1,23 +1,23 @@
 import Connectivity
 
-/// What a file in the form of resolv.conf(5) says.
+/// The contents of a file in the format of resolv.conf(5).
 ///
-/// It may hold anything: a DHCP server chooses the domains.
+/// The file may contain anything, because a DHCP server chooses the domains.
 struct ResolvConf {
   private(set) var servers: [DNSSettings.Server] = []
   private(set) var search: [String] = []
 
-  /// More than any resolver asks.
+  /// More than any resolver uses.
   static let most = 32
 
   init(_ text: String) {
-    // The keyword begins the line, or it is none.
+    // A keyword must be at the start of the line.
     for line in text.split(whereSeparator: \.isNewline) {
       let words = line.split { $0 == " " || $0 == "\t" }
       guard let keyword = words.first, !line.hasPrefix(" "), !line.hasPrefix("\t") else { continue }
       switch keyword {
       case "nameserver": self.servers += Self.servers(words.dropFirst().prefix(1))
-      // Of several the last holds.
+      // The last of several applies.
       case "search": self.search = Self.domains(words.dropFirst())
       case "domain": self.search = Self.domains(words.dropFirst().prefix(1))
       default: continue
@@ -26,7 +26,8 @@ struct ResolvConf {
     self.servers = Array(self.servers.prefix(Self.most))
   }
 
-  /// Those that are addresses: with systemd's `:port`, `%link` and `#name` behind them, too.
+  /// Returns the valid server addresses. systemd's suffixes `:port`, `%link` and `#name` are
+  /// allowed.
   static func servers(_ words: some Sequence<Substring>) -> [DNSSettings.Server] {
     words.compactMap { word in
       var text = word.prefix { $0 != "#" }
@@ -45,7 +46,7 @@ struct ResolvConf {
     }
   }
 
-  /// Those that can be domains. A resolver's `~domain` chooses a server and is never searched.
+  /// Returns the valid domains. A resolver's `~domain` selects a server and is never searched.
   static func domains(_ words: some Sequence<Substring>) -> [String] {
     let names = words.filter { word in
       word.utf8.count <= 255
@@ -62,7 +63,8 @@ struct ResolvConf {
     return names.prefix(Self.most).map(String.init)
   }
 
-  /// As the kernel names links (dev_valid_name). An alternative name may be longer (ALTIFNAMSIZ).
+  /// Whether the kernel accepts the name for a link (dev_valid_name). An alternative name may be
+  /// longer (ALTIFNAMSIZ).
   static func isLinkName(_ name: String, orAlternative: Bool = false) -> Bool {
     (1...(orAlternative ? 127 : 15)).contains(name.utf8.count) && name != "." && name != ".."
       && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && $0 != UInt8(ascii: "/") }

@@ -6,7 +6,7 @@ import UnixTransport
 
 /// The queue in which the monitor loop leaves events for a client of `Guard`. It never blocks.
 protocol FlowMailbox: Sendable {
-  /// The client's stream.
+  /// The number of the client's stream.
   var number: UInt64 { get }
   /// The client's account.
   var account: Account { get }

@@ -4,10 +4,11 @@ import UnixTransport
 
 /// Finds the account of a uid. Safe to use from any thread.
 ///
-/// A uid that `/etc/subuid` gives to a person belongs to this person's account. All other uids outside systemd's ranges for
-/// people and services share one account, unless logind has a session for them, as it has for users of a directory.
+/// A uid that `/etc/subuid` assigns to a person belongs to this person's account. All other uids
+/// outside systemd's ranges for people and services share one account. An exception are uids with a
+/// logind session, such as users of a directory service.
 final class Accounts: Sendable {
-  /// The files that this is read from.
+  /// The paths of the files that are read.
   struct Files {
     var subordinateUsers = "/etc/subuid"
     var users = "/etc/passwd"
@@ -28,7 +29,8 @@ final class Accounts: Sendable {
 
   func account(ofUID uid: UInt32) -> Account {
     let account = Account(ofUID: uid)
-    // An owner never has the uids of services, and root lends its uids to containers that it does not trust.
+    // An owner never gets the uids of services. Root lends its uids to containers that it does not
+    // trust.
     guard account.pot == .people else { return account }
     let owner = self.subordinateUsers.owner(of: uid).map { Account(number: $0) }
     if let owner, owner.pot == .people { return owner }
@@ -51,7 +53,7 @@ final class Accounts: Sendable {
   }
 }
 
-/// Tells whether a file is still the one that was read.
+/// The attributes that show whether a file has changed since it was read.
 private struct FileVersion: Equatable {
   var inode: ino_t
   var size: off_t
@@ -67,19 +69,19 @@ private struct FileVersion: Equatable {
   }
 }
 
-/// The uids that users may act as beside their own: subuid(5).
+/// The uids that users may act as in addition to their own: subuid(5).
 struct SubordinateUsers: Sendable {
   private struct Range {
     var uids: ClosedRange<UInt32>
     var owner: UInt32
   }
 
-  /// By their first uids.
+  /// Sorted by their first uid.
   private var ranges: [Range] = []
 
   init() {}
 
-  /// Lines that make no sense, and those of users who are not in passwd(5), are skipped.
+  /// Parses the files. Skips malformed lines, and lines of users who are not in passwd(5).
   init(_ subuid: [UInt8], passwd: [UInt8]) {
     let lines = Self.fields(of: subuid)
     guard !lines.isEmpty else { return }
@@ -98,7 +100,8 @@ struct SubordinateUsers: Sendable {
     self.ranges.sort { $0.uids.lowerBound < $1.uids.lowerBound }
   }
 
-  /// The user who may act as this one, or `nil` if there is none. Of overlapping ranges the last one counts.
+  /// Returns the user who may act as this uid, or `nil` if there is none. If ranges overlap, the
+  /// last one counts.
   func owner(of uid: UInt32) -> UInt32? {
     var (low, high) = (0, self.ranges.count)
     while low < high {

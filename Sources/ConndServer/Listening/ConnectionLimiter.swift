@@ -4,16 +4,17 @@ import Logging
 import Synchronization
 import UnixTransport
 
-/// Admits clients and their calls within the limits, and logs refusals. Safe to use from any thread.
+/// Admits clients and their calls within the limits, and logs refusals. Safe to use from any
+/// thread.
 final class ConnectionLimiter: Admission {
-  /// What is admitted. The raw value is the limit's key.
+  /// The kind of resource. The raw value is the limit's key.
   private enum Kind: String {
     case connections, streams, questions, pendingMemory
 
-    /// The words for what a client asks for.
+    /// The name of the resource in messages.
     var words: String { self == .pendingMemory ? "bytes that wait for clients" : self.rawValue }
 
-    /// About how many bytes one of them takes.
+    /// The approximate memory in bytes that one of them takes.
     var cost: Int {
       switch self {
       case .connections: MemoryTrimmer.costOfConnection
@@ -32,7 +33,7 @@ final class ConnectionLimiter: Admission {
   private struct State {
     var counts: [Kind: Count] = [:]
     var throttles: [String: LogThrottle] = [:]
-    /// Why connections cannot be accepted at present.
+    /// The current reason why connections cannot be accepted, or `nil` if they can.
     var acceptError: SystemError?
 
     mutating func setQuota(_ kind: Kind, _ inAll: Int, _ ofOneUser: Int) {
@@ -58,9 +59,10 @@ final class ConnectionLimiter: Admission {
     self.configure(limits)
   }
 
-  /// Applies other limits. What was admitted before stays.
+  /// Applies other limits. Whatever was admitted before stays.
   func configure(_ limits: Limits) {
-    // The last descriptors are for reading sysfs and writing the history. Without them connd's answers would be wrong.
+    // The last descriptors are for reading sysfs and writing the history. Without them connd's
+    // answers would be wrong.
     let connections = min(limits.connections, ProcessLimits.maxClients)
     if connections < limits.connections {
       self.logger.notice(
@@ -102,7 +104,7 @@ final class ConnectionLimiter: Admission {
     self.release(.pendingMemory, peer, bytes)
   }
 
-  /// Admits one more question to the kernel, until it is answered.
+  /// Admits one more query to the kernel, until it is answered.
   ///
   /// - Throws: RESOURCE_EXHAUSTED.
   func admitQuestion(of peer: PeerCredentials) throws(RPCError) {
@@ -154,7 +156,7 @@ final class ConnectionLimiter: Admission {
     self.trimmer?.free(amount * kind.cost)
   }
 
-  /// Something of a client's exceeded a limit, which it was told.
+  /// Counts and logs that a client exceeded a limit and received a refusal.
   func turnedAway(_ peer: PeerCredentials, limit: String) {
     self.statistics.hit(limit)
     self.log(limit, "a client has exceeded limits.\(limit)") {

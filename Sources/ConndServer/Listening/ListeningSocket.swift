@@ -2,21 +2,21 @@ import CLinux
 import Glibc
 import UnixTransport
 
-/// The Unix socket that clients connect to, when connd opens it by itself.
+/// The Unix socket for clients, if connd opens it itself.
 ///
-/// NIO would unlink whatever socket it finds under the path, also one that another connd serves; so the socket is opened
-/// here, under a lock that lasts as long as the process.
+/// NIO would unlink any socket at the path, even one that another connd serves. Therefore the
+/// socket is opened here, under a lock that lasts as long as the process.
 final class ListeningSocket {
   private let path: String
   private let lock: CInt
   private var descriptor: CInt?
-  /// The path is ours to remove.
+  /// Whether the path must be removed at the end.
   private var isBound = false
 
-  /// How many bytes the path of a socket has at most, unix(7).
+  /// The maximum length in bytes of a socket's path, unix(7).
   static let longestPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
 
-  /// Opens the socket for everybody on the machine; the directory decides who can reach it.
+  /// Opens the socket for all users. The directory decides who can reach it.
   init(path: String) throws(ListeningError) {
     guard path.utf8.count <= Self.longestPath else {
       throw ListeningError(
@@ -25,40 +25,41 @@ final class ListeningSocket {
     self.path = path
     try Self.makeDirectory(of: path)
     self.lock = try Self.takeLock(path)
-    // If this fails, deinit gives back the lock.
+    // If this fails, deinit releases the lock.
     self.descriptor = try Self.listen(path)
     self.isBound = true
   }
 
   deinit {
-    // Gone before the lock: who takes the lock next must not find it.
+    // The socket is removed before the lock, so that the next holder of the lock does not find it.
     if self.isBound { unlink(self.path) }
     unlink(Self.lockPath(self.path))
     close(self.lock)
     if let descriptor { close(descriptor) }
   }
 
-  /// Hands over the descriptor: whoever takes it closes it.
+  /// Returns the descriptor. The caller must close it.
   func takeDescriptor() -> CInt? {
     defer { self.descriptor = nil }
     return self.descriptor
   }
 
-  /// Makes the directory that is only missing its last part, as /run/connd is on a machine just booted. Where more is
-  /// missing, the lock tells.
+  /// Creates the directory if only its last part is missing, such as /run/connd after boot. If more
+  /// is missing, taking the lock fails.
   private static func makeDirectory(of path: String) throws(ListeningError) {
     guard let slash = path.lastIndex(of: "/"), slash > path.startIndex else { return }
     let directory = String(path[..<slash])
     guard mkdir(directory, 0o755) != 0 else { return }
     let error = SystemError()
-    // One that is there may also be refused in other words than EEXIST, on a read-only file system for one.
+    // For an existing directory the error may be other than EEXIST, for example on a read-only file
+    // system.
     guard access(directory, F_OK) != 0, error.code != ENOENT, error.code != ENOTDIR else { return }
     throw ListeningError(path: "\(directory) cannot be made", error)
   }
 
   private static func lockPath(_ path: String) -> String { "\(path).lock" }
 
-  /// Takes the lock beside the socket, which names its holder.
+  /// Takes the lock next to the socket. The lock file contains the holder's PID.
   private static func takeLock(_ path: String) throws(ListeningError) -> CInt {
     let lockPath = Self.lockPath(path)
     while true {
@@ -69,7 +70,7 @@ final class ListeningSocket {
         if errno == EWOULDBLOCK { throw ListeningError(path: path, reason: .inUse(holder(lock))) }
         throw ListeningError(path: lockPath, SystemError())
       }
-      // The holder before may have removed the file between the opening and the locking.
+      // The previous holder may have removed the file between opening and locking.
       var opened = stat()
       var present = stat()
       if fstat(lock, &opened) == 0, stat(lockPath, &present) == 0, opened.st_ino == present.st_ino {
@@ -95,7 +96,7 @@ final class ListeningSocket {
     guard descriptor >= 0 else { throw ListeningError(path: path, SystemError()) }
     do throws(ListeningError) {
       try Self.removeStale(path)
-      // The mode must be right from the moment on that the path is there.
+      // The mode must be correct as soon as the path exists.
       let mask = umask(0o111)
       defer { umask(mask) }
       guard withUnixAddress(path, { bind(descriptor, $0, $1) }) == 0 else {
@@ -111,7 +112,7 @@ final class ListeningSocket {
     }
   }
 
-  /// Removes a socket that nobody listens on, and nothing else.
+  /// Removes a socket that no process listens on, and nothing else.
   private static func removeStale(_ path: String) throws(ListeningError) {
     var file = stat()
     guard lstat(path, &file) == 0 else { return }
@@ -122,7 +123,7 @@ final class ListeningSocket {
     guard probe >= 0 else { throw ListeningError(path: path, SystemError()) }
     defer { close(probe) }
     if withUnixAddress(path, { connect(probe, $0, $1) }) == 0 {
-      // Somebody who does not know of the lock: systemd, for one.
+      // The listener does not use the lock, for example systemd.
       var credentials = clinux_credentials()
       let isKnown = clinux_peer_credentials(probe, &credentials) == 0
       throw ListeningError(path: path, reason: .inUse(isKnown ? "\(credentials.pid)" : nil))
@@ -132,10 +133,10 @@ final class ListeningSocket {
   }
 }
 
-/// Why connd cannot listen, and what to do about it.
+/// The reason why connd cannot listen, and what to do about it.
 struct ListeningError: Error, CustomStringConvertible {
   enum Reason {
-    /// By the process of this number, where that is known.
+    /// The PID of the process that uses it, if known.
     case inUse(String?)
     case notASocket
     case system(SystemError, String)
@@ -159,7 +160,7 @@ struct ListeningError: Error, CustomStringConvertible {
     self.init(path: path, reason: .system(error, advice))
   }
 
-  /// Whether it is for want of permission.
+  /// Whether a permission is missing.
   var isPermission: Bool {
     if case .system(let error, _) = self.reason {
       error.code == EACCES || error.code == EPERM

@@ -1,17 +1,18 @@
 import Connectivity
 
-/// Lets one line in ten seconds through to the log, and counts the others for the next one.
+/// Lets one log line in ten seconds through, and counts the suppressed ones for the next line.
 ///
-/// It has no timer: what was kept back is told with the next line, whenever that comes.
+/// There is no timer. The next line reports the suppressed ones, whenever it comes.
 struct LogThrottle: Sendable {
   private static let pause = Duration.seconds(10)
 
   private var last: Instant?
   private var suppressed = 0
 
-  /// Something happened that deserves a line.
+  /// Decides whether to write a line.
   ///
-  /// - Returns: how many lines were kept back since the last one; `nil` where this is to be kept back, too.
+  /// - Returns: The number of lines suppressed since the last one, or `nil` if this line is
+  ///   suppressed, too.
   mutating func next(at now: Instant) -> Int? {
     if let last, last.duration(to: now) < Self.pause {
       self.suppressed += 1

@@ -3,12 +3,12 @@ import Connectivity
 import Synchronization
 import UnixTransport
 
-/// Gives memory back to the system after clients have left: malloc keeps what was freed, and an attack would stay visible in
-/// the unit's memory for ever. Safe to use from any thread.
+/// Returns memory to the system after clients have disconnected. malloc keeps freed memory, so an
+/// attack would remain visible in the unit's memory forever. Safe to use from any thread.
 ///
 /// It has no timer of its own. Each large departure leads to one trim, a moment later.
 final class MemoryTrimmer: Sendable {
-  /// Estimates of what clients use, in bytes.
+  /// Estimates of the memory that clients use, in bytes.
   static let costOfConnection = 16 << 10
   static let costOfStream = 32 << 10
   static let costOfFlow = 2 << 10
@@ -34,17 +34,18 @@ final class MemoryTrimmer: Sendable {
   }
 }
 
-/// Decides when memory is given back. A value without I/O.
+/// Decides when to return memory. A value without I/O.
 struct TrimPolicy {
-  /// Less is not worth the work.
+  /// Less than this is not worth the work.
   static let threshold = 8 << 20
-  /// Others leave at the same time as the first, usually.
+  /// Other clients usually leave at the same time as the first.
   static let delay = Duration.seconds(1)
-  /// malloc waits while it is trimmed. Clients that come and go cannot make that happen more often than this.
+  /// malloc blocks while it is trimmed. Clients that come and go cannot cause that more often than
+  /// this.
   static let interval = Duration.seconds(10)
 
   private var used = 0
-  /// The most that was used since the last trim.
+  /// The maximum since the last trim.
   private var peak = 0
   private var isScheduled = false
   private var last: Instant?
@@ -54,7 +55,7 @@ struct TrimPolicy {
     self.peak = max(self.peak, self.used)
   }
 
-  /// - Returns: after which time to trim, or `nil` if there is no need, or a trim is scheduled already.
+  /// - Returns: The delay before the trim, or `nil` if none is needed or one is already scheduled.
   mutating func free(_ bytes: Int, at now: Instant) -> Duration? {
     self.used -= bytes
     guard !self.isScheduled, self.peak - self.used >= Self.threshold, self.used <= self.peak / 2

@@ -1,6 +1,6 @@
 import UnixTransport
 
-/// How much of something there is, by account. A value without I/O.
+/// The amount of a resource in use, by account. A value without I/O.
 struct Usage: Sendable {
   private(set) var count = 0
   private var counts: [Account: Int] = [:]
@@ -15,7 +15,7 @@ struct Usage: Sendable {
     self.potCounts[account.pot, default: 0] += amount
   }
 
-  /// Removes what was added before, and nothing more.
+  /// Removes at most what was added before.
   mutating func remove(_ amount: Int = 1, of account: Account) {
     guard let own = self.counts[account] else { return }
     let amount = min(amount, own)
@@ -25,27 +25,28 @@ struct Usage: Sendable {
   }
 }
 
-/// How much of something there may be: connections, calls, questions, flows, or bytes that wait.
+/// The limits of a resource: connections, calls, queries, flows, or pending bytes.
 ///
-/// Each pot has a part that the other pots cannot use: root a sixteenth, services and people three sixteenths each. The rest
-/// goes to whoever comes first. Within services and within people, a newcomer gets two thirds of what is left (as dbus-broker
-/// divides it), so that several accounts together cannot take everything either.
+/// Each pot has a part that the other pots cannot use: a sixteenth for root, three sixteenths each
+/// for services and people. The rest is first come, first served. Within services and within
+/// people, a newcomer gets at most two thirds of what is left, as in dbus-broker. So several
+/// accounts together cannot take everything either.
 struct Quota: Hashable, Sendable {
-  /// Why there may not be more.
+  /// The reason why no more is admitted.
   enum Refusal: Error, Hashable {
-    /// There are this many already.
+    /// The total has reached this limit.
     case inAll(Int)
-    /// What is left of this many is kept for others.
+    /// The rest of this limit is reserved for other accounts.
     case forOthers(of: Int)
-    /// The account has this many already.
+    /// The account has reached this limit.
     case ofOneUser(Int)
   }
 
-  /// May be lower than what there is. Then nothing is taken away, and nothing is admitted.
+  /// May be lower than the amount in use. Then nothing is taken away and nothing is admitted.
   var inAll: Int
   var ofOneUser: Int
 
-  /// The part that the other pots cannot use.
+  /// Returns the part that the other pots cannot use.
   func reserve(of pot: Account.Pot) -> Int {
     switch pot {
     case .root: self.inAll / 16
@@ -53,17 +54,17 @@ struct Quota: Hashable, Sendable {
     }
   }
 
-  /// What is left for a pot: the others' unused reserves are not.
+  /// Returns the amount left for a pot, without the unused reserves of the others.
   func left(for pot: Account.Pot, beside usage: Usage) -> Int {
     let others = Account.Pot.allCases.filter { $0 != pot }
     let unusedReserves = others.map { max(0, self.reserve(of: $0) - usage.count(of: $0)) }
     return self.inAll - usage.count - unusedReserves.reduce(0, +)
   }
 
-  /// - Throws: if an account may not have this much more.
+  /// - Throws: If the account may not have this much more.
   func check(_ amount: Int = 1, of account: Account, beside usage: Usage) throws(Refusal) {
     let own = usage.count(of: account)
-    // The client can do something about its own limit, so that comes first.
+    // The client can reduce its own use, so its own limit comes first.
     guard own + amount <= self.ofOneUser else { throw .ofOneUser(self.ofOneUser) }
     let left = self.left(for: account.pot, beside: usage) - amount
     let isFair = account == .root || own == 0 || own + amount <= 2 * left
