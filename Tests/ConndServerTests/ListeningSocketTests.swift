@@ -45,7 +45,7 @@ struct ListeningSocketTests {
     withExtendedLifetime(first) {}
   }
 
-  @Test("a path that somebody else listens on is refused, and left alone")
+  @Test("another process listens on the path → it is refused, and left alone")
   func foreign() throws {
     let first = try ListeningSocket(path: self.path)
     unlink("\(self.path).lock")
@@ -58,19 +58,19 @@ struct ListeningSocketTests {
   @Test("a stale socket is replaced")
   func stale() throws {
     let first = try ListeningSocket(path: self.path)
-    // As after a crash: the descriptor is closed, the path is still there.
+    // As after a crash: the descriptor is closed, but the path still exists.
     rename(self.path, "\(self.path).kept")
     let descriptor = try #require(first.takeDescriptor())
     close(descriptor)
     let other = "\(self.path).kept"
-    // What another test is just about to execute has a copy of it for a moment.
+    // A process that another test is starting may hold a copy of the descriptor for a moment.
     var error = self.error(opening: other)
     let end = ContinuousClock.now + .seconds(10)
     while error != nil, ContinuousClock.now < end { error = self.error(opening: other) }
     #expect(error == nil)
   }
 
-  @Test("what is not a socket is left alone")
+  @Test("a file that is not a socket is left alone")
   func notASocket() throws {
     let file = try #require(fopen(self.path, "w"))
     fclose(file)
@@ -79,12 +79,12 @@ struct ListeningSocketTests {
     #expect(access(self.path, F_OK) == 0)
   }
 
-  @Test("an error names the path and what to do")
+  @Test("an error names the path and the remedy")
   func advice() throws {
     let error = try #require(self.error(opening: "/nonexistent/deeper/connd.sock"))
     #expect(error.description.contains("/nonexistent/deeper/connd.sock"))
     #expect(error.description.contains("--socket"))
-    // Nobody may make a directory there, not even root.
+    // No process can create a directory there, not even as root.
     let refused = try #require(self.error(opening: "/sys/connd/connd.sock"))
     #expect(refused.description.hasPrefix("/sys/connd cannot be made: "))
     #expect(refused.description.contains("--socket"))

@@ -3,19 +3,19 @@ import ConnectivityRules
 import Testing
 
 extension IPAddress {
-  /// One that a test spells itself.
+  /// Parses an address that is spelt in a test.
   init(spelt text: String) throws { self = try #require(IPAddress(text)) }
 }
 
 extension IPPrefix {
-  /// One that a test spells itself.
+  /// Parses a prefix that is spelt in a test.
   init(spelt text: String, _ length: Int) throws {
     self = try #require(IPPrefix(try IPAddress(spelt: text), length: length))
   }
 }
 
 extension RouteAnswer {
-  /// The way over a link.
+  /// A way over a link.
   static func over(
     _ link: UInt32, via gateway: String? = nil, from source: String, table: UInt32 = 254
   ) -> RouteAnswer {
@@ -46,7 +46,7 @@ extension ModelKernel {
         outer: IPAddress(remote).map { Destination($0) }))
   }
 
-  /// A link above others, which are its ports.
+  /// Adds a link on top of others, which are its ports.
   func addStack(_ index: UInt32, _ name: String, kind: String, over ports: [UInt32]) {
     self.addLink(index, name, kind: kind)
     self.linkTable[index]?.device.lowerLinks = ports
@@ -59,14 +59,14 @@ extension ModelKernel {
     self.linkTable[link]?.link.operationalState = state == .up ? .up : .down
   }
 
-  /// What goes to a prefix goes this way from now on. Its source is the link's, if it is nobody's yet.
+  /// Routes a prefix this way from now on. If no link has the source address yet, the link gets it.
   func lead(
     _ prefix: String, _ length: Int, _ way: RouteAnswer, metric: UInt32 = 0, from: IPPrefix? = nil
   ) throws {
     try self.spread(prefix, length, over: [way], metric: metric, from: from)
   }
 
-  /// What goes to a prefix goes one of these ways.
+  /// Routes a prefix over several legs.
   func spread(
     _ prefix: String, _ length: Int, over ways: [RouteAnswer], metric: UInt32 = 0,
     from: IPPrefix? = nil
@@ -77,7 +77,7 @@ extension ModelKernel {
     for way in ways { self.give(way) }
   }
 
-  /// What is sent from the way's source goes this way (`ip rule from …`).
+  /// Routes this way all that is sent from the way's source (`ip rule from …`).
   func pin(_ way: RouteAnswer) {
     self.give(way)
     guard let source = way.route?.source else { return }
@@ -101,12 +101,12 @@ extension ModelKernel {
     self.give(try IPAddress(spelt: address), to: link)
   }
 
-  /// No link has the address any more.
+  /// Removes the address from every link.
   func take(_ address: String) {
     self.addressTable.removeAll { $0.address == IPAddress(address) }
   }
 
-  /// No route leads to a prefix by this metric any more.
+  /// Removes the route to a prefix with this metric.
   func cut(_ prefix: String, _ length: Int, metric: UInt32 = 0) throws {
     let prefix = try IPPrefix(spelt: prefix, length)
     self.routes.removeAll { $0.prefix == prefix && $0.metric == metric }

@@ -4,54 +4,55 @@ import Netlink
 
 @testable import ConndServer
 
-/// A kernel that a test writes down.
+/// A kernel that a test writes.
 final class ModelKernel: Kernel {
   /// An entry of the routing tables.
   struct Entry {
     var prefix: IPPrefix
     var metric: UInt32
-    /// One for each leg.
+    /// One way for each leg.
     var ways: [RouteAnswer]
-    /// Only what is sent from there (IPv6, RFC 8043).
+    /// Matches only packets with a source in this prefix (IPv6, RFC 8043).
     var from: IPPrefix?
   }
 
   var fileDescriptor: CInt { -1 }
   var hasMessages: Bool { !self.untold.isEmpty }
   var routes: [Entry] = []
-  /// What is sent from an address goes this way (`ip rule from …`).
+  /// Ways by source address (`ip rule from …`).
   var pinned: [IPAddress: RouteAnswer] = [:]
-  /// What is sent from a port among these goes this way (`ip rule … sport`).
+  /// The way for source ports in a range (`ip rule … sport`).
   var pinnedPorts: (ports: ClosedRange<UInt16>, way: RouteAnswer)?
-  /// What has a mark goes this way (`ip rule … fwmark`).
+  /// Ways by mark (`ip rule … fwmark`).
   var marked: [UInt32: RouteAnswer] = [:]
-  /// The rules, of both families. They say nothing by themselves: `pinned` and its like do.
+  /// The rules, of both families. They have no effect by themselves: `pinned` and its like do.
   var ruleTable: [Rule] = []
-  /// What is bound to a link goes this way; by the routes that lead over it, where that is not said.
+  /// Ways for traffic bound to a link. If a link has none, the routes over it are used.
   var bound: [UInt32: RouteAnswer] = [:]
   var wirelessLinks: [UInt32: WirelessLink] = [:]
-  /// What nl80211 still says of a link while it cannot be asked for all of it; `nil` while it can.
+  /// The answers that nl80211 still gives for a link while its full dump fails, or `nil` if it
+  /// works.
   var incompleteWireless: ((UInt32) -> WirelessLink?)?
   var wirelessSignals: [UInt32: WirelessSignal] = [:]
   var linkTable: [UInt32: LinkFacts] = [:]
   var addressTable: [Address] = []
-  /// Whether of several legs that of the source's link is taken, as Linux does since 6.15.
+  /// Whether the leg of the source's link is chosen, as Linux has done since version 6.15.
   var choosesLegBySource = true
-  /// The source addresses that routes set (`src`); any other is the kernel's choice.
+  /// The source addresses that routes set (`src`); the kernel chooses any other.
   var setSources: Set<IPAddress> = []
-  /// Addresses that a link has no longer, and the local table still has.
+  /// Addresses that a link no longer has, but the local table still does.
   var leaving: [IPAddress: UInt32] = [:]
   /// Whole blocks that are local (AnyIP).
   var localBlocks: [IPPrefix] = []
-  /// Addresses that the local table does not have: they are in a VRF's.
+  /// Addresses that are missing from the local table because they are in a VRF's.
   var inVRF: Set<IPAddress> = []
   var neighbours: [IPAddress: Neighbour] = [:]
-  /// The ports behind which bridges have learnt hardware addresses.
+  /// The ports behind which bridges have learnt MAC addresses.
   var learnt: [[UInt8]: UInt32] = [:]
-  /// What the sockets of connections say, by the local port.
+  /// The reports of sockets, by local port.
   var sockets: [UInt16: SocketReport] = [:]
   private(set) var socketQuestions = 0
-  /// For how long the answers hold that are given next.
+  /// How long the next answers are valid.
   var expiry: Duration?
   /// Called before each answer about a neighbour.
   var onNeighbour: (IPAddress) -> Void = { _ in }
@@ -59,20 +60,20 @@ final class ModelKernel: Kernel {
     get { self.failure != nil }
     set { self.failure = newValue ? KernelUnavailable(description: "gone") : nil }
   }
-  /// Why nothing is answered; what it has to tell it tells if it refuses questions only.
+  /// Why no query is answered. If it only refuses queries, it still sends its messages.
   var failure: KernelUnavailable?
-  /// The questions, as in `asked`, that are answered with an error.
+  /// Whether a query, written as in `asked`, is answered with an error.
   var refuses: (String) -> Bool = { _ in false }
-  /// What it still has to tell, each reading of it once; what a reading tells of happens by then.
+  /// Messages still to be read, one entry for each read. An entry's changes happen when it is read.
   var untold: [() -> [KernelEvent]] = []
   private var happening: [Int: () -> Void] = [:]
-  /// How often something was asked.
+  /// The number of queries so far.
   var questions: Int { self.asked.count }
-  /// What was asked, in its order.
+  /// The queries so far, in order.
   private(set) var asked: [String] = []
   private(set) var watched = Watched()
 
-  /// Something happens when so many more questions were answered, before the next one.
+  /// Runs the closure before the next query, after this many more have been answered.
   func happens(after questions: Int, _ happen: @escaping () -> Void) {
     self.happening[self.questions + questions + 1] = happen
   }
@@ -114,7 +115,7 @@ final class ModelKernel: Kernel {
     return answers
   }
 
-  /// The links by which what answers a connection is dropped (rp_filter).
+  /// The links on which replies to a connection would be dropped (rp_filter).
   var refusingReplies: Set<UInt32> = []
 
   func refusesReplies(
@@ -153,7 +154,8 @@ final class ModelKernel: Kernel {
     }
     guard let entry = self.match(destination) else { return .noRoute(.noRoute) }
     let ways = entry.ways.filter { destination.outLink == nil || $0.link == destination.outLink }
-    // Of several legs that of the source's link, as Linux does since 6.15; else one by the ports.
+    // Since version 6.15, Linux chooses the leg of the source's link; before, it hashes on the
+    // ports.
     let owner =
       self.choosesLegBySource ? destination.source.flatMap { self.owner(of: $0) } : nil
     if let owner, let way = ways.first(where: { $0.link == owner }) { return way }
@@ -286,6 +288,6 @@ extension RouteAnswer {
 }
 
 extension KernelView {
-  /// A turn of which only the answers matter.
+  /// Creates a view for a turn of which only the answers matter.
   convenience init(_ kernel: ModelKernel) { self.init(kernel, Interests()) }
 }

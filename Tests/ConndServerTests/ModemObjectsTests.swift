@@ -4,12 +4,12 @@ import Testing
 
 @testable import ConndServer
 
-@Suite("What ModemManager's objects say of links")
+@Suite("ModemManager's objects")
 struct ModemObjectsTests {
   private static let modem = "/org/freedesktop/ModemManager1/Modem/0"
   private static let bearer = "/org/freedesktop/ModemManager1/Bearer/0"
 
-  /// A modem with one bearer, and what it says of each.
+  /// A modem with one bearer, and the properties of each.
   private func objects(
     _ modem: [String: BusValue] = [:], network: [String: BusValue] = [:],
     bearer: [String: BusValue] = ["Interface": .text("wwan0"), "Connected": .flag(true)]
@@ -24,7 +24,7 @@ struct ModemObjectsTests {
   }
 
   @Test(
-    "the newest technology is what is shown",
+    "the newest technology is shown",
     arguments: [
       (UInt32(0), nil), (1 << 0, nil), (1 << 1, .second), (1 << 4, .second), (1 << 5, .third),
       (1 << 9, .third), (1 << 10, .second), (1 << 13, .third), (1 << 14, .fourth),
@@ -38,7 +38,7 @@ struct ModemObjectsTests {
   }
 
   @Test(
-    "whose network it is, is what its code says",
+    "the network operator is identified by its code",
     arguments: [
       (["OperatorCode": .text("26201"), "OperatorName": .text("Example")], "26201 Example"),
       (["OperatorCode": .text("310410")], "310410 "), (["OperatorName": .text("Example")], nil),
@@ -52,7 +52,7 @@ struct ModemObjectsTests {
   }
 
   @Test(
-    "roaming is what the registration says, in all its variants",
+    "roaming follows the registration state, in all its variants",
     arguments: [(0, false), (1, false), (5, true), (6, false), (7, true), (9, false), (10, true)])
   func roaming(state: Int64, isRoaming: Bool) {
     let objects = self.objects(network: ["RegistrationState": .number(state)])
@@ -60,7 +60,7 @@ struct ModemObjectsTests {
   }
 
   @Test(
-    "T3 how well a modem hears its network is known by its link, and says nothing else of that",
+    "T3 a modem's signal quality is known by its link, and changes nothing else about that link",
     arguments: [
       (.flaggedNumber(67, true), 67), (.flaggedNumber(0, true), 0),
       (.flaggedNumber(100, false), 100), (.flaggedNumber(0, false), nil),
@@ -77,7 +77,7 @@ struct ModemObjectsTests {
   }
 
   @Test(
-    "a bearer says which link it has, and whether that carries anything",
+    "a bearer names its link, and says whether that is connected",
     arguments: [
       ([:], [:]),
       (["Interface": .text("ppp0")], ["ppp0": ModemLink(isConnected: false)]),
@@ -96,7 +96,7 @@ struct ModemObjectsTests {
     #expect(self.objects(bearer: properties).links == links)
   }
 
-  @Test("D8 what is of another type is not known, and takes nothing else with it")
+  @Test("D8 a value of an unexpected type is unknown, and loses nothing else")
   func otherTypes() {
     let objects = self.objects(
       ["AccessTechnologies": .text("lte")], network: ["RegistrationState": .flag(true)],
@@ -116,7 +116,7 @@ struct ModemObjectsTests {
     #expect(strange == self.objects())
   }
 
-  @Test("what changes replaces what was said, and what is not mentioned stays")
+  @Test("a changed property replaces its value; the others stay")
   func changes() {
     var objects = self.objects(["AccessTechnologies": .number(1 << 14)])
     objects.update(Self.bearer, BusProperties(ModemObjects.bearer, ["Suspended": .flag(true)]))
@@ -131,7 +131,7 @@ struct ModemObjectsTests {
     #expect(objects == ModemObjects())
   }
 
-  @Test("of bearers that share a link, the one that carries speaks for it")
+  @Test("bearers share a link → the connected one counts")
   func shared() {
     for order in [["/a", "/b", "/c"], ["/c", "/b", "/a"]] {
       var objects = self.objects(["Bearers": .texts(order)])
@@ -150,7 +150,7 @@ struct ModemObjectsTests {
     }
   }
 
-  @Test("D8 who has more modems and bearers than a machine can is not remembered beyond that")
+  @Test("D8 more modems and bearers than a machine can have → only a bounded number is stored")
   func bounded() {
     var objects = ModemObjects()
     for modem in 0..<100 {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import ConndServer
 
-@Suite("The monitor's loop")
+@Suite("Monitor loop")
 struct MonitorLoopTests {
   @Test("K8 I1 flows registered while the kernel cannot be asked are registered again when it can")
   func registeredBlindly() throws {
@@ -13,7 +13,7 @@ struct MonitorLoopTests {
     #expect(loop.loop.kernel == nil)
     #expect(try loop.guardFlow(2, local: "192.0.2.99") == ["2 path none unknown"])
     #expect(try loop.guardFlow(1, local: "192.0.2.7") == ["1 path none unknown"])
-    // Nothing to do before its time.
+    // Nothing is done before the retry is due.
     #expect(loop.turn() == [])
     loop.kernel.isGone = false
     #expect(
@@ -22,7 +22,7 @@ struct MonitorLoopTests {
     #expect(loop.tell() == [])
   }
 
-  @Test("K8 a flow that is let go while the kernel cannot be asked is not registered again")
+  @Test("K8 a flow is removed while the kernel cannot be asked → it is not registered again")
   func letGoBlindly() throws {
     var loop = try TestLoop.started { $0.isGone = true }
     #expect(try loop.guardFlow(1) == ["1 path none unknown"])
@@ -33,7 +33,7 @@ struct MonitorLoopTests {
     #expect(loop.loop.kernel != nil && loop.loop.engine.flows.count == 0)
   }
 
-  @Test("D6 a destination more has all links heard, and needs no other reading")
+  @Test("D6 a new destination makes connd listen to all links again, without another reading")
   func destinationWhileUnheard() throws {
     var loop = try TestLoop.started()
     loop.becomeDeaf()
@@ -43,7 +43,7 @@ struct MonitorLoopTests {
     #expect(loop.turn() == [] && loop.count("batches") == batches)
   }
 
-  @Test("K6 D6 a tunnel's other end that moves has all links heard")
+  @Test("K6 D6 a tunnel's remote end changes → connd listens to all links again")
   func tunnelEndWhileUnheard() throws {
     var loop = try TestLoop.started { kernel in
       kernel.addTunnel(5, "gre1", to: "198.51.100.1")
@@ -57,7 +57,7 @@ struct MonitorLoopTests {
     let end = try IPAddress(spelt: "198.51.100.2")
     #expect(loop.kernel.watched.destinations.contains(end))
     #expect(loop.kernel.watched.unheard == nil)
-    // And what comes then is noticed.
+    // A change that comes then is noticed.
     loop.becomeDeaf()
     try loop.kernel.lead("0.0.0.0", 0, .over(9, from: "10.0.0.9"))
     loop.kernel.addLink(9, "late")
@@ -65,13 +65,13 @@ struct MonitorLoopTests {
     #expect(loop.kernel.watched.unheard == nil)
   }
 
-  @Test("T3 where links cannot be listed nothing is lost but that they are heard")
+  @Test("T3 links cannot be listed → connd keeps listening to all, and loses nothing")
   func unlisted() throws {
     var loop = try TestLoop.started()
     let kernel = loop.kernel
     var link = Link(index: 100, name: "veth100")
     link.isNew = true
-    // The first is told before anybody knows what was there.
+    // The first message comes before connd knows which links exist.
     #expect(loop.tell([.link(link)]) == [])
     kernel.happens(after: 0) { kernel.isGone = true }
     for _ in 0..<100 where !kernel.isGone { #expect(loop.tell([.link(link)]) == []) }
@@ -82,7 +82,7 @@ struct MonitorLoopTests {
     #expect(kernel.watched.unheard != nil)
   }
 
-  @Test("K8 a kernel that fails while flows are registered is lost, and opened again")
+  @Test("K8 the kernel fails while flows are registered → it is reported lost, and opened again")
   func failure() throws {
     var loop = try TestLoop.started()
     let kernel = loop.kernel
@@ -94,7 +94,7 @@ struct MonitorLoopTests {
     #expect(loop.turn(after: .seconds(1)) == ["1 path eth0"])
   }
 
-  @Test("K8 a kernel that fails with more to tell is lost once")
+  @Test("K8 a kernel that fails with unread messages is lost once")
   func failureInBurst() throws {
     var loop = try TestLoop.started()
     let kernel = loop.kernel
@@ -109,26 +109,28 @@ struct MonitorLoopTests {
     #expect(loop.loop.due == loop.clock.now.advanced(by: .seconds(1)))
   }
 
-  @Test("D8 messages that go on being lost make connd read anew at once, and then not without end")
+  @Test(
+    "D8 messages keep getting lost → connd reads again immediately at first, then at a bounded rate"
+  )
   func overruns() throws {
     var loop = try TestLoop.started()
     let readings = loop.count("readings")
     let kernel = loop.kernel
     func tellOfLoss() { kernel.untold = [{ [.overrun] }] }
-    // The kernel loses some every millisecond.
+    // The kernel drops some messages every millisecond.
     for _ in 0..<1000 {
       tellOfLoss()
       _ = loop.turn(after: .milliseconds(1))
     }
     let count = loop.count("readings") - readings
     #expect(count > 50 && count <= 100, "\(count)")
-    // What is true is read in the end, and nothing is due then.
+    // The final state is read in the end, and no deadline remains.
     loop.kernel.routes = []
     _ = loop.turn(after: .milliseconds(20))
     #expect(loop.loop.engine.snapshot.status.category == Category.none)
     _ = loop.turn(after: .seconds(5))
     #expect(loop.loop.listens && loop.loop.due == nil)
-    // After a while, it is at once again.
+    // After a while, the next loss is handled immediately again.
     try loop.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.7"))
     tellOfLoss()
     _ = loop.turn()
@@ -136,7 +138,7 @@ struct MonitorLoopTests {
   }
 
   @Test(
-    "I5 those who are told of a change come first, where a look at all flows takes long",
+    "I5 evaluating all flows takes long → clients that watch changes are served first",
     arguments: [4096, 4097])
   func precedence(flows: UInt32) throws {
     var loop = try TestLoop.started { $0.addLink(3, "eth1") }
@@ -153,10 +155,10 @@ struct MonitorLoopTests {
     #expect(loop.turn(after: .milliseconds(1)).count == Int(flows))
   }
 
-  @Test("I5 changes without end do not keep flows from being looked at")
+  @Test("I5 an endless series of changes does not postpone the evaluation of flows")
   func boundedPrecedence() throws {
     var loop = try TestLoop.started { $0.addLink(3, "eth1") }
-    // It is not their path that changes.
+    // These flows do not depend on the path that changes.
     try loop.kernel.lead("198.18.0.0", 15, .over(2, via: "192.0.2.1", from: "192.0.2.7"))
     try loop.guardFlows(5000)
     var waits = 0
@@ -170,7 +172,9 @@ struct MonitorLoopTests {
     #expect(waits == 2)
   }
 
-  @Test("K6 D6 the end of a tunnel that a followed destination is behind is let through at once")
+  @Test(
+    "K6 D6 a followed destination is behind a tunnel → the tunnel's remote end passes the filter immediately"
+  )
   func watchedTunnel() throws {
     let end = try IPAddress(spelt: "198.51.100.1")
     var loop = try TestLoop.started { kernel in
@@ -185,7 +189,8 @@ struct MonitorLoopTests {
     loop.loop.unwatch(destination, watch.watcher)
   }
 
-  @Test("K6 what changed below a tunnel before its end was let through is read with the first path")
+  @Test(
+    "K6 a change below a tunnel before its remote end passes the filter is part of the first path")
   func watchedTunnelMoved() async throws {
     var loop = try TestLoop.started { kernel in
       kernel.addLink(3, "eth1")
@@ -197,7 +202,7 @@ struct MonitorLoopTests {
     #expect(
       try loop.loop.engine.reader.path(to: destination, KernelView(kernel)).path.chain.map(\.name)
         == ["gre1", "eth0"])
-    // The filter knows of the destination, and the path is read; then the filter knows of the end.
+    // The filter gets the destination, and the path is read; then the filter gets the remote end.
     kernel.happens(after: 1 + kernel.questions - before) {
       #expect(throws: Never.self) {
         try kernel.lead("198.51.100.1", 32, .over(3, from: "198.51.100.7"))
@@ -209,14 +214,14 @@ struct MonitorLoopTests {
     #expect(paths.map { $0.chain.map(\.name) } == [["gre1", "eth1"]])
   }
 
-  @Test("a second one who follows a destination hears no sooner of news than the first")
+  @Test("a second client follows a destination → it learns of a change no sooner than the first")
   func watchedTwice() async throws {
     var loop = try TestLoop.started { $0.addLink(3, "eth1") }
     let destination = Destination(try IPAddress(spelt: "203.0.113.9"))
     let first = loop.loop.watch(destination)
     var paths = first.paths.makeAsyncIterator()
     #expect(await paths.next()?.chain.first?.index == 2)
-    // The kernel's message is still to be read.
+    // The kernel's message is not read yet.
     try loop.kernel.lead("203.0.113.0", 24, .over(3, via: "192.0.2.1", from: "192.0.2.2"))
     let second = loop.loop.watch(destination)
     loop.loop.unwatch(destination, first.watcher)
@@ -225,7 +230,7 @@ struct MonitorLoopTests {
     #expect(await second.paths.first { _ in true }?.chain.first?.index == 3)
   }
 
-  @Test("D4 what is published in an endless burst is told before the burst ends")
+  @Test("D4 a change that is published in an endless burst is sent before the burst ends")
   func endlessBurst() throws {
     var loop = try TestLoop.started()
     #expect(loop.turn() == [])
@@ -249,7 +254,7 @@ struct MonitorLoopTests {
 
   // MARK: - Losses
 
-  /// What was published: `none`, `eth1`.
+  /// The published paths: `none`, `eth1`.
   private func published(_ loop: TestLoop) -> [String] {
     loop.loop.store.past.compactMap { published in
       switch published.change {
@@ -262,7 +267,7 @@ struct MonitorLoopTests {
     }
   }
 
-  @Test("K8 what waits is heard before a reading: a path that moves is not gone")
+  @Test("K8 waiting messages are read before the kernel is: a path that moves is not lost")
   func moved() throws {
     var loop = try TestLoop.started { $0.addLink(3, "eth1") }
     let kernel = loop.kernel
@@ -284,7 +289,7 @@ struct MonitorLoopTests {
     #expect(self.published(loop) == ["eth0 started", "eth1 routeRemoved"])
   }
 
-  @Test("K8 T1 a loss is not waited for: with nothing more to explain it, it is told at once")
+  @Test("K8 T1 a loss is published immediately if no message explains it further")
   func lost() throws {
     var loop = try TestLoop.started()
     let kernel = loop.kernel
@@ -300,7 +305,8 @@ struct MonitorLoopTests {
     #expect(loop.count("readings") == 3, "two are read at once")
   }
 
-  @Test("T1 while a gain is held the other link is published, and then the gain, as the hold's end")
+  @Test(
+    "T1 while a gain is held, the other link is published; then the gain, caused by the hold's end")
   func hold() throws {
     var loop = try TestLoop.started { kernel in
       kernel.addLink(3, "wlan0")
@@ -312,7 +318,7 @@ struct MonitorLoopTests {
     func flap(_ state: LinkState) throws -> [KernelEvent] {
       kernel.setState(of: 2, state)
       let way = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
-      // Its manager takes the route away.
+      // The network manager removes the route.
       if state == .up { try kernel.lead("0.0.0.0", 0, way, metric: 100) }
       if state != .up { try kernel.cut("0.0.0.0", 0, metric: 100) }
       return [.link(try #require(kernel.linkTable[2]).link)]

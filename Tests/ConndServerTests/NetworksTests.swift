@@ -32,18 +32,18 @@ final class NetworksTests {
     Neighbour(self.gateway, link: link, hardwareAddress: [2, 0, 0, 0, 0, last])
   }
 
-  /// The gateway has this hardware address from now on, or the kernel knows none.
+  /// Gives the gateway a MAC address, or none that the kernel knows.
   private func have(_ last: UInt8?) {
     self.kernel.neighbours[self.gateway] = last.map { self.router($0) }
   }
 
-  /// It has it, and that is told.
+  /// Gives the gateway a MAC address, and reports it.
   private func tell(_ last: UInt8) {
     self.have(last)
     self.networks.note([.neighbour(self.router(last))])
   }
 
-  /// A link goes and comes, and both is told.
+  /// Takes a link down and up again, and reports both.
   private func replug(_ index: UInt32 = 2) throws {
     for state in [LinkState.noCarrier, .up] {
       self.kernel.setState(of: index, state)
@@ -51,7 +51,7 @@ final class NetworksTests {
     }
   }
 
-  /// What is known of the network in a turn of its own.
+  /// The identity of the network, read in a turn of its own.
   private func identity() throws -> NetworkIdentity {
     let view = KernelView(self.kernel, self.interests)
     defer { self.interests = view.interests }
@@ -59,7 +59,7 @@ final class NetworksTests {
     return try view.interests.networks.identity(of: path, facts, view)
   }
 
-  /// The same of a default path.
+  /// The identity of the default path's network, read in a turn of its own.
   private func defaultIdentity() throws -> NetworkIdentity {
     let view = KernelView(self.kernel, self.interests)
     defer { self.interests = view.interests }
@@ -67,7 +67,7 @@ final class NetworksTests {
     return try view.interests.networks.identity(of: path, facts, isDefault: true, view)
   }
 
-  /// What becomes of those who were on the network before.
+  /// The verdict for flows that were on the network before.
   private func fate(since before: NetworkIdentity) throws -> String {
     let now = try self.identity().completed(by: before)
     return now.isOther(than: before) ? "other" : now.isFailover(after: before) ? "failover" : "same"
@@ -77,9 +77,9 @@ final class NetworksTests {
     try self.networks.acceptFilter(KernelView(self.kernel))
   }
 
-  // MARK: - Stages
+  // MARK: - Epochs
 
-  @Test("I4 another hardware address on a link that never went is a failover")
+  @Test("I4 another MAC address on a link that stayed up is a failover")
   func failover() throws {
     let before = try self.identity()
     #expect(before.gatewayHardwareAddress?.last == 7)
@@ -89,7 +89,7 @@ final class NetworksTests {
     #expect(try self.fate(since: before) == "same")
   }
 
-  @Test("I4 T2 a carrier that went between two readings is told by its count")
+  @Test("I4 T2 a carrier loss between two readings is noticed by the carrier counter")
   func carrierCount() throws {
     let before = try self.identity()
     self.kernel.linkTable[2]?.link.carrierDownCount = 4
@@ -97,13 +97,13 @@ final class NetworksTests {
     #expect(try self.fate(since: before) == "other")
   }
 
-  /// The kernel knows a router since so long ago.
+  /// The kernel has known a router, confirmed this long ago.
   private func have(_ last: UInt8, confirmed age: Duration) {
     self.have(last)
     self.kernel.neighbours[self.gateway]?.confirmed = age
   }
 
-  /// The carrier goes so fast that the kernel forgets nothing.
+  /// Loses the carrier so briefly that the kernel forgets nothing.
   private func bounce() {
     let count = self.kernel.linkTable[2]?.link.carrierDownCount ?? 0
     self.kernel.linkTable[2]?.link.carrierDownCount = count + 1
@@ -114,7 +114,7 @@ final class NetworksTests {
   }
 
   @Test(
-    "I4 the kernel still has the router of before the link went → another MAC is another network")
+    "I4 the kernel still has the router from before the link loss → another MAC is another network")
   func unconfirmed() throws {
     self.have(7, confirmed: .zero)
     let before = try self.identity()
@@ -123,7 +123,7 @@ final class NetworksTests {
     #expect(try self.fate(since: before) == "same")
     let meanwhile = try self.identity()
     #expect(meanwhile.gatewayHardwareAddress == nil)
-    // That the kernel stops to believe in it says nothing else.
+    // The kernel's doubts about the entry change nothing else.
     self.wait(.seconds(45))
     self.networks.note([.neighbour(self.router(7))])
     self.have(7, confirmed: .seconds(46))
@@ -134,7 +134,7 @@ final class NetworksTests {
     #expect(try self.fate(since: meanwhile) == "same")
   }
 
-  @Test("I4 the router was confirmed since the link went → another MAC is a failover")
+  @Test("I4 the router was confirmed after the link loss → another MAC is a failover")
   func confirmed() throws {
     let before = try self.identity()
     self.bounce()
@@ -148,7 +148,7 @@ final class NetworksTests {
     #expect(try self.fate(since: since) == "failover")
   }
 
-  @Test("I4 the kernel says nothing of the router for a minute → traffic has confirmed it")
+  @Test("I4 the kernel reports nothing about the router for a minute → traffic has confirmed it")
   func silentlyConfirmed() throws {
     let before = try self.identity()
     self.bounce()
@@ -161,7 +161,7 @@ final class NetworksTests {
     #expect(after.firstStage == 0 && after.gatewayHardwareAddress?.last == 8)
   }
 
-  @Test("I4 D7 the filter passes a confirmation of the same router, and is set once for that")
+  @Test("I4 D7 the filter passes the confirmation of the same router, without being replaced again")
   func awaited() throws {
     let before = try self.identity()
     #expect(try self.acceptFilter() == [])
@@ -180,7 +180,7 @@ final class NetworksTests {
     #expect(self.networks.gateways.first?.hardwareAddress?.last == 7)
   }
 
-  @Test("I4 T2 one of two entries of the address is removed → no stage begins")
+  @Test("I4 T2 one of two entries of the address is removed → no epoch begins")
   func oneOfTwoEntries() throws {
     self.kernel.addressTable.append(
       Address(try IPAddress(spelt: "192.0.2.7"), prefixLength: 32, link: 2))
@@ -196,7 +196,7 @@ final class NetworksTests {
     #expect(try self.defaultIdentity().stage > before.stage)
   }
 
-  @Test("I4 a link that went, and has the same router as before, has the same network")
+  @Test("I4 link lost and back with the same router → same network")
   func linkMessage() throws {
     let before = try self.identity()
     try self.replug()
@@ -206,7 +206,7 @@ final class NetworksTests {
     #expect(try self.fate(since: before) == "other")
   }
 
-  @Test("I4 a message that is older than what was read is no other stage")
+  @Test("I4 a message older than the last reading begins no epoch")
   func oldMessage() throws {
     self.kernel.linkTable[2]?.link.carrierDownCount = 4
     let before = try self.identity()
@@ -217,7 +217,7 @@ final class NetworksTests {
     #expect(try self.fate(since: before) == "failover")
   }
 
-  @Test("I4 an address that goes begins another stage, of its family", arguments: [true, false])
+  @Test("I4 an address is removed → an epoch begins for its family only", arguments: [true, false])
   func addressRemoved(isOfFamily: Bool) throws {
     let before = try self.identity()
     let address = try IPAddress(spelt: isOfFamily ? "192.0.2.7" : "2001:db8::7")
@@ -227,7 +227,8 @@ final class NetworksTests {
   }
 
   @Test(
-    "I4 I7 after lost messages the router is asked for again, and the count says whether it went")
+    "I4 I7 after lost messages the router is read again, and the carrier counter says whether the link was lost"
+  )
   func overrun() throws {
     let before = try self.identity()
     self.have(8)
@@ -241,7 +242,9 @@ final class NetworksTests {
     #expect(try self.fate(since: after) == "other")
   }
 
-  @Test("I4 as long as nobody knows the router there is nothing to compare, and then all since")
+  @Test(
+    "I4 the router is unknown for a while → no verdict until it is known, then one for the whole time"
+  )
   func unknown() throws {
     let before = try self.identity()
     try self.replug()
@@ -249,7 +252,7 @@ final class NetworksTests {
     let meanwhile = try self.identity()
     #expect(meanwhile.gatewayHardwareAddress == nil)
     #expect(try self.fate(since: before) == "same")
-    // It goes once more before it is known.
+    // The link is lost once more before the router is known.
     try self.replug()
     self.tell(8)
     #expect(try self.fate(since: before) == "other")
@@ -258,7 +261,7 @@ final class NetworksTests {
     #expect(try self.fate(since: after) == "same")
   }
 
-  @Test("I4 who began before the router was known is on another network when the link went")
+  @Test("I4 a flow began before the router was known, then the link was lost → network changed")
   func neverKnown() throws {
     self.have(nil)
     let before = try self.identity()
@@ -269,12 +272,14 @@ final class NetworksTests {
     #expect(try self.fate(since: before) == "other")
   }
 
-  @Test("I4 a router that is told of before the link that went is compared with the one of before")
+  @Test(
+    "I4 the router's message arrives before the link's → the router is compared with the former one"
+  )
   func messageBeforeLinks() throws {
     let before = try self.identity()
     self.networks.note([.neighbour(self.router(8))])
     self.have(8)
-    // The message of the link is still to come; what is read of it is ahead.
+    // The link's message is still to come; the reading is ahead of it.
     self.kernel.linkTable[2]?.link.carrierDownCount = 4
     #expect(try self.fate(since: before) == "other")
     let after = try self.identity()
@@ -282,7 +287,7 @@ final class NetworksTests {
     #expect(try self.fate(since: after) == "same")
   }
 
-  @Test("I4 K6 of a gateway behind a bridge the port's carrier counts")
+  @Test("I4 K6 the gateway is behind a bridge → the port's carrier counts")
   func lowerPort() throws {
     self.kernel.addStack(4, "br0", kind: "bridge", over: [2])
     try self.kernel.lead("0.0.0.0", 0, .over(4, via: "192.0.2.1", from: "192.0.2.8"))
@@ -293,7 +298,7 @@ final class NetworksTests {
     #expect(try self.fate(since: before) == "other")
   }
 
-  @Test("I4 K6 a port that is gone, and not told of yet, went as well")
+  @Test("I4 K6 a port that is gone counts as lost, even before its message arrives")
   func remadePort() throws {
     self.kernel.addStack(4, "br0", kind: "bridge", over: [2])
     try self.kernel.lead("0.0.0.0", 0, .over(4, via: "192.0.2.1", from: "192.0.2.8"))
@@ -306,7 +311,7 @@ final class NetworksTests {
     #expect(try self.fate(since: before) == "other")
   }
 
-  @Test("I4 a link that nobody's gateway is behind begins no stage")
+  @Test("I4 a link without a known gateway begins no epoch")
   func otherLink() throws {
     let before = try self.identity()
     self.kernel.addLink(3, "eth1")
@@ -316,7 +321,7 @@ final class NetworksTests {
   }
 
   @Test(
-    "I4 an address of the other family that goes says nothing of a link without hardware addresses")
+    "I4 on a link without MAC addresses, a removed address of the other family changes nothing")
   func otherFamily() throws {
     self.kernel.linkTable[2]?.link.flags.insert(.pointToPoint)
     let before = try self.identity()
@@ -328,12 +333,14 @@ final class NetworksTests {
     #expect(try self.identity() != before)
   }
 
-  @Test("I4 a modem has no hardware addresses: its gateway and prefix tell, where the link went")
+  @Test(
+    "I4 a modem has no MAC addresses: after a link loss, its gateway and prefix identify the network"
+  )
   func modem() throws {
     self.kernel.linkTable[2]?.link.hardwareAddress = []
     let before = try self.identity()
     #expect(!before.hasHardwareAddresses && !self.networks.isNew)
-    // That the link went is no other network, as long as it leads to the same gateway from the same prefix.
+    // A lost link alone is not another network, if gateway and prefix are the same afterwards.
     try self.replug()
     #expect(try self.fate(since: before) == "same")
     let after = try self.identity()
@@ -347,7 +354,7 @@ final class NetworksTests {
     #expect(try self.fate(since: after) == "same")
   }
 
-  @Test("I4 a modem that re-dials is no other network to those on another modem")
+  @Test("I4 a modem re-dials → flows on another modem are not affected")
   func otherModem() throws {
     self.kernel.linkTable[2]?.link.hardwareAddress = []
     let before = try self.identity()
@@ -366,7 +373,7 @@ final class NetworksTests {
   // MARK: - The filter
 
   @Test(
-    "I4 D7 the filter goes by what the kernel told, and those on the network by what is certain")
+    "I4 D7 the filter uses the last reported router; verdicts use only what is certain")
   func heard() throws {
     func heard() -> UInt8? { self.networks.gateways.first?.hardwareAddress?.last }
     #expect(try self.identity().gatewayHardwareAddress?.last == 7)
@@ -379,7 +386,7 @@ final class NetworksTests {
     self.have(nil)
     #expect(try self.identity().gatewayHardwareAddress == nil)
     #expect(!self.networks.isNew && heard() == 7, "it would be told of another")
-    // And finds the same.
+    // It finds the same router again.
     self.have(7)
     #expect(try self.identity().gatewayHardwareAddress?.last == 7)
     #expect(!self.networks.isNew)
@@ -389,7 +396,7 @@ final class NetworksTests {
     #expect(try self.identity().gatewayHardwareAddress?.last == 8)
   }
 
-  @Test("I4 what the filter held back before it knew the gateway is made up for")
+  @Test("I4 a change that the filter dropped before it knew the gateway is made up for")
   func heldBack() throws {
     _ = try self.identity()
     self.have(8)
@@ -399,7 +406,7 @@ final class NetworksTests {
     #expect(try self.acceptFilter().count == 1)
   }
 
-  @Test("I4 without a carrier nothing is asked of the gateway, and all is once it is back")
+  @Test("I4 without a carrier the gateway is not queried; once the carrier is back, it is")
   func withoutCarrier() throws {
     let before = try self.identity()
     self.kernel.setState(of: 2, .noCarrier)
@@ -411,7 +418,7 @@ final class NetworksTests {
     #expect(try self.fate(since: before) == "other")
   }
 
-  @Test("I4 a gateway that is known is not asked for again as long as nothing is told")
+  @Test("I4 a known gateway is not queried again while no message arrives")
   func askedOnce() throws {
     _ = try self.identity()
     _ = try self.identity()
@@ -420,7 +427,7 @@ final class NetworksTests {
 
   // MARK: - Bounds
 
-  @Test("D4 nothing grows without bound, whatever is told and used")
+  @Test("D4 nothing grows without bound, whatever messages arrive")
   func bounded() throws {
     for number: UInt32 in 1...1000 {
       let gateway = "10.0.\(number / 256).\(number % 256)"
@@ -429,7 +436,7 @@ final class NetworksTests {
       let hardwareAddress = [2, 1, 0, 0, UInt8(number / 256), UInt8(number % 256)]
       self.kernel.learnt = [hardwareAddress: 2]
       _ = try self.networks.place(of: hardwareAddress, on: 4, KernelView(self.kernel))
-      // Containers', of which it is not always told that they go.
+      // Links of containers, whose removal is not always reported.
       let link = Link(
         index: 1000 + number, name: "veth\(number)", flags: [.up, .lowerUp], carrier: true)
       self.networks.note([.link(link), .bridgeEntry(BridgeEntry([1], port: number))])
@@ -443,7 +450,7 @@ final class NetworksTests {
     }
   }
 
-  @Test("D4 of a link that has gone nothing is kept")
+  @Test("D4 a link is gone → nothing about it is kept")
   func forgotten() throws {
     _ = try self.identity()
     self.kernel.learnt = [[9]: 2]
@@ -451,14 +458,14 @@ final class NetworksTests {
     _ = try self.acceptFilter()
     self.networks.note([.linkRemoved(try #require(self.kernel.linkTable[2]).link)])
     #expect(self.networks.gateways == [] && self.networks.isNew)
-    // What was behind the port is heard of where the bridge learns it anew.
+    // Hosts behind the port are reported when the bridge learns them again.
     #expect(self.networks.bridged == [[9]])
     self.networks.note([.linkRemoved(Link(index: 4, name: "br0"))])
     #expect(self.networks.bridged == [])
   }
 }
 
-@Suite("Interests")
+@Suite("Kernel subscriptions")
 final class InterestsTests {
   private let kernel = ModelKernel()
   private var interests = Interests()
@@ -478,7 +485,7 @@ final class InterestsTests {
   }
 
   @Test(
-    "K6 D7 with many tunnels in use nothing is new when they are used again",
+    "K6 D7 many tunnels are in use → using them again adds nothing to the filter",
     arguments: [(65, 65), (1100, 1024)] as [(UInt32, Int)])
   func manyTunnels(tunnels: UInt32, followed: Int) throws {
     let paths = try (1...tunnels).map { try self.path(over: $0, to: $0) }
@@ -490,7 +497,7 @@ final class InterestsTests {
     #expect(self.interests.tunnelEnds.count == followed)
   }
 
-  @Test("D6 a tunnel's end is forgotten with the last link that leads there")
+  @Test("D6 a tunnel's remote end is forgotten with the last link that leads there")
   func tunnelRemoved() throws {
     let (first, second) = (try self.path(over: 5, to: 1), try self.path(over: 6, to: 1))
     self.interests.use(first)

@@ -5,7 +5,7 @@ import UnixTransport
 
 @testable import ConndServer
 
-@Suite("Files that connd makes for users")
+@Suite("Files that connd creates for users")
 struct NewFileTests {
   private let directory: TemporaryDirectory
 
@@ -29,7 +29,7 @@ struct NewFileTests {
     #expect(self.isTaken("new"))
   }
 
-  @Test("what another user may have put there → it is refused")
+  @Test("a file that another user may have put there → it is refused")
   func refused() throws {
     try self.directory.write("mine", to: "full")
     try self.directory.write("", to: "public")

@@ -9,7 +9,7 @@ final class PathReaderTests {
   private let kernel = ModelKernel()
   private let reader = PathReader(
     destinations: Configuration().destinations, classifier: PathClassifier())
-  /// As it is at the beginning of a turn.
+  /// A view as at the beginning of a turn.
   private var view: KernelView { KernelView(self.kernel, self.interests) }
   private var interests = Interests()
   private let remote: IPAddress
@@ -23,13 +23,13 @@ final class PathReaderTests {
     try self.kernel.lead("0.0.0.0", 0, self.before)
   }
 
-  /// The address goes, and with it the route.
+  /// Removes the address, and with it the route.
   private func move() throws {
     self.kernel.take("192.0.2.7")
     try self.kernel.lead("0.0.0.0", 0, self.after)
   }
 
-  @Test("I1 K3 an answer whose address has gone is asked for again")
+  @Test("I1 K3 an answer whose source address is gone is queried again")
   func addressGone() throws {
     self.kernel.happens(after: 1) { #expect(throws: Never.self) { try self.move() } }
     let facts = try self.reader.facts(about: Destination(self.remote), self.view)
@@ -38,7 +38,7 @@ final class PathReaderTests {
     #expect(facts.source?.address == IPAddress("198.51.100.7"))
   }
 
-  @Test("K3 an answer whose address has gone, and all else with it, leads nowhere")
+  @Test("K3 the source address and all routes are gone → there is no route")
   func allGone() throws {
     self.kernel.take("192.0.2.7")
     self.kernel.happens(after: 1) { self.kernel.routes = [] }
@@ -47,20 +47,20 @@ final class PathReaderTests {
     #expect(facts.links.isEmpty)
   }
 
-  @Test("I3 an answer whose address has gone is that of one destination only")
+  @Test("I3 a stale answer with a lost source address applies to one destination only")
   func wayOfOne() throws {
     let other = try IPAddress(spelt: "203.0.113.10")
     try self.kernel.lead("203.0.113.10", 32, .noRoute(.prohibited))
     try self.move()
     let look = FlowReader(self.reader, self.view)
-    // All are asked for at once, and the address went afterwards.
+    // All were queried together, and the address went afterwards.
     let way = try look.way(to: Destination(self.remote), self.before)
     #expect(way.shown.interface == "eth1")
     #expect(try look.way(to: Destination(other), self.before).shown.status == .unsatisfied)
     #expect(try look.way(to: Destination(self.remote), self.after) === way)
   }
 
-  @Test("D6 the answer of a link that borrows its address is kept, for one question more")
+  @Test("D6 the answer of a link that borrows its address is kept, for one more query")
   func unnumbered() throws {
     func questions() throws -> Int {
       let before = self.kernel.questions
@@ -73,7 +73,7 @@ final class PathReaderTests {
     #expect(try questions() == numbered + 1)
   }
 
-  @Test("T3 probes that all say something else are asked a second time, and no third")
+  @Test("T3 probes that all disagree are queried a second time, but not a third")
   func disagreement() throws {
     let probes = self.reader.destinations.ipv4
     try #require(probes.count == 3)
@@ -94,7 +94,7 @@ final class PathReaderTests {
 
   private static let router: [UInt8] = [2, 0, 0, 0, 1, 1]
 
-  /// br0 is above a virtual machine's tap, eth0 and eth1.
+  /// br0 has as ports the tap of a virtual machine, eth0 and eth1.
   private func lead(overBridgeOf ports: [UInt32] = [5, 2, 3]) throws {
     self.kernel.addLink(5, "tap0", kind: "tun")
     self.kernel.addStack(4, "br0", kind: "bridge", over: ports)
@@ -104,7 +104,7 @@ final class PathReaderTests {
   private func chain() throws -> [String] {
     let view = self.view
     let (path, facts) = try self.reader.path(to: Destination(self.remote), view)
-    // Networks are told apart in each turn.
+    // The network is identified in each turn.
     _ = try view.interests.networks.identity(of: path, facts, view)
     self.interests = view.interests
     return path.chain.map(\.name)
@@ -123,15 +123,16 @@ final class PathReaderTests {
     #expect(try self.chain() == ["br0", "eth0"])
     try self.learn(3)
     #expect(try self.chain() == ["br0", "eth1"])
-    // The bridge forgets after five minutes, the kernel its neighbours when the link went.
+    // The bridge forgets the entry after five minutes; the kernel forgets neighbours when the link
+    // is lost.
     try self.learn(nil)
     #expect(try self.chain() == ["br0", "eth1"])
     self.kernel.setState(of: 3, .noCarrier)
     #expect(try self.chain() == ["br0", "eth1"], "it is lost with its port")
-    // It is told where else it is.
+    // A message names another port.
     self.interests.networks.note([.bridgeEntry(BridgeEntry(Self.router, port: 2, bridge: 4))])
     #expect(try self.chain() == ["br0", "eth0"])
-    // That one leaves the bridge: what goes to the gateway goes out of all ports now.
+    // That port leaves the bridge, so that frames for the gateway are flooded to all ports.
     self.kernel.linkTable[2]?.link.master = nil
     self.kernel.linkTable[4]?.device.lowerLinks = [5, 3]
     #expect(try self.chain() == ["br0", "eth1"])
@@ -142,7 +143,7 @@ final class PathReaderTests {
     #expect(path.reason == .noCarrier)
   }
 
-  @Test("K6 a guest is not taken for the uplink, also where that has lost its carrier")
+  @Test("K6 a guest's port is not taken for the uplink, even if the uplink has no carrier")
   func guests() throws {
     try self.lead(overBridgeOf: [5, 2])
     self.kernel.setState(of: 2, .noCarrier)
@@ -179,7 +180,7 @@ final class PathReaderTests {
     #expect(try self.facts().brokenBelow == .dormant)
   }
 
-  @Test("K3 a locked port that the bridge does not know the gateway behind → dormant")
+  @Test("K3 a locked port, with the gateway not learnt behind it → dormant")
   func locked() throws {
     try self.lead(overBridgeOf: [2])
     self.kernel.linkTable[2]?.link.bridgePort = BridgePort(isLocked: true)
@@ -192,7 +193,7 @@ final class PathReaderTests {
   }
 
   @Test(
-    "K3 what a master takes is no path, but for a VLAN's and a VRF's",
+    "K3 a link with a master is not a path by itself, except for its VLANs or in a VRF",
     arguments: [
       ("bridge", false), ("bond", false), ("team", false), ("openvswitch", false), ("vrf", true),
       ("batadv", true),
@@ -206,7 +207,7 @@ final class PathReaderTests {
     }
     #expect(try path().reason == (isUsed ? nil : .noSourceAddress))
     #expect(try path().chain.map(\.name) == ["eth0"])
-    // What becomes of the master is heard, although nothing leads to it.
+    // The master is watched, although no route leads there.
     var interests = Interests()
     interests.unusedLinks.beginToDrain()
     interests.unusedLinks.endDraining()
@@ -236,7 +237,7 @@ final class PathReaderTests {
     #expect(path.reason == .noSourceAddress)
   }
 
-  @Test("K6 the uplink of Open vSwitch is the port that is no guest and no tunnel")
+  @Test("K6 the uplink of Open vSwitch is the port that is neither a guest's nor a tunnel's")
   func openVSwitch() throws {
     self.kernel.addLink(5, "tap0", kind: "tun")
     self.kernel.addTunnel(7, "gre_sys", to: "198.51.100.9")
@@ -252,7 +253,7 @@ final class PathReaderTests {
       try self.reader.path(to: Destination(self.remote), self.view).path.reason == .noCarrier)
   }
 
-  @Test("K3 K6 what a tunnel goes on by leads into a link that carries nothing → a blackhole")
+  @Test("K3 K6 a tunnel's packets are routed to a dummy link → a blackhole")
   func tunnelIntoSink() throws {
     self.kernel.addTunnel(6, "gre0", to: "198.51.100.9")
     self.kernel.addLink(7, "dummy0", kind: "dummy")
@@ -262,7 +263,7 @@ final class PathReaderTests {
     #expect(path.status == .requiresConnection && path.reason == .blackhole)
   }
 
-  @Test("K3 only a default route without a gateway makes all the world neighbours")
+  @Test("K3 only a default route without a gateway makes every destination a neighbour")
   func neighbours() throws {
     func takesAll(_ prefix: String, _ length: Int, _ way: RouteAnswer) throws -> Bool {
       try self.kernel.lead(prefix, length, way)
@@ -274,7 +275,9 @@ final class PathReaderTests {
     #expect(try !takesAll("203.0.113.0", 24, .over(2, from: "169.254.7.7")))
   }
 
-  @Test("K6 of a bond whose active port has failed another one carries", arguments: [false, true])
+  @Test(
+    "K6 the active port of a bond has failed → another port carries the traffic",
+    arguments: [false, true])
   func bond(hasOther: Bool) throws {
     self.kernel.addStack(4, "bond0", kind: "bond", over: [2, 3])
     self.kernel.linkTable[4]?.link.activePort = 2
@@ -289,7 +292,7 @@ final class PathReaderTests {
 
   // MARK: - Links whose gain is held back (T1)
 
-  @Test("T1 while a link is held the best of the others is the path, by its metric")
+  @Test("T1 while a link is held, the best other link is the path, by its metric")
   func held() throws {
     self.kernel.addLink(6, "wlan0")
     self.kernel.addLink(7, "wlan1")
@@ -309,9 +312,10 @@ final class PathReaderTests {
   }
 
   @Test(
-    "T1 where no other link carries, the one that is held is flapping", arguments: [false, true])
+    "T1 no other link carries traffic → the path is the held link, with the reason flapping",
+    arguments: [false, true])
   func flapping(hasMadeUpRoute: Bool) throws {
-    // To IPv4 traffic that is bound to a link the kernel gives a route where there is none.
+    // For IPv4 traffic bound to a link without a route, the kernel makes one up.
     if hasMadeUpRoute { self.kernel.bound[3] = .over(3, from: "198.51.100.7", table: 0) }
     var reader = self.reader
     reader.held = ["eth0"]

@@ -9,9 +9,9 @@ import UnixTransport
 struct QuotaTests {
   private static let person = Account(number: 1000)
 
-  /// Admits as much as there may be, one at a time.
+  /// Admits one at a time until the quota refuses.
   ///
-  /// - Returns: how much that was.
+  /// - Returns: the number admitted.
   private static func fill(_ usage: inout Usage, _ quota: Quota, of account: Account) -> Int {
     let before = usage.count(of: account)
     while (try? quota.check(of: account, beside: usage)) != nil { usage.add(of: account) }
@@ -39,13 +39,13 @@ struct QuotaTests {
       (from: UInt32(33), people: 256, services: 1024 + 341 + 114 + 38 + 12 + 4 + 1 + 1 + 1),
     ])
   func pots(from first: UInt32, people: Int, services: Int) throws {
-    // As the defaults are.
+    // The default limits.
     let quota = Quota(inAll: 2048, ofOneUser: 1024)
     var usage = Usage()
     for user in first..<first + 40 { _ = Self.fill(&usage, quota, of: Account(ofUID: user)) }
     let taken = usage.count
     #expect(taken == max(people, services))
-    // A person and a service find the same room as if they were alone with their reserve.
+    // A person and a service get as much as if they were alone with their reserve.
     let own = first == 1000 ? Account(number: 990) : Account(number: 1200)
     #expect(Self.fill(&usage, quota, of: own) == 256)
     #expect(Self.fill(&usage, quota, of: .root) >= 128)
@@ -61,18 +61,18 @@ struct QuotaTests {
   }
 
   @Test(
-    "D4 what one more may have, by what there is",
+    "D4 the refusal for one more, by present usage",
     arguments: [
       // own, of other people, of services, of root, more → refusal
       (0, 0, 0, 0, 1, nil), (1023, 0, 0, 0, 1, nil), (0, 0, 0, 0, 1024, nil),
       (1024, 0, 0, 0, 1, .ofOneUser(1024)), (0, 0, 0, 0, 1025, .ofOneUser(1024)),
-      // The last one that is not reserved goes to a newcomer, and to no other.
+      // The last place outside the reserves goes to a newcomer only.
       (0, 1535, 0, 0, 1, nil), (1, 1534, 0, 0, 1, .forOthers(of: 2048)),
       (0, 1536, 0, 0, 1, .forOthers(of: 2048)),
-      // Reserves that are in use are not kept twice.
+      // A reserve that is in use is not kept twice.
       (0, 1535, 384, 128, 1, nil), (0, 1536, 384, 128, 1, .inAll(2048)),
       (0, 1280, 640, 128, 1, .inAll(2048)),
-      // Two thirds of what is left: twice as much stays as it has.
+      // A user gets two thirds of what is left.
       (0, 1236, 0, 0, 200, nil), (0, 1236, 0, 0, 300, nil), (100, 1136, 0, 0, 166, nil),
       (100, 1136, 0, 0, 167, .forOthers(of: 2048)),
     ] as [(Int, Int, Int, Int, Int, Quota.Refusal?)])
@@ -94,7 +94,7 @@ struct QuotaTests {
     #expect(found == refusal)
   }
 
-  @Test("D4 a user is alone → it gets as much as the limit of each says")
+  @Test("D4 a user is alone → it gets as much as each of its limits allows")
   func defaults() throws {
     let limits = Limits()
     for (ofOneUser, inAll) in [
@@ -109,7 +109,7 @@ struct QuotaTests {
     }
   }
 
-  @Test("a limit is lowered → nothing is taken away, and nothing is admitted")
+  @Test("a limit is lowered below the usage → nothing is taken away, and nothing is admitted")
   func lowered() throws {
     var usage = Usage()
     usage.add(5, of: .root)
@@ -117,14 +117,14 @@ struct QuotaTests {
     #expect(throws: Quota.Refusal.self) { try quota.check(of: .root, beside: usage) }
     usage.remove(3, of: .root)
     try quota.check(of: .root, beside: usage)
-    // What was not added is not removed.
+    // Removing more than was added has no effect.
     usage.remove(9, of: .root)
     usage.remove(of: Self.person)
     #expect(usage.count == 0 && usage.count(of: .root as Account.Pot) == 0)
   }
 
   @Test(
-    "after any coming and going the counts are what a list of those present says",
+    "any sequence of additions and removals → the counts agree with a list of those present",
     arguments: 0..<4 as Range<UInt64>)
   func random(seed: UInt64) {
     var generator = SeededGenerator(seed: seed)
@@ -147,7 +147,7 @@ struct QuotaTests {
     }
   }
 
-  @Test("one line in ten seconds, and the next one counts what was kept back")
+  @Test("one line every ten seconds, and the next one counts those suppressed")
   func throttle() {
     var throttle = LogThrottle()
     func at(_ seconds: Int) -> Instant { Instant(sinceStart: .seconds(seconds)) }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConndServer
 
-/// A reading is many questions, and the kernel goes on meanwhile.
+/// A reading takes many queries, and the kernel changes in between.
 @Suite("Readings")
 struct ReadingTests {
   /// A cable, preferred, and Wi-Fi.
@@ -19,7 +19,7 @@ struct ReadingTests {
     return loop
   }
 
-  /// The cable's default route goes, and comes back.
+  /// Removes the cable's default route, and adds it again.
   private struct Renewal {
     let kernel: ModelKernel
     let cable: ModelKernel.Entry
@@ -44,10 +44,10 @@ struct ReadingTests {
     }
   }
 
-  /// More than a turn asks.
+  /// More queries than a turn makes.
   private static let questions = 0..<60
 
-  @Test("K8 I10 T2 a default route that is back between any two questions ends nothing")
+  @Test("K8 I10 T2 a default route that returns between any two queries ends nothing")
   func backBetweenQuestions() throws {
     var wasLast = false
     for questions in Self.questions where !wasLast {
@@ -56,20 +56,20 @@ struct ReadingTests {
       renewal.remove()
       loop.kernel.happens(after: questions, renewal.add)
       let told = loop.turn() + loop.turn()
-      // The turn asked less than that.
+      // The turn made fewer queries.
       guard loop.kernel.routes.count == 2 else {
         wasLast = true
         continue
       }
       #expect(loop.loop.store.snapshot.status.category == .wired, "after \(questions)")
-      // Those who began on Wi-Fi meanwhile are led back, and nobody else.
+      // Only connections that began on Wi-Fi in between are led back.
       #expect(!loop.invalidations.contains("destroy categoryChanged"), "after \(questions)")
       #expect(!told.contains { $0.contains("destroy") }, "after \(questions): \(told)")
     }
     #expect(wasLast, "a turn asks more")
   }
 
-  @Test("K8 I10 a default route that goes between any two questions drains, and no more")
+  @Test("K8 I10 a default route that is removed between any two queries only drains")
   func goneBetweenQuestions() throws {
     for questions in Self.questions {
       var loop = try self.laptop()

@@ -32,7 +32,7 @@ struct RecordingTests {
   }
 
   @Test(
-    "each item is the same after it was written and read",
+    "each item is unchanged after writing and reading",
     arguments: [
       .turn(RecordedWake(hasMessages: true, hasDNSNews: false, slept: 5)),
       .turn(RecordedWake(hasMessages: false, hasDNSNews: true)), .now(.max / 2), .time(1),
@@ -58,7 +58,7 @@ struct RecordingTests {
     .question(Question(id: 5, account: Account(number: 1000), subject: .costs(request, .unheard)))
   }
 
-  @Test("what is said of modems is the same after it was written and read")
+  @Test("modem states are unchanged after writing and reading")
   func modems() throws {
     let links = [
       "wwan0": ModemLink(
@@ -67,7 +67,7 @@ struct RecordingTests {
     ]
     let bytes = ModemLink.encoded(links)
     #expect(try ModemLink.decoded(bytes) == links)
-    // Earlier versions have written no operators, which come last.
+    // Earlier versions did not write operators, which come last.
     let earlier = bytes.count - (1 + 1 + 4 + 5 + 4 + 7)
     for length in bytes.indices where length != earlier {
       #expect(throws: FieldReader.Fault.self) {
@@ -78,7 +78,7 @@ struct RecordingTests {
     #expect(known["wwan0"]?.isSuspended == true && known["wwan0"]?.mobileOperator == nil)
   }
 
-  @Test("what clients ask is the same after it was written and read")
+  @Test("clients' requests are unchanged after writing and reading")
   func inputs() throws {
     let remote = try #require(IPAddress("203.0.113.9"))
     var destination = Destination(remote, uid: 1000, mark: 7, source: IPAddress("192.0.2.7"))
@@ -115,7 +115,7 @@ struct RecordingTests {
     #expect(RecordedInput.encoded(.awaitFirstReading(.unheard)) == nil)
   }
 
-  @Test("a file is read as it was written, its header and its turns")
+  @Test("a file is read as written, header and turns")
   func roundTrip() throws {
     do {
       let recorder = try self.recorder()
@@ -133,7 +133,7 @@ struct RecordingTests {
     #expect(recording.turns[1].heard == [.listener: [.overrun]])
   }
 
-  @Test("a recording ends where it is as long as it may become, at the end of a turn")
+  @Test("a recording stops at its size limit, at the end of a turn")
   func bound() throws {
     do {
       let recorder = try self.recorder(largest: 2000)
@@ -150,14 +150,14 @@ struct RecordingTests {
     #expect(try contents(of: self.path, most: 2000).count > 1500)
   }
 
-  @Test("what is no regular file is not recorded into")
+  @Test("a path that is not a regular file is not recorded into")
   func pipe() throws {
     #expect(mkfifo(self.path, 0o600) == 0)
     #expect(throws: SystemError.self) { try self.recorder() }
   }
 
   @Test(
-    "a turn that is torn is left out, a damaged record is named by its offset, and what is no recording is refused"
+    "an incomplete turn is left out, a damaged record is named by its offset, and a foreign file is refused"
   )
   func damage() throws {
     do {
@@ -188,7 +188,9 @@ struct RecordingTests {
     }
   }
 
-  @Test("a question is answered by its turn, by the last answer before, by the first after")
+  @Test(
+    "a query is answered from its turn, else from the last answer before, else from the first after"
+  )
   func answers() {
     var table = AnswerTable<String, Int>()
     for (answer, turn) in [(1, 3), (2, 3), (3, 7)] { table.append(answer, to: "a", in: turn) }
@@ -196,7 +198,7 @@ struct RecordingTests {
     #expect([0, 3, 3, 3, 5, 7, 9].map { table.answer("a", in: $0) } == [1, 1, 2, 2, 2, 3, 3])
   }
 
-  @Test("answers belong to requests by their sequence numbers, whatever these are")
+  @Test("answers are matched to requests by their sequence numbers, whatever these are")
   func exchanges() throws {
     func message(_ sequence: UInt32, port: UInt32 = 9, _ last: UInt8) -> [UInt8] {
       var message = NetlinkMessage(

@@ -5,8 +5,8 @@ import Testing
 
 @testable import ConndServer
 
-/// A kernel that answers single questions with an error, and all others as ever (K8).
-@Suite("Refused questions")
+/// A kernel that refuses single queries, and answers all others as usual (K8).
+@Suite("Refused queries")
 struct RefusedQuestionsTests {
   private static let remote = "route 203.0.113.9"
 
@@ -15,7 +15,7 @@ struct RefusedQuestionsTests {
       && loop.loop.engine.snapshot.status.category == .wired
   }
 
-  @Test("K8 a guarded destination whose lookup is refused is unknown, and is asked for again")
+  @Test("K8 the lookup for a guarded destination is refused → unknown, and queried again")
   func registration() throws {
     var loop = try TestLoop.started()
     loop.kernel.refuses = { $0 == Self.remote }
@@ -26,7 +26,7 @@ struct RefusedQuestionsTests {
     #expect(self.isUnharmed(loop))
   }
 
-  @Test("K8 a refused lookup leaves the other flows judged, and the flow itself as it was made")
+  @Test("K8 a refused lookup leaves the other flows judged, and its own flow unchanged")
   func others() throws {
     var loop = try TestLoop.started()
     try loop.guardFlows(3)
@@ -38,7 +38,7 @@ struct RefusedQuestionsTests {
     let told = loop.tell()
     #expect(told.count == 3 && told.allSatisfy { !$0.hasPrefix("9 ") }, "\(told)")
     loop.kernel.refuses = { _ in false }
-    // The address has its grace period from when the flow is looked at again.
+    // The address's grace period begins when the flow is evaluated again.
     _ = loop.turn(after: .seconds(1))
     #expect(
       loop.turn(after: .seconds(1)).filter { $0.hasPrefix("9 ") }.last?
@@ -46,7 +46,7 @@ struct RefusedQuestionsTests {
     #expect(loop.count("kernel_losses") == 0)
   }
 
-  @Test("K8 a question that the kernel always refuses is asked again ever more rarely")
+  @Test("K8 a query that the kernel always refuses is repeated at growing intervals")
   func repetition() throws {
     var loop = try TestLoop.started()
     loop.kernel.refuses = { $0 == Self.remote }
@@ -62,7 +62,7 @@ struct RefusedQuestionsTests {
   }
 
   @Test(
-    "K8 whatever the kernel refuses about one flow, others are told of their end",
+    "K8 any query about one flow is refused → other flows still learn of their end",
     arguments: ["entry 203.0.113.9", "route 203.0.113.9", "link 7", "address 192.0.2.7 7"])
   func everyQuestion(question: String) throws {
     var loop = try TestLoop.started { kernel in
@@ -80,7 +80,7 @@ struct RefusedQuestionsTests {
   }
 
   @Test(
-    "K8 a question about the default path that is refused leaves that unknown, until it is answered",
+    "K8 a query about the default path is refused → the path is unknown until it is answered",
     arguments: ["route", "link", "address"])
   func defaultPath(question: String) throws {
     var loop = try TestLoop.started()

@@ -4,12 +4,12 @@ import Testing
 
 @testable import ConndServer
 
-/// Connections that were just made, and that connd declares dead: it counts its own errors.
+/// New connections that connd declares dead: connd counts its own errors.
 @Suite("Refutations")
 struct RefutationTests {
   private var local: String { "192.0.2.7" }
 
-  /// The kernel has no route, as connd asks for one.
+  /// The kernel has no route for connd's lookup.
   private func loopWithoutRoutes() throws -> TestLoop {
     try TestLoop.started { $0.routes = [] }
   }
@@ -18,7 +18,7 @@ struct RefutationTests {
   private let grace = InvalidationPolicy().routeGrace
 
   @Test(
-    "I11 a connection that connd saw no path for when it was new, nor since, is refuted by its end")
+    "I11 a new connection that never had a path, as connd sees it, and ends → a refutation")
   func doubted() throws {
     var loop = try self.loopWithoutRoutes()
     try loop.kernel.give(self.local, to: 2)
@@ -29,7 +29,7 @@ struct RefutationTests {
     #expect(loop.count("flow_invalidations", "interfaceLost") == 1)
   }
 
-  @Test("I6 I11 one that ends for another reason than that its path is gone is not refuted by that")
+  @Test("I6 I11 a connection that ends for another reason than a lost path → not a refutation")
   func slept() throws {
     var loop = try self.loopWithoutRoutes()
     try loop.kernel.give(self.local, to: 2)
@@ -40,7 +40,7 @@ struct RefutationTests {
     #expect(loop.count("refutations", "resumed") == 0)
   }
 
-  @Test("I11 one that connd has seen a path for since dies of what happened")
+  @Test("I11 connd has seen a path since the registration → a later end is not a refutation")
   func seen() throws {
     var loop = try self.loopWithoutRoutes()
     try loop.kernel.give(self.local, to: 2)
@@ -54,7 +54,7 @@ struct RefutationTests {
   }
 
   @Test(
-    "I11 one of which something was told before, or that waited for the kernel, may have died since"
+    "I11 a flow with an earlier verdict, or one that waited for the kernel, may have died since → not a refutation"
   )
   func old() throws {
     var loop = try self.loopWithoutRoutes()

@@ -6,7 +6,7 @@ import Testing
 
 @testable import ConndServer
 
-@Suite("Flows as clients name them")
+@Suite("Flows in requests")
 struct RegistrationTests {
   private func registration(
     _ change: (inout Connectivity_V1_Flow) -> Void
@@ -18,7 +18,7 @@ struct RegistrationTests {
     return try FlowTable.Registration(flow, of: 1000, in: 3)
   }
 
-  @Test("the connection's own question is asked: ports, protocol, mark and user")
+  @Test("the lookup uses the connection's ports, protocol, mark and user")
   func everything() throws {
     let registration = try self.registration { flow in
       flow.local = "192.0.2.7"
@@ -41,7 +41,7 @@ struct RegistrationTests {
     return registration.flow.destination.transport
   }
 
-  @Test("a port without a protocol is TCP's, and without either no connection is meant")
+  @Test("a port without a protocol means TCP; neither of both means no connection")
   func defaults() throws {
     let none = try self.transport { _ in }
     #expect(none == nil)
@@ -51,7 +51,7 @@ struct RegistrationTests {
     #expect(try self.transport { $0.protocol = 0 } == nil)
   }
 
-  @Test("I0 addresses that a dual-stack socket maps are IPv4, and of one family with others")
+  @Test("I0 IPv4-mapped addresses count as IPv4, in both fields")
   func mapped() throws {
     for (local, remote) in [
       ("::ffff:192.0.2.7", "203.0.113.9"), ("192.0.2.7", "::ffff:203.0.113.9"),
@@ -63,7 +63,7 @@ struct RegistrationTests {
     }
   }
 
-  @Test("what makes no sense is refused, by the name of its field")
+  @Test("an invalid value is refused, with the name of its field")
   func refusals() {
     let refusals: [((inout Connectivity_V1_Flow) -> Void, String)] = [
       ({ $0.localPort = 65_536 }, "add.local_port: 65536 is no port, which is at most 65535"),
@@ -84,7 +84,7 @@ struct RegistrationTests {
 struct NetworkNamespaceTests {
   private let own = NetworkNamespace.own ?? 0
 
-  @Test("every message with a status names it, and what goes to all subscribers is encoded with it")
+  @Test("every message with a status carries it, also the messages shared by all subscribers")
   func statuses() throws {
     #expect(self.own != 0)
     let snapshot = TransitionMaker().snapshot

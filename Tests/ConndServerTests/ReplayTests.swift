@@ -12,7 +12,7 @@ struct ReplayTests {
   private static let folder =
     "/" + #filePath.split(separator: "/").dropLast(2).joined(separator: "/") + "/recordings"
 
-  /// Of all recordings that there are.
+  /// The names of all recordings.
   static let names: [String] = {
     let question = FileQuestion(.names, Self.folder)
     let names = (try? DeviceFiles().answer(question).get()) ?? []
@@ -20,7 +20,7 @@ struct ReplayTests {
     return files.filter { $0.hasSuffix(".recording") }.map { String($0.dropLast(10)) }.sorted()
   }()
 
-  @Test("what happens most is recorded")
+  @Test("the most frequent events are recorded")
   func recordings() {
     #expect(
       Set(Self.names).isSuperset(of: [
@@ -39,14 +39,14 @@ struct ReplayTests {
     return (output, complaints)
   }
 
-  @Test("a recording says again what was said while it was made", arguments: names)
+  @Test("a replayed recording gives the output of the day it was made", arguments: names)
   func again(_ name: String) throws {
     let told = try self.replay(Recording(Self.bytes("\(name).recording")))
     #expect(told.output == String(decoding: try Self.bytes("\(name).json"), as: UTF8.self))
     #expect(told.complaints.isEmpty)
   }
 
-  @Test("what has no answer is said with its turn, and is not there")
+  @Test("a query without a recorded answer is reported with its turn, and finds nothing")
   func missing() throws {
     var recording = try Recording(Self.bytes("uplink-lost.recording"))
     recording.answers = Recording.Answers()
@@ -56,7 +56,7 @@ struct ReplayTests {
     #expect(told.output.contains("\"category\": \"none\""))
   }
 
-  @Test("what nl80211 was never asked about is no link of Wi-Fi", arguments: SocketRole.allCases)
+  @Test("a link that nl80211 was never asked about is not Wi-Fi", arguments: SocketRole.allCases)
   func notWireless(role: SocketRole) {
     let request = [20, 0, 0, 0, 32, 0] + [UInt8](repeating: 0, count: 14)
     let answer = NetlinkMessage(bytes: request).notThere(role).bytes
@@ -64,10 +64,10 @@ struct ReplayTests {
     #expect(answer[16..<20].elementsEqual(withUnsafeBytes(of: -code, Array.init)))
   }
 
-  @Test("a connd that asks less, or in another order, is told the same of what it asks")
+  @Test("a connd that queries less, or in another order, gets the same answers")
   func otherQuestions() throws {
     var recording = try Recording(Self.bytes("questions.recording"))
-    // Without what clients asked the kernel is asked less, and at other moments.
+    // Without the clients' requests the kernel is queried less, and at other moments.
     for turn in recording.turns.indices { recording.turns[turn].inputs = [] }
     let told = try self.replay(recording)
     let lines = told.output.split(separator: "\n")
@@ -76,11 +76,11 @@ struct ReplayTests {
     #expect(told.complaints.isEmpty)
   }
 
-  /// The recording with the ends of its turns, as it would be made today.
+  /// The recording with end-of-turn records, as it would be made today.
   private static func withTurnEnds(_ bytes: [UInt8]) throws -> [[UInt8]] {
     let end = RecordedItem.turnEnded.encoded
     var records: [[UInt8]] = []
-    // Recordings of this version have these records, older ones have not.
+    // Recordings of this version have these records, older ones do not.
     for (place, record) in self.records(bytes).filter({ $0 != end }).enumerated() {
       if place > 0, case .turn = try RecordedItem(decoding: record) { records.append(end) }
       records.append(record)
@@ -90,7 +90,7 @@ struct ReplayTests {
   }
 
   @Test(
-    "a recording that ends early says so, and its replay nothing but the beginning of the whole",
+    "a recording that ends early says so, and its replay is the beginning of the whole",
     arguments: names)
   func cut(_ name: String) throws {
     let old = try Self.bytes("\(name).recording")
@@ -108,7 +108,7 @@ struct ReplayTests {
       #expect(whole.output.hasPrefix(told.output) && told.complaints.isEmpty)
     }
     for _ in 0..<40 {
-      // Between two records, where nothing but the missing end of the turn tells.
+      // Between two records: only the missing end of the turn shows it.
       let count = generator.number(1...records.count)
       let isWhole = count > 2 && records[count - 1] == records.last
       try check(
@@ -124,7 +124,7 @@ struct ReplayTests {
     }
   }
 
-  @Test("whatever a recording holds, its replay comes to an end", arguments: names)
+  @Test("any corrupted recording → its replay terminates", arguments: names)
   func hostile(_ name: String) throws {
     let whole = try Self.bytes("\(name).recording")
     var generator = SeededGenerator(seed: name.utf8.reduce(0) { $0 &* 31 &+ UInt64($1) })
@@ -159,7 +159,7 @@ struct ReplayTests {
     return records
   }
 
-  /// What no checksum finds: records that are other than they were, are missing, or are there twice.
+  /// Changes that no checksum detects: records that are altered, missing or duplicated.
   static func rewritten(
     _ records: [[UInt8]], _ generator: inout SeededGenerator
   ) -> [UInt8] {

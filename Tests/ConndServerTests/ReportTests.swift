@@ -19,7 +19,7 @@ struct ReportTests {
     return (output, complaints)
   }
 
-  /// The texts of a JSON line, each by what stands for it.
+  /// The texts of a JSON line, each replaced by its substitute.
   private static func replaced(_ line: String, _ substitutes: Substitutes) -> String {
     line.split(separator: "\"", omittingEmptySubsequences: false).map { text in
       let text = String(text)
@@ -33,7 +33,7 @@ struct ReportTests {
   }
 
   @Test(
-    "a report is replayed to the same transitions, with a substitute for each address and name",
+    "a report replays to the same transitions, with a substitute for each address and name",
     arguments: ReplayTests.names, [0, 1, 2] as [UInt8])
   func transitions(_ name: String, _ key: UInt8) throws {
     let bytes = try ReplayTests.bytes("\(name).recording")
@@ -45,7 +45,7 @@ struct ReportTests {
     #expect(!substitutes.addresses.isEmpty)
   }
 
-  @Test("a report says at its beginning, in words, what it holds", arguments: ReplayTests.names)
+  @Test("a report begins with a description of its contents in words", arguments: ReplayTests.names)
   func text(_ name: String) throws {
     let bytes = try ReplayTests.bytes("\(name).recording")
     let report = try Report(of: bytes).bytes
@@ -58,7 +58,7 @@ struct ReportTests {
     #expect(Report.textLength(of: bytes) == 0)
   }
 
-  @Test("what was explained while it was recorded is explained in a report")
+  @Test("an explanation that was recorded is also in the report")
   func explanation() throws {
     let report = try Report(of: try ReplayTests.bytes("questions.recording")).bytes
     let text = String(decoding: report.prefix(Report.textLength(of: report)), as: UTF8.self)
@@ -68,7 +68,7 @@ struct ReportTests {
 
   // MARK: - Leaks
 
-  /// What must be nowhere in a report: recognisable by its bytes, and by its text.
+  /// Values that must not be in a report, recognisable as bytes and as text.
   private enum Secret {
     static let address = "198.51.99.77"
     static let other = "2a03:2880:f0fc:c:face:b00c:0:25de"
@@ -104,7 +104,7 @@ struct ReportTests {
   private static let name = Array(Secret.name.utf8) + [0]
   private static let zeros = [UInt8](repeating: 0, count: 64)
 
-  /// All attributes of a message that there may be, each with each secret in turn.
+  /// Messages with every possible attribute, each with each secret in turn.
   private static func floods(header: [UInt8]) -> [[UInt8]] {
     [self.other, self.byHardware, Secret.hardware, self.name].map { secret in
       header + (1...70).flatMap { self.attribute($0, secret) }
@@ -113,10 +113,10 @@ struct ReportTests {
 
   private static var datagrams: [(SocketRole, [UInt8])] {
     var datagrams: [(SocketRole, [UInt8])] = []
-    // Every type that connd hears of, and some others.
+    // Every type that connd receives, and some others.
     for type in Array(16...35) + [80, 82, 104, 105, 116, 117, 140] {
       for (family, length) in [(2, 32), (10, 128)] as [(UInt8, UInt8)] {
-        // A family's own header is numbers, and stays.
+        // A family's own header consists of numbers, and stays.
         for size in type == Int(RTM_NEWNETCONF) ? [1] : [8, 12, 16] {
           let header = Array(([family, length, length, 0] + Self.zeros).prefix(size))
           datagrams += Self.floods(header: header).map { (.listener, Self.message(type, $0)) }
@@ -150,7 +150,7 @@ struct ReportTests {
               RTA_MULTIPATH.rawValue,
               [16, 0, 0, 0, 7, 0, 0, 0] + Self.attribute(RTA_GATEWAY.rawValue, Self.address)))
       ))
-    // What is as long as a number is one, unless it is known to be an address.
+    // An attribute as long as a number is one, unless it is known to be an address.
     for (type, size, attributes) in [
       (Int(RTM_NEWADDR), 8, [1, 2, 4]), (Int(RTM_NEWROUTE), 12, [1, 2, 5, 7]),
       (Int(RTM_NEWNEIGH), 12, [1, 2]), (Int(RTM_NEWRULE), 12, [1, 2]),
@@ -163,14 +163,14 @@ struct ReportTests {
           Self.message(type, header + attributes.flatMap { Self.attribute($0, Self.address) })
         ))
     }
-    // An error brings the request, and the kernel's words.
+    // An error quotes the request, and the kernel's text.
     let request = Self.message(
       RTM_GETROUTE, Array(Self.zeros.prefix(12)) + Self.attribute(1, Self.address))
     var error = Self.message(
       NLMSG_ERROR, [0xEA, 0xFF, 0xFF, 0xFF] + request + Self.attribute(1, Self.name))
     error[7] = UInt8(NLM_F_ACK_TLVS >> 8)
     datagrams.append((.requester, error))
-    // Wi-Fi: what is joined, with elements of every number.
+    // Wi-Fi: the joined network, with information elements of every number.
     let elements = (0...255).flatMap { id -> [UInt8] in
       [UInt8(id), UInt8(Self.name.count)] + Self.name
     }
@@ -186,7 +186,7 @@ struct ReportTests {
         .wirelessRequester,
         Self.message(40, [34, 1, 0, 0] + Self.attribute(NL80211_ATTR_BSS.rawValue, bss))
       ))
-    // What cannot be read.
+    // Messages that cannot be parsed.
     datagrams.append((.listener, Self.message(RTM_NEWADDR, Self.address)))
     datagrams.append((.listener, Self.address + Self.other + Self.name))
     datagrams.append((.listener, [255, 0, 0, 0] + Self.other + Self.name))
@@ -271,7 +271,7 @@ struct ReportTests {
       + ([header.encoded] + items.map(\.encoded)).flatMap(RecordFrame.framed)
   }
 
-  @Test("no address and no name of a recording is in its report, wherever it stood")
+  @Test("no address or name of a recording is in its report, wherever it stood")
   func leaks() throws {
     let bytes = try Self.recording()
     for secret in Secret.bytes.prefix(3) { #expect(bytes.holds(secret)) }
@@ -281,13 +281,13 @@ struct ReportTests {
         #expect(
           !report.holds(secret), "\(secret) \(String(decoding: secret, as: UTF8.self))")
       }
-      // It is a recording still.
+      // It is still a recording.
       #expect(try RecordingFile(report).end == nil)
     }
   }
 
   @Test(
-    "whatever a recording holds, a report of it can be made, or not", arguments: ReplayTests.names)
+    "any corrupted recording → a report, or an error", arguments: ReplayTests.names)
   func hostile(_ name: String) throws {
     let whole = try ReplayTests.bytes("\(name).recording")
     let records = ReplayTests.records(whole)

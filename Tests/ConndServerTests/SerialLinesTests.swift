@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConndServer
 
-/// `lo` stands for a link that pppd has made: its name is that of a link in every namespace.
+/// `lo` stands for a link that pppd has made, because it exists in every namespace.
 @Suite("Links of serial lines")
 struct SerialLinesTests {
   private let directory: TemporaryDirectory
@@ -18,13 +18,13 @@ struct SerialLinesTests {
 
   private var lines: SerialLines { SerialLines(root: self.directory.path, owner: getuid()) }
 
-  @Test("the process that has locked the line is the one that has made the link")
+  @Test("the link belongs to the process that has locked the serial line")
   func link() throws {
     #expect(self.lines.link(of: "ttyUSB2") == nil)
     try self.directory.write("      4711\n", to: "run/lock/LCK..ttyUSB2")
     #expect(self.lines.link(of: "ttyUSB2") == nil)
     try self.directory.write("4712\n", to: "run/lo.pid")
-    // A daemon that is called as no link is.
+    // A daemon's pid file that is not named like a link.
     try self.directory.write("4711\n", to: "run/crond.pid")
     #expect(self.lines.link(of: "ttyUSB2") == nil)
     try self.directory.write("4711\n", to: "run/lo.pid")
@@ -32,14 +32,14 @@ struct SerialLinesTests {
     #expect(self.lines.link(of: "ttyUSB3") == nil)
   }
 
-  @Test("of a newer pppd it is in a directory of its own")
+  @Test("a newer pppd's pid file is in a directory of its own")
   func directories() throws {
     try self.directory.write("4711\n", to: "run/lock/LCK..ttyACM0")
     try self.directory.write("4711\n", to: "run/pppd/lo.pid")
     #expect(self.lines.link(of: "ttyACM0") == "lo")
   }
 
-  @Test("D8 what is no number, or somebody else's lock, says nothing")
+  @Test("D8 malformed or foreign lock files are ignored")
   func nonsense() throws {
     try self.directory.write("4711\n", to: "run/lo.pid")
     for text in ["", "ppp", "-4711", "4711 4711 x", "0", String(repeating: " ", count: 1000)] {

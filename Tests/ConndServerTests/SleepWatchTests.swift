@@ -5,18 +5,18 @@ import Testing
 
 @Suite("Sleep")
 struct SleepWatchTests {
-  @Test("I6 only what the clocks differ by is sleep")
+  @Test("I6 only the difference between the clocks is sleep")
   func detector() {
     var detector = SleepDetector(slept: .seconds(7))
     #expect(detector.check(.seconds(7)) == nil)
-    // What passes between two readings of the clocks.
+    // The time between two readings of the clocks is not sleep.
     #expect(detector.check(.seconds(7) + .milliseconds(3)) == nil)
     #expect(detector.check(.seconds(7) - .milliseconds(3)) == nil)
     #expect(detector.check(.seconds(67)) == .seconds(60))
     #expect(detector.check(.seconds(67)) == nil)
   }
 
-  @Test("D7 the timer that tells of sleep never expires by itself")
+  @Test("D7 the timer that reports sleep never expires by itself")
   func timer() throws {
     var watch = SleepWatch()
     #expect(watch.check() == nil)

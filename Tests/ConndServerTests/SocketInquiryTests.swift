@@ -4,19 +4,19 @@ import Testing
 
 @testable import ConndServer
 
-/// What the monitor's loop asks sockets, and what follows.
-@Suite("Questions to sockets")
+/// The loop's queries to sockets, and their consequences.
+@Suite("Socket queries")
 struct SocketInquiryTests {
   private static let port: UInt16 = 40_000
 
-  /// A flow over eth0 that names a socket.
+  /// A flow over eth0 that names its socket.
   private func loop() throws -> TestLoop {
     var loop = try TestLoop.started()
     #expect(try loop.guardFlow(1, local: "192.0.2.7", port: Self.port) == ["1 path eth0"])
     return loop
   }
 
-  /// The socket was silent for so long, with data unacknowledged.
+  /// A socket that has been silent for this long, with unacknowledged data.
   private func silent(
     _ milliseconds: Int, timeouts: Int = 0, nextTimeout: Int = 200
   ) -> SocketReport {
@@ -25,7 +25,7 @@ struct SocketInquiryTests {
       hasUnacknowledgedData: true, nextTimeout: .milliseconds(nextTimeout))
   }
 
-  @Test("E3 without a change no socket is asked, and no timer runs")
+  @Test("E3 without a change no socket is queried, and no timer runs")
   func idle() throws {
     var loop = try self.loop()
     loop.kernel.sockets[Self.port] = self.silent(9000, timeouts: 9)
@@ -34,7 +34,7 @@ struct SocketInquiryTests {
     #expect(loop.kernel.socketQuestions == 0)
   }
 
-  @Test("E3 a flow that names no socket is never asked, and no timer runs after a change")
+  @Test("E3 a flow that names no socket is never queried, and no timer runs after a change")
   func noSocket() throws {
     var loop = try TestLoop.started()
     #expect(try loop.guardFlow(1, local: "192.0.2.7") == ["1 path eth0"])
@@ -44,7 +44,7 @@ struct SocketInquiryTests {
     #expect(loop.kernel.socketQuestions == 0)
   }
 
-  @Test("E2 E3 a healthy socket is asked once, a second after a change, and not again")
+  @Test("E2 E3 a healthy socket is queried once, a second after a change, and not again")
   func healthy() throws {
     var loop = try self.loop()
     loop.kernel.sockets[Self.port] = SocketReport(
@@ -58,7 +58,7 @@ struct SocketInquiryTests {
     #expect(loop.loop.due == nil)
   }
 
-  @Test("E2 a silent socket is followed from timeout to timeout until its flow is found dead")
+  @Test("E2 a silent socket is queried at each timeout until its flow is found dead")
   func found() throws {
     var loop = try self.loop()
     loop.kernel.sockets[Self.port] = self.silent(1010, timeouts: 1, nextTimeout: 400)
@@ -72,7 +72,7 @@ struct SocketInquiryTests {
     #expect(loop.loop.due == nil)
   }
 
-  @Test("E2 a second change within a second is followed by an inquiry of its own")
+  @Test("E2 a second change within a second leads to a query of its own")
   func secondChange() throws {
     var loop = try self.loop()
     loop.kernel.sockets[Self.port] = SocketReport(
@@ -87,7 +87,7 @@ struct SocketInquiryTests {
     #expect(loop.loop.due == nil)
   }
 
-  @Test("E1 a flow over a dead link is advised, and spared when its socket hears on")
+  @Test("E1 a flow over a dead link is advised, and spared if its socket still receives")
   func spared() throws {
     var loop = try self.loop()
     loop.kernel.sockets[Self.port] = SocketReport(
@@ -100,7 +100,7 @@ struct SocketInquiryTests {
     #expect(loop.turn(after: .seconds(5)) == [])
   }
 
-  @Test("E1 a flow over a dead link is destroyed when its socket stays silent")
+  @Test("E1 a flow over a dead link is destroyed if its socket stays silent")
   func destroyed() throws {
     var loop = try self.loop()
     loop.kernel.sockets[Self.port] = self.silent(3)

@@ -4,10 +4,10 @@ import Testing
 
 @testable import ConndServer
 
-@Suite("Counting")
+@Suite("Statistics")
 struct StatisticsTests {
   @Test(
-    "an overrun is counted as such, and is no message",
+    "an overrun is counted as such, and not as a message",
     arguments: [
       ([], [0, 0, 0, 0]),
       ([.malformed("x"), .ruleRemoved(.ipv4)], [1, 2, 0, 1]),
@@ -24,7 +24,7 @@ struct StatisticsTests {
     #expect(values == counts)
   }
 
-  @Test("I11 a refutation is a connection that was just made, and is declared dead at once")
+  @Test("I11 a new connection that is declared dead at its registration counts as a refutation")
   func refutations() throws {
     let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
     let local = try IPAddress(spelt: "192.0.2.7")
@@ -40,13 +40,14 @@ struct StatisticsTests {
     }
     let made = Flow(remote, local: local)
     #expect(counted(made, dead) == [.init(name: "refutations", kind: "betterPath", value: 1)])
-    // Nobody knows whether there is a connection; or it was there before, and may have died since.
+    // Without a socket it is unknown whether there is a connection; an old one may have died
+    // before.
     #expect(counted(Flow(remote), dead).isEmpty)
     #expect(counted(made, knownPath: .unknown, dead).isEmpty)
     #expect(counted(made, .path(.unknown)).isEmpty)
     let advice = FlowTable.Event.invalidation(.init(.betterPath, .advise), cause, .unknown)
     #expect(counted(made, advice).isEmpty)
-    // That a network costs money is no error of connd's.
+    // A network that costs money is not an error of connd's.
     let forbidden = FlowTable.Event.invalidation(.init(.policy, .destroy), cause, .unknown)
     #expect(counted(made, forbidden).isEmpty)
   }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConndServer
 
-@Suite("The log of steps")
+@Suite("Log of steps")
 struct StepLogTests {
   private var log = StepLog()
 
@@ -12,18 +12,18 @@ struct StepLogTests {
     .events(Array(repeating: .rule(.ipv4), count: count))
   }
 
-  @Test("T5 what happened since is told as one, in its order")
+  @Test("T5 events since a step are joined into one step, in order")
   mutating func joined() {
     self.log.append(.init(occasion: .events([.rule(.ipv4)])))
     self.log.append(.init(occasion: .events([.ruleRemoved(.ipv4)])))
     #expect(self.log.step(since: 0).occasion == .events([.rule(.ipv4), .ruleRemoved(.ipv4)]))
     #expect(self.log.step(since: 1).occasion == .events([.ruleRemoved(.ipv4)]))
-    // What is not told by messages stands for itself.
+    // An occasion without messages stands for itself.
     self.log.append(.init(occasion: .configuration))
     #expect(self.log.step(since: 0).occasion == .configuration)
   }
 
-  @Test("I10 where nothing has happened since, a grace has ended")
+  @Test("I10 no event since the step → the cause is the end of a grace period")
   mutating func nothing() {
     #expect(self.log.step(since: 0).occasion == .timer)
     self.log.append(.init(occasion: self.rules(1)))
@@ -33,7 +33,7 @@ struct StepLogTests {
     #expect(self.log.step(since: 0).occasion == .timer && self.log.last == 1)
   }
 
-  @Test("I6 of several sleeps the longest counts, for those who have not seen it")
+  @Test("I6 the longest of several sleeps counts, for flows that have not seen it")
   mutating func slept() {
     for seconds in [600, 5] {
       self.log.append(.init(occasion: .resumed(.seconds(seconds)), slept: .seconds(seconds)))
@@ -44,7 +44,7 @@ struct StepLogTests {
     #expect(self.log.step(since: 2).slept == nil)
   }
 
-  @Test("D4 only the last eight are told apart, and nothing of the others is lost")
+  @Test("D4 only the last eight steps are kept apart; older ones are merged without loss")
   mutating func bounded() {
     self.log.append(.init(occasion: .resumed(.seconds(600)), slept: .seconds(600)))
     for _ in 0..<100 { self.log.append(.init(occasion: self.rules(1))) }
@@ -55,7 +55,7 @@ struct StepLogTests {
     #expect(self.log.step(since: 98).slept == nil)
   }
 
-  @Test("D4 messages without end are not all kept for the sake of the cause")
+  @Test("D4 the number of messages kept for causes is bounded")
   mutating func manyMessages() {
     for _ in 0..<100 { self.log.append(.init(occasion: self.rules(1000))) }
     guard case .events(let events) = self.log.step(since: 0).occasion else {

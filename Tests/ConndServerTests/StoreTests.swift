@@ -7,13 +7,13 @@ import Testing
 
 @Suite("Store")
 struct StoreTests {
-  /// Changes of growing generations, made by the transition maker itself.
+  /// Changes with growing generations, made by the transition maker itself.
   static func changes(_ count: Int) throws -> [Published] {
     var maker = TransitionMaker()
     return try (0..<count).compactMap { try self.change($0, of: &maker) }
   }
 
-  /// The default path comes, and goes, and comes.
+  /// The default path appears, disappears and reappears.
   private static func change(
     _ number: Int, of maker: inout TransitionMaker
   ) throws -> Published? {
@@ -52,7 +52,7 @@ struct StoreTests {
     #expect(seen == [2, 3, 4, 5])
   }
 
-  @Test("D5 a subscriber resumes without a gap where the history reaches")
+  @Test("D5 a subscriber resumes without a gap if the history reaches back far enough")
   func resume() throws {
     let store = Store(try Self.changes(10))
     var subscriber = store.admit(since: 7)
@@ -63,7 +63,7 @@ struct StoreTests {
     #expect(changes.map(\.change.generation) == [8, 9, 10])
   }
 
-  @Test("D5 where the history does not reach, or the generation is not ours, there is a gap")
+  @Test("D5 the history does not reach back, or the generation is foreign → a gap")
   func gap() throws {
     let store = Store(Array(try Self.changes(10).suffix(3)))
     for since: UInt64 in [0, 6, 11, .max] {
@@ -72,7 +72,7 @@ struct StoreTests {
       if case .gap(let snapshot) = reading {
         #expect(since != 6 || snapshot.generation == 10)
       } else {
-        // The change after 6 would be 7, which is not held.
+        // The change after 6 would be 7, which is not stored.
         Issue.record("since \(since): \(String(describing: reading))")
       }
     }
@@ -80,7 +80,7 @@ struct StoreTests {
     #expect(Self.generations(store.next(for: &reaching)) == [8, 9, 10])
   }
 
-  @Test("D5 a subscriber of before a past that is lost gets a gap, whatever was published since")
+  @Test("D5 the past is lost → earlier subscribers get a gap, whatever was published since")
   func lostPast() throws {
     let store = Store(after: 1000)
     var maker = TransitionMaker(restored: store.snapshot)
@@ -97,7 +97,7 @@ struct StoreTests {
     #expect(Self.generations(store.next(for: &reaching)) == [1008, 1009, 1010])
   }
 
-  @Test("D4 a subscriber that reads slowly is told that it missed something, and delays nobody")
+  @Test("D4 a slow subscriber is told that it missed changes, and delays no other")
   func slow() throws {
     let changes = try Self.changes(Store.capacity + 10)
     let store = Store()
@@ -120,7 +120,7 @@ struct StoreTests {
   }
 
   @Test(
-    "who wants the news for subscribers is called by a change and by the end, where somebody subscribes"
+    "the news callback is called for a change and for the end, but only if there is a subscriber"
   )
   func news() throws {
     let changes = try Self.changes(2)

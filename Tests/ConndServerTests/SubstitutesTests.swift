@@ -24,7 +24,7 @@ struct SubstitutesTests {
 
   // MARK: - Addresses
 
-  @Test("addresses share as many bits as those that they stand for", arguments: 0..<20)
+  @Test("substitutes share as many leading bits as the addresses they stand for", arguments: 0..<20)
   func prefixes(_ seed: Int) {
     var generator = SeededGenerator(seed: UInt64(seed))
     for count in [4, 16] {
@@ -47,7 +47,7 @@ struct SubstitutesTests {
   }
 
   @Test(
-    "an address of a range that means something stays in it, and no other comes there",
+    "a substitute stays in the original's special range, and others stay outside",
     arguments: [
       ("10.0.0.0", 8), ("100.64.0.0", 10), ("169.254.0.0", 16), ("172.16.0.0", 12),
       ("192.168.0.0", 16), ("224.0.0.0", 4), ("127.0.0.0", 8), ("0.0.0.0", 8), ("fe80::", 10),
@@ -74,7 +74,7 @@ struct SubstitutesTests {
   }
 
   @Test(
-    "what tells nothing of anybody stays",
+    "addresses that identify no one stay",
     arguments: [
       "0.0.0.0", "127.0.0.1", "127.0.0.53", "224.0.0.251", "255.255.255.255", "::", "::1",
       "ff02::1", "ff02::fb", "ff05::1:3",
@@ -84,7 +84,7 @@ struct SubstitutesTests {
   }
 
   @Test(
-    "an IPv4 address in an IPv6 one is replaced as by itself",
+    "an IPv4 address embedded in an IPv6 one gets its usual substitute",
     arguments: ["::ffff:", "64:ff9b::", "::"])
   func embedded(_ prefix: String) throws {
     let inner = self.substitutes.address(try self.address("203.0.113.77"))
@@ -94,7 +94,7 @@ struct SubstitutesTests {
   }
 
   @Test(
-    "no hardware address is left in an address that was made of one, nor in the group of its neighbours"
+    "no MAC address is left in an address derived from one, nor in its solicited-node group"
   )
   func interfaceIdentifiers() throws {
     let hardware: [UInt8] = [0x52, 0x54, 0x00, 0xAB, 0xCD, 0xEF]
@@ -103,7 +103,7 @@ struct SubstitutesTests {
     for tail in tails { #expect(tail != Array(hardware.suffix(3))) }
   }
 
-  @Test("a block stands for a block")
+  @Test("the substitute of a block is a block")
   func blocks() throws {
     let block = self.substitutes.address(try self.address("203.0.112.0"), length: 22)
     #expect(IPPrefix(block, length: 22)?.address == block)
@@ -113,7 +113,7 @@ struct SubstitutesTests {
       self.substitutes.address(.unspecified(.ipv6), length: 0) == .unspecified(.ipv6))
   }
 
-  @Test("another key gives others, and the same the same")
+  @Test("another key gives other substitutes; the same key gives the same")
   func keys() throws {
     let address = try self.address("203.0.113.9")
     let first = self.substitutes.address(address)
@@ -123,7 +123,7 @@ struct SubstitutesTests {
   }
 
   @Test(
-    "of a hardware address it stays whether it is a group's, and whether somebody chose it",
+    "a substituted MAC address keeps its group and local bits",
     arguments: [
       [0x00, 0x1B, 0x21, 1, 2, 3], [0x02, 0, 0, 1, 2, 3], [0x33, 0x33, 0xFF, 1, 2, 3],
       [0x01, 0, 0x5E, 1, 2, 3],
@@ -135,7 +135,7 @@ struct SubstitutesTests {
     #expect(self.substitutes.hardwareAddress(bytes) == substitute)
   }
 
-  @Test("hardware addresses that are none stay, and a tunnel's are IP addresses")
+  @Test("an all-zero MAC address stays, and a tunnel's is treated as an IP address")
   func otherHardware() throws {
     #expect(self.substitutes.hardwareAddress([0, 0, 0, 0, 0, 0]) == [0, 0, 0, 0, 0, 0])
     #expect(self.substitutes.hardwareAddress([]) == [])
@@ -149,7 +149,7 @@ struct SubstitutesTests {
   // MARK: - Names
 
   @Test(
-    "names that the system gives stay",
+    "names that the system assigns stay",
     arguments: [
       "lo", "eth0", "eth0.10", "enp3s0", "enP2p1s0f1np1", "eno1", "ens18", "wlan0", "wlp2s0",
       "wwan0", "ppp0", "tun0", "wg0", "br0", "docker0", "virbr0", "vpn0", "bond0", "vlan10",
@@ -158,7 +158,7 @@ struct SubstitutesTests {
   func commonNames(_ name: String) { #expect(self.substitutes.linkName(name) == name) }
 
   @Test(
-    "of names that somebody chose no more stays than such a beginning",
+    "a name chosen by a user keeps at most a known prefix",
     arguments: [
       ("wg-acme", "wg"), ("br-0a1b2c3d4e5f", "br"), ("acme", "link"), ("lohengrin", "lo"),
       ("eth0.acme", "eth0."), ("wlan0.acme", "wlan0."), ("enx0a1b2c3d4e5f", "enx"),
@@ -173,14 +173,14 @@ struct SubstitutesTests {
     #expect(!substitute.contains(chosen), "\(substitute)")
   }
 
-  @Test("a name by a hardware address has that which stands for it")
+  @Test("a name made from a MAC address gets that address's substitute")
   func namesByAddress() {
     let substitute = self.substitutes.hardwareAddress([0x0A, 0x1B, 0x2C, 0x3D, 0x4E, 0x5F])
     let digits = substitute.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     #expect(self.substitutes.linkName("enx0a1b2c3d4e5f") == "enx\(digits)")
   }
 
-  @Test("domains below another stay below it, and what many networks are called stays")
+  @Test("subdomains stay subdomains, and common suffixes stay")
   func domains() {
     let (outer, inner) = (
       self.substitutes.domain("acme.example.com"),
@@ -201,7 +201,7 @@ struct SubstitutesTests {
     #expect(String(decoding: name, as: UTF8.self).hasPrefix("ssid-"))
   }
 
-  @Test("what is said of a network is said of that which stands for it")
+  @Test("overrides for a network follow its substitute")
   func networks() {
     let ssid = Array("Home".utf8)
     let router: [UInt8] = [0x52, 0x54, 0, 1, 2, 3]
@@ -230,7 +230,7 @@ struct SubstitutesTests {
   // MARK: - Files and configurations
 
   @Test(
-    "of a file those lines pass that connd reads, of one that it does not read nothing",
+    "only the lines that connd reads pass; a file that it does not read is empty",
     arguments: [
       (
         FileQuestion.Kind.page, "/sys/class/net/acme/uevent",
@@ -262,7 +262,7 @@ struct SubstitutesTests {
   }
 
   @Test(
-    "a configuration says the same of links by other names, and nothing else of its text is left")
+    "a configuration keeps its meaning with substituted names, and loses all other text")
   func configurations() throws {
     for name in ["acme0", "eth0", "wlan0"] { _ = self.substitutes.linkName(name) }
     let text = """

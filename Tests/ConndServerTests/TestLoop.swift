@@ -9,9 +9,10 @@ import UnixTransport
 
 @testable import ConndServer
 
-/// The monitor's loop over a kernel that a test writes down, in time of its own; and what it tells, in words.
+/// The monitor loop over a kernel that a test writes, with its own clock. Its output is given in
+/// words.
 ///
-/// All flows lead to 203.0.113.9. At first everything goes over eth0, by a metric of 100.
+/// All flows lead to 203.0.113.9. At first everything goes over eth0, with metric 100.
 struct TestLoop {
   let kernel = ModelKernel()
   let clock = TestClock()
@@ -39,7 +40,7 @@ struct TestLoop {
     self.loop.admit(self.mailbox)
   }
 
-  /// Opens the kernel, if it can be.
+  /// Opens the kernel, if possible.
   static func started(_ prepare: (ModelKernel) throws -> Void = { _ in }) throws -> TestLoop {
     var loop = try TestLoop()
     try prepare(loop.kernel)
@@ -47,14 +48,14 @@ struct TestLoop {
     return loop
   }
 
-  /// Containers come and go until connd does not hear of more.
+  /// Lets containers come and go until connd stops listening to new links.
   mutating func becomeDeaf() {
     var link = Link(index: 100, name: "veth100")
     link.isNew = true
     for _ in 0..<2000 where self.kernel.watched.unheard == nil { _ = self.tell([.link(link)]) }
   }
 
-  /// Guards so many flows, each to a destination of its own.
+  /// Guards this many flows, each to its own destination.
   mutating func guardFlows(_ count: UInt32) throws {
     for id in 1...count {
       let remote = try IPAddress(spelt: "198.18.\(id >> 8).\(id & 0xFF)")
@@ -66,7 +67,7 @@ struct TestLoop {
 
   /// Guards a flow.
   ///
-  /// - Returns: what the client is told.
+  /// - Returns: the answer to the client, in words.
   mutating func guardFlow(
     _ id: UInt64, local: String? = nil, port: UInt16? = nil, boundTo link: UInt32? = nil,
     known: Path? = nil
@@ -80,13 +81,13 @@ struct TestLoop {
     return self.mailbox.take()
   }
 
-  /// The kernel tells something; of a rule where it does not matter what.
+  /// Lets the kernel report events; by default a rule change, for tests where any event will do.
   mutating func tell(_ events: [KernelEvent] = [.rule(.ipv4)]) -> [String] {
     self.kernel.untold.append { events }
     return self.turn()
   }
 
-  /// Deals with all that there is to do.
+  /// Handles all pending work.
   mutating func turn(
     after pause: Duration = .zero, hasDNSNews: Bool = false, hasModemNews: Bool = false,
     hasMeteringNews: Bool = false
@@ -104,7 +105,7 @@ struct TestLoop {
     return self.mailbox.take()
   }
 
-  /// What was published of channels.
+  /// The published invalidations of channels.
   var invalidations: [String] {
     self.loop.store.past.compactMap { published in
       guard case .invalidation(let told) = published.change else { return nil }
@@ -117,10 +118,10 @@ struct TestLoop {
   }
 }
 
-/// Time that passes when a test says so.
+/// A clock that a test advances.
 final class TestClock: MonitorClock {
   var instant = Instant(sinceStart: .zero)
-  /// By how much each look at the clock moves it on.
+  /// How far each look at the clock advances it.
   var tick = Duration.zero
   var now: Instant {
     self.instant = self.instant.advanced(by: self.tick)
@@ -130,7 +131,7 @@ final class TestClock: MonitorClock {
   var time: Timestamp { self.wall }
 }
 
-/// Publishes, and keeps nothing for the next run.
+/// Publishes changes, and stores nothing for the next run.
 private struct StorePublisher: Publisher {
   let store: Store
 
@@ -139,7 +140,7 @@ private struct StorePublisher: Publisher {
   }
 }
 
-/// What a client was told: `1 path eth0`, `1 destroy betterPath`.
+/// The answers to a client: `1 path eth0`, `1 destroy betterPath`.
 final class TestMailbox: FlowMailbox {
   let number: UInt64 = 1
   private let messages = Mutex<[Guardian.Message]>([])
@@ -171,19 +172,19 @@ final class TestMailbox: FlowMailbox {
   }
 }
 
-/// The files that say whom names are asked of, as a test has them.
+/// The DNS source of a test.
 final class ModelDNS: DNSSource {
   let fileDescriptor: CInt = -1
   var settings: DNSSettings?
   func read() -> DNSSettings? { self.settings }
 }
 
-/// What knows of links' costs, as a test has it.
+/// The source of metering information of a test.
 final class ModelMetering: MeteringSource {
   let descriptors: [pollfd] = []
   var timeout: Duration?
   var words: MeteringWords?
-  /// What is said a moment after the start.
+  /// The information that arrives a moment after the start.
   var wordsOnceSettled: MeteringWords?
   private(set) var searches = 0
 
@@ -200,7 +201,7 @@ final class ModelMetering: MeteringSource {
   }
 }
 
-/// What knows of modems, as a test has it.
+/// The source of modem information of a test.
 final class ModelModems: ModemSource {
   let fileDescriptor: CInt = -1
   let events: Int16 = 0

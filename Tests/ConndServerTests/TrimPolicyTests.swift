@@ -3,27 +3,27 @@ import Testing
 
 @testable import ConndServer
 
-@Suite("Memory that is given back")
+@Suite("Returning free memory")
 struct TrimPolicyTests {
   private func at(_ seconds: Int) -> Instant { Instant(sinceStart: .seconds(seconds)) }
 
-  @Test("D4 many clients leave → one trim a second later, and none without clients that leave")
+  @Test("D4 many clients disconnect → one trim a second later; no client disconnects → no trim")
   func departure() {
     var policy = TrimPolicy()
     for _ in 0..<100 { policy.use(1 << 20) }
-    // Half of them are still there.
+    // Half of them are still connected.
     for _ in 0..<49 { #expect(policy.free(1 << 20, at: self.at(5)) == nil) }
     #expect(policy.free(1 << 20, at: self.at(5)) == .seconds(1))
     for _ in 0..<50 { #expect(policy.free(1 << 20, at: self.at(5)) == nil) }
     policy.trimmed(at: self.at(6))
-    // What comes and goes in small numbers is not worth it.
+    // Small amounts that come and go are not worth a trim.
     for second in 20..<40 {
       policy.use(1 << 20)
       #expect(policy.free(1 << 20, at: self.at(second)) == nil)
     }
   }
 
-  @Test("D4 clients come and leave in a loop → a trim every ten seconds at most")
+  @Test("D4 clients connect and disconnect in a loop → at most one trim every ten seconds")
   func loop() {
     var policy = TrimPolicy()
     policy.use(100 << 20)
@@ -37,7 +37,7 @@ struct TrimPolicyTests {
   }
 
   @Test(
-    "D4 clients that have left before the trim → their memory is given back, and no more asked for")
+    "D4 more clients disconnect before a scheduled trim → that trim covers them")
   func scheduled() {
     var policy = TrimPolicy()
     policy.use(64 << 20)

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Flows, and tunnels that lead nowhere")
 struct TunnelledFlowTests {
-  /// What is below gre1, which nothing leads into yet, has no carrier.
+  /// The link below gre1 has no carrier. Nothing leads into gre1 yet.
   private func loopWithDeadTunnel() throws -> TestLoop {
     try TestLoop.started { kernel in
       kernel.addLink(3, "eth1", hasCarrier: false)
@@ -15,13 +15,15 @@ struct TunnelledFlowTests {
     }
   }
 
-  @Test("I3 I10 a tunnel that leads nowhere takes no flow over, and is better when it works")
+  @Test(
+    "I3 I10 a tunnel that leads nowhere takes over no flow; when it works, it is the better path")
   func deadTunnel() throws {
     var loop = try self.loopWithDeadTunnel()
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     try loop.kernel.lead("203.0.113.0", 24, .over(5, from: "10.0.0.2"))
     #expect(loop.tell() == ["1 advise interfaceLost"])
-    // One that has just been made is evidence itself (I0): it is not refuted, and has the route's grace as others have.
+    // A new connection is evidence itself (I0): it is not refuted, and gets the route's grace
+    // period like the others.
     #expect(
       try loop.guardFlow(2, local: "192.0.2.7") == ["2 advise interfaceLost late gre1"])
     loop.kernel.addLink(3, "eth1")
@@ -29,7 +31,8 @@ struct TunnelledFlowTests {
   }
 
   @Test(
-    "I10 a tunnel that leads nowhere for longer than a route may be gone ends those it captures")
+    "I10 a tunnel leads nowhere for longer than the route's grace period → the flows it captures are destroyed"
+  )
   func deadTunnelForLong() throws {
     var loop = try self.loopWithDeadTunnel()
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
@@ -48,10 +51,10 @@ struct TunnelledFlowTests {
     return loop
   }
 
-  @Test("I5 a flow inside a tunnel survives that what is below it moves")
+  @Test("I5 the path below a tunnel moves → a flow inside survives")
   func insideTunnel() throws {
     var loop = try self.loopWithFlowInTunnel()
-    // At once, without a moment between.
+    // In one step, without a gap.
     try loop.kernel.lead("198.51.100.1", 32, .over(2, via: "192.0.2.1", from: "192.0.2.7"))
     #expect(loop.tell() == ["1 path gre1"])
     loop.kernel.addLink(3, "eth1", hasCarrier: false)
@@ -59,7 +62,7 @@ struct TunnelledFlowTests {
   }
 
   @Test(
-    "I5 I10 what fails below a tunnel is a missing route to those inside: back or gone round in time it ends nothing",
+    "I5 I10 a failure below a tunnel is a missing route to flows inside: back or rerouted in time, it ends nothing",
     arguments: ["back", "round", "gone"])
   func belowTunnel(outcome: String) throws {
     var loop = try self.loopWithFlowInTunnel()
@@ -78,7 +81,7 @@ struct TunnelledFlowTests {
     #expect(loop.turn(after: .seconds(2)) == [])
   }
 
-  @Test("I3 I10 a tunnel that leads nowhere does not take the default path over")
+  @Test("I3 I10 a tunnel that leads nowhere does not take over the default path")
   func deadDefaultTunnel() throws {
     var loop = try self.loopWithDeadTunnel()
     try loop.kernel.lead("0.0.0.0", 0, .over(5, from: "10.0.0.2"))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConndServer
 
-/// T3: which messages need a reading of the kernel.
+/// T3: which messages require a reading of the kernel.
 @Suite("Links that no path depends on")
 final class UnusedLinksTests {
   private var unusedLinks = UnusedLinks()
@@ -43,7 +43,7 @@ final class UnusedLinksTests {
     return .route(RouteChange(route, outLink: link, gateway: nil), replaced: false)
   }
 
-  /// Something happens that may have led to any link.
+  /// An event that may have made any link reachable.
   private func leadAnywhere(_ what: String) throws {
     let events: [String: KernelEvent] = [
       "several": self.route(by: nil), "nexthop": .nexthop(id: 1), "overrun": .overrun,
@@ -53,18 +53,18 @@ final class UnusedLinksTests {
     #expect(self.mayMatter([try #require(events[what])]))
   }
 
-  @Test("T3 a container's link comes, is used and goes, and nobody reads")
+  @Test("T3 a container's link appears, is used and disappears → no reading")
   func container() {
     let events = [
       self.link(7, isNew: true), self.link(7), self.link(7, master: 3),
       self.address(self.linkLocal, on: 7), self.removed(7),
     ]
     #expect(!self.mayMatter(events))
-    // Its number may be another's.
+    // Its index may now belong to another link.
     #expect(self.mayMatter([self.link(7)]))
   }
 
-  @Test("T3 a link that was there before connd listened may matter")
+  @Test("T3 a link that existed before connd listened may matter")
   func old() {
     #expect(self.mayMatter([self.link(7)]))
     #expect(self.mayMatter([self.removed(7)]))
@@ -72,7 +72,7 @@ final class UnusedLinksTests {
   }
 
   @Test(
-    "T3 a link to which something leads may matter",
+    "T3 a link that something leads to may matter",
     arguments: [
       "route", "address", "IPv4 link-local", "path", "several", "nexthop", "overrun", "missed",
       "malformed",
@@ -82,7 +82,7 @@ final class UnusedLinksTests {
     switch what {
     case "route": #expect(self.mayMatter([self.route(by: 7)]))
     case "address": #expect(self.mayMatter([self.address(self.global, on: 7)]))
-    // Its scope is global, unless whoever adds it says otherwise: other links may borrow it.
+    // The scope is global by default, so that other links may borrow the address.
     case "IPv4 link-local":
       #expect(self.mayMatter([self.address(self.linkLocal4, on: 7)]))
     case "path": self.unusedLinks.use([7])
@@ -91,13 +91,13 @@ final class UnusedLinksTests {
     #expect(self.mayMatter([self.link(7)]))
   }
 
-  @Test("T3 another link's route takes nothing from it")
+  @Test("T3 another link's route does not make the link matter")
   func unrelated() {
     #expect(self.mayMatter([self.link(7, isNew: true), self.route(by: 2)]))
     #expect(!self.mayMatter([self.link(7)]))
   }
 
-  @Test("K6 a port of a link that paths are made of may matter")
+  @Test("K6 a port of a link that is part of a path may matter")
   func port() {
     self.unusedLinks.use([3])
     #expect(!self.mayMatter([self.link(7, isNew: true), self.link(7)]))
@@ -106,19 +106,19 @@ final class UnusedLinksTests {
     #expect(self.mayMatter([self.link(7)]))
   }
 
-  @Test("K6 a link that paths are made of from now on may have ports already")
+  @Test("K6 a link becomes part of a path → it may already have ports")
   func laterMaster() {
     #expect(!self.mayMatter([self.link(7, isNew: true), self.link(7, master: 3)]))
     self.unusedLinks.use([3])
     #expect(self.mayMatter([self.link(7)]))
   }
 
-  @Test("I7 what is read of before all is read again may have been led to")
+  @Test("I7 messages read before the next full reading may concern any link")
   func blind() {
     self.unusedLinks.beginToDrain()
     self.unusedLinks.forget()
     #expect(self.mayMatter([self.link(7, isNew: true)]))
-    // What was sent before it may be unread.
+    // Messages sent before the reset may still be unread.
     self.unusedLinks.endDraining()
     #expect(self.mayMatter([self.link(9, isNew: true)]))
     self.unusedLinks.beginToDrain()
@@ -127,9 +127,9 @@ final class UnusedLinksTests {
     #expect(!self.mayMatter([self.link(8, isNew: true)]))
   }
 
-  // MARK: Unheard
+  // MARK: Filtered links
 
-  /// Something goes on until they are loud, while link 200 is the newest.
+  /// Repeats events until the links are loud. Link 200 is the newest.
   private func becomeUnheard() {
     let noise = [self.link(200, isNew: true)] + Array(repeating: self.link(200), count: 15)
     #expect(!self.unusedLinks.areLoud)
@@ -139,10 +139,10 @@ final class UnusedLinksTests {
     #expect(!self.unusedLinks.areLoud)
   }
 
-  @Test("T3 where many links come and go, later ones are not heard")
+  @Test("T3 many links come and go → later ones are filtered out")
   func unheard() {
     self.becomeUnheard()
-    // What was sent before the filter was there.
+    // Messages sent before the filter was set.
     let late = [self.link(201, isNew: true), self.link(202), self.removed(202)]
     #expect(!self.mayMatter(late))
     #expect(self.mayMatter([self.link(199)]))
@@ -150,7 +150,7 @@ final class UnusedLinksTests {
   }
 
   @Test(
-    "T3 where links cannot be listed, it takes twice as much until that is tried once more, a thousand at most"
+    "T3 links cannot be listed → the next attempt takes twice as many messages, at most 1024"
   )
   func unlisted() {
     #expect(!self.mayMatter([self.link(9, isNew: true)]))
@@ -163,7 +163,7 @@ final class UnusedLinksTests {
     }
   }
 
-  @Test("T3 a link whose number is far ahead does not make those heard that come after the last")
+  @Test("T3 an index far ahead is an exception in the filter, and does not raise its limit")
   func ahead() {
     self.unusedLinks.use([3])
     #expect(!self.mayMatter([self.link(200, isNew: true)]))
@@ -171,23 +171,23 @@ final class UnusedLinksTests {
     #expect(self.unusedLinks.unheard == UnheardLinks(above: 200, except: [5000], masters: [3]))
     #expect(!self.mayMatter([self.link(201, isNew: true)]))
     #expect(self.mayMatter([self.link(5000)]))
-    // With many of them, those that come are heard until they are further ahead.
+    // With many such links, the limit is theirs, and new links pass until they are further ahead.
     self.unusedLinks.ignore(after: [1, 3, 200] + Array(5000..<5100))
     #expect(self.unusedLinks.unheard == UnheardLinks(above: 5099, masters: [3]))
   }
 
-  @Test("D6 a filter that lets all links pass from now on misses nothing that has to be read again")
+  @Test("D6 a filter that passes all links again misses nothing that needs a reading")
   func hearAll() {
     self.becomeUnheard()
     self.unusedLinks.hearAll()
     #expect(self.unusedLinks.unheard == nil)
     #expect(!self.acceptFilter())
-    // What was sent before it may be unread.
+    // Messages sent before the filter changed may still be unread.
     #expect(self.mayMatter([self.link(201, isNew: true)]))
   }
 
   @Test(
-    "D6 what led to an unheard link before is read again, although the filter lets all pass meanwhile"
+    "D6 a filtered link became reachable, then the filter was opened → a reading follows"
   )
   func hearAllAfterLead() {
     self.becomeUnheard()
@@ -197,7 +197,7 @@ final class UnusedLinksTests {
   }
 
   @Test(
-    "T3 an unheard link is heard when something leads to it",
+    "T3 something leads to a filtered link → it passes the filter",
     arguments: ["route", "address", "port"])
   func heardAgain(_ what: String) {
     self.unusedLinks.use([3])
@@ -213,13 +213,13 @@ final class UnusedLinksTests {
     #expect(!self.acceptFilter())
     #expect(self.mayMatter([self.link(205)]))
     #expect(!self.mayMatter([self.link(206)]))
-    // Its number may be another's.
+    // Its index may now belong to another link.
     #expect(self.mayMatter([self.removed(205)]))
     #expect(self.unusedLinks.unheard == UnheardLinks(above: 200, masters: [3]))
   }
 
   @Test(
-    "I7 all links are heard again when something may lead to any",
+    "I7 any link may have become reachable → all links pass the filter again",
     arguments: ["path", "several", "nexthop", "overrun", "missed", "malformed"])
   func allHeardAgain(_ what: String) throws {
     self.becomeUnheard()
@@ -227,11 +227,11 @@ final class UnusedLinksTests {
     #expect(self.unusedLinks.unheard == nil)
     #expect(self.acceptFilter())
     #expect(self.mayMatter([self.link(205)]))
-    // What was sent before it may be unread.
+    // Messages sent before the filter changed may still be unread.
     #expect(self.mayMatter([self.link(206, isNew: true)]))
   }
 
-  @Test("D7 where very many are led to, those that there are by then are listed anew")
+  @Test("D7 very many filtered links become reachable → the links are listed again")
   func manyLed() {
     self.becomeUnheard()
     for link in 201..<300 as Range<UInt32> {
@@ -241,7 +241,7 @@ final class UnusedLinksTests {
     #expect(self.acceptFilter())
   }
 
-  @Test("D7 a filter that would name too many links lets all through")
+  @Test("D7 a filter that would name too many links passes all of them")
   func manyUsed() {
     self.unusedLinks.use(1...129)
     self.becomeUnheard()

@@ -10,7 +10,7 @@ struct WirelessNetworkTests {
   private static let home = WirelessNetwork(ssid: Array("home".utf8), security: .personal)
   private static let cafe = WirelessNetwork(ssid: Array("cafe".utf8), security: .open)
 
-  /// eth0, which everything goes over, is a link of Wi-Fi, and its router is known.
+  /// Everything goes over eth0, which is a Wi-Fi link with a known router.
   private func loop(on network: WirelessNetwork?) throws -> TestLoop {
     try TestLoop.started { kernel in
       kernel.linkTable[2]?.device.hasPhy80211 = true
@@ -20,7 +20,8 @@ struct WirelessNetworkTests {
     }
   }
 
-  /// The link leaves its network and joins another access point; the kernel keeps address, route and, untold, the carrier.
+  /// The link leaves its network and joins another access point. The kernel keeps the address and
+  /// the route, and does not report the carrier.
   private func join(
     _ network: WirelessNetwork?, _ loop: inout TestLoop, by kind: WirelessChange.Kind = .joined
   ) -> [String] {
@@ -28,19 +29,20 @@ struct WirelessNetworkTests {
     return loop.tell([.wireless(WirelessChange(kind, on: 2))])
   }
 
-  @Test("I4 another SSID is another network at once, though address, route and router stay")
+  @Test(
+    "I4 another SSID is another network immediately, even with the same address, route and router")
   func otherName() throws {
     var loop = try self.loop(on: Self.home)
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     #expect(self.join(Self.cafe, &loop) == ["1 destroy networkChanged"])
     #expect(loop.invalidations == ["destroy networkChanged"])
-    // Who is new there stays.
+    // A new flow there stays.
     #expect(try loop.guardFlow(2) == ["2 path eth0"])
     #expect(loop.turn() == [])
   }
 
   @Test(
-    "Who asks for the links is told the network and the access point, where that is not hidden",
+    "A listing of links contains the SSID and the access point, unless they are hidden",
     arguments: Identification.allCases)
   func listed(identify: Identification) throws {
     let kernel = try self.loop(on: Self.home).kernel
@@ -66,7 +68,7 @@ struct WirelessNetworkTests {
   }
 
   @Test(
-    "A network's name is shown as iw and wpa_cli write it",
+    "An SSID is shown as iw and wpa_cli write it",
     arguments: [
       ("home", "home"), ("Gäste", "Gäste"), ("a\\b", #"a\\b"#),
     ] as [(String, String)])
@@ -74,16 +76,16 @@ struct WirelessNetworkTests {
     #expect(WirelessNetwork(ssid: Array(ssid.utf8)).name == name)
   }
 
-  @Test("Octets of a network's name that are no text are shown as octets")
+  @Test("Octets of an SSID that are not text are shown as octets")
   func octets() {
     #expect(WirelessNetwork(ssid: [0xFF, 65, 0xC3, 0x03]).name == "\\xffA\\xc3\u{3}")
-    // An overlong form and half of a surrogate pair are no UTF-8 (RFC 3629).
+    // An overlong form and half of a surrogate pair are not UTF-8 (RFC 3629).
     #expect(WirelessNetwork(ssid: [0xC0, 0xAF]).name == #"\xc0\xaf"#)
     #expect(WirelessNetwork(ssid: [0xED, 0xA0, 0x80]).name == #"\xed\xa0\x80"#)
     #expect(WirelessNetwork(ssid: [0xF0, 0x9F, 0x8F, 0xA0]).name == "🏠")
   }
 
-  @Test("I4 the network in between does not matter, nor that there was none")
+  @Test("I4 a network in between, or none, does not matter")
   func left() throws {
     var loop = try self.loop(on: Self.home)
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
@@ -93,7 +95,7 @@ struct WirelessNetworkTests {
     #expect(self.join(Self.cafe, &loop) == ["1 destroy networkChanged"])
   }
 
-  @Test("I4 a roam within one network is none, whatever its access points offer beside it")
+  @Test("I4 a roam within one network is not a change, whatever else its access points offer")
   func roam() throws {
     var loop = try self.loop(on: Self.home)
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
@@ -107,26 +109,26 @@ struct WirelessNetworkTests {
     #expect(loop.invalidations == [])
   }
 
-  @Test("I4 of two networks of one name, one that is open is not the one with a passphrase")
+  @Test("I4 an open network and one with a passphrase differ, even with the same SSID")
   func sameName() throws {
     var loop = try self.loop(on: Self.home)
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
-    // What is not known does not make another one of it.
+    // Unknown security does not make another network of it.
     #expect(self.join(WirelessNetwork(ssid: Self.home.ssid), &loop) == [])
     let twin = WirelessNetwork(ssid: Self.home.ssid, security: .open)
     #expect(self.join(twin, &loop) == ["1 destroy networkChanged"])
   }
 
-  @Test("I4 where nl80211 says nothing, the router tells as before")
+  @Test("I4 nl80211 gives no network → the router identifies it as before")
   func unknown() throws {
     var loop = try self.loop(on: nil)
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
-    // The first name that is heard is that of the network which all were made on.
+    // All earlier flows are taken to be on the first SSID that is read.
     #expect(self.join(Self.home, &loop) == [])
     #expect(self.join(Self.cafe, &loop) == ["1 destroy networkChanged"])
   }
 
-  @Test("D7 a link is asked about when nl80211 has told of it, and no more")
+  @Test("D7 a link is queried only after an nl80211 message about it")
   func questions() throws {
     var loop = try self.loop(on: Self.home)
     func asked() -> Int { loop.kernel.asked.count { $0.hasPrefix("wireless") } }
@@ -142,7 +144,7 @@ struct WirelessNetworkTests {
     #expect(asked() == 3)
   }
 
-  @Test("D7 a cable is not asked for an SSID")
+  @Test("D7 a wired link is not queried for an SSID")
   func cable() throws {
     var loop = try TestLoop.started()
     #expect(try loop.guardFlow(1) == ["1 path eth0"])

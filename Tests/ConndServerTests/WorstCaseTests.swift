@@ -4,20 +4,20 @@ import UnixTransport
 
 @testable import ConndServer
 
-@Suite("The worst case")
+@Suite("Worst case")
 struct WorstCaseTests {
-  /// What one thing costs at most, in bytes. `Tests/storms/adversary` measures them together.
+  /// The maximum costs of single things, in bytes. `Tests/storms/adversary` measures them together.
   private enum Cost {
     /// connd alone, on a cold start, with its history.
     static let base = 40 << 20
-    /// The session, what the socket did not take (``Reactor``), and what the kernel keeps of it (`UnixServer.sendBuffer`, which
-    /// it doubles).
+    /// The session, the data that the socket did not take (``Reactor``), and the kernel's part
+    /// (`UnixServer.sendBuffer`, which the kernel doubles).
     static let connection = 14 << 10 + 48 << 10 + 32 << 10
-    /// The call and its task, the request that it was made with, and what it may keep without asking, twice for `Guard`.
+    /// The call and its task, its request, and what it may keep without asking, twice for `Guard`.
     static func stream(_ limits: Limits) -> Int {
       24 << 10 + limits.messageSize + 2 * CallMemory.free
     }
-    /// The flow, and what its client has not read about it.
+    /// The flow, and the unread messages about it.
     static let flow = 3 << 10
     static let question = 2 << 10
   }
@@ -32,7 +32,7 @@ struct WorstCaseTests {
     return try #require(match?.output[1].substring.flatMap { Int($0) }, "\(name)")
   }
 
-  @Test("D4 clients take everything that the default limits allow → it fits into the unit's memory")
+  @Test("D4 clients take all that the default limits allow → it fits into the unit's memory")
   func memory() throws {
     let limits = Limits()
     let parts = [
@@ -48,10 +48,10 @@ struct WorstCaseTests {
     let (interval, burst) = (
       try Self.setting("StartLimitIntervalSec", "s"), try Self.setting("StartLimitBurst", "")
     )
-    // systemd refuses a start if there were `burst` within the interval (ratelimit_below).
+    // systemd refuses a start after `burst` starts within the interval (ratelimit_below).
     #expect(2 * burst > interval)
     #expect(try Self.unit().contains("\nRestart=on-failure\n"))
-    // A connd that cannot start ends soon, and is not started for ever.
+    // A connd that cannot start exits soon, and is not restarted forever.
     #expect(burst < interval * 2)
   }
 }

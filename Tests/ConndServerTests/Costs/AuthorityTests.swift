@@ -7,13 +7,13 @@ import Testing
 @testable import ConndServer
 @testable import UnixTransport
 
-@Suite("Who may set what a network costs")
+@Suite("Authorization of overrides")
 struct AuthorityTests {
   private let directory: TemporaryDirectory
 
   init() throws { self.directory = try TemporaryDirectory() }
 
-  /// A process that this one has started, as the peer of a connection.
+  /// The peer of a connection that a process started by this one made.
   private func peer(
     _ uid: UInt32, groups: [UInt32] = [], process: ProcessReference? = ProcessReference(getpid())
   ) -> PeerCredentials {
@@ -21,7 +21,7 @@ struct AuthorityTests {
       uid: uid, pid: getpid(), groups: groups, process: process.map { PeerProcess($0) })
   }
 
-  /// `nil` if the peer may.
+  /// The refusal, or `nil` if the peer is authorized.
   private func refusal(
     of peer: PeerCredentials, groups: String = "", seat: UInt32? = nil,
     polkit: @escaping @Sendable (_ isLikely: Bool) -> Polkit.Verdict
@@ -46,7 +46,8 @@ struct AuthorityTests {
     try await self.refusal(of: peer, groups: groups, seat: seat) { _ in verdict }
   }
 
-  @Test("no polkit → root, connd itself, the user at the seat, and the group's members")
+  @Test(
+    "no polkit → root, connd itself, the user at the seat and the group's members are authorized")
   func who() async throws {
     let user = self.peer(1000, groups: [1000, 27])
     #expect(try await self.refusal(of: self.peer(0), .absent) == nil)
@@ -56,7 +57,7 @@ struct AuthorityTests {
     #expect(try await self.refusal(of: user, seat: 1001, .absent) == .permissionDenied)
     let group = "root:x:0:\nconnd:x:27:\n"
     #expect(try await self.refusal(of: user, groups: group, .absent) == nil)
-    // connd's own rule is about users: their processes may be gone.
+    // connd's own rule is about users, so that their processes may be gone.
     #expect(
       try await self.refusal(
         of: self.peer(1000, groups: [27], process: nil), groups: group, .absent)
@@ -65,7 +66,7 @@ struct AuthorityTests {
     #expect(try await self.refusal(of: user, groups: others, .absent) == .permissionDenied)
   }
 
-  @Test("polkit is there → polkit decides, but not about root and connd itself")
+  @Test("polkit is there → polkit decides, except for root and connd itself")
   func polkit() async throws {
     let user = self.peer(1000, groups: [27])
     #expect(try await self.refusal(of: user, .allowed) == nil)
@@ -76,7 +77,7 @@ struct AuthorityTests {
     #expect(try await self.refusal(of: self.peer(990), .denied) == nil)
   }
 
-  @Test("polkit is there and does not decide → UNAVAILABLE, also at the seat and in the group")
+  @Test("polkit is there and does not decide → UNAVAILABLE, even at the seat and in the group")
   func undecided() async throws {
     let user = self.peer(1000, groups: [27])
     #expect(
@@ -89,7 +90,7 @@ struct AuthorityTests {
   func exited() async throws {
     let child = try RunningCommand(["sleep", "infinity"])
     let reference = ProcessReference(child.processIdentifier)
-    // It exits while polkit looks at its pid.
+    // It exits while polkit checks its pid.
     let refusal = try await self.refusal(of: self.peer(1000, process: reference)) { _ in
       kill(child.processIdentifier, SIGKILL)
       while reference?.isAlive ?? false { sched_yield() }
@@ -98,14 +99,14 @@ struct AuthorityTests {
     #expect(refusal == .permissionDenied)
     #expect(
       try await self.refusal(of: self.peer(1000, process: nil), .allowed) == .permissionDenied)
-    // One of another PID namespace has no pid that polkit could look at.
+    // A process of another PID namespace has no pid that polkit could check.
     var foreign = self.peer(1000)
     foreign.pid = 0
     #expect(try await self.refusal(of: foreign, .allowed) == .permissionDenied)
     _ = try? child.wait()
   }
 
-  @Test("polkit is asked first about the users that connd's own rule would let")
+  @Test("polkit is asked first about users whom connd's own rule would authorize")
   func likely() async throws {
     for (seat, groups, isExpected) in [
       (1000, "", true), (nil, "connd:x:27:\n", true), (1001, "connd:x:28:\n", false),
@@ -118,7 +119,7 @@ struct AuthorityTests {
   }
 
   @Test(
-    "a file of groups that makes no sense → it lets no user in",
+    "a malformed group file authorizes no user",
     arguments: [
       "connd", "connd:x", "connd:x:", "connd:x:-1:", "connd:x:99999999999:", "::::", ":x:27:",
     ])
@@ -128,16 +129,16 @@ struct AuthorityTests {
         == .permissionDenied)
   }
 
-  @Test("D4 the file of groups is read again when it has changed, and not before")
+  @Test("D4 the group file is read again only after it has changed")
   func groups() async throws {
     let path = try self.directory.write("connd:x:27:\n", to: "group")
     let file = GroupFile(name: "connd", path: path)
     #expect(await file.id() == 27)
-    // It is as long as before, and another file.
+    // Another file, of the same length.
     try self.directory.write("connd:x:28:\n", to: "new")
     #expect(rename("\(self.directory.path)/new", path) == 0)
     #expect(await file.id() == 28)
-    // A look-up costs no reading: it would fail without the right to.
+    // A look-up does not read the file: it would fail without permission.
     #expect(unlink(path) == 0)
     #expect(await file.id() == nil)
   }

@@ -4,11 +4,11 @@ import Testing
 
 @testable import ConndServer
 
-@Suite("How often users change costs")
+@Suite("Rate of overrides")
 struct ChangeRateTests {
   private static let start = Instant(sinceStart: .seconds(1000))
 
-  /// How many of many attempts are admitted at that time.
+  /// The number of many attempts that are admitted at that time.
   private func admitted(_ rate: ChangeRate, _ user: UInt32, after time: Duration) -> Int {
     (0..<100).count { _ in
       do throws(RPCError) {
@@ -21,7 +21,9 @@ struct ChangeRateTests {
     }
   }
 
-  @Test("D4 one user changes costs without end → 16 in a row, then 4 a second; others are free")
+  @Test(
+    "D4 one user sets overrides without end → 16 in a row, then 4 a second; others are not affected"
+  )
   func bounded() {
     let rate = ChangeRate()
     #expect(self.admitted(rate, 1000, after: .zero) == 16)
@@ -32,7 +34,7 @@ struct ChangeRateTests {
     #expect(self.admitted(rate, 1000, after: .seconds(60)) == 16)
   }
 
-  @Test("D4 very many users → those that have stopped are forgotten, and no user gets more by it")
+  @Test("D4 very many users → inactive ones are forgotten, and no user gains by it")
   func many() {
     let rate = ChangeRate()
     #expect(self.admitted(rate, 7, after: .zero) == 16)

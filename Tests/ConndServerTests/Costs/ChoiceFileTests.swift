@@ -7,11 +7,11 @@ import Testing
 
 @testable import ConndServer
 
-/// What is kept of users' choices.
-@Suite("Choices of users")
+/// The file of users' overrides.
+@Suite("File of overrides")
 struct ChoiceFileTests {
   @Test(
-    "the hash is SipHash-2-4, by its authors' own examples",
+    "the hash is SipHash-2-4, checked with its authors' test vectors",
     arguments: [
       (0, 0x726f_db47_dd0e_0e31), (1, 0x74f8_39c5_93dc_67fd), (7, 0xab02_00f5_8b01_d137),
       (8, 0x93f5_f579_9a93_2462), (15, 0xa129_ca61_49be_45e5), (63, 0x958a_324c_eb06_4572),
@@ -21,7 +21,7 @@ struct ChoiceFileTests {
   }
 
   @Test(
-    "I4 a network is known by its name, and one that lets everybody in is not one that does not")
+    "I4 a network is identified by its name, and an open one differs from a secured one")
   func identity() {
     let (key, other) = (NetworkKey(), NetworkKey())
     func hash(_ name: String, _ security: WirelessSecurity?, _ key: NetworkKey) -> NetworkHash {
@@ -30,7 +30,7 @@ struct ChoiceFileTests {
     #expect(hash("Home", .personal, key) == hash("Home", [.personal, .enterprise], key))
     #expect(hash("Home", .personal, key) != hash("Home", .open, key))
     #expect(hash("Home", .personal, key) != hash("home", .personal, key))
-    // To another machine it is another one.
+    // Another machine gets another hash.
     #expect(hash("Home", .personal, key) != hash("Home", .personal, other))
     #expect(key.hashes(ofName: "Home").contains(hash("Home", .open, key)))
     #expect(key.hashes(ofName: "Home").contains(hash("Home", nil, key)))
@@ -57,7 +57,7 @@ struct ChoiceFileTests {
   }
 
   @Test(
-    "what is kept is what is read; what holds until the machine starts anew does not outlive that")
+    "saved overrides are read back; those until the next boot end with it")
   func roundTrip() throws {
     let directory = try TemporaryDirectory()
     let first = self.file(directory).load()
@@ -73,7 +73,7 @@ struct ChoiceFileTests {
   }
 
   @Test(
-    "one start of the machine is told from another also where a sandbox hides the kernel's word")
+    "boots are told apart even if a sandbox hides the kernel's boot ID")
   func boot() throws {
     let (directory, other) = (try TemporaryDirectory(), try TemporaryDirectory())
     let kernel = try directory.write("1f-2e\n", to: "boot_id")
@@ -84,12 +84,12 @@ struct ChoiceFileTests {
     let mark = hidden(directory)
     #expect(mark.utf8.count == 16 && hidden(directory) == mark && hidden(other) != mark)
     #expect(hidden(nil) == "")
-    // Then it was another one.
+    // Then it was another boot.
     #expect(self.file(directory, boot: "").save(Self.contents))
     #expect(self.file(directory, boot: "").load().choices[.network(NetworkHash(.max))] == nil)
   }
 
-  @Test("the file says what it holds, and no name of any Wi-Fi network")
+  @Test("the file lists its contents, but no SSID")
   func form() {
     #expect(
       ChoiceFile.text(Self.contents, boot: "a").split(separator: "\n").dropLast() == [
@@ -100,7 +100,7 @@ struct ChoiceFileTests {
       ])
   }
 
-  @Test("in a file of the first version all that is said of one subject ends together")
+  @Test("a file of version 1: both properties of an entry end together")
   func oldForm() throws {
     let body =
       "connd networks 1\nkey 000102030405060708090a0b0c0d0e0f\n"
@@ -115,7 +115,7 @@ struct ChoiceFileTests {
       ])
   }
 
-  @Test("a file that is torn, edited or of another version is put aside")
+  @Test("a torn, edited or foreign-version file is put aside")
   func damaged() throws {
     let whole = ChoiceFile.text(Self.contents, boot: "a")
     let texts = [
@@ -129,14 +129,14 @@ struct ChoiceFileTests {
       try directory.write(text, to: "networks")
       #expect(self.file(directory).load().choices.all.isEmpty, "\(text)")
       #expect(access("\(directory.path)/networks.damaged", F_OK) == 0)
-      // Its key is new, and stays.
+      // The new file has a new key, which stays.
       let new = self.file(directory).load()
       #expect(new.choices.all.isEmpty && new.key != Self.contents.key)
       #expect(new == self.file(directory).load())
     }
   }
 
-  @Test("whatever is in the file, it is read or refused", arguments: 0..<20 as Range<UInt64>)
+  @Test("any corrupted file is read or refused", arguments: 0..<20 as Range<UInt64>)
   func random(seed: UInt64) throws {
     var generator = SeededGenerator(seed: seed)
     let whole = Array(ChoiceFile.text(Self.contents, boot: "a").utf8)
@@ -154,14 +154,14 @@ struct ChoiceFileTests {
       if let read = try? ChoiceFile.read(Array(text.utf8), boot: "a") {
         #expect(Array(text.utf8) == whole && read == Self.contents)
       }
-      // As if somebody had made the checksum right.
+      // As if the checksum had been corrected.
       let body = text.split(separator: "\n").dropLast().map { $0 + "\n" }.joined()
       let sum = NetworkHash(SipHash(key: []).hash(Array(body.utf8)))
       _ = try? ChoiceFile.read(Array((body + "end \(sum)\n").utf8), boot: "a")
     }
   }
 
-  @Test("a full or read-only disk keeps what is there")
+  @Test("a full or read-only disk keeps the old file")
   func unwritable() throws {
     let directory = try TemporaryDirectory()
     #expect(self.file(directory).save(Self.contents))
@@ -172,7 +172,7 @@ struct ChoiceFileTests {
     #expect(self.file(directory).load() == Self.contents)
   }
 
-  @Test("of a thousand networks none is lost")
+  @Test("a thousand networks are all kept")
   func many() throws {
     var contents = Self.contents
     for number in 0..<1000 as Range<UInt64> {
@@ -185,8 +185,8 @@ struct ChoiceFileTests {
   }
 }
 
-/// The thread that writes them.
-@Suite("Writing of users' choices")
+/// The thread that writes overrides.
+@Suite("Writing overrides")
 struct ChoiceKeeperTests {
   private static func contents(_ number: Int) -> ChoiceFile.Contents {
     ChoiceFile.Contents(
@@ -199,14 +199,14 @@ struct ChoiceKeeperTests {
       path: path, boot: "a", logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
   }
 
-  @Test("D4 many changes in a row → the first and the last are kept, in few writes")
+  @Test("D4 many changes in a row → the first and the last are saved, in few writes")
   func paced() async throws {
     let directory = try TemporaryDirectory()
     let path = "\(directory.path)/networks"
     let keeper = ChoiceKeeper(Self.file(path))
     #expect(await keeper.keep(Self.contents(0)).isKept())
     #expect(Self.file(path).load() == Self.contents(0))
-    // Each write makes a new file, so there are no more writes than different inodes.
+    // Each write creates a new file, so there are at most as many writes as inodes.
     var (inodes, status) = (Set<ino_t>(), stat())
     var tickets: [ChoiceKeeper.Ticket] = []
     for number in 1...10_000 {
@@ -219,7 +219,9 @@ struct ChoiceKeeperTests {
     #expect(inodes.count <= 12, "\(inodes.count) writes")
   }
 
-  @Test("the disk is full → the answer says that it is not kept; the next one is kept again")
+  @Test(
+    "the disk is full → the answer says that the override is not saved; the next one is saved again"
+  )
   func failure() async throws {
     let directory = try TemporaryDirectory()
     let path = "\(directory.path)/later/networks"
@@ -231,7 +233,7 @@ struct ChoiceKeeperTests {
     #expect(Self.file(path).load() == Self.contents(1))
   }
 
-  @Test("a crash while the file is written → the file holds what it held before")
+  @Test("a crash while the file is written → the old contents remain")
   func crash() throws {
     let directory = try TemporaryDirectory()
     let path = "\(directory.path)/networks"

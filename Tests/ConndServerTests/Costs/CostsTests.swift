@@ -8,9 +8,9 @@ import Testing
 
 @testable import ConndServer
 
-/// What users say of links and networks, over a kernel that a test writes down. Everything goes over eth0, whose router is
-/// 192.0.2.1.
-@Suite("What links and networks cost")
+/// Users' overrides for links and networks, over a kernel that a test writes. Everything goes over
+/// eth0, whose router is 192.0.2.1.
+@Suite("Overrides")
 struct CostsTests {
   private let directory: TemporaryDirectory
   private var loop: TestLoop
@@ -32,7 +32,7 @@ struct CostsTests {
     return loop
   }
 
-  /// The last octet tells one router from another.
+  /// Sets the router; the last octet of its MAC address identifies it.
   private static func setRouter(
     _ address: String, on link: UInt32, to octet: UInt8, _ loop: TestLoop
   ) throws {
@@ -41,7 +41,7 @@ struct CostsTests {
       address, link: link, hardwareAddress: [2, 0, 0, 0, 0, octet])
   }
 
-  /// The cable is moved to another router of the same address.
+  /// Moves the cable to another router with the same address.
   private mutating func moveCable() throws {
     self.loop.kernel.setState(of: 2, .down)
     _ = self.loop.tell()
@@ -65,7 +65,7 @@ struct CostsTests {
     _ = try self.loop.loop.answer(.forget(name: name, user: 1000)).get()
   }
 
-  /// `192.0.2.1 here constrained`, `eth0 expensive`
+  /// Lists the overrides: `192.0.2.1 here constrained`, `eth0 expensive`.
   private mutating func list() throws -> [String] {
     guard case .list(let networks) = try self.loop.loop.answer(.list).get() else { return [] }
     return networks.map { network in
@@ -84,7 +84,7 @@ struct CostsTests {
     }
   }
 
-  /// What was published last: `constrained, expensive: constrainedSet uid 1000`
+  /// The last published change: `constrained, expensive: constrainedSet uid 1000`.
   private var last: String {
     guard case .path(let change) = self.loop.loop.store.past.last?.change else { return "none" }
     let status = change.snapshot.status
@@ -96,7 +96,7 @@ struct CostsTests {
   }
 
   @Test(
-    "I8 what a user says of a link holds at once, is told with who said it, and beats what connd finds out"
+    "I8 a user's override for a link takes effect immediately, is published with the user, and beats detection"
   )
   mutating func link() throws {
     try self.set(.link("eth0"), constrained: .on)
@@ -104,7 +104,7 @@ struct CostsTests {
     try self.set(.link("eth0"), expensive: .on)
     #expect(self.last == "constrained, expensive: expensiveSet uid 1000")
     #expect(try self.list() == ["192.0.2.1 here", "eth0 constrained expensive"])
-    // What changes nothing is not told.
+    // An override that changes nothing is not published.
     let before = self.loop.loop.store.past.count
     try self.set(.link("eth0"), expensive: .on)
     try self.set(.link("wlan7"), expensive: .on)
@@ -116,7 +116,7 @@ struct CostsTests {
     #expect(throws: CostRequest.Refusal.self) { try self.forget("eth0") }
   }
 
-  @Test("I8 a flow that forbids it is destroyed when its link is said to cost money")
+  @Test("I8 a link is set to metered → a flow that forbids that is destroyed")
   mutating func flow() throws {
     let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
     self.loop.loop.enqueue(
@@ -129,7 +129,7 @@ struct CostsTests {
     #expect(self.loop.turn() == ["1 destroy policy"])
   }
 
-  @Test("I4 a network is known again by its router, wherever it is met, and after connd was away")
+  @Test("I4 a network is recognised by its router, on any link, and after a restart")
   mutating func network() throws {
     try self.set(.network("192.0.2.1"), constrained: .on)
     #expect(self.last == "constrained: constrainedSet uid 1000")
@@ -144,7 +144,7 @@ struct CostsTests {
     #expect(later.loop.store.snapshot.status.isConstrained)
   }
 
-  @Test("of two users who disagree the last who may holds, and what is kept says who it was")
+  @Test("two users disagree → the last authorized one wins, and the entry names that user")
   mutating func disagreement() throws {
     for (user, choice) in [(1000, .on), (1001, .off), (1000, .on), (1001, .off)]
       as [(UInt32, Connectivity_V1_Choice)]
@@ -157,7 +157,7 @@ struct CostsTests {
   }
 
   @Test(
-    "a thousand links and networks are remembered; of more than 1024 it is said that they are too many"
+    "1024 links and networks are stored; one more is refused"
   )
   mutating func many() throws {
     let said = CostChoice(constrained: .off, user: 1000)
@@ -179,14 +179,14 @@ struct CostsTests {
   }
 
   enum Tunnel: CaseIterable {
-    /// Of which the mark says what is below.
+    /// The mark tells what is below.
     case wireGuard
-    /// Of which the default route beside it says that.
+    /// The default route beside it tells what is below.
     case openVPN
-    /// Of which the kernel knows the other end.
+    /// The kernel knows the remote end.
     case gre
 
-    /// Leads everything into the tunnel, and that by eth0.
+    /// Leads everything into the tunnel, and the tunnel's packets over eth0.
     fileprivate func take(_ kernel: ModelKernel) throws {
       let byCable = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
       switch self {
@@ -210,12 +210,12 @@ struct CostsTests {
       }
     }
 
-    /// What becomes of a flow inside that forbids what is below.
+    /// The verdict for a flow inside that forbids the link below.
     fileprivate var verdict: String { self == .gre ? "destroy policy" : "drain policy" }
   }
 
   @Test(
-    "I8 I4 K6 a network that is marked is known below a tunnel, too, and not by another's router",
+    "I8 I4 K6 an override for a network also applies below a tunnel, but not to another router's network",
     arguments: Tunnel.allCases)
   mutating func belowTunnel(_ tunnel: Tunnel) throws {
     try tunnel.take(self.loop.kernel)
@@ -244,7 +244,7 @@ struct CostsTests {
     #expect(try self.list() == ["192.0.2.1 here", "? constrained expensive"])
   }
 
-  @Test("an end by the clock, and one by leaving the network")
+  @Test("an override ends by the clock, or on leaving the network")
   mutating func ends() throws {
     try self.set(.link("eth0"), constrained: .on, end: .after(.seconds(60)))
     try self.set(.network("192.0.2.1"), expensive: .on, end: .left)
@@ -255,7 +255,7 @@ struct CostsTests {
     _ = self.loop.turn(after: .seconds(60))
     #expect(self.last == "expensive: choiceEnded")
     #expect(self.loop.loop.due == nil)
-    // That there is no network for a while is no leaving.
+    // Being offline for a while is not leaving.
     self.loop.kernel.setState(of: 2, .down)
     _ = self.loop.tell()
     self.loop.kernel.setState(of: 2, .up)
@@ -269,7 +269,7 @@ struct CostsTests {
     #expect(try self.list() == ["198.51.100.1 here"])
   }
 
-  @Test("what is said for a minute holds for a minute, whatever the clock is set to meanwhile")
+  @Test("an override for a minute lasts a minute, whatever the clock is set to")
   mutating func clockStep() throws {
     try self.set(.link("eth0"), constrained: .on, end: .after(.seconds(60)))
     for step in [63_072_000, -126_144_000] {
@@ -284,7 +284,7 @@ struct CostsTests {
     #expect(self.last.hasSuffix("choiceEnded"))
   }
 
-  @Test("what is said of one property does not end with the other, nor stay with it")
+  @Test("each property of an entry has its own end")
   mutating func endsApart() throws {
     try self.set(.link("eth0"), constrained: .on, end: .after(.seconds(60)))
     try self.set(.link("eth0"), expensive: .off)
@@ -294,25 +294,26 @@ struct CostsTests {
     _ = self.loop.turn(after: .seconds(60))
     #expect(try self.list() == ["192.0.2.1 here constrained", "eth0 not-expensive"])
     #expect(self.loop.loop.due == nil)
-    // Whoever takes an end back says so of that property.
+    // To remove an end, a user sets that property again.
     try self.set(.link("eth0"), expensive: .off, end: .after(.seconds(60)))
     try self.set(.link("eth0"), expensive: .off)
     #expect(self.loop.loop.due == nil)
   }
 
-  @Test("who is not on a network cannot leave it")
+  @Test("an override until leaving a network that the machine is not on → refused")
   mutating func notThere() throws {
     #expect(throws: CostRequest.Refusal.self) {
       try self.set(.network("Elsewhere"), expensive: .on, end: .left)
     }
-    // A gateway's address tells nothing of a network that it is not the gateway of now, and is no SSID.
+    // A gateway's address identifies only a network that it is the gateway of now. It is not an
+    // SSID.
     #expect(throws: CostRequest.Refusal.self) {
       try self.set(.network("198.51.100.1"), expensive: .on)
     }
     #expect(try self.list() == ["192.0.2.1 here"])
   }
 
-  @Test("I8 what a network costs is what it cost while its router is not known for a moment")
+  @Test("I8 the router is unknown for a moment → the network keeps its cost")
   mutating func unknownRouter() throws {
     try self.set(.network("192.0.2.1"), expensive: .on)
     let address = Address(try IPAddress(spelt: "192.0.2.8"), prefixLength: 24, link: 2)
@@ -321,7 +322,7 @@ struct CostsTests {
     #expect(self.loop.loop.store.snapshot.status.isExpensive)
   }
 
-  @Test("the configuration holds against a user, who is told which entry it is")
+  @Test("the configuration takes precedence over a user's override, and the answer names the entry")
   mutating func overruled() throws {
     var configuration = Configuration()
     configuration.links = LinkPolicy([.init(match: "eth*", constrained: false)])
@@ -333,7 +334,7 @@ struct CostsTests {
     #expect(self.loop.loop.store.snapshot.status.isExpensive)
   }
 
-  @Test("names are not listed where the configuration hides them")
+  @Test("network names are not listed if the configuration hides them")
   mutating func hidden() throws {
     var configuration = Configuration()
     configuration.identify = .hidden

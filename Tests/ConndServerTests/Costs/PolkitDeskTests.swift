@@ -7,9 +7,10 @@ import UnixTransport
 
 @testable import ConndServer
 
-@Suite("Questions to polkit")
+@Suite("Queries to polkit")
 struct PolkitDeskTests {
-  @Test("D4 a user's questions hang → only two are under way, and others are asked about meanwhile")
+  @Test(
+    "D4 a user's queries to polkit hang → only two are under way, and others are served in between")
   func bounded() async throws {
     let (began, begin) = AsyncStream.makeStream(of: UInt32.self)
     let gate = Gate()
@@ -32,7 +33,8 @@ struct PolkitDeskTests {
     #expect(try await desk.verdict(on: user, isLikely: false) == .denied)
   }
 
-  @Test("D4 any number of users hang polkit → the user at the seat and the group are asked about")
+  @Test(
+    "D4 queries of many users hang → the user at the seat and the group's members are still served")
   func many() async throws {
     let (began, begin) = AsyncStream.makeStream(of: UInt32.self)
     let gate = Gate()
@@ -57,7 +59,7 @@ struct PolkitDeskTests {
     }
   }
 
-  /// What threads wait at until it is opened.
+  /// A gate at which threads wait until it is opened.
   private final class Gate: Sendable {
     private let isOpen = Mutex(false)
 

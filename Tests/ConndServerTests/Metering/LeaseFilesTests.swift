@@ -20,7 +20,7 @@ struct LeaseFilesTests {
     try self.directory.write(text, to: "run/systemd/netif/leases/\(name)")
   }
 
-  /// As networkd of Debian 12 writes it.
+  /// A lease file as networkd of Debian 12 writes it.
   private static func lease(_ last: String) -> String {
     """
     # This is private data. Do not parse.
@@ -36,7 +36,7 @@ struct LeaseFilesTests {
   }
 
   @Test(
-    "a phone that pays by use says so in option 43",
+    "a metered phone says so in DHCP option 43",
     arguments: [
       ("VENDOR_SPECIFIC=414e44524f49445f4d455445524544", true),
       ("VENDOR_SPECIFIC=010f414E44524F49445F4D455445524544ff", true),
@@ -51,7 +51,7 @@ struct LeaseFilesTests {
     #expect(self.leases.phones() == (isPhone ? ["lo"] : []))
   }
 
-  @Test("a file of no link says nothing, nor does a directory that is not there")
+  @Test("a file that belongs to no link, or a missing directory, is ignored")
   func others() throws {
     let text = Self.lease("VENDOR_SPECIFIC=414e44524f49445f4d455445524544")
     for name in ["4294967295", "x", ".#1abc", "-1", "99999999999"] {
@@ -61,7 +61,7 @@ struct LeaseFilesTests {
     #expect(LeaseFiles(root: "/nonexistent").phones() == [])
   }
 
-  @Test("D7 what is written, replaced and removed is told, also in a directory that comes later")
+  @Test("D7 files written, replaced or removed are reported, even in a directory created later")
   func watched() throws {
     let watch = FileWatch()
     let directory = self.leases.directory

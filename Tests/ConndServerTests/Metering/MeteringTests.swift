@@ -4,11 +4,11 @@ import Testing
 
 @testable import ConndServer
 
-@Suite("What others say of links' costs")
+@Suite("Metering by other sources")
 struct MeteringTests {
-  /// Others say something else.
+  /// Changes the metering information.
   ///
-  /// - Returns: whether the path is expensive, and the causes of all that was published.
+  /// - Returns: whether the path is expensive, and the causes of all published changes.
   private func say(_ words: MeteringWords, _ loop: inout TestLoop) -> (Bool, [String]) {
     loop.metering.words = words
     _ = loop.turn(hasMeteringNews: true)
@@ -19,7 +19,7 @@ struct MeteringTests {
     return (loop.loop.engine.snapshot.status.isExpensive, causes)
   }
 
-  @Test("it is published at once, with its cause, and only where it makes the path another")
+  @Test("a change is published immediately, with its cause, and only if it changes the path")
   func published() throws {
     var loop = try TestLoop.started()
     #expect(self.say(MeteringWords(manager: ["eth0": .guessNo]), &loop) == (false, []))
@@ -31,7 +31,7 @@ struct MeteringTests {
   }
 
   @Test(
-    "what was known before the kernel was read is part of the first reading, and outlives a reload")
+    "information from before the first reading is part of it, and survives a reload")
   func first() throws {
     var loop = try TestLoop()
     loop.metering.words = MeteringWords(phones: ["eth0"])
@@ -42,7 +42,7 @@ struct MeteringTests {
     #expect(self.say(MeteringWords(), &loop).0 == false)
   }
 
-  @Test("I7 what is said a moment after the start is part of the first reading")
+  @Test("I7 information that arrives a moment after the start is part of the first reading")
   func settled() throws {
     var loop = try TestLoop()
     loop.metering.wordsOnceSettled = MeteringWords(phones: ["eth0"])
@@ -51,7 +51,7 @@ struct MeteringTests {
     #expect(loop.loop.engine.snapshot.status.isExpensive)
   }
 
-  @Test("what was not there is looked for when the kernel tells of a link")
+  @Test("a missing source is looked for when the kernel reports a link")
   func looked() throws {
     var loop = try TestLoop.started()
     _ = loop.tell()
@@ -61,7 +61,7 @@ struct MeteringTests {
   }
 
   @Test(
-    "it is the same after it was written and read",
+    "metering information is unchanged after writing and reading",
     arguments: [
       MeteringWords(), MeteringWords(phones: ["usb0", "wlan0"]),
       MeteringWords(
