@@ -2,7 +2,8 @@ internal import Connectivity
 internal import ConnectivitySession
 private import Synchronization
 
-/// Whether a channel's connections are guarded (I11), as a value: an error of connd's must not take a network away.
+/// Decides whether a channel's connections are guarded (I11), as a value. An error of connd must
+/// not cost an application its network.
 ///
 /// ```
 ///              refuted three times running
@@ -11,21 +12,23 @@ private import Synchronization
 ///     └──────── confirmed after the rest ─────┘ └───┘ open for twice as long
 /// ```
 ///
-/// A connection is refuted where connd answers with `destroy` as soon as it is told of it: it was made a moment ago, so
-/// it works. Or where connd sees no path for it then, and declares what it was made on gone without having seen one since. A path
-/// confirms it.
-/// While the breaker is open, connections are not guarded: for five minutes
-/// from the third refutation on. Then one is guarded on trial. Each trial that fails doubles the rest, to an hour at most.
+/// connd refutes a connection if it answers its registration with `destroy`. The connection was
+/// made a moment ago, so it works and connd is wrong. connd also refutes a connection if it sees no
+/// path at registration, and later ends the connection without having seen a path in between. A
+/// path confirms a connection.
+///
+/// The third refutation in a row opens the breaker: for five minutes connections are not guarded.
+/// Then one connection is guarded as a trial. Each failed trial doubles the rest, up to one hour.
 struct Breaker: Sendable {
   typealias Instant = ContinuousClock.Instant
 
-  /// So many refutations running open it.
+  /// The number of consecutive refutations that opens the breaker.
   static let limit = 3
   static let shortestRest: Duration = .seconds(5 * 60)
   static let longestRest: Duration = .seconds(60 * 60)
 
   private enum State {
-    /// Connections are guarded, and so many of the last ones were refuted.
+    /// Connections are guarded. Counts the latest consecutive refutations.
     case closed(refutations: Int)
     /// Connections are guarded again from this instant on, after a rest of this length.
     case open(until: Instant, rest: Duration)
@@ -33,7 +36,7 @@ struct Breaker: Sendable {
 
   private var state = State.closed(refutations: 0)
 
-  /// Whether a connection that begins now is to be guarded.
+  /// Whether a connection that starts now should be guarded.
   func allowsGuarding(now: Instant) -> Bool {
     switch self.state {
     case .closed: true
@@ -41,12 +44,12 @@ struct Breaker: Sendable {
     }
   }
 
-  /// Nothing was counted.
+  /// Whether there are no refutations to remember.
   var isAtRest: Bool { if case .closed(0) = self.state { true } else { false } }
 
-  /// A connection was declared dead of which connd never saw that it works.
+  /// Records that connd ended a connection without ever having seen it work.
   ///
-  /// - Returns: For how long connections are not guarded, where this opens the breaker; else `nil`.
+  /// - Returns: How long connections stay unguarded if this opens the breaker, or `nil`.
   mutating func refuted(now: Instant) -> Duration? {
     let rest: Duration
     switch self.state {
@@ -54,7 +57,7 @@ struct Breaker: Sendable {
       self.state = .closed(refutations: refutations + 1)
       return nil
     case .closed: rest = Self.shortestRest
-    // Of a connection that was registered before.
+    // The connection was registered before the breaker opened.
     case .open(let end, _) where now < end: return nil
     case .open(_, let last): rest = min(last * 2, Self.longestRest)
     }
@@ -62,16 +65,16 @@ struct Breaker: Sendable {
     return rest
   }
 
-  /// connd saw a path for a connection that was registered.
+  /// Records that connd saw a path for a registered connection.
   mutating func confirmed(now: Instant) {
     if self.allowsGuarding(now: now) { self.state = .closed(refutations: 0) }
   }
 }
 
 extension Breaker {
-  /// Heeds what connd says of a flow, where that says something of connd.
+  /// Records an event of a flow, if it shows whether connd is right.
   ///
-  /// - Returns: As ``refuted(now:)``.
+  /// - Returns: See ``refuted(now:)``.
   mutating func heed(
     _ event: FlowEvent, of flow: FlowGuard.Flow, _ novelty: ConnectionGuard.Novelty, now: Instant
   ) -> Duration? {
@@ -81,25 +84,25 @@ extension Breaker {
     }
     switch event {
     case .refused: return nil
-    // Of what a network costs, that a connection works says nothing.
+    // A working connection proves nothing about what its network costs.
     case .invalidation(let invalidation) where invalidation.reason == .policy: return nil
-    // Of a better path, or of a sleep, a connection that works may die, too.
+    // A better path or a sleep may end a working connection, too.
     case .invalidation(let invalidation) where novelty == .outcome && invalidation.isSurvivable:
       return nil
     case .invalidation where event.destroys: return self.refuted(now: now)
-    // What it comes to is told later.
+    // The outcome comes in a later event.
     case .invalidation: return nil
     case .path(let path), .betterPathGone(let path):
       guard path.status == .satisfied else { return nil }
-      // Before the connection is made, that there is a path says little; but one to this machine itself is not registered
-      // again.
+      // Before the connection is made, a path proves little. But a loopback connection is not
+      // registered again, so its first path counts.
       if flow.local != nil || flow.remote.isLoopback { self.confirmed(now: now) }
       return nil
     }
   }
 }
 
-/// The breakers of connections that have no channel of the library's, by where they lead to.
+/// The breakers of connections that do not belong to a channel of this library, by destination.
 enum Breakers {
   struct Place: Hashable, Sendable {
     /// The path of connd's socket.
@@ -108,7 +111,7 @@ enum Breakers {
     var port: UInt16
   }
 
-  /// Those that have counted something.
+  /// Only breakers that have counted something.
   private static let all = Mutex<[Place: Breaker]>([:])
 
   static func allowGuarding(of place: Place) -> Bool {

@@ -3,7 +3,8 @@ internal import ConnectivitySession
 public import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 
-/// What one call adds to gRPC's stream: an error that says why the network ended it, a header, limits, a log.
+/// Adds to one call's gRPC stream: an error that explains why the network ended the call, a header,
+/// size limits, and a log.
 final class CallStream: Sendable {
   private let connection: Connection
   private let sizes: ResponseSizes?
@@ -35,7 +36,7 @@ final class CallStream: Sendable {
     self.sizes?.mark(&metadata)
   }
 
-  /// What the caller is given for a part of the response.
+  /// Returns the part of the response to pass to the caller.
   fileprivate func received(
     _ part: RPCResponsePart<GRPCNIOTransportBytes>?
   ) throws(RPCError) -> RPCResponsePart<GRPCNIOTransportBytes>? {
@@ -45,7 +46,7 @@ final class CallStream: Sendable {
       return part
     case .status(let said, let metadata):
       let status = said.corrected
-      // Where the connection was destroyed, gRPC knows only that the stream was closed.
+      // If the connection was destroyed, gRPC knows only that the stream was closed.
       if status.code == .unavailable, let error = self.connection.invalidationError { throw error }
       self.log?.ended(status)
       return .status(status, metadata)
@@ -91,7 +92,7 @@ private struct Parts: AsyncSequence, Sendable {
   }
 }
 
-/// Marks the request's metadata, and passes on all else.
+/// Marks the request's metadata, and passes everything else on.
 private struct Writer: ClosableRPCWriterProtocol {
   typealias Element = RPCRequestPart<GRPCNIOTransportBytes>
 
@@ -118,7 +119,7 @@ private struct Writer: ClosableRPCWriterProtocol {
 }
 
 extension Connection {
-  /// What its calls end with; `nil` where it was not destroyed for a reason that has a name.
+  /// The error for calls of a destroyed connection, or `nil` if no reason is known.
   fileprivate var invalidationError: RPCError? { self.invalidation.map { RPCError($0) } }
 }
 

@@ -7,9 +7,10 @@ private import NIOCore
 private import Synchronization
 
 extension Channel {
-  /// Resolves the name, tries its addresses in their order, and returns when the connection that comes of it is over.
+  /// Resolves the name, tries the addresses in order, and returns when the resulting connection is
+  /// over.
   ///
-  /// - Parameter duration: For the name, and for each address (C4).
+  /// - Parameter duration: The limit for the name, and for each address (C4).
   func attempt(_ id: UInt64, atMost duration: Duration, _ hub: GuardHub) async {
     self.follow([])
     for former in self.state.withLock({ $0.takeAttempts { $0.id != id } }) { former.giveUp() }
@@ -24,7 +25,7 @@ extension Channel {
     }
     let tries = await self.race(id, addresses.alternatingFamilies, atMost: duration, hub)
     let flows = tries.compactMap(\.flow)
-    // It is over, or a change of the network has begun another one.
+    // The attempt is over, or a change of the network has started another.
     guard self.isWanted(id) else {
       for flow in flows { flow.end() }
       return
@@ -42,11 +43,11 @@ extension Channel {
       case .over: break
       }
     }
-    // What failed on the network says more than what was not tried.
+    // An error from the network says more than an attempt that was not made.
     if let failure {
       self.failed(id, failure, ways, atOnce: false)
     } else if !ways.unwanted.isEmpty {
-      // Whoever waits for something else is spared.
+      // Calls that may use other networks keep waiting.
       let error = RPCError(code: .unavailable, message: "No call may use the network.")
       self.failed(id, error, ways, atOnce: true)
     } else if let refusal {
@@ -58,17 +59,19 @@ extension Channel {
     self.follow(flows)
   }
 
-  /// What happens while addresses are tried.
+  /// An event while addresses are tried.
   private enum Step: Sendable {
     case ended(place: Int, Try)
-    /// This one has had its time alone.
+    /// The head start of this attempt is over.
     case delayed(place: Int)
   }
 
-  /// Tries the addresses in their order, the next one where one has failed, or has not come to anything for a moment (Happy
-  /// Eyeballs, RFC 8305). The first that is ready is the connection; the others are given up.
+  /// Tries the addresses in order. Starts the next one when one fails, or has not connected within
+  /// a moment (Happy Eyeballs, RFC 8305). The first that is ready becomes the connection, and the
+  /// others are given up.
   ///
-  /// - Returns: how each ended that was tried, in their order, when all have: also the connection.
+  /// - Returns: The outcomes of the started tries, in order, once all have ended, the connection
+  ///   included.
   private func race(
     _ id: UInt64, _ addresses: [GRPCNIOTransportHTTP2Posix.SocketAddress],
     atMost duration: Duration, _ hub: GuardHub
@@ -96,7 +99,7 @@ extension Channel {
       while tries.count < started, let step = await group.next() {
         switch step {
         case .ended(let place, let one): tries[place] = one
-        // Another one has started since.
+        // The next try has already started.
         case .delayed(let place) where place + 1 < started: continue
         case .delayed: break
         }
@@ -114,22 +117,23 @@ extension Channel {
     self.state.withLock { $0.machine.isConnecting(id) }
   }
 
-  /// The ways to a target's addresses, of those that the channel may use.
+  /// The paths to a target's addresses that the channel may use.
   private struct Ways {
-    /// Of those that were tried; `nil` where it is not known.
+    /// The paths of addresses that were tried; `nil` if unknown.
     var tried: [Path?] = []
-    /// Of those that were not, because no call might use them that waited then.
+    /// The paths of addresses that were not tried, because no call waiting at the time could use
+    /// them.
     var unwanted: [Path?] = []
 
-    /// Why a call may use none of them; `nil` where it may.
+    /// Returns why a call may use none of the paths, or `nil` if it may use one.
     func refusal(_ access: NetworkAccess) -> NetworkUnavailable? {
-      // Those that lead nowhere were not open to it either.
+      // Paths that lead nowhere were not an option for the call anyway.
       let ways = (self.tried + self.unwanted).filter { $0?.status != .unsatisfied }
       let refusals = ways.map { $0.flatMap(access.refusal(of:)) }
       return refusals.contains { $0 == nil } ? nil : refusals.compactMap { $0 }.first
     }
 
-    /// Whether a call might use one that was not tried.
+    /// Whether a call could use a path that was not tried.
     func mayHold(_ access: NetworkAccess) -> Bool {
       self.unwanted.contains { $0.flatMap(access.refusal(of:)) == nil }
     }
@@ -146,7 +150,7 @@ extension Channel {
     }
   }
 
-  /// The same, with the ways that connd was slow to name, where a call waits that may not use every one.
+  /// Asks again for paths that connd was slow to report, if a call with restrictions is waiting.
   private func askOnceMore(_ tries: [Try]) async -> [Try] {
     guard self.state.withLock({ $0.waiters.values.contains { !$0.access.isUnrestricted } }) else {
       return tries
@@ -164,8 +168,8 @@ extension Channel {
 
   private static let restrictedPatience = ConnectionGuard.patience(isRestricted: true)
 
-  /// Follows the flows of an attempt that failed, until the next: a path that becomes satisfied cuts the backoff short
-  /// (C4).
+  /// Follows the flows of a failed attempt until the next one. A path that becomes satisfied cuts
+  /// the backoff short (C4).
   func follow(_ flows: [ConnectionGuard]) {
     let (previous, resolver) = self.state.withLock { state in
       defer { (state.guards, state.resolver) = (flows, nil) }
@@ -178,7 +182,8 @@ extension Channel {
 }
 
 extension [GRPCNIOTransportHTTP2Posix.SocketAddress] {
-  /// The same, where those of the two families take turns, beginning with the first one's (RFC 8305, 4).
+  /// The addresses with the two families alternating, beginning with that of the first (RFC 8305,
+  /// 4).
   var alternatingFamilies: Self {
     let isFirst = self.map { ($0.ipv6 == nil) == (self.first?.ipv6 == nil) }
     let first = zip(self, isFirst).filter(\.1).map(\.0)

@@ -6,43 +6,43 @@ private import Logging
 private import NIOCore
 private import Synchronization
 
-// One address of an attempt: from the question whether it may be used to the end of the connection that comes of it.
+// An attempt to connect to one address: from checking its path to the end of the connection.
 extension Channel {
   /// How an attempt to connect to one address ended.
   enum Outcome: Sendable {
-    /// It was connected, and is no longer.
+    /// It was connected, and no longer is.
     case over
     case failed(RPCError)
-    /// NIO gave up on `connect(2)`, which it does after ten seconds.
+    /// NIO gave up on `connect(2)`, as it does after ten seconds.
     case timedOut(RPCError)
-    /// The server's welcome was followed by its farewell.
+    /// The server sent GOAWAY right after its SETTINGS.
     case left(RPCError)
-    /// Nothing was sent: the path is not allowed.
+    /// Nothing was sent, because the channel may not use the path.
     case forbidden(NetworkUnavailable)
-    /// Nothing was sent: none of the calls that wait may use the path.
+    /// Nothing was sent, because no waiting call may use the path.
     case unwanted
   }
 
-  /// An attempt to connect to one address.
   struct Try: Sendable {
     var outcome: Outcome
     var flow: ConnectionGuard?
-    /// The way to the address, where connd has named it.
+    /// The path to the address, or `nil` if connd has not reported it.
     var path: Path?
   }
 
-  /// Whether a call waits that may use the path; where none waits any more, whether the last one might.
+  /// Whether a waiting call may use the path. If none is waiting, whether the last one could.
   private func isWanted(on path: Path) -> Bool {
     self.state.withLock { $0.wanted.contains { $0.refusal(of: path) == nil } }
   }
 
-  /// Whether the channel, or every call that waits, may not use every network.
+  /// Whether the channel, or every waiting call, is restricted to certain networks.
   private var isRestricted: Bool {
     !self.settings.config.access.isUnrestricted
       || self.state.withLock { $0.wanted.allSatisfy { !$0.isUnrestricted } }
   }
 
-  /// Tries an address until its time is over, or until NIO gives up where there is another one to try.
+  /// Tries an address until the time is up. If other addresses remain, stops as soon as NIO gives
+  /// up.
   func connect(
     _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, atMost duration: Duration,
     isLast: Bool, _ hub: GuardHub
@@ -53,7 +53,7 @@ extension Channel {
       let one = await self.connectOnce(id, to: address, until: deadline, hub)
       switch one.outcome {
       case .timedOut where isLast: break
-      // Once, as from a server that is being replaced by another one.
+      // Retry once, because the server may be in the middle of a restart.
       case .left where !wasLeft: wasLeft = true
       case .over, .failed, .timedOut, .left, .forbidden, .unwanted: return one
       }
@@ -87,7 +87,8 @@ extension Channel {
     let isGuarded = self.state.withLock { $0.breaker.allowsGuarding(now: .now) }
     let flow = isGuarded ? self.guarding(connection, hub) : nil
     connection.flow = flow
-    // What the path costs is asked before anything is sent on it (C8), whoever guards it.
+    // Before anything is sent, connd reports what the path costs (C8), even for unguarded
+    // connections.
     let isRestricted = self.isRestricted
     let asked = isGuarded ? flow : isRestricted ? self.asking(connection, hub) : nil
     defer { if !isGuarded { asked?.end() } }
@@ -120,7 +121,8 @@ extension Channel {
         try await connection.ready(until: deadline)
       } catch {
         let wasLeft = connection.wasReady && connection.invalidation == nil
-        // Whoever cut it tells the machine, too, but may come later: without that this would be a failure, with a backoff.
+        // The thread that cut the connection also informs the machine, but perhaps later. Without
+        // this the machine would count a failure, with a backoff.
         if connection.invalidation != nil {
           self.update { $0.invalidated(connection) }
         }
@@ -137,14 +139,15 @@ extension Channel {
         let others = state.takeAttempts { $0.id == id }
         return (state.machine.connected(id), others)
       }
-      // A change came between, and another attempt may be under way; or another address was faster.
+      // The network changed in between, and another attempt may be running; or another address was
+      // faster.
       if others == nil { connection.destroy() }
       for other in others ?? [] { other.giveUp() }
       if let time = self.settings.config.connection.maxIdleTime {
         group.addTask { await self.drain(connection, whenIdleFor: time) }
       }
       await connection.closed()
-      // It may have been closed before it was known to be ready.
+      // It may have closed before it was known to be ready.
       self.update { state in
         guard state.connections[id] === connection else { return [] }
         defer { state.connections[id] = nil }
@@ -157,14 +160,14 @@ extension Channel {
     }
   }
 
-  /// Closes a connection that no call has had for the time, unless it is closed before.
+  /// Closes a connection once it has been idle for the given time, unless it closes before.
   private func drain(_ connection: Connection, whenIdleFor time: Duration) async {
     while true {
-      // While a call has it, that is asked once in a time.
+      // While calls use the connection, it is checked once per period.
       let rest = max(time - connection.idleTime, .milliseconds(1))
       do { try await self.settings.eventLoop.sleep(for: rest) } catch { return }
       let isOver = self.update { state in
-        // In the channel's lock, in which calls are given it.
+        // Under the channel's lock, because calls receive the connection under it.
         let isOver = connection.idleTime >= time
         return (isOver ? state.closed(connection) : [], isOver)
       }
@@ -172,7 +175,7 @@ extension Channel {
     }
   }
 
-  /// `false` where the channel makes no connections any more.
+  /// Returns `false` if the channel makes no more connections.
   private func begin(_ connection: Connection) -> Bool {
     self.state.withLock { state in
       if state.machine.connectivity == .shutdown { return false }
@@ -200,7 +203,7 @@ extension Channel {
 }
 
 extension Connection {
-  /// It is not wanted any more before it was ready. What becomes of its way is nothing to whoever is wanted.
+  /// Abandons an attempt that is no longer wanted. Its path no longer matters to the channel.
   func giveUp() {
     self.flow?.end()
     self.destroy()
@@ -208,29 +211,30 @@ extension Connection {
 }
 
 extension Channel.State {
-  /// What the calls may use that wait, or might that waited.
+  /// The access rules of the waiting calls, or of the last call that waited.
   fileprivate var wanted: [NetworkAccess] {
     self.waiters.isEmpty ? [self.lastAccess] : self.waiters.values.map(\.access)
   }
 
-  /// Those of the connections that are being made; they are none of the channel's any more.
+  /// Removes and returns attempts that are still connecting.
   mutating func takeAttempts(where isMeant: (Connection) -> Bool) -> [Connection] {
     let taken = self.attempts.values.filter(isMeant)
     for connection in taken { self.attempts[connection.serial] = nil }
     return taken
   }
 
-  /// The connection takes no more calls, in good order.
+  /// Records that the connection takes no more calls, in good order.
   mutating func closed(_ connection: Connection) -> [ChannelMachine.Action] {
     guard self.connections[connection.id] === connection else { return [] }
-    // What this end gave up leaves no pause, whether the channel hears of that first or of the end.
+    // A connection that this end dropped leaves no backoff, in whichever order the two events
+    // arrive.
     if connection.invalidation != nil { return self.machine.invalidated(connection.id, now: .now) }
     return self.machine.closed(connection.id, wasUsed: connection.wasUsed, now: .now)
   }
 }
 
 extension RPCError {
-  /// NIO's time for `connect(2)` was over.
+  /// Whether NIO's timeout for `connect(2)` expired.
   fileprivate var isConnectTimeout: Bool {
     var error: (any Error)? = self
     while let rpc = error as? RPCError { error = rpc.cause }

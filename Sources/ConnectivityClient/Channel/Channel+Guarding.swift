@@ -6,13 +6,13 @@ internal import Logging
 private import Synchronization
 
 extension Channel {
-  /// Has connd guard a connection, from now on; `nil` where there is nothing to guard: a Unix socket, this machine
-  /// itself.
+  /// Has connd guard a connection from now on. Returns `nil` if there is nothing to guard: for a
+  /// Unix socket or loopback.
   func guarding(_ connection: Connection, _ hub: GuardHub) -> ConnectionGuard? {
     self.guardable(connection).map { self.guarding($0, hub, connection) }
   }
 
-  /// Asks connd for the path of a connection that it does not guard; `nil` where there is nothing to ask.
+  /// Queries the path of an unguarded connection. Returns `nil` for a Unix socket or loopback.
   func asking(_ connection: Connection, _ hub: GuardHub) -> ConnectionGuard? {
     self.guardable(connection).map { remote in
       ConnectionGuard(self.flow(remote, connection), hub: hub) { _, _, _ in }
@@ -37,7 +37,8 @@ extension Channel {
       forbidsConstrained: !access.allowsConstrainedAccess)
   }
 
-  /// Has connd say what becomes of the way to an address, and of the connection to it where there is one.
+  /// Has connd report what happens to the path to an address, and to the connection if there is
+  /// one.
   func guarding(
     _ remote: IPAddress, _ hub: GuardHub, _ connection: Connection? = nil
   ) -> ConnectionGuard {
@@ -47,7 +48,7 @@ extension Channel {
         if case .flow(let event) = event { self?.judge(event, of: flow, connection, novelty) }
         self?.handle(event, of: connection, novelty, hub)
       } else if case .flow(let event) = event {
-        // Of an attempt that failed.
+        // The event belongs to a failed attempt.
         self?.noticed(event.path, novelty)
       }
     }
@@ -60,7 +61,8 @@ extension Channel {
     if case .flow(let event) = event,
       let invalidation = self.settings.config.access.invalidation(by: event)
     {
-      // An attempt that would be invalid from its beginning is not begun: that is no reason for another one.
+      // An attempt that would be invalid from the start is not made. That is no reason for another
+      // one.
       if novelty == .answer, invalidation.severity == .destroy { return }
       self.invalidate(connection, invalidation, novelty)
     }
@@ -87,7 +89,7 @@ extension Channel {
     }
   }
 
-  /// Looks what connd's word of a connection that has just been made says of connd itself (I11).
+  /// Judges by connd's verdict on a new connection whether connd can be trusted (I11).
   private func judge(
     _ event: FlowEvent, of flow: FlowGuard.Flow, _ connection: Connection,
     _ novelty: ConnectionGuard.Novelty
@@ -99,7 +101,7 @@ extension Channel {
       metadata: connection.metadata.merging(invalidation.evidence(against: flow)) { $1 })
   }
 
-  /// The path may be a reason to try again at once (C4); one that may not be used is none.
+  /// A satisfied path may be a reason to retry immediately (C4), unless the channel may not use it.
   private func noticed(_ path: Path?, _ novelty: ConnectionGuard.Novelty) {
     guard novelty.isNews, let path, path.status == .satisfied,
       self.settings.config.access.refusal(of: path) == nil
@@ -107,12 +109,12 @@ extension Channel {
     self.update { $0.machine.pathSatisfied(now: .now) }
   }
 
-  /// The connection's path is another. One that is still being made, and could not be on the path that there was, is begun
-  /// anew: TCP itself asks again only after a second, and then more and more rarely.
+  /// Handles a new path of the connection. An attempt whose former path was unusable starts over,
+  /// because TCP itself retries only after a second, and then with growing delays.
   private func moved(_ connection: Connection, to path: Path?) {
     let couldNot = connection.path.map { $0.status != .satisfied } ?? false
     connection.path = path
-    // New calls wait for what becomes of a path that was lost (I10).
+    // New calls wait to see whether a lost path returns (I10).
     let isLost = path.map { $0.status == .unsatisfied || $0.status == .requiresConnection } ?? false
     self.update { $0.suspend(connection, isLost) }
     guard couldNot, path?.status == .satisfied,
@@ -135,16 +137,16 @@ extension Channel {
       ]) { $1 })
     switch action {
     case .destroy:
-      // First of all: there are calls that wait to hear of it.
+      // Destroy first, because calls are waiting for the error.
       connection.destroy(invalidation)
       return self.update { $0.invalidated(connection) }
     case .drain:
-      // Before the connection says itself that it is closed: this end leaves no backoff.
+      // Before the connection reports its own end, because a close by this end leaves no backoff.
       self.update { $0.drained(connection) }
       connection.drain()
     case .keep: break
     }
-    // Those that would be given up at once again are left alone.
+    // Those that connd would immediately end again are left alone.
     if invalidation.severity == .destroy, invalidation.isSurvivable, novelty.isNews {
       connection.flow?.goOn(on: connection.path?.interface)
     }
@@ -152,7 +154,7 @@ extension Channel {
 }
 
 extension Channel.State {
-  /// The connection lost its path, and may get it back; or has it back.
+  /// Suspends calls while the connection has no path, and resumes them when the path is back.
   fileprivate mutating func suspend(
     _ connection: Connection, _ isSuspended: Bool
   ) -> [ChannelMachine.Action] {
@@ -162,14 +164,14 @@ extension Channel.State {
 }
 
 extension Channel.State {
-  /// Whether calls are on it, or may come to be.
+  /// Whether calls use the connection, or may come to use it.
   private func isCurrent(_ connection: Connection) -> Bool {
     self.connections[connection.id] === connection
       || self.attempts[connection.serial] === connection
   }
 
-  /// The network under a connection is gone. One that another address was faster than is nobody's; where other addresses are
-  /// being tried, these go on without it.
+  /// Records that the network under a connection is gone. A connection that lost the race to
+  /// another address is ignored. If other addresses are being tried, they continue without it.
   mutating func invalidated(_ connection: Connection) -> [ChannelMachine.Action] {
     guard self.isCurrent(connection) else { return [] }
     let isAlone = !self.attempts.values.contains { $0.id == connection.id && $0 !== connection }
@@ -178,7 +180,7 @@ extension Channel.State {
   }
 
   fileprivate mutating func drained(_ connection: Connection) -> [ChannelMachine.Action] {
-    // Those that wait for it wait for the next.
+    // Calls that wait for this attempt wait for the next one.
     if self.attempts[connection.serial] === connection { return self.invalidated(connection) }
     guard self.connections[connection.id] === connection else { return [] }
     return self.machine.closed(connection.id, wasUsed: true, now: .now)
@@ -186,7 +188,7 @@ extension Channel.State {
 }
 
 extension FlowInvalidation {
-  /// All that connd was told of a flow, and all that it answered.
+  /// The data of the flow and connd's complete answer, for the log.
   fileprivate func evidence(against flow: FlowGuard.Flow) -> Logger.Metadata {
     var metadata: Logger.Metadata = [
       "reason": "\(self.reason.rawValue)",
@@ -214,7 +216,7 @@ extension FlowInvalidation {
 }
 
 extension Connection {
-  /// What logs say of it, and of the calls that are on it.
+  /// The metadata for log messages about the connection and its calls.
   var metadata: Logger.Metadata {
     var metadata: Logger.Metadata = [
       "grpc_connection_id": "\(self.name)", "grpc_remote": "\(self.target.address)",
@@ -228,14 +230,15 @@ extension Connection {
 }
 
 extension GRPCNIOTransportHTTP2Posix.SocketAddress {
-  /// The IP address, without its port and zone, and as IPv4 where it is mapped; `nil` for a Unix socket.
+  /// The IP address without port and zone, or `nil` for a Unix socket. IPv4-mapped addresses become
+  /// IPv4.
   var ip: IPAddress? {
     let host = self.ipv4?.host ?? self.ipv6?.host
     return host.flatMap { IPAddress(String($0.prefix { $0 != "%" }))?.unmapped }
   }
 
-  /// The link that a connection to a link-local address is bound to; `nil` for other addresses. The zone is a link's name or
-  /// its index.
+  /// The link that connect(2) binds a link-local connection to, or `nil` for other addresses. The
+  /// zone is a link's name or index.
   fileprivate var link: String? {
     guard self.ip?.needsLink == true, let host = self.ipv6?.host,
       let mark = host.firstIndex(of: "%")
@@ -244,7 +247,7 @@ extension GRPCNIOTransportHTTP2Posix.SocketAddress {
     return UInt32(zone).map(linkName) ?? zone
   }
 
-  /// The port; 0 where there is none.
+  /// The port, or 0 if there is none.
   fileprivate var ipPort: UInt16 {
     (self.ipv4?.port ?? self.ipv6?.port).flatMap { UInt16(exactly: $0) } ?? 0
   }

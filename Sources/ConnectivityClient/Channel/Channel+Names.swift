@@ -2,8 +2,8 @@ internal import Connectivity
 internal import ConnectivitySession
 
 extension Channel {
-  /// Nobody knows where the server is: follows, until the next attempt, what may let somebody know. That is the ways out of this
-  /// machine, which lead to whoever is asked for names, and who that is.
+  /// The server's name cannot be resolved. Until the next attempt, follows what may make it
+  /// resolvable: the default paths, which lead to DNS servers, and the DNS configuration.
   func followResolver(_ hub: GuardHub) {
     self.follow(Self.elsewhere.map { self.guarding($0, hub) })
     let resolver = ResolverWatch(socket: self.settings.config.socket) { [weak self] in
@@ -12,11 +12,12 @@ extension Channel {
     self.state.withLock { if $0.machine.connectivity != .shutdown { $0.resolver = resolver } }
   }
 
-  /// For documentation (RFC 5737, RFC 3849), so that nothing is there: the way to them is the default path.
+  /// Documentation addresses (RFC 5737, RFC 3849), which no host uses. Their path is the default
+  /// path.
   private static let elsewhere = ["192.0.2.1", "2001:db8::1"].compactMap { IPAddress($0) }
 }
 
-/// Tells that other servers are asked for names, until its last reference goes.
+/// Reports changes of the DNS servers until its last reference is released.
 final class ResolverWatch: Sendable {
   private let task: Task<Void, Never>
 
@@ -26,7 +27,7 @@ final class ResolverWatch: Sendable {
       let follower = StatusFollower(socket: socket, through: NIODialler(), kinds: [.dns])
       try? await follower.run { event in
         switch event {
-        // A gap may hide one.
+        // A gap may hide a change.
         case .change(.dns), .gap: tell()
         case .snapshot, .change, .disconnected, .resumed: break
         }

@@ -5,7 +5,7 @@ internal import Logging
 internal import NIOCore
 internal import Synchronization
 
-/// Makes and keeps a channel's connections, one at a time, as ``ChannelMachine`` says.
+/// Makes and keeps a channel's connections, one at a time, as ``ChannelMachine`` decides.
 final class Channel: Sendable {
   private enum Command: Sendable {
     case connect(UInt64, atMost: Duration)
@@ -16,28 +16,29 @@ final class Channel: Sendable {
   struct State {
     var machine: ChannelMachine
     var breaker = Breaker()
-    /// Those that calls may be on.
+    /// Connections that calls may use.
     var connections: [UInt64: Connection] = [:]
-    /// Those that are being made, by their serial numbers: an attempt may be at several addresses at once.
+    /// Connections that are being made, by serial number. One attempt may try several addresses at
+    /// once.
     var attempts: [UInt64: Connection] = [:]
     var waiters: [UInt64: Waiter] = [:]
-    /// What the last one might use that waited no longer.
+    /// The access rules of the last call that stopped waiting.
     var lastAccess = NetworkAccess.unrestricted
     var lastCall: UInt64 = 0
     var lastSerial: UInt64 = 0
-    /// Those who follow the channel's state.
+    /// Observers of the channel's state.
     var observers: [UInt64: AsyncStream<ConnectivityState>.Continuation] = [:]
     var lastObserver: UInt64 = 0
-    /// The flows of the last attempt, whose paths may become better.
+    /// The flows of the last attempt, whose paths may improve.
     var guards: [ConnectionGuard] = []
-    /// The name of the last attempt was not resolved, and may be.
+    /// Set while the name of the last attempt cannot be resolved.
     var resolver: ResolverWatch?
   }
 
   /// A call that waits for a connection.
   struct Waiter {
     var continuation: CheckedContinuation<Connection, any Error>
-    /// What it may use, of what the channel may.
+    /// The networks that the call may use, in addition to the channel's own rules.
     var access: NetworkAccess
   }
 
@@ -59,21 +60,21 @@ final class Channel: Sendable {
   }
 
   deinit {
-    // One that was never run is not shut down either.
+    // A channel that never ran is never shut down either.
     for observer in self.state.withLock({ $0.observers }).values { observer.finish() }
   }
 
   var connectivity: ConnectivityState { self.state.withLock { $0.machine.connectivity } }
 
-  /// The present state, and then each that it becomes, until the channel is shut down.
+  /// Yields the current state, and then each change, until the channel is shut down.
   func connectivityStates() -> AsyncStream<ConnectivityState> {
-    // Who does not read for so long wants the last ones.
+    // A slow observer needs only the most recent states.
     let (states, observer) = AsyncStream.makeStream(
       of: ConnectivityState.self, bufferingPolicy: .bufferingNewest(64))
     let (id, isOver) = self.state.withLock { state in
       state.lastObserver += 1
       state.observers[state.lastObserver] = observer
-      // In the lock, so that none comes after it that is older.
+      // Under the lock, so that an older state cannot follow a newer one.
       observer.yield(state.machine.connectivity)
       return (state.lastObserver, state.machine.connectivity == .shutdown)
     }
@@ -86,7 +87,7 @@ final class Channel: Sendable {
 
   // MARK: Calls
 
-  /// The connection to use, where there is one at this moment. It is held for the call, which has to release it.
+  /// Returns the connection if one is ready. It is held for the call, which must release it.
   func readyConnection() -> Connection? {
     self.state.withLock { state in
       guard let id = state.machine.ready, let connection = state.connections[id] else { return nil }
@@ -95,15 +96,16 @@ final class Channel: Sendable {
     }
   }
 
-  /// The connection to use, made if there is none. It is held for the call, which has to release it.
+  /// Returns the connection, and makes one if necessary. It is held for the call, which must
+  /// release it.
   ///
   /// - Parameters:
-  ///   - options: Say whether failures are waited through.
-  ///   - access: What the call may use: nothing is sent on its behalf on other networks (C8).
-  ///   - deadline: When the call is over, waited or not: gRPC's own executors look at it only once there is a stream, where the
-  ///     method may be retried.
-  ///   - log: Told that the call has to wait.
-  /// - Throws: `RPCError` where there will be none, or none in time; `CancellationError`.
+  ///   - options: Whether the call waits through failures.
+  ///   - access: The networks that the call may use: nothing is sent on others on its behalf (C8).
+  ///   - deadline: When the call ends, even while it waits. If the method may be retried, gRPC's
+  ///     own executors check the deadline only once there is a stream.
+  ///   - log: Records that the call has to wait.
+  /// - Throws: `RPCError` if there is no connection, or none in time; `CancellationError`.
   func connection(
     _ options: CallOptions, _ access: NetworkAccess, until deadline: ContinuousClock.Instant?,
     _ log: CallLog?
@@ -128,7 +130,7 @@ final class Channel: Sendable {
           state.waiters[call] = Waiter(continuation: waiter, access: access)
           return state.machine.wait(call, forReady: forReady, now: .now)
         }
-        // It may have been cancelled, or the deadline come, before it waited.
+        // The call may have been cancelled, or its deadline passed, before it started to wait.
         if Task.isCancelled { self.giveUp(call, CancellationError()) }
         if let deadline, deadline <= .now { self.giveUp(call, Self.waitedTooLong) }
       }
@@ -144,14 +146,14 @@ final class Channel: Sendable {
     let waiter = self.state.withLock { state in
       state.machine.cancel(call)
       let waiter = state.waiters.removeValue(forKey: call)
-      // The attempt goes on: for those who may come and be as those who came.
+      // The attempt continues, for later calls with the same access rules.
       if let waiter { state.lastAccess = waiter.access }
       return waiter
     }
     waiter?.continuation.resume(throwing: error)
   }
 
-  /// gRPC's transport would not start a call on the connection.
+  /// Retires a connection on which gRPC's transport refused to start a call.
   func refused(_ connection: Connection) {
     connection.drain()
     self.update { $0.closed(connection) }
@@ -159,7 +161,7 @@ final class Channel: Sendable {
 
   // MARK: Life
 
-  /// Keeps connections until ``shutdown()``, and until the last call has ended.
+  /// Keeps connections until ``shutdown()`` was called and the last call has ended.
   func run() async {
     let hub = GuardHub.shared(socket: self.settings.config.socket)
     await withTaskExecutorPreference(EventLoopTaskExecutor(self.settings.eventLoop)) {
@@ -196,7 +198,7 @@ final class Channel: Sendable {
       self.shutdown()
     }
     self.shutdown()
-    // A task that is cancelled hears no more commands.
+    // A cancelled task receives no more commands.
     if last != .shutdown { self.report(.shutdown) }
   }
 
@@ -205,7 +207,7 @@ final class Channel: Sendable {
     self.settings.config.onConnectivityStateChange?(state)
   }
 
-  /// No calls are started any more; those in flight go on.
+  /// Starts no more calls. Calls in flight continue.
   func shutdown() {
     let former = self.update { state in
       let former = state
@@ -218,7 +220,7 @@ final class Channel: Sendable {
     self.commander.finish()
   }
 
-  /// Changes the state and does what follows.
+  /// Changes the state and performs the resulting actions.
   @discardableResult
   func update<Result>(
     _ body: (inout State) -> ([ChannelMachine.Action], Result)
@@ -230,7 +232,7 @@ final class Channel: Sendable {
       let (actions, result) = body(&state)
       for action in actions {
         switch action {
-        // In the lock, so that they keep their order.
+        // Under the lock, so that they stay in order.
         case .connect(let id, let duration): self.commander.yield(.connect(id, atMost: duration))
         case .wake(let instant): self.commander.yield(.wake(at: instant))
         case .report(let connectivity):
@@ -256,7 +258,7 @@ final class Channel: Sendable {
       return result
     }
     for (waiter, outcome) in resumed { waiter.resume(with: outcome) }
-    // Outside of the lock, which they take.
+    // Outside the lock, because observers take it.
     for observer in ended.values { observer.finish() }
     return result
   }

@@ -1,21 +1,21 @@
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 
-/// The life of a channel (C1 to C5) as a value: it is told what happened and says what to do.
+/// The life of a channel (C1 to C5) as a value: it receives events and returns actions.
 ///
-/// One connection is used at a time. Connections that were invalidated, drained or superseded are no business of this
-/// machine any more. An attempt to connect and the connection that comes of it have the same ID.
+/// One connection is used at a time. Connections that were invalidated, drained or superseded no
+/// longer concern the machine. An attempt to connect and the resulting connection have the same ID.
 struct ChannelMachine: Sendable {
   typealias Instant = ContinuousClock.Instant
   typealias CallID = UInt64
   typealias ConnectionID = UInt64
 
   enum Action: Sendable {
-    /// Start an attempt that lasts no longer than this.
+    /// Start an attempt, limited to this duration.
     case connect(ConnectionID, atMost: Duration)
-    /// Call ``wake(now:)`` then.
+    /// Call ``wake(now:)`` at this instant.
     case wake(at: Instant)
-    /// These calls may go out on the connection.
+    /// These calls may use the connection.
     case resume([CallID], on: ConnectionID)
     case fail([CallID], RPCError)
     case report(ConnectivityState)
@@ -31,15 +31,16 @@ struct ChannelMachine: Sendable {
 
   private var state = State.idle
   private var backoff: ConnectionBackoff
-  /// No attempt starts before this.
+  /// No attempt starts before this instant.
   private var earliest: Instant?
-  /// The network changed for the better while an attempt was under way: if that fails, it says nothing of the next.
+  /// Whether the network improved during the attempt. If so, its failure says nothing about the
+  /// next one.
   private var hasNews = false
-  /// The connection has no path for the moment (I10): calls wait for what becomes of it.
+  /// Whether the connection has no path for the moment (I10). Calls wait until that is resolved.
   private var isSuspended = false
-  /// When ``wake(now:)`` will be called, as was asked for.
+  /// The instant of the pending ``wake(now:)``.
   private var alarm: Instant?
-  /// Calls that wait for a connection, in their order; `true` where they wait for it through failures as well
+  /// The waiting calls, in order. `forReady` means that the call waits through failures
   /// (wait-for-ready).
   private var waiting: [(id: CallID, forReady: Bool)] = []
   private var lastConnection: ConnectionID = 0
@@ -58,19 +59,19 @@ struct ChannelMachine: Sendable {
     }
   }
 
-  /// The connection that calls go out on.
+  /// The connection that calls use, or `nil` if there is none.
   var ready: ConnectionID? {
     if case .ready(let id, _) = self.state, !self.isSuspended { id } else { nil }
   }
 
-  /// Whether the attempt is still the one that calls wait for.
+  /// Whether this is still the attempt that calls wait for.
   func isConnecting(_ id: ConnectionID) -> Bool {
     if case .connecting(id, _) = self.state { true } else { false }
   }
 
   // MARK: Calls
 
-  /// A call needs a connection and waits for it.
+  /// Adds a call that waits for a connection.
   mutating func wait(_ call: CallID, forReady: Bool, now: Instant) -> [Action] {
     switch self.state {
     case .ready(let id, _) where !self.isSuspended:
@@ -86,14 +87,14 @@ struct ChannelMachine: Sendable {
     }
   }
 
-  /// A call waits no longer.
+  /// Removes a call that no longer waits.
   mutating func cancel(_ call: CallID) {
     self.waiting.removeAll { $0.id == call }
   }
 
   // MARK: Connections
 
-  /// The server sent its SETTINGS. Nothing follows where the attempt was given up meanwhile.
+  /// The server sent its SETTINGS. Has no effect if the attempt was given up in the meantime.
   mutating func connected(_ id: ConnectionID) -> [Action] {
     guard case .connecting(id, let started) = self.state else { return [] }
     self.state = .ready(id, started: started)
@@ -107,7 +108,7 @@ struct ChannelMachine: Sendable {
     return [.resume(self.waiting.map(\.id), on: id)]
   }
 
-  /// The connection lost its path, and may get it back; or has it back.
+  /// Suspends calls while the connection has no path, and resumes them when the path is back.
   mutating func suspend(_ id: ConnectionID, _ isSuspended: Bool) -> [Action] {
     guard case .ready(id, _) = self.state, isSuspended != self.isSuspended else { return [] }
     self.isSuspended = isSuspended
@@ -117,10 +118,11 @@ struct ChannelMachine: Sendable {
   /// The attempt failed.
   ///
   /// - Parameters:
-  ///   - atOnce: The next call may try again without a pause: nobody was bothered on the network (C5, C8).
-  ///   - refused: Calls that may use none of the ways that there are: they wait no longer (C8).
-  ///   - spared: Calls for which nothing was tried, for they came when it was decided that nobody may use a way. Another attempt
-  ///     is made for them.
+  ///   - atOnce: Whether the next call may retry without a pause, because nothing was sent on the
+  ///     network (C5, C8).
+  ///   - refused: Calls that may use none of the available paths: they stop waiting (C8).
+  ///   - spared: Calls that arrived after the decision that no waiting call could use a path.
+  ///     Another attempt is made for them.
   mutating func failed(
     _ id: ConnectionID, _ error: RPCError, atOnce: Bool, refused: [CallID: RPCError] = [:],
     spared: Set<CallID> = [], now: Instant, random: Double
@@ -131,7 +133,7 @@ struct ChannelMachine: Sendable {
     let calls = self.waiting.filter { !$0.forReady && !spared.contains($0.id) }.map(\.id)
     self.waiting.removeAll { calls.contains($0.id) }
     let next = started + self.backoff.next(random: random)
-    // Who waits through failures is spared a busy loop.
+    // Calls that wait through failures must not cause a busy loop.
     self.earliest = atOnce && self.waiting.isEmpty || !spared.isEmpty ? nil : next
     if self.hasNews {
       self.hasNews = false
@@ -143,21 +145,22 @@ struct ChannelMachine: Sendable {
       + [.fail(calls, error)] + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
-  /// The connection broke under its calls.
+  /// The connection broke while calls were using it.
   mutating func lost(_ id: ConnectionID, now: Instant) -> [Action] {
     guard case .ready(id, let started) = self.state else { return [] }
     self.state = .transientFailure
-    // A server that hangs up on everybody is asked once in a while, all others at once.
+    // Reconnect immediately, unless the server closes every connection: then the backoff applies.
     self.earliest = started + self.backoff.next(random: 0)
     self.backoff.reset()
     return [.report(.transientFailure)]
       + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
-  /// The connection takes no more calls, in good order: it was idle for long, or the server is going away.
+  /// The connection takes no more calls, in good order: it was idle for too long, or the server is
+  /// going away.
   ///
-  /// - Parameter wasUsed: A call went out on it. A server that says farewell right after its welcome is asked again only once
-  ///   in a while.
+  /// - Parameter wasUsed: Whether a call used it. If a server sends GOAWAY right after its
+  ///   SETTINGS, the backoff applies.
   mutating func closed(_ id: ConnectionID, wasUsed: Bool, now: Instant) -> [Action] {
     guard case .ready(id, let started) = self.state else { return [] }
     self.state = .idle
@@ -166,7 +169,7 @@ struct ChannelMachine: Sendable {
     return [.report(.idle)] + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
-  /// The network of the connection, or of the attempt, is gone: the next call makes a new one at once (C3).
+  /// The network of the connection or attempt is gone. The next call reconnects immediately (C3).
   mutating func invalidated(_ id: ConnectionID, now: Instant) -> [Action] {
     switch self.state {
     case .ready(id, _), .connecting(id, _):
@@ -182,7 +185,7 @@ struct ChannelMachine: Sendable {
 
   // MARK: Time and the network
 
-  /// A path became satisfied, or another one: whatever failed before may work now (C4).
+  /// A path became satisfied or was replaced. An attempt that failed before may succeed now (C4).
   mutating func pathSatisfied(now: Instant) -> [Action] {
     switch self.state {
     case .transientFailure:
@@ -197,7 +200,7 @@ struct ChannelMachine: Sendable {
     }
   }
 
-  /// The time that was asked for has come; too early or too late does no harm.
+  /// The instant of the pending wake-up has come. Early or late calls do no harm.
   mutating func wake(now: Instant) -> [Action] {
     self.alarm = nil
     switch self.state {
@@ -216,7 +219,7 @@ struct ChannelMachine: Sendable {
 
   private mutating func connectWhenAllowed(_ now: Instant) -> [Action] {
     if let earliest = self.earliest, earliest > now {
-      // One timer for all calls that wait.
+      // One timer serves all waiting calls.
       if self.alarm == earliest { return [] }
       self.alarm = earliest
       return [.wake(at: earliest)]

@@ -5,24 +5,25 @@ internal import GRPCNIOTransportHTTP2Posix
 internal import NIOCore
 private import Synchronization
 
-/// One connection of a channel, from the attempt to its end: a transport of gRPC's that may connect once.
+/// One connection of a channel, from the attempt to its end. It is a gRPC transport that connects
+/// only once.
 ///
-/// gRPC's own transport has no public way to drop a connection, to cut a backoff short or to tell its state, so that each
-/// connection has a transport of its own, which is left when the connection is.
+/// gRPC's transport has no public way to drop a connection, to cut a backoff short, or to report
+/// its state. Therefore each connection has its own transport, which is abandoned with it.
 final class Connection: Sendable {
   enum Event: Sendable {
     /// The server takes no more calls.
     case goingAway
-    /// It is closed, with calls in flight where `broken`.
+    /// The connection is closed. `broken` means that calls were in flight.
     case closed(broken: Bool)
-    /// Nobody guards it from now on.
+    /// The connection is no longer guarded.
     case unguarded(GuardObstacle)
   }
 
-  /// That of the attempt it belongs to, which may make several.
+  /// The identifier of the attempt, which may make several connections.
   let id: UInt64
   let serial: UInt64
-  /// What logs call it, in all of a process's channels and of a fleet's processes.
+  /// The name in logs, unique across the channels of a process and the processes of a fleet.
   let name = UUIDText.random()
   let target: FixedAddress
   let transport: HTTP2ClientTransport.Posix
@@ -30,7 +31,7 @@ final class Connection: Sendable {
   private let core: Core
 
   /// - Parameter onEvent: Called on the connection's thread.
-  /// - Throws: `RuntimeError` where TLS is not configured so that it can work.
+  /// - Throws: `RuntimeError` if the TLS configuration cannot work.
   init(
     id: UInt64, serial: UInt64, to target: FixedAddress, _ settings: ConnectionSettings,
     onEvent: @escaping @Sendable (Event) -> Void
@@ -44,7 +45,8 @@ final class Connection: Sendable {
     self.transport = try settings.makeTransport(to: target) { core.opened($0) }
   }
 
-  /// Connects, and stays connected until it is destroyed, drained, or closed by the server.
+  /// Connects, and stays connected until the connection is destroyed, drained, or closed by the
+  /// server.
   func run() async {
     defer { self.core.end.finish() }
     await withTaskCancellationHandler {
@@ -54,15 +56,15 @@ final class Connection: Sendable {
     }
   }
 
-  /// Returns when calls can go out: after the server's SETTINGS. It opens a stream, of which the server sees nothing
-  /// because no headers are ever written.
+  /// Returns when calls can start: after the server's SETTINGS. It opens a stream that the server
+  /// never sees, because no headers are written.
   ///
-  /// - Throws: What `connect(2)`, TLS or HTTP/2 had against it.
+  /// - Throws: The error of `connect(2)`, TLS or HTTP/2.
   func ready() async throws {
     try await self.transport.withStream(descriptor: Self.nothing, options: .defaults) { _, _ in }
   }
 
-  /// As ``ready()``, and no later than the deadline.
+  /// Returns when calls can start, like ``ready()``, or throws at the deadline.
   func ready(until deadline: ContinuousClock.Instant) async throws(RPCError) {
     do {
       try await withThrowingTaskGroup(of: Void.self) { group in
@@ -79,15 +81,15 @@ final class Connection: Sendable {
     }
   }
 
-  /// Returns when the connection is closed, and at once where there never was one.
+  /// Returns when the connection is closed, or immediately if there never was one.
   func closed() async {
     try? await self.core.state.withLock { $0.cutter }?.closeFuture.get()
     self.transport.beginGracefulShutdown()
   }
 
-  /// Returns when gRPC's transport has ended, or should have: it was told to, and its connection is closed. grpc-swift's
-  /// does not always end where it is told so while it connects; it has to be cancelled then, which is safe once it takes no
-  /// calls any more.
+  /// Returns when gRPC's transport has ended, or should have ended: it was shut down, and its
+  /// connection is closed. A shutdown during connecting does not always end grpc-swift's transport.
+  /// It must then be cancelled, which is safe once it takes no more calls.
   func ended() async {
     self.transport.beginGracefulShutdown()
     await withTaskGroup(of: Void.self) { group in
@@ -102,7 +104,7 @@ final class Connection: Sendable {
 
   // MARK: Calls
 
-  /// A call was given it, and keeps it from being idle until ``release()``.
+  /// Counts a call that received the connection. It is not idle until ``release()``.
   func hold() { self.core.state.withLock { $0.holds += 1 } }
 
   func release() {
@@ -112,12 +114,12 @@ final class Connection: Sendable {
     }
   }
 
-  /// For how long no call has had it; zero where one has.
+  /// How long no call has held the connection, or zero while one does.
   var idleTime: Duration {
     self.core.state.withLock { $0.holds > 0 ? .zero : $0.idleSince.duration(to: .now) }
   }
 
-  /// A call is on it now.
+  /// Counts a call that starts on the connection.
   func enter() {
     self.core.state.withLock { state in
       state.calls += 1
@@ -127,19 +129,19 @@ final class Connection: Sendable {
 
   func leave() { self.core.state.withLock { $0.calls -= 1 } }
 
-  /// It takes no new calls.
+  /// Whether it takes no new calls.
   var isRetired: Bool { self.core.state.withLock { $0.isRetired } }
 
-  /// A call has been on it.
+  /// Whether a call has used it.
   var wasUsed: Bool { self.core.state.withLock { $0.wasUsed } }
 
-  /// The server's SETTINGS have come.
+  /// Whether the server's SETTINGS have arrived.
   var wasReady: Bool { self.core.state.withLock { $0.wasReady } }
 
-  /// Why it was destroyed.
+  /// The reason for its destruction.
   var invalidation: FlowInvalidation? { self.core.state.withLock { $0.invalidation } }
 
-  /// What is known of its path.
+  /// The last path that connd reported.
   var path: Path? {
     get { self.core.state.withLock { $0.path } }
     set {
@@ -152,7 +154,7 @@ final class Connection: Sendable {
     }
   }
 
-  /// Guards the flow from now on, and tells it which address the connection has.
+  /// The guard of the connection. It receives the connection's address once that is known.
   var flow: ConnectionGuard? {
     get { self.core.state.withLock { $0.flow } }
     set { self.core.state.withLock { $0.flow = newValue } }
@@ -160,13 +162,13 @@ final class Connection: Sendable {
 
   // MARK: Ends
 
-  /// Calls in flight go on, new ones are made elsewhere.
+  /// Lets calls in flight finish. New calls use another connection.
   func drain() {
     self.core.state.withLock { $0.isRetired = true }
     self.transport.beginGracefulShutdown()
   }
 
-  /// Calls in flight end with `UNAVAILABLE`; `invalidation` is why, where there is a reason to name.
+  /// Fails calls in flight with `UNAVAILABLE`. `invalidation` is the reason, if there is one.
   func destroy(_ invalidation: FlowInvalidation? = nil) {
     let (cutter, link) = self.core.state.withLock { state in
       state.isRetired = true
@@ -174,17 +176,18 @@ final class Connection: Sendable {
       return (state.cutter, state.link)
     }
     guard let cutter else { return self.transport.beginGracefulShutdown() }
-    // gRPC's transport hears of both at once. If it heard first that the connection is closed, it would begin another one.
+    // gRPC's transport must learn of both together. If it saw the close first, it would reconnect.
     cutter.cut(link: link) { self.transport.beginGracefulShutdown() }
   }
 }
 
-/// What the connection, its pipeline and its calls share.
+/// The state that the connection, its pipeline and its calls share.
 private final class Core: Sendable {
   struct State {
     var cutter: ConnectionCutter?
     var isRetired = false
-    /// It was closed with calls on it. They leave it at once, so that it is looked at before they hear.
+    /// Whether it was closed with calls on it. Calls leave immediately, so this is set before they
+    /// learn of the close.
     var isBroken = false
     var wasReady = false
     var calls = 0
@@ -193,21 +196,21 @@ private final class Core: Sendable {
     var idleSince = ContinuousClock.now
     var invalidation: FlowInvalidation?
     var path: Path?
-    /// That of the first path: the connection is made on it.
+    /// The link of the first path, on which the connection is made.
     var link: UInt32?
     var flow: ConnectionGuard?
   }
 
   let state = Mutex(State())
-  /// Finishes when gRPC's transport has.
+  /// Finishes when gRPC's transport has ended.
   let (ended, end) = AsyncStream.makeStream(of: Void.self)
   private let onEvent: @Sendable (Connection.Event) -> Void
 
   init(_ onEvent: @escaping @Sendable (Connection.Event) -> Void) { self.onEvent = onEvent }
 
-  /// gRPC's transport opened a channel; it may do so once, and the channel is not connected yet.
+  /// gRPC's transport opened a channel, which is not connected yet. It may do so only once.
   func opened(_ channel: any NIOCore.Channel) -> EventLoopFuture<Void> {
-    // Weakly, for the state keeps the cutter.
+    // Weak, because the state holds the cutter.
     let cutter = ConnectionCutter(channel) { [weak self] in
       self?.state.withLock { $0.isBroken = $0.calls > 0 && !$0.isRetired }
     }
@@ -251,5 +254,5 @@ private final class Core: Sendable {
   }
 }
 
-/// gRPC's transport would connect again by itself.
+/// Prevents gRPC's transport from reconnecting by itself.
 private struct ConnectionIsOver: Error {}

@@ -1,19 +1,20 @@
 internal import GRPCNIOTransportHTTP2Posix
 
-/// When the next attempt to connect may start: gRPC's connection-backoff document.
+/// Decides when the next attempt to connect may start, as in gRPC's connection-backoff document.
 ///
-/// A pause is measured from the start of the attempt before it. The first is exact, later ones are spread by the jitter.
+/// A pause is measured from the start of the previous attempt. The first pause is exact; jitter
+/// spreads the later ones.
 struct ConnectionBackoff: Sendable {
-  /// An attempt is given at least this long, however short the pauses are (MIN_CONNECT_TIMEOUT).
+  /// The minimum duration of an attempt, however short the pauses are (MIN_CONNECT_TIMEOUT).
   static let shortestAttempt: Duration = .seconds(20)
 
   private let config: HTTP2ClientTransport.Config.Backoff
-  /// The last pause, without its jitter; `nil` before the first.
+  /// The last pause without jitter, or `nil` before the first.
   private var last: Duration?
 
   init(_ config: HTTP2ClientTransport.Config.Backoff) { self.config = config }
 
-  /// The least time between the start of an attempt and that of the next.
+  /// Returns the minimum time between the start of an attempt and the start of the next.
   ///
   /// - Parameter random: A number between -1 and 1.
   mutating func next(random: Double) -> Duration {
@@ -26,12 +27,12 @@ struct ConnectionBackoff: Sendable {
     return pause + pause * (self.config.jitter * random)
   }
 
-  /// How long the next attempt may take: as long as its pause, and no less than ``shortestAttempt``.
+  /// The maximum duration of the next attempt: its pause, but at least ``shortestAttempt``.
   var longestAttempt: Duration {
     let pause = self.last.map { min($0 * self.config.multiplier, self.config.max) }
     return max(pause ?? self.config.initial, Self.shortestAttempt)
   }
 
-  /// The server answered: the next failure is the first.
+  /// Starts over, because the server has answered.
   mutating func reset() { self.last = nil }
 }

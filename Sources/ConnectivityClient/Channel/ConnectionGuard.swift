@@ -2,21 +2,22 @@ internal import Connectivity
 internal import ConnectivitySession
 private import Synchronization
 
-/// Guards one connection's flow, from before it is made. When it is made it is registered anew, with its own address and
-/// port, by which rules and one of several nexthops are chosen, and with the path that was told before: what has changed
-/// meanwhile is told at once.
+/// Guards one connection's flow, beginning before the connection is made. Once the connection is
+/// made, its flow is registered again, with its own address and port, because rules and multipath
+/// routes depend on them. The new registration includes the last known path, so connd immediately
+/// reports what has changed since.
 final class ConnectionGuard: Sendable {
-  /// What is known before the connection is made.
+  /// connd's answer before the connection is made.
   enum Answer: Sendable {
     case path(Path)
-    /// It would be invalid at once.
+    /// The connection would be invalid immediately.
     case invalidation(FlowInvalidation)
-    /// Nobody guards it: connd is not there, or refused.
+    /// The flow is not guarded: connd is not running, or refused it.
     case unguarded
-    /// connd took the request and says nothing.
+    /// connd accepted the request but has not answered.
     case silence
 
-    /// What was said of the way.
+    /// The path in the answer.
     var path: Path? {
       switch self {
       case .path(let path): path
@@ -29,29 +30,29 @@ final class ConnectionGuard: Sendable {
   private struct State {
     var flow: FlowGuard.Flow
     var guarded: GuardedFlow?
-    /// The source address of the first path that was told: connd takes it for the connection's.
+    /// The source address of the first reported path: connd assumes that the connection uses it.
     var source: IPAddress?
-    /// The last path that was told and that carries traffic.
+    /// The last reported path that carries traffic.
     var path: Path?
     var answer: Answer?
     var waiters: [UInt64: CheckedContinuation<Answer, Never>] = [:]
     var lastWaiter: UInt64 = 0
-    /// The attempt to connect goes on, with an answer or without.
+    /// Whether the attempt to connect has gone on, with an answer or without.
     var isAnswered = false
     var isOver = false
-    /// connd has destroyed the flow, and guards it no longer.
+    /// Whether connd has destroyed the flow and no longer guards it.
     var isGone = false
-    /// connd has yet to say something of the flow as it is registered now.
+    /// Whether connd has yet to report anything about the flow's latest registration.
     var isFresh = true
-    /// connd saw no path for the connection when that had just been made, and has seen none since.
+    /// Whether connd saw no path for the new connection, and has seen none since.
     var isDoubted = false
     var stage = Stage.attempt
-    /// It goes on although there is a better path, and is to be told when that is gone.
+    /// Whether it is kept despite a better path, and has to be notified when that path is gone.
     var awaitsReturn = false
-    /// What new connections get meanwhile.
+    /// The path that new connections use in the meantime.
     var way: ConnectionGuard?
 
-    /// What an event is to who guards the flow.
+    /// Returns what an event means for the owner of the flow.
     func novelty(of event: GuardHub.Event) -> Novelty {
       guard self.isFresh else {
         guard self.isDoubted, case .flow(let event) = event else { return .change }
@@ -65,7 +66,7 @@ final class ConnectionGuard: Sendable {
       }
     }
 
-    /// What connd's word says of its doubt, in a connection that has just been made.
+    /// Updates ``isDoubted`` for an event of a new connection.
     mutating func doubt(after event: FlowEvent) {
       if self.isFresh {
         self.isDoubted = self.stage == .connection && event.raisesDoubt
@@ -75,17 +76,18 @@ final class ConnectionGuard: Sendable {
     }
   }
 
-  /// What the flow stands for, as it is registered now.
+  /// What the current registration of the flow represents.
   private enum Stage: Equatable {
     /// A connection that is being made.
     case attempt
     /// One that has been made, with its own address.
     case connection
-    /// One that goes on although connd has given it up.
+    /// A connection that is kept although connd has given it up.
     case survivor
-    /// One that went on until its way was the best again: what it is told now has happened since.
+    /// A connection that was kept until its path became the best again. Events from now on are new.
     case returned(to: String?)
-    /// No connection, but the way to the address; a flow that connd gives up is begun anew.
+    /// The path to the address, without a connection. If connd gives up the flow, it is registered
+    /// again.
     case way
   }
 
@@ -93,21 +95,22 @@ final class ConnectionGuard: Sendable {
   private let state: Mutex<State>
   private let onEvent: Receiver
 
-  /// What an event is to who guards the flow.
+  /// What an event means for the owner of the flow.
   enum Novelty: Sendable {
-    /// The ``answer(within:)``.
+    /// The result of ``answer(within:)``.
     case answer
-    /// The answer to the registration of the connection that has just been made, or is being made without waiting for it
-    /// any longer.
+    /// The answer to the registration of a new connection, or of one that is being made without
+    /// waiting for the answer.
     case verdict
-    /// What the verdict came to that saw no path for the connection: the first path since, or the end.
+    /// The outcome after a verdict without a path: the first path since, or the end.
     case outcome
-    /// The answer to another registration of the same flow.
+    /// The answer to a later registration of the same flow.
     case again
-    /// Something has changed.
+    /// A change.
     case change
 
-    /// It is told of what has happened since the flow was registered as it is. What is told at once would be told again.
+    /// Whether the event happened after the registration. What connd reports immediately, it would
+    /// report again.
     var isNews: Bool {
       switch self {
       case .outcome, .change: true
@@ -116,10 +119,11 @@ final class ConnectionGuard: Sendable {
     }
   }
 
-  /// Told of all that connd says of the flow, and of which one as it was registered, on the thread of connections to connd.
+  /// Receives all events of the flow and the flow as registered, on the thread of the connections
+  /// to connd.
   typealias Receiver = @Sendable (GuardHub.Event, Novelty, FlowGuard.Flow) -> Void
 
-  /// - Parameter flow: With its own address where it is connected already.
+  /// - Parameter flow: Includes its own address if it is already connected.
   init(
     _ flow: FlowGuard.Flow, hub: GuardHub, onEvent: @escaping Receiver
   ) {
@@ -129,9 +133,10 @@ final class ConnectionGuard: Sendable {
     self.watch(local: flow.local)
   }
 
-  /// The first thing that is known. After a silence one may ask again.
+  /// Returns the first answer of connd. After a silence it may be called again.
   ///
-  /// - Parameter patience: connd is on this machine: one that says nothing for so long is as good as none (C7).
+  /// - Parameter patience: How long to wait. connd runs on this machine, so one that stays silent
+  ///   for so long is treated as absent (C7).
   func answer(within patience: Duration) async -> Answer {
     let id = self.state.withLock { state in
       state.lastWaiter += 1
@@ -144,7 +149,7 @@ final class ConnectionGuard: Sendable {
           return state.answer
         }
         if let answer { return waiter.resume(returning: answer) }
-        // Also where the task is cancelled; it waits no longer then.
+        // This also ends the wait when the task is cancelled.
         group.addTask {
           try? await ClientThread.eventLoop.sleep(for: patience)
           self.giveUp(id)
@@ -155,7 +160,7 @@ final class ConnectionGuard: Sendable {
     }
   }
 
-  /// Who waited for so long goes on without an answer.
+  /// Ends a wait without an answer.
   private func giveUp(_ id: UInt64) {
     let waiter = self.state.withLock { state in
       let waiter = state.waiters.removeValue(forKey: id)
@@ -165,23 +170,26 @@ final class ConnectionGuard: Sendable {
     waiter?.resume(returning: .silence)
   }
 
-  /// How long connd is waited for: who may not use every network would rather wait than use a wrong one.
+  /// How long to wait for connd. A channel with access rules waits longer, because it must not use
+  /// the wrong network.
   static func patience(isRestricted: Bool) -> Duration { .seconds(isRestricted ? 5 : 1) }
 
-  /// The connection has an address and a port of its own.
+  /// Registers the connection again with its own address and port.
   func connected(local: IPAddress, port: UInt16) {
-    // One of this machine's own says nothing of a network. To register the flow anew for it would only open a gap.
+    // A loopback connection does not depend on a network. Registering it again would only leave a
+    // gap.
     if local.isLoopback { return }
     let path = self.state.withLock { state in
       state.stage = .connection
       state.flow.transport?.localPort = port
-      // Had the way moved before the connection was made, that had mostly another address.
+      // If the path had changed before the connection was made, the connection would usually have
+      // another address.
       return state.path?.source == local ? state.path : nil
     }
     self.watch(local: local, madeOn: path)
   }
 
-  /// No connection came of it: goes on following what becomes of the path to the address, whether it is allowed or not.
+  /// Follows the path to the address after a failed attempt, whether the path is allowed or not.
   func follow() {
     let isGone = self.state.withLock { state in
       state.stage = .way
@@ -190,14 +198,15 @@ final class ConnectionGuard: Sendable {
     if isGone { self.watch(local: nil) }
   }
 
-  /// connd has given up the flow, and its connection goes on nevertheless: guards it as one that is bound to the link it was
-  /// made on. What becomes of its address and its link concerns it; of what else is preferred now, at most that it is preferred
-  /// no longer.
+  /// Keeps guarding a connection that connd has given up, as one bound to the link it was made on.
+  /// Only the loss of its address or link matters from then on. A path that is preferred now
+  /// matters only in that its end is reported.
   ///
   /// - Parameters:
-  ///   - interface: that of its path. Where connd sees none, the link is the one that has its address.
-  ///   - awaitsReturn: What it was given up for is a better path: tells when that is gone.
-  /// - Returns: Whether it is guarded: not where nobody knows the link.
+  ///   - interface: The link of its path. If connd sees no path, the link that has its address is
+  ///     used.
+  ///   - awaitsReturn: Whether it was given up for a better path, whose end is to be reported.
+  /// - Returns: Whether it is guarded. It is not if the link is unknown.
   @discardableResult
   func goOn(on interface: String?, awaitsReturn: Bool = false) -> Bool {
     let (bound, address) = self.state.withLock { ($0.flow.interface, $0.flow.local) }
@@ -216,7 +225,7 @@ final class ConnectionGuard: Sendable {
     return true
   }
 
-  /// Follows what new connections get, until that is the link and the subnet that this one is on.
+  /// Follows the path of new connections until they use the link and subnet of this one.
   private func followWay(of flow: FlowGuard.Flow, until interface: String, _ own: Path?) {
     var new = flow
     new.local = nil
@@ -231,8 +240,8 @@ final class ConnectionGuard: Sendable {
     self.replaceWay(by: way)
   }
 
-  /// New connections get the link again that this one is on: it is registered as it was before. Whether the kernel sends it that way,
-  /// too, a rule may decide.
+  /// Registers the flow as before, because new connections use its link again. A rule may still
+  /// send this flow elsewhere.
   private func returned(to path: Path, boundTo interface: String?) {
     let flow = self.state.withLock { state -> FlowGuard.Flow? in
       guard state.awaitsReturn, !state.isOver, !state.isGone else { return nil }
@@ -243,15 +252,16 @@ final class ConnectionGuard: Sendable {
     }
     self.replaceWay(by: nil)
     guard let flow else { return }
-    // What it may be compared with: that may be over again by now.
+    // The path to compare with: it may have changed again by now.
     self.watch(local: flow.local, madeOn: path.source == flow.local ? path : nil)
   }
 
-  /// What the first word of a flow means that has returned.
+  /// Returns the meaning of the first event after the flow has returned.
   private func settle(_ event: FlowEvent, on interface: String?) -> GuardHub.Event? {
     guard let path = event.ownPath else { return .flow(event) }
     if path.interface == interface { return .flow(.betterPathGone(path)) }
-    // Its own address leads it elsewhere: there is a better path still, and it stays where it is.
+    // From its own address, the kernel uses another link: a better path still exists, so the flow
+    // stays as it is.
     self.goOn(on: interface)
     return nil
   }
@@ -261,11 +271,11 @@ final class ConnectionGuard: Sendable {
       defer { state.way = state.isOver || !state.awaitsReturn ? nil : way }
       return state.way
     }
-    // Outside of the lock, which it may take.
+    // Outside the lock, which `end()` may take.
     previous?.end()
   }
 
-  /// Guards it no longer.
+  /// Stops guarding the flow.
   func end() {
     let guarded = self.state.withLock { state in
       defer { (state.guarded, state.isOver) = (nil, true) }
@@ -286,7 +296,7 @@ final class ConnectionGuard: Sendable {
       return state.flow
     }
     let guarded = self.hub.watch(flow, madeOn: path) { [weak self] in self?.told($0, of: flow) }
-    // What it replaces is released outside of the lock.
+    // The previous registration is released outside the lock.
     let previous = self.state.withLock { state in
       defer { state.guarded = state.isOver ? nil : guarded }
       return state.guarded
@@ -309,7 +319,7 @@ final class ConnectionGuard: Sendable {
           state.path = path
         }
       }
-      // Who is told at once that a way is dead would be told so for ever.
+      // If a dead path were retried immediately, the verdict would repeat forever.
       return (novelty, state.isGone && state.stage == .way && !wasFresh, settled)
     }
     guard let novelty else { return }
@@ -341,14 +351,14 @@ final class ConnectionGuard: Sendable {
 }
 
 extension FlowGuard.Flow {
-  /// What the path costs is no reason to give it up.
+  /// Removes the cost rules, so that the path's cost is no reason to give it up.
   fileprivate mutating func allowsAll() {
     (self.forbidsExpensive, self.forbidsConstrained) = (false, false)
   }
 }
 
 extension FlowEvent {
-  /// The way to the remote address, as far as it is told.
+  /// The path to the remote address, or `nil` if the event has none.
   var path: Path? {
     switch self {
     case .path(let path), .betterPathGone(let path): path
@@ -357,16 +367,17 @@ extension FlowEvent {
     }
   }
 
-  /// There is no path for the flow, it says, and yet no end. Of what is not known it says nothing.
+  /// Whether the event reports that the flow has no path but does not end it. An unknown path does
+  /// not count.
   fileprivate var raisesDoubt: Bool {
     guard !self.destroys, let status = self.path?.status else { return false }
     return status == .unsatisfied || status == .requiresConnection
   }
 
-  /// It ends the flow for which there was no path, or there is one.
+  /// Whether the event ends the doubt: a satisfied path, or the end of the flow.
   fileprivate var settlesDoubt: Bool { self.destroys || self.path?.status == .satisfied }
 
-  /// With it connd guards the flow no longer, which it declares dead.
+  /// Whether connd has declared the flow dead and stops guarding it.
   var destroys: Bool {
     if case .invalidation(let invalidation) = self {
       invalidation.severity == .destroy

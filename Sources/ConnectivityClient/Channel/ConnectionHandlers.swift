@@ -10,31 +10,31 @@ private import NIOHTTP2
   private import Darwin
 #endif
 
-/// Ends a connection from its lowest end, so that no handler above has a say.
+/// Closes a connection from the bottom of its pipeline, so that no handler above can delay it.
 ///
-/// A TLS handler that is asked to close waits five seconds for the other side to agree, and the other side is not to be
-/// reached.
+/// A TLS handler waits up to five seconds for the peer's close_notify, and the peer is unreachable.
 struct ConnectionCutter: Sendable {
   private let channel: any NIOCore.Channel
   private let bound: NIOLoopBound<Handler>
 
-  /// To be made on the channel's thread.
+  /// Must be called on the channel's thread.
   ///
-  /// - Parameter onInactive: Called as soon as the connection is closed, before anybody above hears of it, on the channel's thread.
+  /// - Parameter onInactive: Called on the channel's thread when the connection is closed, before
+  ///   any handler above.
   init(_ channel: any NIOCore.Channel, onInactive: @escaping () -> Void = {}) {
     self.channel = channel
     self.bound = NIOLoopBound(Handler(onInactive), eventLoop: channel.eventLoop)
   }
 
-  /// To be added at the first position of the pipeline, on the channel's thread.
+  /// Must be added at the first position of the pipeline, on the channel's thread.
   var handler: some ChannelInboundHandler { self.bound.value }
 
   var closeFuture: EventLoopFuture<Void> { self.channel.closeFuture }
 
-  /// Closes the connection without waiting for anything. The kernel forgets it at once, with what it has yet to send.
+  /// Closes the connection without waiting. The kernel drops it immediately, with all unsent data.
   ///
   /// - Parameters:
-  ///   - link: The index of the link that the connection was made on; `nil` where it is not known.
+  ///   - link: The index of the link that the connection was made on, or `nil` if unknown.
   ///   - announce: Called right before, on the channel's thread.
   func cut(link: UInt32? = nil, _ announce: @escaping @Sendable () -> Void = {}) {
     self.channel.eventLoop.execute {
@@ -65,22 +65,23 @@ struct ConnectionCutter: Sendable {
       guard let context else { return }
       if let options = context.channel as? any SocketOptionProvider {
         self.keepOffOtherLinks(options, link)
-        // A reset instead of a FIN that would be sent again for minutes.
+        // A reset, because a FIN would be retransmitted for minutes.
         options.setSoLinger(linger(l_onoff: 1, l_linger: 0)).whenComplete { _ in }
       }
       context.close(mode: .all, promise: nil)
     }
 
-    /// The reset goes out by the old link or not at all. By the new one it would bear the old one's address, and so would
-    /// the kernel's question for the new gateway (ARP's sender is the packet's source): a router that filters by
-    /// reverse path does not answer that, and everybody's first packets wait a second for the next question.
+    /// Sends the reset on the old link or not at all. On the new link it would carry the old link's
+    /// address. So would the kernel's ARP request for the new gateway, because ARP uses the
+    /// packet's source. A router with reverse path filtering ignores that request, and all first
+    /// packets then wait a second for the next one.
     private func keepOffOtherLinks(_ options: any SocketOptionProvider, _ link: UInt32?) {
-      // 0 stands for an index that connd did not name.
+      // 0 means that connd did not report an index.
       let bound: EventLoopFuture<Void>? = link.flatMap { $0 == 0 ? nil : $0 }.map {
         options.unsafeSetSocketOption(
           level: .socket, name: .bindToLink, value: CInt(bitPattern: $0))
       }
-      // On the channel's own thread these are done when they return.
+      // On the channel's own thread these have completed when they return.
       (bound ?? context?.eventLoop.makeFailedFuture(NoLink()))?.whenFailure { _ in
         options.unsafeSetSocketOption(level: .socket, name: .dontRoute, value: CInt(1))
           .whenComplete { _ in }
@@ -90,7 +91,7 @@ struct ConnectionCutter: Sendable {
 }
 
 extension ChannelPipeline.SynchronousOperations {
-  /// Watches a connection of gRPC's.
+  /// Observes a gRPC connection.
   func observeHTTP2(
     onActive: @escaping (_ local: IPAddress, _ port: UInt16) -> Void,
     onSettings: @escaping () -> Void, onGoAway: @escaping () -> Void
@@ -102,7 +103,7 @@ extension ChannelPipeline.SynchronousOperations {
   }
 }
 
-/// Tells what gRPC's handlers, which come after it, keep for themselves.
+/// Reports events that gRPC's handlers, which come after it, keep to themselves.
 private final class HTTP2Observer: ChannelInboundHandler {
   typealias InboundIn = HTTP2Frame
   typealias InboundOut = HTTP2Frame
@@ -138,17 +139,18 @@ private final class HTTP2Observer: ChannelInboundHandler {
 }
 
 extension NIOCore.SocketAddress {
-  /// The IP address, without its port and zone, and as IPv4 where a dual-stack socket maps it; `nil` for a Unix socket.
+  /// The IP address without port and zone, or `nil` for a Unix socket. IPv4-mapped addresses become
+  /// IPv4.
   var ip: IPAddress? {
     self.ipAddress.flatMap { IPAddress(String($0.prefix { $0 != "%" }))?.unmapped }
   }
 
-  /// The link that a connection to a link-local address is bound to; `nil` for other addresses.
+  /// The link that connect(2) binds a link-local connection to, or `nil` for other addresses.
   var link: String? {
     guard self.ip?.needsLink == true, case .v6(let address) = self else { return nil }
     return linkName(address.address.sin6_scope_id)
   }
 
-  /// The port; 0 where there is none.
+  /// The port, or 0 if there is none.
   var ipPort: UInt16 { self.port.flatMap { UInt16(exactly: $0) } ?? 0 }
 }

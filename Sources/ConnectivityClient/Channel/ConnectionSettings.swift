@@ -2,14 +2,14 @@ internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 internal import NIOCore
 
-/// What all connections of a channel have in common.
+/// The settings that all connections of a channel share.
 struct ConnectionSettings: Sendable {
   var config: NetworkAwareTransport.Config
   var security: HTTP2ClientTransport.Posix.TransportSecurity
   var limit: DecompressionGuard?
-  /// A name's addresses are tried in random order.
+  /// Whether the addresses of a name are tried in random order.
   var shufflesAddresses: Bool
-  /// Of all its connections, and of what becomes of them: an event wakes one thread.
+  /// The event loop of all its connections and their guards: one event wakes only one thread.
   var eventLoop: any EventLoop
 
   private static func registry() -> NameResolverRegistry {
@@ -18,8 +18,8 @@ struct ConnectionSettings: Sendable {
     return registry
   }
 
-  /// - Parameter onOpen: Called with each channel, before it connects, on its thread.
-  /// - Throws: `RuntimeError` where TLS is not configured so that it can work.
+  /// - Parameter onOpen: Called with each channel before it connects, on its thread.
+  /// - Throws: `RuntimeError` if the TLS configuration cannot work.
   func makeTransport(
     to target: FixedAddress,
     onOpen: @escaping @Sendable (any NIOCore.Channel) -> EventLoopFuture<Void>
@@ -47,7 +47,7 @@ struct ConnectionSettings: Sendable {
       eventLoopGroup: self.eventLoop)
   }
 
-  /// Marks the socket of a connection, and binds it to a link, before it connects.
+  /// Sets the mark of a connection's socket and binds it to a link, before it connects.
   private func prepare(
     _ channel: any NIOCore.Channel, _ target: FixedAddress
   ) -> EventLoopFuture<Void> {

@@ -1,14 +1,14 @@
 /// The state of a channel, as in gRPC's connectivity-semantics-and-api document.
 public enum ConnectivityState: String, Hashable, Sendable, CaseIterable {
-  /// There is no connection, and none is being made: nobody needs one.
+  /// There is no connection, and none is being made, because no call needs one.
   case idle
   /// A connection is being made, from name resolution to the server's HTTP/2 SETTINGS.
   case connecting
-  /// Calls go out.
+  /// Calls can start.
   case ready
-  /// No connection could be made, it broke, or its network is gone. The next call tries again: when the backoff is over, and at
-  /// once where it was the network.
+  /// The connection failed, broke, or lost its network. The next call retries: immediately if the
+  /// network was lost, otherwise after the backoff.
   case transientFailure
-  /// There will be none any more.
+  /// The channel makes no more connections.
   case shutdown
 }

@@ -1,13 +1,13 @@
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 
-/// A target of one address: names are resolved by the channel, anew for each attempt to connect (C2).
+/// A target with one address. The channel itself resolves names, for each attempt to connect (C2).
 struct FixedAddress: ResolvableTarget, Sendable {
   var address: SocketAddress
-  /// The name that was resolved, for the server and for TLS.
+  /// The resolved name, for the server and for TLS.
   var authority: String?
 
-  /// Answers with the address, however often it is asked.
+  /// Returns the address for each query.
   struct Resolver: NameResolverFactory {
     func resolver(for target: FixedAddress) -> NameResolver {
       NameResolver(

@@ -1,7 +1,7 @@
 public import GRPCCore
 public import ServiceLifecycle
 
-/// Runs a client's connections as a service of swift-service-lifecycle's.
+/// Runs a client's connections as a service of swift-service-lifecycle.
 ///
 /// ```swift
 /// let client = GRPCClient(transport: try .networkAware(…))
@@ -10,8 +10,8 @@ public import ServiceLifecycle
 /// try await group.run()
 /// ```
 ///
-/// On a graceful shutdown no calls are started any more, and it ends with the last one. When its task is cancelled,
-/// calls end with `UNAVAILABLE`.
+/// On a graceful shutdown, it starts no more calls and ends with the last one. When its task is
+/// cancelled, calls fail with `UNAVAILABLE`.
 public struct GRPCClientService<Transport: ClientTransport>: Service {
   public let client: GRPCClient<Transport>
 

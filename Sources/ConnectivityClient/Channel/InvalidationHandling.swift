@@ -1,27 +1,28 @@
 internal import Connectivity
 internal import ConnectivitySession
 
-/// What a channel does when connd says that its connection is no longer viable.
+/// How a channel handles an invalidation of its connection.
 public enum InvalidationHandling: Sendable {
-  /// Calls in flight end with `UNAVAILABLE` at once, and the connection is closed (C2). The default.
+  /// Calls in flight fail immediately with `UNAVAILABLE`, and the connection is closed (C2). This
+  /// is the default.
   case destroy
-  /// Calls in flight go on as long as they can, new calls make a new connection. Where they certainly cannot, because the
-  /// connection's address, its link or its network is gone, it is destroyed.
+  /// Calls in flight continue as long as they can, and new calls use a new connection. If the
+  /// connection's address, link or network is gone, the connection is destroyed.
   case drain
-  /// Asked each time. The closure must not block; it is called on a thread of NIO's.
+  /// Calls the closure each time. It runs on a NIO thread and must not block.
   case custom(@Sendable (FlowInvalidation) -> Action)
 
-  /// What becomes of one connection.
+  /// The action for one connection.
   public enum Action: Hashable, Sendable {
-    /// Its calls end with `UNAVAILABLE`.
+    /// Its calls fail with `UNAVAILABLE`.
     case destroy
-    /// Its calls go on, new ones make a new connection.
+    /// Its calls continue, and new calls use a new connection.
     case drain
-    /// It stays in use.
+    /// The connection stays in use.
     case keep
   }
 
-  /// An invalidation that only advises changes nothing, and one that drains does not destroy.
+  /// Returns the action for an invalidation. Advice changes nothing, and a drain does not destroy.
   func action(for invalidation: FlowInvalidation) -> Action {
     switch (self, invalidation.severity) {
     case (.custom(let choose), _): choose(invalidation)
@@ -34,7 +35,7 @@ public enum InvalidationHandling: Sendable {
 }
 
 extension FlowInvalidation {
-  /// Whether the connection may still work: what it was made on is there.
+  /// Whether the connection may still work, because its link and address still exist.
   var isSurvivable: Bool {
     switch self.reason {
     case .betterPath, .categoryChanged, .policy, .resumed, .silent: true

@@ -3,47 +3,50 @@ public import GRPCNIOTransportHTTP2Posix
 public import Logging
 
 extension NetworkAwareTransport {
-  /// How a channel behaves. ``defaults`` are those of grpc-swift-nio-transport, with an idle timeout of five minutes.
+  /// The configuration of a channel. ``defaults`` equals that of grpc-swift-nio-transport, with an
+  /// idle timeout of five minutes.
   public struct Config: Sendable {
-    /// HTTP/2: frame and window sizes, the authority.
+    /// HTTP/2 settings: frame and window sizes, and the authority.
     public var http2: HTTP2ClientTransport.Config.HTTP2
-    /// The pauses between attempts to connect: gRPC's connection-backoff document (1 s, × 1.6, at most 120 s, jitter
-    /// 0.2).
+    /// The pauses between attempts to connect, as in gRPC's connection-backoff document (1 s, ×
+    /// 1.6, at most 120 s, jitter 0.2).
     public var backoff: HTTP2ClientTransport.Config.Backoff
-    /// The idle timeout (five minutes; a connection with an open call is never idle; `nil`: none) and keepalive (off).
+    /// Keepalive (off), and the idle timeout: five minutes, or none if `nil`. A connection with an
+    /// open call is never idle.
     public var connection: HTTP2ClientTransport.Config.Connection
-    /// The algorithm for requests, and those accepted for responses (none).
+    /// The algorithm for requests, and those accepted for responses. The default is no compression.
     public var compression: HTTP2ClientTransport.Config.Compression
-    /// How large a compressed response may become; a call that gets a larger one fails with `RESOURCE_EXHAUSTED`.
-    /// `nil`: as large as any message may be.
+    /// The maximum size of a decompressed response. A call with a larger response fails with
+    /// `RESOURCE_EXHAUSTED`. `nil` means the general limit for messages.
     public var decompressionLimit: DecompressionLimit?
     /// The networks that the channel may use (C8).
     public var access: NetworkAccess
-    /// The mark of the channel's packets (`SO_MARK`, socket(7)), by which rules may choose another way for them; 0: none. To
-    /// set one takes `CAP_NET_ADMIN`, without which connecting fails.
+    /// The mark of the channel's packets (`SO_MARK`, socket(7)), which routing rules can match; 0
+    /// means none. Without `CAP_NET_ADMIN` setting a mark fails, and so does connecting.
     public var mark: UInt32
-    /// The link that the channel's connections are bound to (`SO_BINDTODEVICE`), by its name; `nil`: the kernel chooses by its
-    /// routes. Needs no privileges. Connecting fails where there is no such link.
+    /// The name of the link that the channel's connections are bound to (`SO_BINDTODEVICE`). `nil`
+    /// leaves the choice to the kernel's routes. Needs no privileges. Connecting fails if the link
+    /// does not exist.
     public var interface: String?
-    /// What an invalidation does to calls in flight.
+    /// How the channel handles an invalidation.
     public var onInvalidation: InvalidationHandling
-    /// What holds for calls that say nothing themselves: their logger, their IDs, their time limit.
+    /// The settings for calls that have none of their own: logger, IDs, and time limit.
     public var calls: CallSettings
-    /// Told of connections: state changes, failures, invalidations. `nil`: nothing is logged.
+    /// Logs events of connections: state changes, failures, invalidations. `nil` logs nothing.
     public var backgroundActivityLogger: Logger?
-    /// Told of each state in its turn, by one task at a time; must not block.
+    /// Called with each state in order, by one task at a time. Must not block.
     public var onConnectivityStateChange: (@Sendable (ConnectivityState) -> Void)?
-    /// gRPC's callbacks for NIO's channels.
+    /// gRPC's callbacks for NIO channels.
     public var channelDebuggingCallbacks: HTTP2ClientTransport.Config.ChannelDebuggingCallbacks
     /// The path of connd's socket.
     public var socket: String
-    /// Connections to this machine itself are guarded, too. They need none; tests that play a network on loopback do.
+    /// Whether loopback connections are guarded, too. They do not need it, but tests that simulate
+    /// a network on loopback do.
     public var guardsLoopback: Bool
 
-    /// The values above.
     public static var defaults: Config { .defaults { _ in } }
 
-    /// The defaults, changed by `configure`.
+    /// Returns the defaults, changed by `configure`.
     public static func defaults(_ configure: (inout Config) -> Void) -> Config {
       var connection = HTTP2ClientTransport.Config.Connection.defaults
       connection.maxIdleTime = .seconds(5 * 60)
@@ -61,14 +64,14 @@ extension NetworkAwareTransport {
 }
 
 extension HTTP2ClientTransport.Posix.Config {
-  /// One connection's part of a channel's configuration.
+  /// Creates the configuration of one connection from the channel's.
   init(
     _ config: NetworkAwareTransport.Config,
     callbacks: HTTP2ClientTransport.Config.ChannelDebuggingCallbacks
   ) {
     var connection = config.connection
-    // The channel keeps that time itself. gRPC's handler does not know yet of a call that has just been given the
-    // connection, closes it under the call's feet, and the call fails.
+    // The channel enforces the idle timeout itself. gRPC's handler does not know about a call that
+    // has just received the connection, and could close the connection under it.
     connection.maxIdleTime = nil
     self.init(
       http2: config.http2, backoff: config.backoff, connection: connection,

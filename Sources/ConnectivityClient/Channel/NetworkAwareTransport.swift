@@ -4,9 +4,9 @@ public import GRPCNIOTransportHTTP2Posix
 public import NIOCore
 public import NIOPosix
 
-/// A transport for `GRPCClient` whose calls end when the network under them does.
+/// A transport for `GRPCClient` whose calls fail as soon as their network is gone.
 ///
-/// It wraps gRPC's HTTP/2 transport, with and without TLS, and every generated stub works unchanged:
+/// It wraps gRPC's HTTP/2 transport, with and without TLS. Every generated stub works unchanged:
 ///
 /// ```swift
 /// let client = GRPCClient(
@@ -14,39 +14,41 @@ public import NIOPosix
 ///     target: .dns(host: "example.com", port: 443), transportSecurity: .tls))
 /// ```
 ///
-/// 1. The connection is made when the first call starts, and kept for later ones (C1).
-/// 2. When connd says that the connection is no longer viable, calls in flight end with `UNAVAILABLE` at once; the error's
-///    cause is a ``FlowInvalidation`` (C2). The next call resolves the name anew and makes a new connection, without a
-///    backoff (C3).
-/// 3. Where a connection cannot be made, calls wait for the outcome of one attempt, which starts after the backoff of
-///    gRPC's connection-backoff document, or as soon as the path is satisfied (C4). A name that cannot be resolved fails
-///    the call at once, in the resolver's words (C5).
-/// 4. No call is ever retried, unless the `serviceConfig` given says so (C6).
-/// 5. Without connd it is a plain channel, and finds connd when it comes (C7).
+/// 1. The first call makes the connection, and later calls reuse it (C1).
+/// 2. When connd reports that the connection is no longer viable, calls in flight fail immediately
+///    with `UNAVAILABLE`. The error's cause is a ``FlowInvalidation`` (C2). The next call resolves
+///    the name again and makes a new connection, without a backoff (C3).
+/// 3. If no connection can be made, calls wait for the outcome of one attempt. It starts after the
+///    backoff of gRPC's connection-backoff document, or as soon as the path is satisfied (C4). If
+///    the name cannot be resolved, the call fails immediately with the resolver's error (C5).
+/// 4. Calls are never retried, unless the given `serviceConfig` asks for it (C6).
+/// 5. Without connd it behaves like a plain channel, and uses connd once it appears (C7).
 ///
-/// Load balancing is pick-first: the addresses of a name are tried in their order, or shuffled where the `serviceConfig` given
-/// says so, the two families in turn; the next one where one has failed or has not answered for 250 ms (RFC 8305). All channels of a process share one stream to connd. Safe to use from any task.
+/// Load balancing is pick-first. The addresses of a name are tried in order, or shuffled if the
+/// given `serviceConfig` says so, with the two families alternating. The next one starts when one
+/// has failed, or has not answered for 250 ms (RFC 8305). All channels of a process share one
+/// stream to connd. Safe to use from any task.
 public final class NetworkAwareTransport: ClientTransport {
   public typealias Bytes = GRPCNIOTransportBytes
 
   let channel: Channel
   private let methods: MethodConfigs
-  /// What holds for calls that say nothing themselves.
+  /// The settings for calls that have none of their own.
   private let calls: CallSettings.Box
   private let limit: DecompressionGuard?
 
   /// - Parameters:
-  ///   - target: What to connect to; resolved for each connection.
+  ///   - target: The server; resolved for each connection.
   ///   - transportSecurity: Plaintext, or TLS.
-  ///   - config: How the channel behaves.
-  ///   - resolverRegistry: Who resolves which kind of target.
-  ///   - serviceConfig: Time limits, retries and sizes by method. Of the load balancing policies that it lists the first one that
-  ///     is supported holds, which is pick-first. One that the resolver brings is not used; the
-  ///     ``Config/backgroundActivityLogger`` is told so.
-  ///   - eventLoopGroup: A `MultiThreadedEventLoopGroup`, or one of its loops. The channel takes one, on which it makes and
-  ///     keeps its connections.
-  /// - Throws: `RuntimeError` where nobody resolves the target, TLS is not configured so that it can work, or the
-  ///   `serviceConfig` lists load balancing policies and none that is supported.
+  ///   - config: The behaviour of the channel.
+  ///   - resolverRegistry: The resolvers by kind of target.
+  ///   - serviceConfig: Time limits, retries and sizes by method. If it lists load balancing
+  ///     policies, the first supported one is used: pick-first. A configuration from the resolver
+  ///     is not used, which is logged to ``Config/backgroundActivityLogger``.
+  ///   - eventLoopGroup: A `MultiThreadedEventLoopGroup`, or one of its loops. The channel runs all
+  ///     its connections on one of its loops.
+  /// - Throws: `RuntimeError` if no resolver handles the target, the TLS configuration cannot work,
+  ///   or the `serviceConfig` lists only unsupported load balancing policies.
   public init(
     target: any ResolvableTarget,
     transportSecurity: HTTP2ClientTransport.Posix.TransportSecurity,
@@ -69,7 +71,7 @@ public final class NetworkAwareTransport: ClientTransport {
     let settings = ConnectionSettings(
       config: config, security: transportSecurity, limit: self.limit,
       shufflesAddresses: pickFirst?.shuffleAddressList ?? false, eventLoop: eventLoopGroup.next())
-    // TLS that cannot work is said now, and not with the first call.
+    // Reports a broken TLS configuration now rather than with the first call.
     let nowhere = FixedAddress(address: .unixDomainSocket(path: ""), authority: nil)
     _ = try settings.makeTransport(to: nowhere) { $0.eventLoop.makeSucceededVoidFuture() }
     self.methods = MethodConfigs(serviceConfig)
@@ -77,23 +79,25 @@ public final class NetworkAwareTransport: ClientTransport {
     self.channel = Channel(settings, resolver: resolver)
   }
 
-  /// The state of the channel at this moment.
+  /// The current state of the channel.
   public var connectivityState: ConnectivityState { self.channel.connectivity }
 
-  /// The present state, and then each one that the channel becomes, in order; ends after ``ConnectivityState/shutdown``.
+  /// The current state, and then each new state in order. Ends after
+  /// ``ConnectivityState/shutdown``.
   ///
-  /// Each sequence is for one task. Who does not read keeps the last 64.
+  /// Each sequence is for one task. A slow reader keeps the last 64 states.
   public var connectivityStates: AsyncStream<ConnectivityState> {
     self.channel.connectivityStates()
   }
 
   public var retryThrottle: RetryThrottle? { self.methods.retryThrottle }
 
-  /// What the service configuration says of the method, and the time limit of the present ``CallSettings``; the channel's for
-  /// methods that have none.
+  /// Returns the service configuration of the method. The time limit comes from the current
+  /// ``CallSettings``, or from the channel if the method has none.
   public func config(forMethod descriptor: MethodDescriptor) -> MethodConfig? {
     let config = self.methods[descriptor]
-    // What is said of the call goes before what is said of its method, and that before what is said of the channel.
+    // The call's own settings take precedence over those of its method, and these over the
+    // channel's.
     let general = config?.timeout == nil ? self.calls.settings.timeLimit : nil
     guard let limit = CallSettings.box?.settings.timeLimit ?? general else { return config }
     var limited = config ?? MethodConfig(names: [])
@@ -101,8 +105,8 @@ public final class NetworkAwareTransport: ClientTransport {
     return limited
   }
 
-  /// Keeps connections for as long as they are wanted: until ``beginGracefulShutdown()`` and the end of the last call,
-  /// or until its task is cancelled, with which calls end with `UNAVAILABLE`.
+  /// Keeps connections until ``beginGracefulShutdown()`` was called and the last call has ended. If
+  /// its task is cancelled, calls fail with `UNAVAILABLE`.
   public func connect() async throws {
     await self.channel.run()
   }
@@ -111,8 +115,8 @@ public final class NetworkAwareTransport: ClientTransport {
     self.channel.shutdown()
   }
 
-  /// When a call is over. gRPC hands the same timeout to each of a call's attempts (of a retry policy), so that only a deadline of
-  /// the settings' own is the same for all.
+  /// Returns the deadline of a call. gRPC passes the same timeout to each attempt of a retry
+  /// policy. Only a deadline in the settings is the same for all attempts.
   private static func deadline(
     _ options: CallOptions, _ settings: CallSettings
   ) -> ContinuousClock.Instant? {
@@ -126,7 +130,8 @@ public final class NetworkAwareTransport: ClientTransport {
     _ closure: (RPCStream<Inbound, Outbound>, ClientContext) async throws -> T
   ) async throws -> T {
     if let limit = options.maxResponseMessageBytes {
-      // grpc-swift-nio-transport 2.9 holds responses to the bound for requests, and has none for responses.
+      // grpc-swift-nio-transport 2.9 applies the limit for requests to responses, and has none for
+      // responses.
       var options = options
       (options.maxRequestMessageBytes, options.maxResponseMessageBytes) = (limit, nil)
       return try await self.withStream(descriptor: descriptor, options: options, closure)
@@ -167,7 +172,8 @@ public final class NetworkAwareTransport: ClientTransport {
             return try await closure(call.wrap(stream), context)
           }
         } catch let error as RPCError where !hasStarted && error.code == .unavailable {
-          // Nothing was sent: the connection went between the choice and the call, which takes the next.
+          // Nothing was sent: the connection closed between being chosen and the call, so the call
+          // takes the next one.
           self.channel.refused(connection)
         }
       }
@@ -179,9 +185,10 @@ public final class NetworkAwareTransport: ClientTransport {
 }
 
 extension ClientTransport where Self == NetworkAwareTransport {
-  /// A transport whose calls end when the network under them does: see ``NetworkAwareTransport``.
+  /// A transport whose calls fail as soon as their network is gone: see ``NetworkAwareTransport``.
   ///
-  /// - Parameters: As those of ``NetworkAwareTransport/init(target:transportSecurity:config:resolverRegistry:serviceConfig:eventLoopGroup:)``.
+  /// - Parameters: See
+  ///   ``NetworkAwareTransport/init(target:transportSecurity:config:resolverRegistry:serviceConfig:eventLoopGroup:)``.
   public static func networkAware(
     target: any ResolvableTarget,
     transportSecurity: HTTP2ClientTransport.Posix.TransportSecurity,

@@ -3,14 +3,14 @@ internal import GRPCNIOTransportHTTP2Posix
 internal import Logging
 private import Synchronization
 
-/// The addresses of a channel's target, asked for anew by each attempt to connect (C2); or, of a resolver that tells them by
-/// itself, the last ones that it told.
+/// The addresses of a channel's target. Each attempt to connect queries them again (C2). If the
+/// resolver pushes its results, its last result is used.
 final class Resolution: Sendable {
   typealias Addresses = [GRPCNIOTransportHTTP2Posix.SocketAddress]
   private typealias Answer = Result<Addresses, any Error>
 
   private struct State {
-    /// What was told last by itself.
+    /// The last pushed result.
     var told: Answer?
     var waiters: [AsyncStream<Answer>.Continuation] = []
     var hasSaidIgnored = false
@@ -29,7 +29,8 @@ final class Resolution: Sendable {
     self.resolver.updateMode == .push
   }
 
-  /// Listens to a resolver that tells addresses by itself, until the task is cancelled; returns at once for any other.
+  /// Listens to a resolver that pushes results until the task is cancelled. Returns immediately for
+  /// any other resolver.
   func run() async {
     guard self.tells else { return }
     do {
@@ -48,11 +49,12 @@ final class Resolution: Sendable {
     for waiter in waiters { waiter.yield(answer) }
   }
 
-  /// The addresses, of all endpoints one after the other.
+  /// Returns the addresses of all endpoints, one after the other.
   ///
-  /// - Throws: `RPCError` UNAVAILABLE with the resolver's words (C5), or where it does not answer in time.
+  /// - Throws: `RPCError` UNAVAILABLE with the resolver's error (C5), or if it does not answer in
+  ///   time.
   func addresses(within duration: Duration) async throws(RPCError) -> Addresses {
-    // A resolver may not listen to cancellation: what it says later, nobody hears.
+    // A resolver may ignore cancellation. Its late answer is dropped.
     let (answers, answer) = AsyncStream.makeStream(of: Answer.self)
     let timer = Task {
       try await Task.sleep(for: duration)

@@ -10,18 +10,17 @@ internal import NIOCore
 #endif
 
 extension NIOBSDSocket.Option {
-  /// `SO_MARK`: the mark of the packets, by which rules choose.
+  /// `SO_MARK`: the mark of the packets, which routing rules can match.
   fileprivate static let mark = Self(rawValue: 36)
-  /// `SO_BINDTOIFINDEX`: the link that packets leave by, by its index. Since Linux 5.0, and since 5.7 without privileges on a
-  /// socket that is bound to no link yet.
+  /// `SO_BINDTOIFINDEX`: the link for outgoing packets, by index. Exists since Linux 5.0. Since 5.7
+  /// it needs no privileges if the socket is not yet bound to a link.
   static let bindToLink = Self(rawValue: 62)
-  /// `SO_DONTROUTE`: packets go to neighbours only.
+  /// `SO_DONTROUTE`: sends to neighbours only.
   static let dontRoute = Self(rawValue: 5)
 }
 
-// How the sockets of a channel's connections go out.
 extension SocketOptionProvider {
-  /// - Parameter mark: 0: none.
+  /// - Parameter mark: 0 means none.
   func mark(_ mark: UInt32) -> EventLoopFuture<Void> {
     guard mark != 0 else { return self.eventLoop.makeSucceededVoidFuture() }
     return self.unsafeSetSocketOption(level: .socket, name: .mark, value: mark)
@@ -31,7 +30,7 @@ extension SocketOptionProvider {
       }
   }
 
-  /// - Parameter interface: `nil`: whatever the routes say.
+  /// - Parameter interface: `nil` leaves the choice to the routes.
   func bind(to interface: String?) -> EventLoopFuture<Void> {
     guard let interface else { return self.eventLoop.makeSucceededVoidFuture() }
     let index = if_nametoindex(interface)
