@@ -1,2 +1,3 @@
-// Its words are those of this library: errors, events, invalidations. Who imports the one is given the other.
+// Importing this module also exports `ConnectivitySession`, which has its errors, events and
+// invalidations.
 @_exported public import ConnectivitySession

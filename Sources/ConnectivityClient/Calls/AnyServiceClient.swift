@@ -10,18 +10,18 @@ public import SwiftProtobuf
 ///   path: "/echo.Echo/Get", request: Google_Protobuf_StringValue("hello"))
 /// ```
 ///
-/// Whether the method takes and returns those messages is for the caller to know: a server that expects others answers
-/// with an error, or reads the bytes as something else. The path is that of HTTP/2, as `/package.Service/Method`; what
-/// does not look like one is refused with `INVALID_ARGUMENT`, and nothing is sent. May be used from any task.
+/// The caller must know the method's message types. A server that expects other types answers with
+/// an error, or misreads the bytes. The path is that of HTTP/2, as in `/package.Service/Method`. A
+/// malformed path fails with `INVALID_ARGUMENT`, and nothing is sent. May be used from any task.
 public struct AnyServiceClient<Transport: ClientTransport>: Sendable {
-  /// What makes the calls.
+  /// The client that makes the calls.
   public let client: GRPCClient<Transport>
 
   public init(_ client: GRPCClient<Transport>) { self.client = client }
 
   /// Sends one message and receives one.
   ///
-  /// - Throws: An `RPCError`, also where the server answers with a status other than OK.
+  /// - Throws: An `RPCError`, also if the server answers with a status other than OK.
   public func unary<Request: Message, Response: Message>(
     path: String, request: Request, metadata: Metadata = [:], options: CallOptions = .defaults,
     returning: Response.Type = Response.self
@@ -33,7 +33,7 @@ public struct AnyServiceClient<Transport: ClientTransport>: Sendable {
 
   /// Sends one message and hands the response, with its metadata, to `onResponse`.
   ///
-  /// - Returns: What `onResponse` returns.
+  /// - Returns: The result of `onResponse`.
   public func unary<Request: Message, Response: Message, Result: Sendable>(
     path: String, request: Request, metadata: Metadata = [:], options: CallOptions = .defaults,
     returning: Response.Type = Response.self,
@@ -48,7 +48,7 @@ public struct AnyServiceClient<Transport: ClientTransport>: Sendable {
 
   /// Sends the messages that `requests` writes, and receives one.
   ///
-  /// - Throws: An `RPCError`, also where the server answers with a status other than OK.
+  /// - Throws: An `RPCError`, also if the server answers with a status other than OK.
   public func clientStreaming<Request: Message, Response: Message>(
     path: String, metadata: Metadata = [:], options: CallOptions = .defaults,
     returning: Response.Type = Response.self,
@@ -59,9 +59,10 @@ public struct AnyServiceClient<Transport: ClientTransport>: Sendable {
     ) { try $0.message }
   }
 
-  /// Sends the messages that `requests` writes, and hands the response, with its metadata, to `onResponse`.
+  /// Sends the messages that `requests` writes, and hands the response, with its metadata, to
+  /// `onResponse`.
   ///
-  /// - Returns: What `onResponse` returns.
+  /// - Returns: The result of `onResponse`.
   public func clientStreaming<Request: Message, Response: Message, Result: Sendable>(
     path: String, metadata: Metadata = [:], options: CallOptions = .defaults,
     returning: Response.Type = Response.self,
@@ -77,7 +78,8 @@ public struct AnyServiceClient<Transport: ClientTransport>: Sendable {
 
   /// Sends one message and hands the stream of responses to `onResponse`.
   ///
-  /// - Returns: What `onResponse` returns. The call ends with it, also where the server has more to say.
+  /// - Returns: The result of `onResponse`. The call ends when it returns, even if the server has
+  ///   more to send.
   public func serverStreaming<Request: Message, Response: Message, Result: Sendable>(
     path: String, request: Request, metadata: Metadata = [:], options: CallOptions = .defaults,
     returning: Response.Type = Response.self,
@@ -90,9 +92,11 @@ public struct AnyServiceClient<Transport: ClientTransport>: Sendable {
       onResponse: onResponse)
   }
 
-  /// Sends the messages that `requests` writes, and hands the stream of responses to `onResponse` meanwhile.
+  /// Sends the messages that `requests` writes, and at the same time hands the stream of responses
+  /// to `onResponse`.
   ///
-  /// - Returns: What `onResponse` returns. The call ends with it, also where there is more to send or to receive.
+  /// - Returns: The result of `onResponse`. The call ends when it returns, even if there is more to
+  ///   send or receive.
   public func bidirectionalStreaming<Request: Message, Response: Message, Result: Sendable>(
     path: String, metadata: Metadata = [:], options: CallOptions = .defaults,
     returning: Response.Type = Response.self,
@@ -108,9 +112,10 @@ public struct AnyServiceClient<Transport: ClientTransport>: Sendable {
 }
 
 extension MethodDescriptor {
-  /// Reads the path of a method, such as `/echo.Echo/Get`.
+  /// Parses the path of a method, such as `/echo.Echo/Get`.
   ///
-  /// - Throws: `INVALID_ARGUMENT` where it is none: two names of visible ASCII characters, each after a slash.
+  /// - Throws: `INVALID_ARGUMENT` unless it consists of two names of visible ASCII characters, each
+  ///   after a slash.
   init(path: String, type: RPCType) throws(RPCError) {
     let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
     guard

@@ -4,29 +4,30 @@ internal import GRPCCore
 internal import Logging
 private import Synchronization
 
-/// What is told of one call: to the server its ID, where a header is set for it, and to the caller, where it asks; to the log,
-/// where there is a logger, what becomes of it.
+/// Reports on one call. The server receives the call's ID if a header is set for it, and so does
+/// the caller if it asks. The logger, if there is one, receives the call's progress.
 ///
-/// One ID serves all, and none is made where there is nobody to tell. The steps of a call are logged at `trace`, its end at
-/// `debug`, and at `info` where the network made it fail (`UNAVAILABLE`). The first end that is told is the call's.
+/// All of them see the same ID. It is not generated if nothing uses it. The steps of a call are
+/// logged at `trace` and its end at `debug`, or at `info` if the network made it fail
+/// (`UNAVAILABLE`). Only the first reported end counts.
 final class CallLog: Sendable {
-  /// The ID that the call is known by; `nil` where its provider gives none.
+  /// The ID of the call, or `nil` if the provider gives none.
   let requestID: String?
   private let header: String?
   private let start: ContinuousClock.Instant
   private let entry: Mutex<Entry>
 
   private struct Entry {
-    /// `nil`: nothing is logged.
+    /// `nil` logs nothing.
     var logger: Logger?
-    /// The end of the call was told.
+    /// Whether the end of the call has been logged.
     var isOver = false
   }
 
-  /// `nil` where there is nothing to tell anybody.
+  /// Returns `nil` if there is nothing to report.
   ///
   /// - Parameters:
-  ///   - settings: The call's, filled from the channel's.
+  ///   - settings: The call's settings, with the channel's as defaults.
   ///   - now: When the call started.
   init?(
     _ settings: CallSettings, method: MethodDescriptor, now: ContinuousClock.Instant = .now
@@ -44,26 +45,27 @@ final class CallLog: Sendable {
     if let id { settings.onRequestID?(id) }
   }
 
-  /// The caller's, with the metadata of the call: `grpc_request_id`, `grpc_service`, `grpc_method`, and its connection's once it
-  /// has one.
+  /// The caller's logger with the metadata of the call: `grpc_request_id`, `grpc_service`,
+  /// `grpc_method`, and that of the connection once there is one.
   var logger: Logger? { self.entry.withLock { $0.logger } }
 
-  /// The server is told the ID.
+  /// Whether the request carries the ID in a header.
   var hasHeader: Bool { self.header != nil && self.requestID != nil }
 
-  /// Adds the header that bears the ID, where one is set; the caller's own of that name is replaced.
+  /// Adds the header with the ID, if one is set. Replaces a header of the same name.
   func addHeader(to metadata: inout Metadata) {
     guard let header = self.header, let id = self.requestID else { return }
     metadata.replaceOrAddString(id, forKey: header)
   }
 
-  /// The call starts.
+  /// The call started.
   func started() { self.logger?.trace("call started") }
 
   /// The call has to wait, because there is no connection yet.
   func waiting() { self.logger?.trace("call waits for a connection") }
 
-  /// The call has a connection. What it says from now on bears the connection's metadata, and so does ``logger``.
+  /// The call has a connection. From now on its log messages and ``logger`` carry the connection's
+  /// metadata.
   func assigned(to connection: @autoclosure () -> Logger.Metadata) {
     let logger = self.entry.withLock { entry in
       guard entry.logger != nil else { return entry.logger }
@@ -80,7 +82,7 @@ final class CallLog: Sendable {
       error: nil, now: now)
   }
 
-  /// The call ended with an error. Why the network ended or refused it is told, too.
+  /// The call ended with an error. Logs why the network ended or refused it.
   func ended(throwing error: any Error, now: ContinuousClock.Instant = .now) {
     let rpc = error as? RPCError
     // gRPC reports a cancelled task as an unknown error with this cause.

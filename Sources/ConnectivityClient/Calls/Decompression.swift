@@ -5,17 +5,20 @@ internal import NIOHPACK
 internal import NIOHTTP2
 internal import Synchronization
 
-/// How large a compressed response may become. A call whose response becomes larger fails with `RESOURCE_EXHAUSTED`.
+/// The maximum size of a decompressed response. A call with a larger response fails with
+/// `RESOURCE_EXHAUSTED`.
 ///
-/// Responses that are not compressed are none of its business. gRPC decompresses a message before the limit is applied
-/// to it, and gives it up when it gets larger than a response may be (4 MiB unless set): that is what a bomb can cost.
+/// Does not apply to uncompressed responses. gRPC decompresses a message before this limit applies,
+/// and stops at the maximum size of a response (4 MiB by default). A decompression bomb cannot use
+/// more memory than that.
 public enum DecompressionLimit: Hashable, Sendable {
-  /// No larger than this, in bytes.
+  /// A size in bytes.
   case absolute(Int)
-  /// No larger than this many times its compressed size. Text that repeats itself often gets to 20 times and more.
+  /// A multiple of the compressed size. Repetitive text often reaches 20 times and more.
   case ratio(Int)
 
-  /// - Throws: `RESOURCE_EXHAUSTED`, where a message of `compressed` bytes may not become one of `decompressed`.
+  /// - Throws: `RESOURCE_EXHAUSTED` if a message of `compressed` bytes may not decompress to
+  ///   `decompressed` bytes.
   func check(compressed: Int, decompressed: Int) throws(RPCError) {
     let limit: (bytes: Int, words: String)
     switch self {
@@ -33,18 +36,18 @@ public enum DecompressionLimit: Hashable, Sendable {
   }
 }
 
-/// Holds a channel's compressed responses to its ``DecompressionLimit``.
+/// Enforces the ``DecompressionLimit`` of a channel.
 ///
-/// gRPC inflates a message before anybody sees it, and tells nobody how small it was. So a handler in front of gRPC's
-/// (``handler()``) notes the size of each message as it comes off the wire, and who reads the responses compares. They
-/// find each other by a header: the reader marks the request's metadata, and the handler takes the mark off before the
-/// request leaves.
+/// gRPC decompresses a message first, and does not report its compressed size. Therefore a handler
+/// in front of gRPC's (``handler()``) records the size of each message on the wire, and the reader
+/// of the responses compares. A header connects the two: the reader marks the request's metadata,
+/// and the handler removes the mark before the request is sent.
 ///
 /// For each call: ``begin()``, then ``ResponseSizes/mark(_:)`` on the metadata that is sent and
-/// ``ResponseSizes/check(_:)`` on each message received, in order, and ``end(_:)`` when the stream is closed. Streams
-/// without the handler must not be marked: the mark would go out.
+/// ``ResponseSizes/check(_:)`` on each message received, in order, and ``end(_:)`` when the stream
+/// is closed. Streams without the handler must not be marked, because the mark would be sent.
 final class DecompressionGuard: Sendable {
-  /// The header between the reader and the handler.
+  /// The header that the reader sets and the handler removes.
   static let key = "connd-response-sizes"
 
   private struct State {
@@ -57,7 +60,7 @@ final class DecompressionGuard: Sendable {
 
   init(limit: DecompressionLimit) { self.limit = limit }
 
-  /// A call begins.
+  /// Starts a call.
   func begin() -> ResponseSizes {
     self.state.withLock { state in
       state.last += 1
@@ -67,22 +70,23 @@ final class DecompressionGuard: Sendable {
     }
   }
 
-  /// Nobody reads the call's responses any more.
+  /// Ends a call whose responses are no longer read.
   func end(_ sizes: ResponseSizes) {
     self.state.withLock { _ = $0.open.removeValue(forKey: sizes.id) }
   }
 
-  /// For one HTTP/2 stream: to be added at the head of its pipeline, after gRPC added its own.
+  /// Returns a handler for one HTTP/2 stream, to be added at the head of its pipeline, after gRPC's
+  /// own.
   func handler() -> ResponseSizesHandler { ResponseSizesHandler(self) }
 
-  /// The open call that bears the mark.
+  /// Returns the open call with this mark, or `nil` if there is none.
   fileprivate func find(_ mark: String) -> ResponseSizes? {
     guard let id = UInt64(mark) else { return nil }
     return self.state.withLock { $0.open[id] }
   }
 }
 
-/// The sizes of one call's responses on the wire, in the order they came, until they are compared.
+/// The sizes on the wire of one call's responses, in order, until they are compared.
 final class ResponseSizes: Sendable {
   let id: UInt64
   private let limit: DecompressionLimit
@@ -94,22 +98,23 @@ final class ResponseSizes: Sendable {
     self.limit = limit
   }
 
-  /// Tells the handler of the stream whose call this is.
+  /// Tells the stream's handler which call this is.
   func mark(_ metadata: inout Metadata) {
     metadata.replaceOrAddString("\(self.id)", forKey: DecompressionGuard.key)
   }
 
-  /// A message begins on the wire; called before gRPC sees it.
+  /// Records the start of a message on the wire, before gRPC sees it.
   func arrived(_ prefix: MessagePrefix) {
     self.waiting.withLock { $0.append(prefix.isCompressed ? prefix.length : nil) }
   }
 
-  /// The size of the next message on the wire, in bytes; `nil` where it is not compressed.
+  /// Removes and returns the size of the next message on the wire, in bytes, or `nil` if it is not
+  /// compressed.
   func next() -> Int? { self.waiting.withLock { $0.popFirst() } ?? nil }
 
   /// Compares the next message, of `size` bytes when decompressed.
   ///
-  /// - Throws: `RESOURCE_EXHAUSTED` where it may not have become that large.
+  /// - Throws: `RESOURCE_EXHAUSTED` if it is too large.
   func check(_ size: Int) throws(RPCError) {
     guard let compressed = self.next() else { return }
     try self.limit.check(compressed: compressed, decompressed: size)
@@ -117,9 +122,11 @@ final class ResponseSizes: Sendable {
 }
 
 extension Status {
-  /// The status that gRPC should have given: grpc-swift-nio-transport 2.9 gives up a message that is too large with `INTERNAL`.
+  /// The correct status: grpc-swift-nio-transport 2.9 rejects a message that is too large with
+  /// `INTERNAL`.
   ///
-  /// Only its words tell that from a message that is broken, and it has them only where all requests were sent before.
+  /// Only the text distinguishes it from a malformed message. The text is present only if all
+  /// requests had been sent.
   var corrected: Status {
     guard self.code == .internalError, self.message.hasPrefix("Failed to decode message"),
       self.message.contains("resourceExhausted")
@@ -128,22 +135,24 @@ extension Status {
   }
 }
 
-/// What is in front of each message of a gRPC stream: a byte that says whether it is compressed, four of its length.
+/// The prefix of each message of a gRPC stream: one byte that tells whether it is compressed, and
+/// four for its length.
 struct MessagePrefix: Hashable, Sendable {
   var isCompressed: Bool
-  /// In bytes, as it is on the wire.
+  /// The size on the wire, in bytes.
   var length: Int
 }
 
-/// Finds the prefixes in the bytes of a stream, however they are cut into frames. Keeps five bytes at most.
+/// Finds the prefixes in the bytes of a stream, however they are split into frames. Keeps at most
+/// five bytes.
 struct MessagePrefixParser: Sendable {
-  /// The bytes of a prefix that have come, in the low end.
+  /// The received bytes of an incomplete prefix, in the low end.
   private var prefix: UInt64 = 0
   private var prefixBytes = 0
-  /// What is still to come of the present message.
+  /// The number of bytes left of the current message.
   private var body = 0
 
-  /// Calls `each` for every prefix that is complete with these bytes.
+  /// Calls `each` for every prefix that these bytes complete.
   mutating func read(_ bytes: ByteBufferView, each: (MessagePrefix) -> Void) {
     var rest = bytes
     while !rest.isEmpty {
@@ -166,7 +175,8 @@ struct MessagePrefixParser: Sendable {
   }
 }
 
-/// Notes the sizes of responses on one HTTP/2 stream, for the call that the request's headers are marked with.
+/// Records the sizes of responses on one HTTP/2 stream, for the call whose mark is in the request's
+/// headers.
 final class ResponseSizesHandler: ChannelDuplexHandler {
   typealias InboundIn = HTTP2Frame.FramePayload
   typealias InboundOut = HTTP2Frame.FramePayload

@@ -3,7 +3,7 @@ internal import ConnectivitySession
 internal import GRPCCore
 private import NIOPosix
 
-/// Tries `operation` on networks that may be used freely, and makes do with `fallback` on those that may not.
+/// Runs `operation`, and falls back to `fallback` if its network may not be used freely.
 ///
 /// ```swift
 /// let image = try await withFallback(on: [.constrained, .expensive]) {
@@ -13,21 +13,23 @@ private import NIOPosix
 /// }
 /// ```
 ///
-/// Calls in `operation` may not use the networks that `reasons` name, beside those that are forbidden anyway:
-/// `expensive` forbids expensive access, `constrained` constrained access, and the others their medium (C8). One that
-/// is refused for it makes room for `fallback`, which runs with the settings that held before. That is looked at once,
-/// before the call starts: one that is under way when its path becomes such a network goes on. Only where the channel
-/// forbids the network as well (``NetworkAwareTransport/Config/access``) is it ended (I8), and makes room, too.
+/// Calls in `operation` may not use the networks that `reasons` name, in addition to those that are
+/// forbidden anyway. `expensive` and `constrained` forbid such access, and the other reasons forbid
+/// their medium (C8). If a call is refused for one of these reasons, `fallback` runs instead, with
+/// the previous settings. Access is checked once, before the call starts. A call that is in flight
+/// when its path becomes such a network continues. It ends only if the channel forbids the network
+/// as well (``NetworkAwareTransport/Config/access``, I8). Then `fallback` runs, too.
 ///
-/// Nothing else does: any other error, a refusal for a reason that is not in `reasons`, and what a cancelled task
-/// throws pass through unchanged. Where `operation` makes several calls, some may have been carried out by then.
+/// All other errors pass through unchanged: those of a cancelled task, and refusals for a reason
+/// that is not in `reasons`. If `operation` makes several calls, some may already have been carried
+/// out.
 ///
 /// - Parameters:
-///   - reasons: What `fallback` is for. Where it is empty, `operation` is all that runs.
-///   - operation: Makes the calls that one would like to make.
-///   - fallback: Makes lighter ones; it is told why.
-/// - Returns: What the last of the two returns.
-/// - Throws: What the last of the two throws.
+///   - reasons: The reasons that lead to `fallback`. If empty, only `operation` runs.
+///   - operation: Makes the preferred calls.
+///   - fallback: Makes lighter calls. It receives the reason.
+/// - Returns: The result of the last closure that ran.
+/// - Throws: The error of the last closure that ran.
 public func withFallback<Result>(
   on reasons: Set<NetworkUnavailable.Reason>, isolation: isolated (any Actor)? = #isolation,
   operation: () async throws -> Result,
@@ -47,7 +49,7 @@ public func withFallback<Result>(
 }
 
 extension NetworkAccess {
-  /// Every network may be used but those that `reasons` name.
+  /// Allows all networks except those that `reasons` name.
   init(forbidding reasons: Set<NetworkUnavailable.Reason>) {
     self.init(
       allowsExpensiveAccess: !reasons.contains(.expensive),
@@ -57,13 +59,14 @@ extension NetworkAccess {
 }
 
 extension NetworkUnavailable.Reason {
-  /// Why the network that there is may not be used, if that is what `error` is about; `nil` for any other error.
+  /// Creates the reason why the current network may not be used, or `nil` if `error` has another
+  /// cause.
   ///
-  /// Looks through the causes, too: those of an `RPCError`, of a `RuntimeError`, of what converts to an `RPCError`, and of a
-  /// `NIOConnectionError`.
+  /// Also searches the causes of an `RPCError`, of a `RuntimeError`, of errors that convert to an
+  /// `RPCError`, and of a `NIOConnectionError`.
   public init?(of error: any Error) {
     var next: (any Error)? = error
-    // An error may name itself as its cause.
+    // The loop is bounded, because an error may name itself as its cause.
     for _ in 0..<16 {
       switch next {
       case let refusal as NetworkUnavailable:
@@ -76,7 +79,7 @@ extension NetworkUnavailable.Reason {
       case let error as RuntimeError:
         next = error.cause
       case let error as NIOConnectionError:
-        // One for each address that was tried.
+        // There is one error for each address that was tried.
         guard let reason = error.connectionErrors.lazy.compactMap({ Self(of: $0.error) }).first
         else {
           return nil

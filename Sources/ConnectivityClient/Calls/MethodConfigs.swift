@@ -1,6 +1,7 @@
 internal import GRPCCore
 
-/// What a service config says of methods: of one by itself, of all of its service, of all (gRPC's service config document).
+/// The method settings of a service config, for a single method, a service, or all methods (gRPC's
+/// service config document).
 struct MethodConfigs: Sendable {
   private let configs: [MethodConfig.Name: MethodConfig]
   let retryThrottle: RetryThrottle?
@@ -13,7 +14,7 @@ struct MethodConfigs: Sendable {
     }
   }
 
-  /// The narrowest that there is; `nil` where nothing is said.
+  /// The most specific setting, or `nil` if there is none.
   subscript(_ method: MethodDescriptor) -> MethodConfig? {
     if self.configs.isEmpty { return nil }
     let service = method.service.fullyQualifiedService

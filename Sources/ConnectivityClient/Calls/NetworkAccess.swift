@@ -2,13 +2,14 @@ public import Connectivity
 internal import ConnectivitySession
 internal import GRPCCore
 
-/// What a channel or a call may cost: the networks that it may use.
+/// The networks that a channel or a call may use, by cost and medium.
 ///
-/// Named as in `URLRequest`. A call that may not use the path to its destination fails at once with `UNAVAILABLE`
-/// and a ``NetworkUnavailable`` as the cause; a channel whose path becomes one that it may not use is invalidated (C8, I8).
-/// Where nobody knows what the path costs, because connd is not there, everything is allowed (C7).
+/// Named as in `URLRequest`. A call that may not use the path to its destination fails immediately
+/// with `UNAVAILABLE` and a ``NetworkUnavailable`` as the cause. A channel whose path becomes
+/// forbidden is invalidated (C8, I8). If the cost is unknown because connd is not running,
+/// everything is allowed (C7).
 public struct NetworkAccess: Hashable, Sendable {
-  /// Whether paths that cost money may be used: cellular networks, a telephone's hotspot.
+  /// Whether paths that cost money may be used: cellular networks, a phone's hotspot.
   public var allowsExpensiveAccess: Bool
   /// Whether paths may be used on which the user asked to save data.
   public var allowsConstrainedAccess: Bool
@@ -29,21 +30,21 @@ public struct NetworkAccess: Hashable, Sendable {
     self.allowsExpensiveAccess && self.allowsConstrainedAccess && self.prohibitedMedia.isEmpty
   }
 
-  /// Every network may be used.
+  /// Allows every network.
   public static let unrestricted = NetworkAccess()
 
-  /// Only paths that cost no money, and on which the user did not ask to save data.
+  /// Allows only paths that cost no money, and on which the user did not ask to save data.
   public static let inexpensive = NetworkAccess(
     allowsExpensiveAccess: false, allowsConstrainedAccess: false)
 
-  /// Only paths that one of these media carries at the bottom.
+  /// Allows only paths whose lowest link has one of these media.
   public static func requiring(_ media: Set<Medium>) -> NetworkAccess {
     NetworkAccess(prohibitedMedia: Set(Medium.allCases).subtracting(media))
   }
 
-  /// What both allow.
+  /// Returns the networks that both allow.
   public func intersection(_ other: NetworkAccess) -> NetworkAccess {
-    // As with most calls.
+    // Most calls take this way.
     if other.isUnrestricted { return self }
     return NetworkAccess(
       allowsExpensiveAccess: self.allowsExpensiveAccess && other.allowsExpensiveAccess,
@@ -51,9 +52,10 @@ public struct NetworkAccess: Hashable, Sendable {
       prohibitedMedia: self.prohibitedMedia.union(other.prohibitedMedia))
   }
 
-  /// Why `path` may not be used; `nil` where it may. A path that leads nowhere is not forbidden.
+  /// Returns why `path` may not be used, or `nil` if it may. A path that leads nowhere is not
+  /// forbidden.
   ///
-  /// Where several reasons hold, the medium is named before the user's wish to save data, and that before the money.
+  /// If several reasons apply, the medium comes first, then constrained, then expensive.
   public func refusal(of path: Path) -> NetworkUnavailable? {
     guard path.status == .satisfied || path.status == .requiresConnection else { return nil }
     let reason: NetworkUnavailable.Reason
@@ -71,15 +73,15 @@ public struct NetworkAccess: Hashable, Sendable {
 }
 
 extension Connection {
-  /// Looks whether a call may use the network that the connection is on.
+  /// Checks whether a call may use the connection's network.
   ///
-  /// - Parameter deadline: When the call is over.
-  /// - Throws: `RPCError` where it may not (C8).
+  /// - Parameter deadline: When the call ends.
+  /// - Throws: `RPCError` if it may not (C8).
   func check(
     _ access: NetworkAccess, until deadline: ContinuousClock.Instant?
   ) async throws(RPCError) {
     if self.path == nil {
-      // connd was silent for so long that the connection did not wait for it.
+      // connd was silent for so long that the connection was made without its answer.
       let patience = ConnectionGuard.patience(isRestricted: true)
       let rest = deadline.map { ContinuousClock.now.duration(to: $0) } ?? patience
       _ = await self.flow?.answer(within: min(patience, rest))

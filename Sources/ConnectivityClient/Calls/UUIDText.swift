@@ -1,4 +1,4 @@
-/// UUIDs (RFC 9562, version 4) as text: Foundation has the type, and megabytes with it.
+/// UUIDs (RFC 9562, version 4) as text. Foundation's UUID type would add megabytes.
 enum UUIDText {
   static func random() -> String {
     let high = UInt64.random(in: .min ... .max) & ~0xF000 | 0x4000

@@ -1,28 +1,31 @@
 extension DiscretionaryTask {
-  /// The network of work that is under way, which yields when it may no longer be used. For any number of tasks at a time, until
-  /// the run is over: who waits for it then is cancelled.
+  /// The network of running work. The work yields when the network may no longer be used. Serves
+  /// any number of tasks, until the run is over. A task that still waits then is cancelled.
   public struct Network: Sendable {
     let gate: NetworkGate
     let configuration: Configuration
 
-    /// A safe point of the work: returns at once where it may go on, else when it may.
+    /// A safe point of the work. Returns immediately if the work may continue, otherwise once it
+    /// may.
     ///
-    /// - Throws: `CancellationError` where the task was cancelled, or the run is over; ``DiscretionaryTask/Expired``.
+    /// - Throws: `CancellationError` if the task was cancelled or the run is over;
+    ///   ``DiscretionaryTask/Expired``.
     public func wait(isolation: isolated (any Actor)? = #isolation) async throws {
       try await self.gate.wait(for: .free)
     }
 
-    /// Runs `operation`, and cancels it when the network may no longer be used; when it may again, it is begun anew. For work
-    /// without safe points of its own, such as one long download.
+    /// Runs `operation`. Cancels it when the network may no longer be used, and starts it again
+    /// when it may. For work without safe points of its own, such as one long download.
     ///
-    /// A network that is lost, and none that comes instead, does not cancel it: its connections say what becomes of them. But where
-    /// `operation` fails because its network made room for one that it may not use, it is begun anew as well. It must bear
-    /// that, as far as it has come. gRPC calls in it are not even started where they may not be (C8), so that nothing is sent in the
-    /// moment of a change; other connections say so themselves (``ConnectivityGuardHandler/Configuration/access``).
+    /// Losing the network without a replacement does not cancel `operation`: its connections report
+    /// that themselves. If `operation` fails because a forbidden network replaced its network, it
+    /// also starts again. It must tolerate such restarts. Its gRPC calls do not start on forbidden
+    /// networks (C8), so nothing is sent there during a change. Other connections need a rule of
+    /// their own (``ConnectivityGuardHandler/Configuration/access``).
     ///
-    /// - Returns: What `operation` returns.
-    /// - Throws: What `operation` throws on a network that it may use; `CancellationError` where the task was cancelled while it
-    ///   waits; ``DiscretionaryTask/Expired``.
+    /// - Returns: The result of `operation`.
+    /// - Throws: The error of `operation` on a network that it may use; `CancellationError` if the
+    ///   task was cancelled while it waited; ``DiscretionaryTask/Expired``.
     public func restarting<Result: Sendable>(
       _ operation: @escaping @Sendable () async throws -> Result
     ) async throws -> Result {
@@ -66,10 +69,10 @@ extension DiscretionaryTask {
       }
     }
 
-    /// Whether work that has failed did so on a network that it may not use, or may no longer.
+    /// Returns whether work failed because it may not use its network, or no longer may.
     ///
-    /// Its connections may have heard of that before the gate: connd is asked anew, and what it says of another path, the gate
-    /// hears as well.
+    /// Its connections may learn of that before the gate. Therefore connd is queried again. If it
+    /// reports another path, the gate learns of it as well.
     private func mayNotBeUsed(_ wasCancelled: Bool) async throws -> Bool {
       let news = self.gate.news
       if wasCancelled || self.gate.isForbidden { return true }

@@ -2,7 +2,7 @@ public import ConnectivitySession
 public import GRPCCore
 private import Synchronization
 
-/// Work that waits for a network that may be used freely: a backup, a prefetch, a synchronisation.
+/// Work that waits for a network that it may use freely: a backup, a prefetch, a synchronisation.
 ///
 /// ```swift
 /// try await DiscretionaryTask().run { network in
@@ -13,60 +13,68 @@ private import Synchronization
 /// }
 /// ```
 ///
-/// What `isDiscretionary` of `URLSessionConfiguration` and `NSBackgroundActivityScheduler` do where the system decides:
+/// It corresponds to `isDiscretionary` of `URLSessionConfiguration` and to
+/// `NSBackgroundActivityScheduler`, in which the system decides:
 ///
-/// 1. The work begins when there is a path, and it may be used: by default, one that costs no money and on which the user did not
-///    ask to save data. A path whose cost connd does not know is not free. Until then nothing of it runs, and connd's word
-///    is all that wakes it.
-/// 2. When the path becomes another, the work yields: it waits at its own safe points (``Network/wait(isolation:)``), or a part
-///    that has none is cancelled and begun again (``Network/restarting(_:)``). What is under way between two safe points goes on.
-/// 3. What the user asks for is never held back: neither where ``Configuration/isUserInitiated`` says so, nor from
-///    ``promote()`` on. The priority of the task does not say it: whatever the main actor starts has a high one.
-/// 4. Without connd the work runs as if there were no costs (C7), unless ``Configuration/whenUnknown`` says otherwise. A restart
-///    of connd is not seen.
-/// 5. Cancelling its task ends the wait at once. When ``run(isolation:_:)`` returns nothing is left behind.
+/// 1. The work starts when there is a path that it may use. By default that is a path that costs no
+///    money and on which the user did not ask to save data. A path of unknown cost does not
+///    qualify. Until then nothing of the work runs, and only messages from connd wake it.
+/// 2. When the path changes to another kind, the work yields. It waits at its own safe points
+///    (``Network/wait(isolation:)``). A part without safe points is cancelled and started again
+///    (``Network/restarting(_:)``). A step between two safe points continues.
+/// 3. Work that the user asks for is never held back: if ``Configuration/isUserInitiated`` is set,
+///    or after ``promote()``. The priority of the task does not matter, because everything that the
+///    main actor starts has a high one.
+/// 4. Without connd the work runs as if there were no costs (C7), unless
+///    ``Configuration/whenUnknown`` says otherwise. A restart of connd has no effect.
+/// 5. Cancelling its task ends the wait immediately. When ``run(isolation:_:)`` returns, nothing
+///    keeps running.
 ///
-/// Safe to use from any thread. Each run follows the network by itself, on the connection to connd that all of a process share.
+/// Safe to use from any thread. Each run follows the network separately, on the process's shared
+/// connection to connd.
 public final class DiscretionaryTask: Sendable {
-  /// What the work waits for, and how long.
+  /// The networks that the work needs, and how long it may wait.
   public struct Configuration: Sendable {
-    /// The networks that the work may use, of those that the monitor's access allows.
+    /// The networks that the work may use, in addition to the monitor's rules.
     public var access: NetworkAccess = .inexpensive
-    /// Whose path counts: the system's, or that to one destination (``PathMonitor/init(destination:mark:access:socket:)``).
+    /// The path that counts: the system's, or that to one destination
+    /// (``PathMonitor/init(destination:mark:access:socket:)``).
     public var monitor = PathMonitor()
-    /// What becomes of the work where nobody knows what the path costs.
+    /// The behaviour if it is unknown whether the network may be used.
     public var whenUnknown: WhenUnknown = .run
-    /// How long the work may be held back, from the start of its run, in the machine's uptime. Where it may not go on after that, it
-    /// ends with ``Expired``. Work that is under way is not ended by time, and connd's first word is waited for in any case,
-    /// for two seconds at most: with no time at all, work runs now or not.
+    /// How long the work may be held back, from the start of its run, in the machine's uptime. If
+    /// it still may not run then, it ends with ``Expired``. Running work does not expire. The first
+    /// answer of connd is awaited in any case, for two seconds at most. With a limit of zero, work
+    /// thus runs now or not at all.
     public var timeLimit: TimeLimit = .unlimited
-    /// The user asked for it: it is never held back.
+    /// Whether the user asked for the work, so that it is never held back.
     public var isUserInitiated = false
-    /// Told what path there is while the work is held back: when it begins to wait, and whenever that has changed. Must not
-    /// block. `nil`: nobody asks.
+    /// Called with the current path when the work begins to wait, and after each change of the path
+    /// while it waits. Must not block.
     public var onWait: (@Sendable (NetworkPath) -> Void)?
 
     public init() {}
   }
 
-  /// What becomes of work where it is not known whether it may use its network: connd is not there, or cannot ask the kernel.
+  /// The behaviour if it is unknown whether the work may use its network: connd is not running, or
+  /// cannot query the kernel.
   ///
-  /// If connd knows the path and not its cost, work that may not cost money waits in any case.
+  /// If connd knows the path but not its cost, work that may not cost money waits in any case.
   public enum WhenUnknown: Hashable, Sendable {
-    /// It runs: connd's absence takes nobody's network away (C7).
+    /// The work runs, because a missing connd must not block an application (C7).
     case run
-    /// It waits until somebody knows. What is under way goes on to its next safe point.
+    /// The work waits until the answer is known. Running work continues to its next safe point.
     case wait
   }
 
-  /// The work was held back until its time was over.
+  /// The error of work that was held back until its time limit.
   ///
-  /// ``NetworkUnavailable/Reason/init(of:)`` finds in it why, so that ``withFallback(on:isolation:operation:fallback:)`` makes do
-  /// with less then.
+  /// ``NetworkUnavailable/Reason/init(of:)`` finds the reason in it, so it also triggers the
+  /// fallback of ``withFallback(on:isolation:operation:fallback:)``.
   public struct Expired: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The path that there is.
+    /// The current path.
     public var path: NetworkPath
-    /// Why it may not be used; `nil` where there is none.
+    /// Why the path may not be used, or `nil` if there is no path.
     public var refusal: NetworkUnavailable?
 
     public var description: String {
@@ -89,7 +97,8 @@ public final class DiscretionaryTask: Sendable {
     self.state = Mutex(State(isUserInitiated: configuration.isUserInitiated))
   }
 
-  /// The user asks for it: what waits goes on at once, in all runs, and nothing is held back any more.
+  /// Marks the work as requested by the user. All waiting runs continue immediately, and no run is
+  /// held back from now on.
   public func promote() {
     let gates = self.state.withLock { state in
       state.isUserInitiated = true
@@ -98,15 +107,16 @@ public final class DiscretionaryTask: Sendable {
     for gate in gates { gate.openForGood() }
   }
 
-  /// Waits until the network may be used, and runs `operation` then.
+  /// Waits until the network may be used, and then runs `operation`.
   ///
-  /// - Parameter operation: The work. It is given the network, to wait for at its safe points.
-  /// - Returns: What `operation` returns.
-  /// - Throws: What `operation` throws; ``Expired``; `CancellationError` where the task is cancelled while it waits.
+  /// - Parameter operation: The work. It receives the network, to wait for it at its safe points.
+  /// - Returns: The result of `operation`.
+  /// - Throws: The error of `operation`; ``Expired``; `CancellationError` if the task is cancelled
+  ///   while it waits.
   public func run<Result>(
     isolation: isolated (any Actor)? = #isolation, _ operation: (Network) async throws -> Result
   ) async throws -> Result {
-    // Nobody is asked for one who is gone.
+    // A cancelled task does not need to query connd.
     try Task.checkCancellation()
     let gate = NetworkGate(self.configuration)
     let isUserInitiated = self.state.withLock { state in

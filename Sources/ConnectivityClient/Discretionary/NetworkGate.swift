@@ -3,20 +3,21 @@ private import ConnectivitySession
 private import Synchronization
 
 extension DiscretionaryTask.Configuration {
-  /// What a path means to the work.
+  /// The meaning of a path for the work.
   enum Verdict: Hashable {
-    /// It may use it.
+    /// The work may use it.
     case free
-    /// It may not use it: nothing begins, and what has begun yields.
+    /// The work may not use it: work does not start, and running work yields.
     case forbidden(NetworkUnavailable)
-    /// There is none that it could use, or nobody knows of one: nothing begins.
+    /// There is no usable path, or none is known: work does not start.
     case absent(NetworkUnavailable?)
   }
 
   /// The networks that the work may use.
   var allowed: NetworkAccess { self.access.intersection(self.monitor.access) }
 
-  /// A path of two families may be used where both may: nobody knows here by which of them the work's traffic goes.
+  /// Returns the verdict on a path. Both families must be allowed, because the family that the
+  /// work's traffic uses is unknown.
   func verdict(on path: NetworkPath) -> Verdict {
     if path.category == .unknown {
       let unknown = NetworkUnavailable(reason: .unknown, path: Path(status: .unknown))
@@ -26,7 +27,7 @@ extension DiscretionaryTask.Configuration {
     let carrying = [path.ipv4, path.ipv6].compactMap { $0 }.filter { $0.status == .satisfied }
     let refusals = carrying.compactMap { access.refusal(of: $0) }
     if let refusal = refusals.first { return .forbidden(refusal) }
-    // What may cost money is not free: nothing begins until it is known.
+    // A path of unknown cost may cost money, so work does not start on it.
     if !access.allowsExpensiveAccess, let path = carrying.first(where: \.isCostUnknown) {
       return .absent(NetworkUnavailable(reason: .costUnknown, path: path))
     }
@@ -34,17 +35,18 @@ extension DiscretionaryTask.Configuration {
   }
 }
 
-/// What work that may not use every network waits at. Open where it may go on. For any number of tasks.
+/// The gate at which work with restrictions waits. It is open if the work may continue. Serves any
+/// number of tasks.
 final class NetworkGate: Sendable {
   typealias Verdict = DiscretionaryTask.Configuration.Verdict
 
-  /// What somebody waits for.
+  /// The event that a task waits for.
   enum Event: Hashable {
     /// The work may go on.
     case free
     /// The work has to yield.
     case forbidden
-    /// A path was told beyond so many.
+    /// The gate received more paths than this number.
     case news(since: UInt64)
   }
 
@@ -54,17 +56,17 @@ final class NetworkGate: Sendable {
       var continuation: CheckedContinuation<Void, any Error>
     }
 
-    /// The last path that was told; `nil` before the first.
+    /// The last received path, or `nil` before the first.
     var path: NetworkPath?
     var verdict = Verdict.absent(nil)
-    /// How many paths were told.
+    /// The number of received paths.
     var news: UInt64 = 0
     var isOpenForGood = false
     var isExpired = false
     var isOver = false
     var waiters: [UInt64: Waiter] = [:]
     var lastNumber: UInt64 = 0
-    /// What is known to those who asked what is waited for; `nil` while nobody waits.
+    /// The path last announced to `onWait`, or `nil` while no task waits.
     var announced: NetworkPath?
   }
 
@@ -75,7 +77,7 @@ final class NetworkGate: Sendable {
     self.configuration = configuration
   }
 
-  /// How many paths were told.
+  /// The number of received paths.
   var news: UInt64 { self.state.withLock { $0.news } }
   /// Whether nothing is held back any more.
   var isOpenForGood: Bool { self.state.withLock { $0.isOpenForGood } }
@@ -84,7 +86,7 @@ final class NetworkGate: Sendable {
 
   // MARK: What happens
 
-  /// The path was and became these.
+  /// Records the path's intermediate and current states.
   @Sendable func put(_ paths: [NetworkPath]) {
     for path in paths {
       self.change { state in
@@ -95,13 +97,13 @@ final class NetworkGate: Sendable {
     }
   }
 
-  /// Nothing is held back any more.
+  /// Opens the gate permanently.
   func openForGood() { self.change { $0.isOpenForGood = true } }
 
-  /// Who is held back has waited for too long.
+  /// The time limit of the wait has passed.
   func expire() { self.change { $0.isExpired = true } }
 
-  /// The run is over: whoever waits still, or later, is cancelled.
+  /// Ends the run. Tasks that wait now or later are cancelled.
   func end() { self.change { $0.isOver = true } }
 
   private func change(_ change: (inout State) -> Void) {
@@ -115,10 +117,10 @@ final class NetworkGate: Sendable {
 
   // MARK: Those who wait
 
-  /// Returns when the event is the case.
+  /// Returns when the event occurs, or immediately if it already has.
   ///
-  /// - Throws: `CancellationError`, also where the event is the case; where the event is that the work may go on,
-  ///   ``DiscretionaryTask/Expired``.
+  /// - Throws: `CancellationError`, even if the event has occurred; ``DiscretionaryTask/Expired``
+  ///   when waiting for permission to continue.
   func wait(for event: Event, isolation: isolated (any Actor)? = #isolation) async throws {
     try Task.checkCancellation()
     let (outcome, number) = self.state.withLock { state in
@@ -129,7 +131,7 @@ final class NetworkGate: Sendable {
     try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in
         self.change { $0.waiters[number] = .init(event: event, continuation: continuation) }
-        // The handler may have found nobody yet.
+        // The cancellation handler may have run before the waiter was stored.
         if Task.isCancelled { self.cancel(number) }
       }
     } onCancel: {
@@ -149,7 +151,7 @@ extension NetworkGate.State {
     return false
   }
 
-  /// What becomes of who waits for the event; `nil`: it waits.
+  /// Returns the outcome for a waiter, or `nil` to keep waiting.
   func outcome(of event: NetworkGate.Event) -> Result<Void, any Error>? {
     switch event {
     case _ where self.isOver:
@@ -157,7 +159,7 @@ extension NetworkGate.State {
     case .free where self.isOpenForGood || self.verdict == .free:
       .success(())
     case .free where self.isExpired:
-      // Before the first word nobody is held back.
+      // Work cannot expire before the first path is known.
       self.path.map { .failure(DiscretionaryTask.Expired(path: $0, refusal: self.refusal)) }
     case .forbidden where self.isForbidden:
       .success(())
@@ -176,7 +178,7 @@ extension NetworkGate.State {
     }
   }
 
-  /// Takes out those who wait no longer.
+  /// Removes and returns the waiters that are done.
   mutating func ready() -> [(CheckedContinuation<Void, any Error>, Result<Void, any Error>)] {
     var ready: [(CheckedContinuation<Void, any Error>, Result<Void, any Error>)] = []
     for (number, waiter) in self.waiters {
@@ -187,7 +189,7 @@ extension NetworkGate.State {
     return ready
   }
 
-  /// The path that the work waits at, where that is not known yet.
+  /// Returns the path to announce for waiting work, or `nil` if there is nothing new.
   mutating func announcement() -> NetworkPath? {
     guard let path = self.path, self.waiters.values.contains(where: { $0.event == .free }) else {
       self.announced = nil

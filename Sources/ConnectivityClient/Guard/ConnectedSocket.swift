@@ -8,22 +8,22 @@ internal import Connectivity
   private import Darwin
 #endif
 
-/// A connected socket, as the kernel knows it. Whose it is does not matter.
+/// A connected socket with the data that the kernel has about it. Any library may own it.
 struct ConnectedSocket: SocketOptions, Sendable {
   let descriptor: CInt
   let remote: IPAddress
   let remotePort: UInt16
   let local: IPAddress
   let localPort: UInt16
-  /// The protocol's number (IANA); of Multipath TCP, that of TCP.
+  /// The IANA number of the protocol. For Multipath TCP, that of TCP.
   let number: UInt8
   let mark: UInt32
-  /// The link that it is bound to, as one to a link-local address is.
+  /// The name of the link that it is bound to. A link-local connection is always bound.
   let interface: String?
-  /// By which the kernel tells it from one that gets its descriptor later.
+  /// The kernel's cookie, which distinguishes the socket from a later one with the same descriptor.
   private let cookie: UInt64
 
-  /// - Throws: ``SocketGuard/Failure`` where it is no socket, not connected, or none of IP.
+  /// - Throws: ``SocketGuard/Failure`` unless it is a connected IP socket.
   init(descriptor: CInt) throws(SocketGuard.Failure) {
     self.descriptor = descriptor
     (self.remote, self.remotePort) = try Self.name("getpeername", getpeername, descriptor)
@@ -36,11 +36,12 @@ struct ConnectedSocket: SocketOptions, Sendable {
     self.cookie = Self.option(Self.cookieOption, of: descriptor, UInt64(0)) ?? 0
   }
 
-  /// Ends it in both directions: who waits on it hears the end at once. The descriptor stays its owner's to close, and does
-  /// nothing where that was done.
+  /// Shuts the socket down in both directions, so that a reader sees the end immediately. The owner
+  /// must still close the descriptor. Has no effect if it already has.
   ///
-  /// - Parameter link: The index of the link that it was made on, by which it says good-bye or not at all: by another one that
-  ///   would bear the wrong address. `nil` where it is not known.
+  /// - Parameter link: The index of the link that the connection was made on, or `nil` if unknown.
+  ///   The last packets are sent on this link or not at all, because on another one they would
+  ///   carry the wrong address.
   func shutDown(link: UInt32?) {
     guard Self.option(Self.cookieOption, of: self.descriptor, UInt64(0)) == self.cookie else {
       return
@@ -51,7 +52,7 @@ struct ConnectedSocket: SocketOptions, Sendable {
     shutdown(self.descriptor, CInt(SHUT_RDWR))
   }
 
-  // What no C library's module has, or only Linux's (asm-generic/socket.h).
+  // Constants that C library modules lack, or that are specific to Linux (asm-generic/socket.h).
   private static let markOption: CInt = 36  // SO_MARK
   private static let protocolOption: CInt = 38  // SO_PROTOCOL
   private static let cookieOption: CInt = 57  // SO_COOKIE
@@ -71,7 +72,7 @@ struct ConnectedSocket: SocketOptions, Sendable {
     return getsockopt(descriptor, level, name, &value, &length) == 0 ? value : nil
   }
 
-  /// - Returns: whether it could be set; `false` for 0, which stands for nothing.
+  /// - Returns: Whether the option could be set. 0 means no value and returns `false`.
   private static func set(_ name: CInt, of descriptor: CInt, _ value: CInt) -> Bool {
     var value = value
     return value != 0

@@ -2,17 +2,18 @@ internal import Connectivity
 internal import ConnectivitySession
 private import Synchronization
 
-/// One guard, as ``FlowGuard`` is, for all channels of a process that guard their flows with the connd of one socket.
+/// A guard like ``FlowGuard``, shared by all channels of a process that use the same connd socket.
 ///
-/// Who guards flows holds the hub meanwhile; with its last holder the stream to connd ends. Its events are told on
-/// ``ClientThread``.
+/// Each owner of a guarded flow holds the hub. When the last one releases it, the stream to connd
+/// ends. Events arrive on ``ClientThread``.
 final class GuardHub: Sendable {
-  /// What a watcher of one flow is told.
+  /// An event for the watcher of one flow.
   enum Event: Sendable {
     case flow(FlowEvent)
-    /// connd is not there, or went away: what becomes of the flow, nobody knows. Not told again until connd was there.
+    /// connd is not running, or went away, so the flow's fate is unknown. Not repeated until connd
+    /// was back.
     case disconnected(ConndError)
-    /// connd is there, and speaks of another network namespace: it is as if it were not there.
+    /// connd runs in another network namespace, which is equivalent to its absence.
     case elsewhere(ForeignNamespace)
   }
 
@@ -21,7 +22,7 @@ final class GuardHub: Sendable {
   private struct Weak { weak var hub: GuardHub? }
   private static let hubs = Mutex<[String: Weak]>([:])
 
-  /// The process's hub for a socket.
+  /// Returns the process's hub for a socket.
   static func shared(socket: String) -> GuardHub {
     Self.hubs.withLock { hubs in
       if let hub = hubs[socket]?.hub { return hub }
@@ -48,12 +49,13 @@ final class GuardHub: Sendable {
 
   deinit { self.task.cancel() }
 
-  /// Guards a flow for as long as what is returned lives.
+  /// Guards a flow until the returned object is released.
   ///
   /// - Parameters:
-  ///   - path: What connd told of the flow before its connection was made, where that was made on it.
-  ///   - watcher: Told what becomes of the flow, until it is destroyed or refused; at once, and by the caller's thread, where
-  ///     connd is known not to be there. It must not block.
+  ///   - path: The path that connd reported before the connection was made, if the connection was
+  ///     made on it.
+  ///   - watcher: Receives the flow's events until it is destroyed or refused. If connd is already
+  ///     known to be absent, it is called immediately on the caller's thread. Must not block.
   func watch(
     _ flow: FlowGuard.Flow, madeOn path: Path? = nil, _ watcher: @escaping Watcher
   ) -> GuardedFlow {
@@ -63,7 +65,7 @@ final class GuardHub: Sendable {
     return GuardedFlow(hub: self, id: id)
   }
 
-  /// Has it said that connd speaks of another network namespace: once, whoever guards flows.
+  /// Runs `say` the first time that connd turns out to be in another network namespace.
   func sayElsewhere(_ say: () -> Void) {
     let isFirst = self.hasSaidElsewhere.withLock { hasSaid in
       defer { hasSaid = true }
@@ -78,7 +80,7 @@ final class GuardHub: Sendable {
   }
 }
 
-/// A flow that is guarded until this is released.
+/// A flow that is guarded until this object is released.
 final class GuardedFlow: Sendable {
   private let hub: GuardHub
   private let id: UInt64
@@ -91,12 +93,12 @@ final class GuardedFlow: Sendable {
   deinit { self.hub.remove(self.id) }
 }
 
-/// Who is to be told of which flow.
+/// The watchers of all flows.
 private final class Watchers: Sendable {
   private struct State {
     var watchers: [UInt64: GuardHub.Watcher] = [:]
     var lastID: UInt64 = 0
-    /// Why connd is not there, as watchers were told; `nil` where it is, or nobody knows yet.
+    /// The reported reason for connd's absence, or `nil` if connd is present or unknown.
     var absence: GuardHub.Event?
   }
 
@@ -111,7 +113,7 @@ private final class Watchers: Sendable {
   }
 
   func remove(_ id: UInt64) {
-    // The watcher may hold what removes flows itself: it is released outside.
+    // Released outside the lock, because the watcher may hold objects that remove flows.
     let watcher = self.state.withLock { $0.watchers.removeValue(forKey: id) }
     withExtendedLifetime(watcher) {}
   }
@@ -139,7 +141,7 @@ private final class Watchers: Sendable {
 }
 
 extension FlowEvent {
-  /// With it the flow is guarded no longer.
+  /// Whether the flow is no longer guarded after this event.
   fileprivate var isLast: Bool {
     switch self {
     case .path, .betterPathGone: false

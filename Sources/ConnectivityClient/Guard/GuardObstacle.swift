@@ -8,28 +8,29 @@ internal import Connectivity
   private import Darwin
 #endif
 
-/// Why a connection is left alone, although it goes over a network: connd judges one address of this machine's, and one way.
+/// A reason not to guard a network connection. connd can judge only one local address and one path.
 enum GuardObstacle: String {
-  /// It goes on for as long as one of its subflows does, and connd knows of the first at most.
+  /// It lasts as long as any of its subflows, and connd knows at most the first.
   case multipath = "a connection of Multipath TCP outlives each of its ways"
-  /// What is sent to that comes here by rules that connd does not see, as a transparent proxy has them.
+  /// Packets to this address arrive here by rules that connd does not see, such as those of a
+  /// transparent proxy.
   case foreignAddress = "its own address is none of this machine's"
 }
 
-/// The options of a socket, whoever has it.
+/// Access to the options of a socket.
 protocol SocketOptions {
-  /// - Returns: `nil` where the socket has no such option.
+  /// - Returns: The value, or `nil` if the socket has no such option.
   func option<Value: BitwiseCopyable & Sendable>(
     _ level: CInt, _ name: CInt, _ empty: Value
   ) -> Value?
 }
 
 extension SocketOptions {
-  /// The number of its protocol, which may be greater than any in a packet.
+  /// The number of its protocol, which may exceed the range of a packet's protocol field.
   var protocolNumber: CInt { self.option(SOL_SOCKET, Option.protocol, CInt(0)) ?? 0 }
 
-  /// Whether it speaks Multipath TCP, or is about to: where the other side does not, the kernel falls back to TCP, and the socket
-  /// has TCP's options instead of its own.
+  /// Whether it uses Multipath TCP, or is about to. If the peer does not support it, the kernel
+  /// falls back to TCP, and the socket has TCP's options instead.
   var isMultipath: Bool {
     guard self.protocolNumber == Option.multipath else { return false }
     if let information = self.option(
@@ -37,19 +38,20 @@ extension SocketOptions {
     {
       return information.flags & MultipathInformation.fallback == 0
     }
-    // Before Linux 5.16 it has none of its own either. This one of TCP's it did not have then.
+    // Before Linux 5.16, MPTCP sockets have no options of their own. Unlike TCP sockets, they lack
+    // TCP_MAXSEG.
     return self.option(Option.tcpLevel, Option.segmentSize, CInt(0)) == nil
   }
 
-  /// Why the connection is not to be guarded.
+  /// Returns why the connection must not be guarded, or `nil` if it may be.
   ///
-  /// - Parameter local: its own address.
+  /// - Parameter local: The connection's own address.
   func obstacle(from local: IPAddress) -> GuardObstacle? {
     if self.isMultipath { return .multipath }
     return self.mayBeForeign && !local.isOwn ? .foreignAddress : nil
   }
 
-  /// Whether it may be bound to an address that is none of this machine's.
+  /// Whether it may be bound to an address that does not belong to this machine.
   private var mayBeForeign: Bool {
     Option.foreign.contains { (self.option($0.level, $0.name, CInt(0)) ?? 0) != 0 }
   }
@@ -59,12 +61,13 @@ extension SocketOptions {
 private struct MultipathInformation: BitwiseCopyable {
   static let fallback: UInt32 = 1  // MPTCP_INFO_FLAG_FALLBACK
 
-  /// Numbers of subflows and addresses.
+  /// The numbers of subflows and addresses.
   var counts: UInt64 = 0
   var flags: UInt32 = 0
 }
 
-/// What no C library's module has, or only Linux's (asm-generic/socket.h, linux/in.h, linux/in6.h, linux/mptcp.h).
+/// Constants that C library modules lack, or that are specific to Linux (asm-generic/socket.h,
+/// linux/in.h, linux/in6.h, linux/mptcp.h).
 private enum Option {
   static let `protocol`: CInt = 38  // SO_PROTOCOL
   static let multipath: CInt = 262  // IPPROTO_MPTCP
@@ -79,9 +82,10 @@ private enum Option {
 }
 
 extension IPAddress {
-  /// Whether it is one of this machine's: the kernel sends to such a one from itself. Nothing is sent.
+  /// Whether it belongs to this machine. The kernel uses such an address as the source for sending
+  /// to it. Nothing is sent.
   fileprivate var isOwn: Bool {
-    // Which link's would be meant?
+    // The link that it belongs to would be ambiguous.
     if self.needsLink { return true }
     let isIPv6 = self.family == .ipv6
     #if canImport(Glibc)

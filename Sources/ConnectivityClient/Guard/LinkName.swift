@@ -8,14 +8,14 @@ internal import Connectivity
   private import Darwin
 #endif
 
-/// The name of the link of an index; `nil` where there is none, as of 0.
+/// Returns the name of the link with an index, or `nil` if there is none, as for 0.
 func linkName(_ index: UInt32) -> String? {
   var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
   guard index != 0, if_indextoname(index, &name) != nil else { return nil }
   return String(decoding: name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
 }
 
-/// The name of the link that has an address; `nil` where none has it, or several have.
+/// Returns the name of the link that has an address, or `nil` unless exactly one link has it.
 func linkName(of address: IPAddress) -> String? {
   var list: UnsafeMutablePointer<ifaddrs>?
   guard getifaddrs(&list) == 0 else { return nil }
@@ -44,6 +44,7 @@ extension IPAddress {
     self.init(bytes: bytes)
   }
 
-  /// Whether it is another host's on each link, so that connect(2) binds the socket to the one that is named with it (RFC 4007).
+  /// Whether the address is ambiguous without a link, so that connect(2) binds the socket to the
+  /// given one (RFC 4007).
   var needsLink: Bool { self.family == .ipv6 && self.isLinkLocal }
 }

@@ -2,7 +2,8 @@ internal import Connectivity
 internal import ConnectivitySession
 
 extension NetworkAccess {
-  /// What connd's news of a flow mean for a channel that may use these networks; `nil` where the flow is as good as before.
+  /// Returns what an event of a flow means for a channel with this access, or `nil` if it changes
+  /// nothing.
   func invalidation(by event: FlowEvent) -> FlowInvalidation? {
     switch event {
     case .refused:
@@ -14,11 +15,12 @@ extension NetworkAccess {
       }
       return invalidation
     case .path(let path), .betterPathGone(let path):
-      // connd follows what paths cost (I8), and knows nothing of prohibited media.
+      // connd checks the cost of paths (I8), but does not know about prohibited media.
       guard let refusal = self.refusal(of: path), self.prohibitedMedia.contains(path.medium) else {
         return nil
       }
-      // Below a tunnel the medium may be a guess, or not even that, as during each roam there: for that nothing under way ends.
+      // Below a tunnel the medium may be a guess, or unknown for a moment while the tunnel roams.
+      // That must not end calls in flight.
       let isCertain = path.guessedLinks == 0 && path.medium != .tunnel
       return FlowInvalidation(
         reason: .policy, severity: isCertain ? .destroy : .drain,

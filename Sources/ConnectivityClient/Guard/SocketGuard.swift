@@ -2,66 +2,77 @@ public import Connectivity
 internal import ConnectivitySession
 private import Synchronization
 
-/// Guards one connection, whoever made it: a BSD socket, libpq's (`PQsocket`), hiredis' (`redisContext.fd`), libcurl's
+/// Guards any connection by its descriptor: a BSD socket, libpq's (`PQsocket`), hiredis'
+/// (`redisContext.fd`), libcurl's
 /// (`CURLINFO_ACTIVESOCKET`).
 ///
 /// ```swift
 /// let watch = try SocketGuard(descriptor: PQsocket(connection)) { $0.shutsDown = true }
 /// ```
 ///
-/// 1. It guards from when it is made until ``end()`` or its last reference goes. End it before the descriptor is closed.
-/// 2. ``events`` tells the connection's path, and when it is no longer viable.
-/// 3. With ``Configuration/shutsDown``, a connection that is no longer viable is ended by shutdown(2): a library that waits for
-///    an answer on it hears the end at once, and reports its own error. The descriptor stays its owner's to close.
-/// 4. Without connd, or with one in another network namespace, nothing happens, and connd is found when it comes (C7).
-/// 5. A connection that was made a moment ago is evidence against connd: where that declares three new ones to the same place dead
-///    at once, or without ever having seen a path for them, new ones to that place are not guarded for a while (I11). Say so (``Configuration/isNew``).
-/// 6. A connection of Multipath TCP goes on when one of its ways ends, and one whose own address is none of this machine's, as a
-///    transparent proxy's, comes here by rules that connd does not see: these are not guarded, and told so.
+/// 1. It guards the connection until ``end()`` is called or its last reference is released. End it
+///    before closing the descriptor.
+/// 2. ``events`` reports the connection's path, and when it is no longer viable.
+/// 3. With ``Configuration/shutsDown``, it ends a connection that is no longer viable with
+///    shutdown(2). A library that waits on the connection sees the end immediately, and reports its
+///    own error. The owner must still close the descriptor.
+/// 4. Without connd, or with one in another network namespace, nothing happens. It uses connd once
+///    connd appears (C7).
+/// 5. A new connection works, so a verdict against it is evidence against connd. If connd rejects
+///    three new connections to the same place in a row, new ones to that place are not guarded for
+///    a while. That includes connections for which connd never saw a path (I11). Mark new
+///    connections with ``Configuration/isNew``.
+/// 6. Two kinds of connections are not guarded and receive ``Event/unguarded(_:)``. A Multipath TCP
+///    connection survives the end of one of its subflows. A connection whose own address does not
+///    belong to this machine, as with a transparent proxy, arrives by rules that connd does not
+///    see.
 ///
 /// All guards of a process share one stream to connd. Safe to use from any thread.
 public final class SocketGuard: Sendable {
-  /// How a connection is guarded.
+  /// The configuration of a guard.
   public struct Configuration: Sendable {
-    /// The networks that the connection may use. One whose path becomes another is invalid (I8).
+    /// The networks that the connection may use. If its path becomes a forbidden one, the
+    /// connection is invalid (I8).
     public var access: NetworkAccess = .unrestricted
-    /// A socket whose connection is no longer viable is shut down.
+    /// Whether to shut down the socket when its connection is no longer viable.
     public var shutsDown = false
-    /// The connection was made a moment ago, so that it works.
+    /// Whether the connection was made a moment ago, so that it is known to work.
     public var isNew = false
     /// The path of connd's socket.
     public var socket: String = SocketPath.default
-    /// Connections to this machine itself are guarded, too; for tests that play a network on loopback.
+    /// Whether loopback connections are guarded, too; for tests that simulate a network on
+    /// loopback.
     public var guardsLoopback = false
 
     public init() {}
   }
 
-  /// What became of the connection.
+  /// An event of the connection.
   @nonexhaustive public enum Event: Hashable, Sendable {
-    /// Its path: the first, and whenever it has changed.
+    /// The connection's path: the first one, and after each change.
     case path(Path)
     /// It is no longer viable, or may not be (``FlowInvalidation/severity``).
     case invalidated(FlowInvalidation)
-    /// The better path that it was told of, and stayed without, is gone: what new connections get is its own way again.
+    /// The better path that was reported, and that it did not move to, is gone. New connections use
+    /// its own path again.
     case betterPathUnavailable
-    /// Nobody guards it, for this reason: connd is not there, which may change; or it needs no guard, or is refused one, which
-    /// ends the events.
+    /// It is not guarded, for this reason. If connd is not running, that may change. If the
+    /// connection needs no guard, or connd refused it, the events end.
     case unguarded(String)
   }
 
-  /// Why a socket cannot be guarded.
+  /// The error of a socket that cannot be guarded.
   public struct Failure: Error, Hashable, CustomStringConvertible {
     public let description: String
 
     init(_ description: String) { self.description = description }
   }
 
-  /// What becomes of the connection, for one task to read. Ends when it is guarded no longer. Who does not read keeps the last
-  /// 64. It is guarded for as long as somebody reads.
+  /// The events of the connection, for one task. Ends when the connection is no longer guarded. A
+  /// slow reader keeps the last 64. The connection is guarded as long as a task reads.
   public var events: Events { Events(watch: self) }
 
-  /// What becomes of a connection, in order.
+  /// The events of a connection, in order.
   public struct Events: AsyncSequence, Sendable {
     let watch: SocketGuard
 
@@ -69,16 +80,17 @@ public final class SocketGuard: Sendable {
       AsyncIterator(watch: self.watch, base: self.watch.stream.makeAsyncIterator())
     }
 
-    /// Keeps the guard.
+    /// An iterator that keeps the guard alive.
     public struct AsyncIterator: AsyncIteratorProtocol {
       let watch: SocketGuard
       var base: AsyncStream<Event>.AsyncIterator
 
-      /// The next event; `nil` when the connection is guarded no longer, or the task was cancelled.
+      /// Returns the next event, or `nil` when the connection is no longer guarded or the task was
+      /// cancelled.
       public mutating func next() async -> Event? { await self.next(isolation: nil) }
 
-      /// The next event, without leaving the caller's actor; `nil` when the connection is guarded no longer, or the task was
-      /// cancelled.
+      /// Returns the next event without leaving the caller's actor, or `nil` when the connection is
+      /// no longer guarded or the task was cancelled.
       public mutating func next(isolation: isolated (any Actor)?) async -> Event? {
         await self.base.next(isolation: isolation)
       }
@@ -88,10 +100,10 @@ public final class SocketGuard: Sendable {
   private let stream: AsyncStream<Event>
   private let core: Core
 
-  /// Guards a socket that is connected, by TCP or UDP over IPv4 or IPv6. Its addresses, ports, mark and link are the kernel's
-  /// to know.
+  /// Guards a connected socket: TCP or UDP over IPv4 or IPv6. Its addresses, ports, mark and link
+  /// come from the kernel.
   ///
-  /// - Throws: ``Failure`` where it is no such socket.
+  /// - Throws: ``Failure`` for any other socket.
   public init(
     descriptor: CInt, _ configure: (inout Configuration) -> Void = { _ in }
   ) throws(Failure) {
@@ -112,18 +124,18 @@ public final class SocketGuard: Sendable {
 
   deinit { self.end() }
 
-  /// Guards the connection no longer. The descriptor is not touched any more when this returns, unless it was just shut down.
+  /// Stops guarding the connection. After this returns, the descriptor is not touched.
   public func end() { self.core.end() }
 }
 
-/// What a guard and its flow share.
+/// The state that a guard and its flow share.
 private final class Core: Sendable {
   private let configuration: SocketGuard.Configuration
   private let socket: ConnectedSocket
   private let events: AsyncStream<SocketGuard.Event>.Continuation
   private struct State {
     var flow: ConnectionGuard?
-    /// That of the first path.
+    /// The link of the first path.
     var link: UInt32?
     var interface: String?
     var isOver = false
@@ -210,7 +222,7 @@ private final class Core: Sendable {
     self.events.yield(.invalidated(invalidation))
     guard invalidation.severity == .destroy else { return }
     if self.configuration.shutsDown {
-      // In the lock: after ``end()`` the descriptor may be another one's.
+      // Under the lock: after ``end()`` the descriptor may belong to another socket.
       self.state.withLock { state in
         let link = self.socket.remote.isLoopback ? nil : state.link
         if !state.isOver { self.socket.shutDown(link: link) }

@@ -11,7 +11,7 @@ struct ChannelSocket: SocketOptions {
     let answer: EventLoopFuture<Value> = options.unsafeGetSocketOption(
       level: NIOBSDSocket.OptionLevel(rawValue: level), name: NIOBSDSocket.Option(rawValue: name))
     var value: Value?
-    // There the answer is there at once.
+    // On that thread the result is available immediately.
     answer.assumeIsolated().whenSuccess { value = $0 }
     return value
   }

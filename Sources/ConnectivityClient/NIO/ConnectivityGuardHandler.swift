@@ -11,8 +11,8 @@ public import NIOCore
   private import Darwin
 #endif
 
-/// Guards any TCP connection of SwiftNIO's, or a datagram channel that is connected: a WebSocket, an HTTP client's, a
-/// database driver's (C10).
+/// Guards a SwiftNIO TCP connection or a connected datagram channel: a WebSocket, or the connection
+/// of an HTTP client or a database driver (C10).
 ///
 /// ```swift
 /// ClientBootstrap(group: group).channelInitializer { channel in
@@ -23,68 +23,77 @@ public import NIOCore
 /// }
 /// ```
 ///
-/// 1. Added before the connection is made, it guards it from before: the connection is made when connd has said which network it
-///    would use, and no change falls between. (A connd that says nothing for a second is as good as none.) One that may not use
-///    that network fails with ``NetworkUnavailable``, and nothing is sent (C8). Added later, it guards it from then on.
-/// 2. The handlers after it are told by ``ConnectivityEvents``, as user inbound events.
-/// 3. When connd says that the connection is no longer viable, it fires the ``FlowInvalidation`` as an error and closes the
-///    channel at once, without waiting for TLS or anything else to say good-bye. Who prefers otherwise says so
-///    (``InvalidationHandling``); with `drain`, the events are all there is as long as the connection may work.
-/// 4. Without connd, or with one in another network namespace, it does nothing, and finds connd when it comes (C7). Unix sockets and connections to this machine itself
-///    are not guarded: they need it not.
-/// 5. Where connd declares three new connections to the same place dead as soon as they are made, or without ever having seen a
-///    path for them, connd is wrong: for five minutes, or longer if it goes on so, those to that place are not guarded (I11).
-/// 6. A connection of Multipath TCP goes on when one of its ways ends, and is not guarded, unless the other side speaks TCP alone;
-///    nor is one whose own address is none of this machine's, as a transparent proxy's.
+/// 1. If added before the connection is made, it guards the connection from the start. It connects
+///    once connd has reported which network the connection would use, so no change is missed. (If
+///    connd is silent for a second, it connects anyway.) A connection that may not use that network
+///    fails with ``NetworkUnavailable``, and nothing is sent (C8). If added later, it guards the
+///    connection from then on.
+/// 2. It informs the handlers after it with ``ConnectivityEvents``, as inbound user events.
+/// 3. When connd reports that the connection is no longer viable, it fires the ``FlowInvalidation``
+///    as an error and closes the channel immediately, without waiting for a TLS close or anything
+///    else. ``InvalidationHandling`` changes that. With `drain`, it only fires events while the
+///    connection may still work.
+/// 4. Without connd, or with one in another network namespace, it does nothing. It uses connd once
+///    connd appears (C7). It does not guard Unix sockets and loopback connections, which do not
+///    need it.
+/// 5. If connd rejects three new connections to the same place in a row, connd is wrong.
+///    Connections to that place are then not guarded for five minutes, or longer if it continues.
+///    That includes connections for which connd never saw a path (I11).
+/// 6. It does not guard a Multipath TCP connection, which survives the end of one of its subflows,
+///    unless the peer only speaks TCP. Nor does it guard a connection whose own address does not
+///    belong to this machine, as with a transparent proxy.
 ///
-/// Belongs to one channel. It may be removed, and guards no longer then.
+/// Belongs to one channel. Removing the handler ends the guard.
 public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChannelHandler {
   public typealias InboundIn = NIOAny
   public typealias OutboundIn = NIOAny
 
-  /// How a connection is guarded.
+  /// The configuration of a guard.
   public struct Configuration: Sendable {
-    /// The networks that the connection may use. One whose path becomes another is invalid (I8).
+    /// The networks that the connection may use. If its path becomes a forbidden one, the
+    /// connection is invalid (I8).
     public var access: NetworkAccess = .unrestricted
-    /// What becomes of a connection that may not use every network, and of which nobody knows which it would use: connd is
-    /// not there, or says nothing for five seconds (C7).
+    /// The behaviour of a restricted connection if its network is unknown: connd is not running, or
+    /// silent for five seconds (C7).
     public var whenUnknown: WhenUnknown = .allow
-    /// What becomes of a connection that is no longer viable.
+    /// The reaction to an invalidation of the connection.
     public var onInvalidation: InvalidationHandling = .destroy
-    /// The `SO_MARK` of the connection; 0: none.
+    /// The `SO_MARK` of the connection; 0 means none.
     public var mark: UInt32 = 0
-    /// The link that the connection is bound to (`SO_BINDTODEVICE`). One to a link-local address is, to that of the address
-    /// (`fe80::1%eth0`), without saying so here.
+    /// The name of the link that the connection is bound to (`SO_BINDTODEVICE`). A connection to a
+    /// link-local address (`fe80::1%eth0`) is bound to the address's link without setting this.
     public var interface: String?
     /// The path of connd's socket.
     public var socket: String = SocketPath.default
-    /// Connections to this machine itself are guarded, too; for tests that play a network on loopback.
+    /// Whether loopback connections are guarded, too; for tests that simulate a network on
+    /// loopback.
     public var guardsLoopback = false
 
     public init() {}
   }
 
-  /// What becomes of a connection where it is not known whether it may use its network.
+  /// The behaviour if it is unknown whether a connection may use its network.
   public enum WhenUnknown: Hashable, Sendable {
-    /// It is made: connd's absence takes nobody's network away (C7).
+    /// The connection is made, because a missing connd must not block an application (C7).
     case allow
-    /// It fails with ``NetworkUnavailable`` for the reason ``NetworkUnavailable/Reason/unknown``.
+    /// The connection fails with ``NetworkUnavailable`` and the reason
+    /// ``NetworkUnavailable/Reason/unknown``.
     case refuse
   }
 
-  /// A connection that is to be made, and waits for what connd says of its network.
+  /// A connection that waits for connd to report its network.
   private struct Held {
     var address: SocketAddress
     var promise: EventLoopPromise<Void>?
-    /// What was told meanwhile.
+    /// The events that arrived in the meantime.
     var events: [(FlowEvent, ConnectionGuard.Novelty)] = []
   }
 
   private let configuration: Configuration
   private var flow: ConnectionGuard?
-  /// That of the first path.
+  /// The link of the first path.
   private var link: UInt32?
-  /// The last that was told.
+  /// The last reported path.
   private var path: Path?
   private var isViable = true
   private var hasBetterPath = false
@@ -121,7 +130,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     context: ChannelHandlerContext, to address: SocketAddress, promise: EventLoopPromise<Void>?
   ) {
     self.begin(to: address, context: context)
-    // What connd says before, it compares with what there is afterwards.
+    // connd compares its answer from before the connection with the state afterwards.
     let isRestricted = !self.configuration.access.isUnrestricted
     guard let asked = self.flow ?? (isRestricted ? self.asking(address, context) : nil) else {
       return context.connect(to: address, promise: promise)
@@ -137,7 +146,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     }
   }
 
-  /// Makes the connection that waits, or refuses it.
+  /// Makes the waiting connection, or refuses it.
   private func decide(by answer: ConnectionGuard.Answer, _ context: ChannelHandlerContext) {
     guard let held = self.held else { return }
     self.held = nil
@@ -153,7 +162,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   }
 
   private func refusal(_ answer: ConnectionGuard.Answer) -> NetworkUnavailable? {
-    // connd may be there, and not know either (K8).
+    // connd may be running but not know the path either (K8).
     if let path = answer.path, path.status != .unknown {
       return self.configuration.access.refusal(of: path)
     }
@@ -163,7 +172,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   }
 
   public func channelActive(context: ChannelHandlerContext) {
-    // A channel that was made of a connected socket was never asked to connect.
+    // A channel created from a connected socket never connects.
     if self.flow == nil, let remote = context.remoteAddress {
       self.begin(to: remote, context: context)
     }
@@ -178,7 +187,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   // MARK: The flow
 
-  /// The flow of a connection; `nil` where there is nothing to guard.
+  /// Returns the flow of a connection, or `nil` if there is nothing to guard.
   private func flow(to address: SocketAddress, _ context: ChannelHandlerContext) -> FlowGuard.Flow?
   {
     guard let remote = address.ip, self.configuration.guardsLoopback || !remote.isLoopback else {
@@ -193,7 +202,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       forbidsConstrained: !access.allowsConstrainedAccess)
   }
 
-  /// Asks which network a connection would use that is not guarded.
+  /// Queries the network that an unguarded connection would use.
   private func asking(_ address: SocketAddress, _ context: ChannelHandlerContext)
     -> ConnectionGuard?
   {
@@ -203,7 +212,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   }
 
   private func begin(to address: SocketAddress, context: ChannelHandlerContext) {
-    // Where the other side does not speak Multipath TCP, that shows when the connection is made.
+    // If the peer does not support Multipath TCP, that is known once the connection is made.
     guard self.flow == nil, let flow = self.flow(to: address, context),
       !ChannelSocket(channel: context.channel).isMultipath
     else { return }
@@ -218,7 +227,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       Breakers.heed(event, of: flow, novelty, to: place)
       eventLoop.execute {
         let (handler, context) = bound.value
-        // It may be too late.
+        // The guard may have ended in the meantime.
         guard handler.flow != nil else { return }
         if handler.held != nil {
           handler.held?.events.append((event, novelty))
@@ -235,7 +244,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     self.flow?.connected(local: address, port: local.ipPort)
   }
 
-  /// The number of the channel's protocol: UDP's for one of datagrams, else TCP's.
+  /// Returns the number of the channel's protocol: UDP for datagrams, otherwise TCP.
   private static func number(of channel: any NIOCore.Channel) -> UInt8 {
     let kind = ChannelSocket(channel: channel).option(SOL_SOCKET, SO_TYPE, CInt(0))
     return kind == datagramSocket ? Transport.udp : Transport.tcp
@@ -279,7 +288,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     if self.configuration.onInvalidation.action(for: invalidation) == .destroy {
       self.end()
       context.fireErrorCaught(invalidation)
-      // From the lowest end, so that no handler between has to agree.
+      // From the bottom of the pipeline, so that no handler can delay it.
       let cutter = ConnectionCutter(context.channel)
       try? context.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
       cutter.cut(link: self.link)

@@ -1,24 +1,27 @@
 public import Connectivity
 
-/// By which networks traffic goes at one moment: the system's, or that to one destination.
+/// The networks that traffic uses at one moment: the system's, or to one destination.
 ///
-/// Named as `NWPath` is. A value is complete and does not change; two that say the same are equal.
+/// Named after `NWPath`. A value is complete and immutable, and values with equal content are
+/// equal.
 ///
-/// The system has a path in each family, and the summary follows the better one: satisfied before
-/// requiresConnection before unsatisfied, at a tie the family that connd is configured to prefer (K7). One
-/// destination has a path in its own family only.
+/// The system has a path in each family, and the summary follows the better one. Satisfied is
+/// better than requiresConnection, which is better than unsatisfied. In a tie it follows the family
+/// that connd is configured to prefer (K7). A single destination has a path only in its own family.
 public struct NetworkPath: Hashable, Sendable {
-  /// By which kind of network traffic leaves: the flags and the medium of the path that the summary follows (K1).
+  /// The kind of network that traffic uses, from the flags and the medium of the path that the
+  /// summary follows (K1).
   public let category: Category
-  /// The path in IPv4; `nil` where it is not known, or the destination is an IPv6 address.
+  /// The IPv4 path, or `nil` if unknown or the destination is an IPv6 address.
   public let ipv4: Path?
-  /// The path in IPv6; `nil` where it is not known, or the destination is an IPv4 address.
+  /// The IPv6 path, or `nil` if unknown or the destination is an IPv4 address.
   public let ipv6: Path?
   /// The family that the summary follows.
   public let family: AddressFamily
-  /// Whom this machine asks for names; `nil` where it is not known, and where one destination is followed.
+  /// The DNS configuration, or `nil` if unknown or one destination is followed.
   public let dns: DNSSettings?
-  /// Why the application may not use the network that there is, where it said which it may use: then the status is unsatisfied.
+  /// Why the application may not use the network, by its own rules, or `nil` if it may. If set, the
+  /// status is unsatisfied.
   public let refusal: NetworkUnavailable?
 
   /// The system's connectivity.
@@ -28,13 +31,13 @@ public struct NetworkPath: Hashable, Sendable {
     self.category = status.category
     self.ipv4 = status.ipv4.status == .unknown ? nil : status.ipv4
     self.ipv6 = status.ipv6.status == .unknown ? nil : status.ipv6
-    // Where nothing is known there is nothing to prefer: all such values are equal.
+    // If nothing is known, all values must be equal, so the preference is dropped.
     self.family = self.ipv4 == nil && self.ipv6 == nil ? .ipv4 : status.family
   }
 
   /// The path to a destination.
   ///
-  /// - Parameter family: The destination's.
+  /// - Parameter family: The family of the destination.
   public init(_ path: Path, family: AddressFamily) {
     (self.dns, self.refusal) = (nil, nil)
     let known = path.status == .unknown ? nil : path
@@ -45,18 +48,19 @@ public struct NetworkPath: Hashable, Sendable {
     self.family = known == nil ? .ipv4 : family
   }
 
-  /// Nobody knows: connd is not there, or cannot ask the kernel. It counts as online (K8).
+  /// An unknown path: connd is not running, or cannot query the kernel. It counts as online (K8).
   public static let unknown = NetworkPath(.unknown, family: .ipv4)
 
-  /// What a ``PathMonitor`` tells where the path went and came back before anybody could read what it was meanwhile
-  /// (T2): unsatisfied, for no reason that is known, and by no link.
+  /// The path that a ``PathMonitor`` yields between two paths if a bounce was too short to read the
+  /// state in between (T2): unsatisfied, without a reason or a link.
   public static let interrupted = NetworkPath(
     ConnectivityStatus(
       ipv4: Path(status: .unsatisfied), ipv6: Path(status: .unsatisfied), preferred: .ipv4))
 }
 
 extension NetworkPath {
-  /// The same for an application that may not use every network: a path that it may not use is none.
+  /// Returns the path for an application that may not use every network. A forbidden path becomes
+  /// unsatisfied.
   func limited(to access: NetworkAccess) -> NetworkPath {
     let paths = self.paths
     let refusals = paths.map { access.refusal(of: $0) }
@@ -67,12 +71,12 @@ extension NetworkPath {
     return NetworkPath(ipv4: allowed(self.ipv4), ipv6: allowed(self.ipv6), of: self, refusal)
   }
 
-  /// - Parameter refusal: Of a path that is left out.
+  /// - Parameter refusal: The reason for the path that is left out.
   private init(
     ipv4: Path?, ipv6: Path?, of path: NetworkPath, _ refusal: NetworkUnavailable
   ) {
     let none = Path(status: .unsatisfied)
-    // A family of which nothing is known is no reason to take what is refused for unknown.
+    // An unknown family must not make the refused path count as unknown.
     let status = ConnectivityStatus(
       ipv4: ipv4 ?? none, ipv6: ipv6 ?? none, preferred: path.family)
     (self.ipv4, self.ipv6, self.dns) = (ipv4, ipv6, path.dns)
@@ -81,51 +85,52 @@ extension NetworkPath {
   }
 }
 
-// What the summary's path says.
+// Properties of the path that the summary follows.
 extension NetworkPath {
-  /// Whether traffic flows.
+  /// Whether traffic can flow.
   public var status: Path.Status { self.path?.status ?? .unknown }
-  /// Why it does not; `nil` where it does, and where the reason is not known.
+  /// Why traffic cannot flow, or `nil` if it can or the reason is unknown.
   public var unsatisfiedReason: Path.Reason? { self.path?.reason }
-  /// Whether to expect that the network can be reached: also where nobody knows (K8).
+  /// Whether the network is expected to be reachable. Also true if unknown (K8).
   public var isOnline: Bool { self.category.isOnline }
-  /// Whether it costs money to send: a cellular network, a telephone's hotspot.
+  /// Whether sending costs money: a cellular network, a phone's hotspot.
   public var isExpensive: Bool { self.path?.isExpensive ?? false }
   /// Whether the user asked to save data.
   public var isConstrained: Bool { self.path?.isConstrained ?? false }
-  /// What carries the path at the bottom; `unknown` where there is no path.
+  /// The medium of the lowest link of the path, or `unknown` without a path.
   public var medium: Medium { self.path?.medium ?? .unknown }
-  /// The name of the link that traffic leaves by, the top of a stack; `nil` where there is none. Also where the path
-  /// carries nothing before a connection is established.
+  /// The name of the outgoing link, the top of a stack, or `nil` if there is none. Also set if the
+  /// path carries nothing until a connection is established.
   public var interface: String? { self.path?.interface }
 
   private var path: Path? { self.family == .ipv4 ? self.ipv4 : self.ipv6 }
 }
 
-// What the paths of both families say.
+// Properties of the paths of both families.
 extension NetworkPath {
-  /// Whether IPv4 traffic flows. Where nobody knows it is `false`: before giving up, look at ``isOnline``.
+  /// Whether IPv4 traffic can flow. `false` if unknown: before giving up, check ``isOnline``.
   public var supportsIPv4: Bool { self.ipv4?.status == .satisfied }
-  /// Whether IPv6 traffic flows. Where nobody knows it is `false`: before giving up, look at ``isOnline``.
+  /// Whether IPv6 traffic can flow. `false` if unknown: before giving up, check ``isOnline``.
   public var supportsIPv6: Bool { self.ipv6?.status == .satisfied }
 
-  /// Whether this machine has somebody to ask for names. Where nobody knows it is ``isOnline``.
+  /// Whether this machine has DNS servers. Equals ``isOnline`` if unknown.
   public var supportsDNS: Bool { self.dns.map { !$0.servers.isEmpty } ?? self.isOnline }
 
-  /// Whether traffic of a family flows that this medium carries at the bottom.
+  /// Whether traffic flows over a path whose lowest link has this medium.
   public func usesMedium(_ medium: Medium) -> Bool {
     self.carrying.contains { $0.medium == medium }
   }
 
-  /// The names of the links that traffic leaves by, in order of preference: one, or one for each family where they
+  /// The names of the outgoing links, in order of preference: one, or one for each family if they
   /// differ. The first is ``interface``.
   public var interfaces: [String] { Self.distinct(self.paths.map(\.interface)) }
-  /// The gateways that traffic goes to, in order of preference. Empty where no traffic flows, or needs none.
+  /// The gateways in use, in order of preference. Empty if no traffic flows, or none needs a
+  /// gateway.
   public var gateways: [IPAddress] { Self.distinct(self.carrying.map(\.gateway)) }
-  /// The source addresses that the kernel takes, in order of preference. Empty where no traffic flows.
+  /// The source addresses that the kernel uses, in order of preference. Empty if no traffic flows.
   public var localAddresses: [IPAddress] { Self.distinct(self.carrying.map(\.source)) }
 
-  /// The one that the summary follows first.
+  /// The paths, beginning with the one that the summary follows.
   private var paths: [Path] {
     (self.family == .ipv4 ? [self.ipv4, self.ipv6] : [self.ipv6, self.ipv4]).compactMap { $0 }
   }

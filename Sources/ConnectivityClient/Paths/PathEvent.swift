@@ -1,24 +1,24 @@
 internal import Connectivity
 internal import ConnectivitySession
 
-/// What happened to the path that somebody follows.
+/// An event of a followed path.
 enum PathEvent: Hashable, Sendable {
-  /// What it is now. `interrupted`: it went in between, whatever it looks like now.
+  /// The path. `interrupted` means that it was lost in between, even if it looks unchanged.
   case path(NetworkPath, interrupted: Bool)
-  /// connd is not there, or went away.
+  /// connd is not running, or went away.
   case lost
-  /// connd is back, and what it said last holds until it says something else.
+  /// connd is back, and its last report still applies.
   case found
 }
 
-/// Reads the system's connectivity out of the stream of changes.
+/// Reads the system's connectivity from the stream of changes.
 struct StatusReader: Sendable {
-  /// The last that was said.
+  /// The last reported status.
   private var last: Snapshot?
-  /// Nothing was said since connd was found again.
+  /// Whether nothing was reported since connd came back.
   private var isResuming = false
 
-  /// - Returns: `nil` for what says nothing of the path.
+  /// - Returns: The path event, or `nil` if the event does not concern the path.
   mutating func read(_ event: StatusEvent) -> PathEvent? {
     switch event {
     case .snapshot(let snapshot):
@@ -49,9 +49,9 @@ struct StatusReader: Sendable {
     return .path(NetworkPath(snapshot.status, dns: snapshot.dns), interrupted: interrupted)
   }
 
-  /// Whether the category changed and changed back, or the path bounced, in what was missed.
+  /// Whether the category changed and changed back, or the path bounced, in the missed changes.
   ///
-  /// A connd that was restarted may count anew since when the category is what it is, and a restart alone means
+  /// After a restart, connd may report a new time for the category, and a restart alone means
   /// nothing (I7).
   private func hidesTransition(_ snapshot: Snapshot) -> Bool {
     guard let last = self.last, !self.isResuming else { return false }

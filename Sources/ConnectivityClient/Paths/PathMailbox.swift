@@ -1,6 +1,6 @@
 private import Synchronization
 
-/// What waits to be read by one task. Putting never waits.
+/// Paths that wait to be read by one task. Adding never blocks.
 final class PathMailbox: Sendable {
   private struct State {
     var backlog = PathBacklog()
@@ -10,7 +10,7 @@ final class PathMailbox: Sendable {
 
   private let state = Mutex(State())
 
-  /// Puts what the path was and became, at once and in this order.
+  /// Adds the path's intermediate and current states, in this order.
   func put(_ paths: [NetworkPath]) {
     let ready = self.state.withLock {
       state -> (CheckedContinuation<NetworkPath?, Never>, NetworkPath)? in
@@ -22,7 +22,7 @@ final class PathMailbox: Sendable {
     if let (receiver, path) = ready { receiver.resume(returning: path) }
   }
 
-  /// The next path; `nil` after ``finish()``. At most one task may wait.
+  /// Returns the next path, or `nil` after ``finish()``. At most one task may wait.
   func next(isolation: isolated (any Actor)? = #isolation) async -> NetworkPath? {
     await withCheckedContinuation { receiver in
       let (path, waits) = self.state.withLock { state -> (NetworkPath?, Bool) in
@@ -35,7 +35,7 @@ final class PathMailbox: Sendable {
     }
   }
 
-  /// Nothing is to be read any more.
+  /// Ends the sequence.
   func finish() {
     let receiver = self.state.withLock { state in
       defer { (state.receiver, state.isFinished) = (nil, true) }
@@ -45,14 +45,13 @@ final class PathMailbox: Sendable {
   }
 }
 
-/// What is to be told of all that the path was since somebody last asked: what it is, and before that, that it was
-/// lost.
+/// The unread states of the path, reduced to the last loss and the current path.
 struct PathBacklog: Hashable, Sendable {
-  /// What was told last.
+  /// The last path that was read.
   private var told: NetworkPath?
   /// The last loss since then.
   private var loss: NetworkPath?
-  /// What the path is, where that is no loss.
+  /// The current path, if it is not a loss.
   private var latest: NetworkPath?
 
   mutating func add(_ path: NetworkPath) {
@@ -63,9 +62,10 @@ struct PathBacklog: Hashable, Sendable {
     }
   }
 
-  /// The next path to be told; `nil` where that would be the one that was told last.
+  /// Returns the next path to read, or `nil` if it equals the last one.
   mutating func next() -> NetworkPath? {
-    // The first path told is the present one. And whoever knows of a loss need not hear of another that is over.
+    // The first path is always the current one. And a reader that knows of a loss does not need an
+    // earlier one.
     if self.latest != nil, self.told?.isOnline != true { self.loss = nil }
     for path in [self.loss, self.latest] {
       guard let path else { continue }

@@ -1,7 +1,7 @@
 public import Connectivity
 internal import ConnectivitySession
 
-/// Follows the network: the present path, and then each one that it becomes.
+/// Follows the network: yields the current path, and then each change.
 ///
 /// ```swift
 /// for await path in PathMonitor() {
@@ -9,31 +9,33 @@ internal import ConnectivitySession
 /// }
 /// ```
 ///
-/// Named as `NWPathMonitor` is.
+/// Named after `NWPathMonitor`.
 ///
-/// 1. The present path comes first. Where connd is not there that is ``NetworkPath/unknown``; so it is where connd
-///    says nothing for two seconds. connd is found when it comes (C7): it is looked for after 100 ms, then in growing
-///    pauses of at most 2 s.
-/// 2. Then each change comes, in order. A path that equals the one before it is not told.
-/// 3. A bounce is told: where the path went and came back, ``NetworkPath/interrupted`` comes in between, even if both
-///    ends are equal (T2). Connections may have died.
-/// 4. Where connd goes away the last path stays what it was: a restart is not seen. If connd is not back within two
-///    seconds, ``NetworkPath/unknown`` comes.
-/// 5. Who reads slowly gets the latest path, and before it the last loss that was missed: nothing else is kept.
-/// 6. The sequence never throws. It ends with its task, and its stream from connd with its iterator.
+/// 1. The current path comes first. If connd is not running, or is silent for two seconds, that is
+///    ``NetworkPath/unknown``. connd is found once it appears (C7): the first retry follows after
+///    100 ms, later ones in growing intervals of at most 2 s.
+/// 2. Then each change follows, in order. A path equal to the previous one is skipped.
+/// 3. A bounce is reported: if the path was lost and came back, ``NetworkPath/interrupted`` comes
+///    in between, even if both paths are equal (T2). Connections may have died.
+/// 4. If connd goes away, the last path stays valid, so a restart has no effect. If connd is not
+///    back within two seconds, ``NetworkPath/unknown`` follows.
+/// 5. A slow reader receives the latest path, and before it the last loss that it missed. Nothing
+///    else is kept.
+/// 6. The sequence never throws. It ends with its task, and its stream from connd ends with its
+///    iterator.
 ///
-/// The monitor is a value and costs nothing. Each iterator belongs to one task. All of a process share one connection to connd, with
-/// its guards.
+/// The monitor is a value without cost. Each iterator belongs to one task. All monitors and guards
+/// of a process share one connection to connd.
 public struct PathMonitor: AsyncSequence, Sendable {
   public typealias Element = NetworkPath
 
-  /// Whose path it is.
+  /// The path to follow.
   enum Subject: Hashable, Sendable {
     case system
     case destination(IPAddress, mark: UInt32)
   }
 
-  /// How long the absence of connd is kept from the application.
+  /// How long connd may be absent before the application learns of it.
   static let patience: Duration = .seconds(2)
 
   let subject: Subject
@@ -44,23 +46,24 @@ public struct PathMonitor: AsyncSequence, Sendable {
   /// Follows the system's connectivity: the paths to the default destination.
   ///
   /// - Parameters:
-  ///   - access: The networks that the application may use, as `NWPathMonitor(prohibitedInterfaceTypes:)` and
-  ///     `(requiredInterfaceType:)` do: a path by any other is told as unsatisfied, with its ``NetworkPath/refusal``. It remains
-  ///     the kernel that chooses the path; no other is looked for.
+  ///   - access: The networks that the application may use, like
+  ///     `NWPathMonitor(prohibitedInterfaceTypes:)` and `(requiredInterfaceType:)`. Any other path
+  ///     is unsatisfied, with its ``NetworkPath/refusal``. The kernel still chooses the path; the
+  ///     monitor does not look for another one.
   ///   - socket: The path of connd's socket.
   public init(access: NetworkAccess = .unrestricted, socket: String = SocketPath.default) {
     self.init(.system, access: access, socket: socket)
   }
 
-  /// Follows the path to one destination, as traffic of this user takes it.
+  /// Follows the path to one destination for traffic of this user.
   ///
-  /// A path that went and came back so soon that connd read the same twice is not told: ``NetworkPath/interrupted``
-  /// never comes.
+  /// If the path was lost and came back so quickly that connd read equal paths, nothing is
+  /// reported. ``NetworkPath/interrupted`` never comes.
   ///
   /// - Parameters:
-  ///   - destination: An address; names are the caller's to resolve.
-  ///   - mark: The mark (`SO_MARK`) of the traffic; 0: none.
-  ///   - access: The networks that the application may use: a path by any other is told as unsatisfied.
+  ///   - destination: An address; the caller resolves names.
+  ///   - mark: The mark (`SO_MARK`) of the traffic; 0 means none.
+  ///   - access: The networks that the application may use. Any other path is unsatisfied.
   ///   - socket: The path of connd's socket.
   public init(
     destination: IPAddress, mark: UInt32 = 0, access: NetworkAccess = .unrestricted,
@@ -79,8 +82,8 @@ public struct PathMonitor: AsyncSequence, Sendable {
     self.patience = patience
   }
 
-  /// The present path; ``NetworkPath/unknown`` where connd is not there, and where the
-  /// task was cancelled.
+  /// The current path, or ``NetworkPath/unknown`` if connd is not running or the task was
+  /// cancelled.
   ///
   /// ```swift
   /// let path = await PathMonitor().currentPath
@@ -96,14 +99,15 @@ public struct PathMonitor: AsyncSequence, Sendable {
     AsyncIterator(subscription: PathSubscription(self))
   }
 
-  /// One connection to connd, kept up until the iterator goes.
+  /// An iterator with a subscription to connd, which ends with it.
   public struct AsyncIterator: AsyncIteratorProtocol {
     let subscription: PathSubscription
 
-    /// The next path; `nil` when the task was cancelled.
+    /// Returns the next path, or `nil` when the task was cancelled.
     public mutating func next() async -> NetworkPath? { await self.next(isolation: nil) }
 
-    /// The next path, without leaving the caller's actor; `nil` when the task was cancelled.
+    /// Returns the next path without leaving the caller's actor, or `nil` when the task was
+    /// cancelled.
     public mutating func next(isolation: isolated (any Actor)?) async -> NetworkPath? {
       await self.subscription.next(isolation: isolation)
     }

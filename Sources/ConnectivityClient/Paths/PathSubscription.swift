@@ -1,7 +1,7 @@
 internal import ConnectivitySession
 private import Synchronization
 
-/// The task behind an iterator. It ends with the iterator, and with the task that reads.
+/// The task behind an iterator. It ends with the iterator, or with the task that reads.
 final class PathSubscription: Sendable {
   private let mailbox: PathMailbox
   private let task: Task<Void, Never>
@@ -18,7 +18,8 @@ final class PathSubscription: Sendable {
 
   deinit { self.end() }
 
-  /// The next path; `nil` when the task was cancelled, which ends the subscription. At most one task may wait.
+  /// Returns the next path, or `nil` when the task was cancelled, which ends the subscription. At
+  /// most one task may wait.
   func next(isolation: isolated (any Actor)? = #isolation) async -> NetworkPath? {
     await withTaskCancellationHandler {
       await self.mailbox.next(isolation: isolation)
@@ -34,12 +35,13 @@ final class PathSubscription: Sendable {
 }
 
 extension PathMonitor {
-  /// The same for who may use every network.
+  /// The monitor without access rules.
   var unlimited: PathMonitor {
     PathMonitor(self.subject, socket: self.socket, patience: self.patience)
   }
 
-  /// Tells what the path was and becomes, whatever the application may use, until the task is cancelled.
+  /// Passes the path's states to `put`, whatever the application may use, until the task is
+  /// cancelled.
   ///
   /// Runs on ``ClientThread``, and calls `put` there.
   func follow(_ put: @escaping @Sendable ([NetworkPath]) -> Void) async {

@@ -1,14 +1,14 @@
 internal import NIOCore
 private import Synchronization
 
-/// Tells what the path is, and keeps quiet about short absences of connd.
+/// Reports the path, and hides short absences of connd.
 ///
-/// Used on one event loop.
+/// Must be used on one event loop.
 final class PathTeller: Sendable {
   private struct State {
-    /// What connd said last.
+    /// The last path that connd reported.
     var known: NetworkPath?
-    /// Ends the patience.
+    /// Reports the path as unknown when it fires.
     var timer: Scheduled<Void>?
   }
 
@@ -18,9 +18,9 @@ final class PathTeller: Sendable {
   private let state = Mutex(State())
 
   /// - Parameters:
-  ///   - patience: How long connd may be silent before its first word, and be away after it, until the path is told
-  ///     to be unknown.
-  ///   - put: Told what the path was and became.
+  ///   - patience: How long connd may be silent at first, or absent later, before the path is
+  ///     reported as unknown.
+  ///   - put: Receives the path's intermediate and current states.
   init(
     patience: Duration, on eventLoop: any EventLoop,
     _ put: @escaping @Sendable ([NetworkPath]) -> Void
@@ -37,7 +37,8 @@ final class PathTeller: Sendable {
       self.stopTimer(knowing: path)
       self.put(interrupted ? [.interrupted, path] : [path])
     case .found:
-      // It may have been told to be unknown meanwhile. Before connd's first word there is nothing to go back to.
+      // The path may have been reported as unknown in the meantime. Before connd's first report
+      // there is nothing to return to.
       guard let known = self.state.withLock({ $0.known }) else { return }
       self.stopTimer(knowing: known)
       self.put([known])
@@ -51,7 +52,7 @@ final class PathTeller: Sendable {
     }
   }
 
-  /// Tells nothing more.
+  /// Stops reporting.
   func finish() {
     self.stopTimer(knowing: nil)
   }
