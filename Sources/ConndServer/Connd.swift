@@ -129,7 +129,7 @@ struct Connd {
     }
     // systemd's socket can be used once. To reopen the kernel, connd opens its own.
     let netlink = PassedDescriptor(self.passed.netlinkRoute?.descriptor)
-    // From here on they are the thread's alone.
+    // From here on only the monitor thread uses them.
     nonisolated(unsafe) let history = history
     nonisolated(unsafe) let edges = MonitorEdges(sysfs: sysfs, recorder)
     return try Monitor(recorder: recorder) {

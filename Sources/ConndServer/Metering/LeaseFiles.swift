@@ -1,24 +1,25 @@
 import Netlink
 
-/// The leases of systemd-networkd: what DHCP servers have told it. Those of NetworkManager are root's alone; it says itself what it has
-/// made of them.
+/// The DHCP leases of systemd-networkd. Only root can read those of NetworkManager, which reports
+/// its conclusions itself.
 struct LeaseFiles {
-  /// What all paths begin with; empty outside of tests.
+  /// The prefix of all paths. Empty outside of tests.
   var root = ""
   var files: any FileReader = ResolverFiles()
 
   private static let leases = "/run/systemd/netif/leases"
-  /// What a phone that shares what it pays for says in option 43 (RFC 2132, 8.4), since Android 4.
+  /// The text in option 43 (RFC 2132, 8.4) of an Android phone that shares a metered connection,
+  /// since Android 4.
   private static let metered = Array("ANDROID_METERED".utf8)
 
   var directory: String { self.root + Self.leases }
 
-  /// The names of the links that have a lease from such a phone.
+  /// Returns the names of the links with a lease from such a phone.
   func phones() -> Set<String> {
     let names = (try? self.files.answer(FileQuestion(.names, self.directory)).get()) ?? []
     var phones: Set<String> = []
     for name in names.split(separator: 0).map({ String(decoding: $0, as: UTF8.self) }) {
-      // Named by the link's index, beside files that are being written.
+      // Leases are named by the link's index. Other files are being written.
       guard UInt32(name) != nil,
         let text = try? self.files.answer(FileQuestion(.file, "\(self.directory)/\(name)")).get(),
         Self.isOfPhone(text),
@@ -29,7 +30,7 @@ struct LeaseFiles {
     return phones
   }
 
-  /// `VENDOR_SPECIFIC=414e…` (systemd's sd-dhcp-lease.c, which does not promise to keep that).
+  /// Parses `VENDOR_SPECIFIC=414e…` (systemd's sd-dhcp-lease.c, whose format is not guaranteed).
   private static func isOfPhone(_ text: [UInt8]) -> Bool {
     let key = Array("VENDOR_SPECIFIC=".utf8)
     let line = text.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: key) }
@@ -42,7 +43,7 @@ struct LeaseFiles {
       octets.append(octet)
       rest = rest.dropFirst(2)
     }
-    // Others take it wherever it stands, too.
+    // Other programs also accept the text anywhere in the option.
     return octets.indices.contains { octets[$0...].starts(with: Self.metered) }
   }
 }

@@ -1,27 +1,27 @@
 import ConnectivityRules
 import Glibc
 
-/// The seam to what knows of links' costs beside the kernel. Owned by the monitor's thread; nothing here waits.
+/// The interface to the sources of link costs other than the kernel. Owned by the monitor thread.
 protocol MeteringSource {
-  /// To be waited for with poll(2).
+  /// The descriptors for poll(2).
   var descriptors: [pollfd] { get }
-  /// After what time to go on although the descriptors say nothing; `nil`: not at all.
+  /// When to continue even if no descriptor is ready, or `nil` for never.
   var timeout: Duration? { get }
 
-  /// Deals with what was told, as much of it as is good for one turn.
+  /// Processes messages, up to the limit for one turn.
   ///
-  /// - Returns: what is said of links; `nil` where that is what was said last.
+  /// - Returns: The costs of links, or `nil` if they have not changed.
   func process() -> MeteringWords?
 
-  /// The kernel has told of links: what was not there may be.
+  /// Notes that links have changed in the kernel, so that a missing source may be there now.
   func noteLinks()
 
-  /// Waits, for this long at most, until what is there by now has said what it has to say: who starts anew is not to take a link for one
-  /// that costs something, or nothing, of which the opposite was said.
+  /// Waits up to a time limit until the sources have answered. Otherwise a starting connd might
+  /// take a link for metered, or unmetered, against their answer.
   func settle(within time: Duration)
 }
 
-/// NetworkManager, and the leases of systemd-networkd.
+/// NetworkManager and the leases of systemd-networkd.
 final class MeteringWatch: MeteringSource {
   private let leases: LeaseFiles
   private let changes = FileWatch()
@@ -38,7 +38,7 @@ final class MeteringWatch: MeteringSource {
     ]
   }
 
-  /// At once, where a link that is gone has changed what is said.
+  /// Zero if a removed link has changed the costs.
   var timeout: Duration? {
     self.manager.words == self.told.manager ? self.manager.timeout : .zero
   }
@@ -68,7 +68,7 @@ final class MeteringWatch: MeteringSource {
 
   private func readPhones() -> Set<String> {
     if !self.changes.clear(), let phones = self.phones { return phones }
-    // First the watch: what changes in between is told.
+    // The watch is set before reading, so that changes in between are reported.
     self.changes.watch(directory: self.leases.directory)
     let phones = self.leases.phones()
     self.phones = phones

@@ -2,21 +2,22 @@ import ConnectivityRules
 import Glibc
 import Systemd
 
-/// What NetworkManager says of its devices' costs, on the system bus.
+/// The costs of NetworkManager's devices, read from the system bus.
 ///
-/// What it has said of a link holds on while it is away, and after it was started anew until it says something of that link again, as
-/// long as there is such a link: who updates it is not to lose a connection by that.
+/// The last cost of a link remains valid while NetworkManager is absent, and after its restart
+/// until it reports the link again, as long as the link exists. Updating NetworkManager must not
+/// end connections.
 final class NetworkManagerWatch {
   private struct Device: Hashable {
     var interface = ""
-    /// That of its traffic, where it is another: a modem's.
+    /// The interface of its traffic, if that is different, as for a modem.
     var trafficInterface = ""
     var metering = Metering.unknown
-    /// `NMDeviceState`; `nil` where that is not said.
+    /// The `NMDeviceState`, or `nil` if not reported.
     var state: Int64?
 
-    /// What it says of the link; `nil` where that is nothing. That it costs nothing is its guess also before there is the lease that says
-    /// otherwise.
+    /// The cost of the link, or `nil` if there is none. Before there is a lease, a guess of
+    /// "unmetered" does not count, because the lease may say otherwise.
     var word: Metering? {
       switch self.metering {
       case .unknown: nil
@@ -38,10 +39,11 @@ final class NetworkManagerWatch {
   private let service: BusService<Question>
   /// By their paths.
   private var devices: [String: Device] = [:]
-  /// What an earlier NetworkManager has said of links that this one says nothing of yet.
+  /// The costs that an earlier NetworkManager reported, for links that this one has not reported
+  /// yet.
   private var inherited: [String: Metering] = [:]
   private let hasLink: (_ name: String) -> Bool
-  /// What is said of links, by name, since everything was told last.
+  /// The costs of links by name, as of the last complete answer.
   private(set) var words: [String: Metering] = [:]
 
   private static let name = "org.freedesktop.NetworkManager"
@@ -53,7 +55,7 @@ final class NetworkManagerWatch {
 
   init(hasLink: @escaping (_ name: String) -> Bool = { if_nametoindex($0) != 0 }) {
     self.hasLink = hasLink
-    // Of devices only what concerns all kinds of them, for those of Wi-Fi tell of every scan.
+    // Only signals that all kinds of devices share, because Wi-Fi devices also report every scan.
     self.service = BusService(
       Self.name,
       signals: [
@@ -67,10 +69,11 @@ final class NetworkManagerWatch {
   var events: Int16 { self.service.events }
   var timeout: Duration? { self.service.timeout }
 
-  /// Whether it has said what it has to say, for now.
+  /// Whether all queries have been answered.
   var isSettled: Bool { self.service.isSettled }
 
-  /// The kernel has told of links: the bus, where it was not there, may be, and what was said may be of one that is gone.
+  /// Notes that links have changed in the kernel. The bus may have appeared, and a link with an
+  /// inherited cost may be gone.
   func noteLinks() {
     self.service.connect()
     for name in self.inherited.keys where !self.hasLink(name) {
@@ -78,14 +81,14 @@ final class NetworkManagerWatch {
     }
   }
 
-  /// Deals with what was told.
+  /// Processes messages.
   func process() {
     self.service.process(self.take)
     guard self.service.isThere, self.service.questions.isEmpty else { return }
     let said = self.devices.values.compactMap { device in
       device.name.isEmpty ? nil : device.word.map { (device.name, $0) }
     }
-    // Of two that name one link the one that pays.
+    // If two devices name one link, the metered one counts.
     let words = Dictionary(said) { $0 == .yes ? $0 : $1 }
     if !self.inherited.isEmpty {
       self.inherited = self.inherited.filter { words[$0.key] == nil }
@@ -118,7 +121,8 @@ final class NetworkManagerWatch {
     } else if message.isSignal(Self.name, "DeviceRemoved") {
       guard let path = message.readText(), let device = self.devices.removeValue(forKey: path)
       else { return }
-      // As it ends it removes all that it has (nm_manager_stop): the link may be there still.
+      // When NetworkManager stops, it removes all devices (nm_manager_stop). The link may still
+      // exist.
       let word = device.word ?? self.words[device.name]
       self.inherited[device.name] = self.hasLink(device.name) ? word : nil
     }
@@ -141,7 +145,7 @@ final class NetworkManagerWatch {
 }
 
 extension Metering {
-  /// `NMMetered`; what it is not is not known.
+  /// Creates the state from `NMMetered`. Any other value counts as unknown.
   fileprivate init(_ value: BusValue) {
     let states: [Metering] = [.unknown, .yes, .no, .guessYes, .guessNo]
     guard case .number(let number) = value, states.indices.contains(Int(clamping: number)) else {

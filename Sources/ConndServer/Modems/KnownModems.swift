@@ -1,36 +1,38 @@
 import Connectivity
 import ConnectivityRules
 
-/// The links that are a modem's, by what ModemManager says, or by the driver of a serial line.
+/// The links that belong to a modem, according to ModemManager or the driver of a serial line.
 ///
-/// What was said of a link once stays true as long as the link exists: behind it is a modem, also when the service ends or is
-/// updated, and when pppd has hung up and waits for traffic. A value.
+/// Once a link is known to be a modem, it stays one as long as the link exists. ModemManager may
+/// stop or be updated, and pppd may hang up and wait for traffic. A value.
 struct KnownModems {
-  /// As it is said now, by name.
+  /// The current links of ModemManager, by name.
   private var links: [String: ModemLink] = [:]
-  /// The links of which it was ever said, each with the operator that was named last: what a network costs is what it cost, until
-  /// it is known that it is another.
+  /// The links that ModemManager has ever named, each with its last known operator. The cost of the
+  /// last known network applies until another network is known.
   private var known: [UInt32: MobileOperator?] = [:]
   /// The drivers of the serial lines of ppp links.
   private var lines: [UInt32: String] = [:]
 
-  /// A machine has a handful.
+  /// A machine has only a few modems.
   private static let most = 64
 
-  /// - Parameter restored: What an earlier run published last: its evidence goes on to hold.
+  /// - Parameter restored: The snapshot that an earlier run published last. Its evidence remains
+  ///   valid.
   init(restored: Snapshot? = nil) {
     for path in [restored?.status.ipv4, restored?.status.ipv6].compactMap({ $0 }) {
       guard let link = path.chain.last, let evidence = path.evidence else { continue }
       switch evidence.source {
       case .modemManager: self.known.updateValue(nil, forKey: link.index)
-      // That of another device says nothing where it is taken for a line's.
+      // The driver of another kind of device has no effect if it is taken for a line's driver.
       case .driver: self.lines[link.index] = evidence.value
       default: break
       }
     }
   }
 
-  /// What becomes of a reading when ModemManager says this: one change after the other, for each has a cause of its own.
+  /// Returns the changes to new links of ModemManager. Each change leads to a separate step,
+  /// because each has its own cause.
   func changes(to links: [String: ModemLink]) -> [ModemChange] {
     Set(links.keys).union(self.links.keys).sorted().compactMap { name in
       let (old, new) = (self.links[name] ?? .silent, links[name] ?? .silent)
@@ -40,19 +42,19 @@ struct KnownModems {
       if old.isSuspended != new.isSuspended {
         return ModemChange(new.isSuspended ? .suspended : .resumed, name)
       }
-      // That it is not known for a while is no other.
+      // A temporarily unknown operator is not another operator.
       let isOther = new.mobileOperator.map { $0 != old.mobileOperator } ?? false
       return isOther ? ModemChange(.moved, name) : nil
     }
   }
 
-  /// Takes in what ModemManager says.
+  /// Replaces the links of ModemManager.
   mutating func update(to links: [String: ModemLink]) { self.links = links }
 
-  /// Takes in what it says of one link.
+  /// Replaces one link of ModemManager.
   mutating func update(_ interface: String, to link: ModemLink?) { self.links[interface] = link }
 
-  /// A link, with what is known of its modem.
+  /// Returns a link with what is known about its modem.
   mutating func describe(_ facts: LinkFacts) -> LinkFacts {
     self.describeByOwner(facts.link.kind == "ppp" ? self.describeByLine(facts) : facts)
   }
@@ -86,7 +88,7 @@ struct KnownModems {
     return facts
   }
 
-  /// Takes note of what the kernel has told.
+  /// Updates from a kernel message.
   mutating func note(_ event: KernelEvent) {
     guard case .linkRemoved(let link) = event else { return }
     self.known[link.index] = nil

@@ -1,9 +1,11 @@
 import Connectivity
 import Systemd
 
-/// What ModemManager has said of its modems and of their bearers, and what that says of links. A value without a bus.
+/// The modems and bearers of ModemManager, and the links that follow from them. A value without a
+/// bus.
 ///
-/// It may say anything: what is of another type than it should be is not known, and of more than a machine can have nothing is.
+/// The input is not trusted: values of a wrong type count as unknown, and the numbers of objects
+/// are limited.
 struct ModemObjects: Hashable {
   private struct Modem: Hashable {
     var technologies: UInt32 = 0
@@ -12,7 +14,7 @@ struct ModemObjects: Hashable {
     var operatorName = ""
     /// In percent.
     var signalQuality: UInt32?
-    /// Their paths.
+    /// The bearers' paths.
     var bearers: [String] = []
   }
 
@@ -22,7 +24,7 @@ struct ModemObjects: Hashable {
     var isSuspended = false
   }
 
-  /// By their paths, as all that is here.
+  /// All objects are stored by their paths.
   private var modems: [String: Modem] = [:]
   private var bearers: [String: Bearer] = [:]
 
@@ -30,7 +32,7 @@ struct ModemObjects: Hashable {
   static let network = "org.freedesktop.ModemManager1.Modem.Modem3gpp"
   static let bearer = "org.freedesktop.ModemManager1.Bearer"
 
-  /// What is read of each interface.
+  /// The properties that are read from each interface.
   static let properties: [String: Set<String>] = [
     Self.modem: ["AccessTechnologies", "Bearers", "SignalQuality"],
     Self.network: ["RegistrationState", "OperatorCode", "OperatorName"],
@@ -40,7 +42,7 @@ struct ModemObjects: Hashable {
   private static let mostModems = 16
   private static let mostBearers = 64
 
-  /// Takes in some properties of an object.
+  /// Updates some properties of an object.
   mutating func update(_ path: String, _ properties: BusProperties) {
     let values = properties.values
     switch properties.interface {
@@ -69,7 +71,7 @@ struct ModemObjects: Hashable {
     }
   }
 
-  /// Takes in that an object has these interfaces no more.
+  /// Notes that an object has lost interfaces.
   mutating func remove(_ path: String, _ interfaces: [String]) {
     if interfaces.contains(Self.modem) { self.modems[path] = nil }
     if interfaces.contains(Self.network) {
@@ -88,18 +90,18 @@ struct ModemObjects: Hashable {
     self.bearers = self.bearers.filter { listed.contains($0.key) }
   }
 
-  /// The bearers that modems say they have.
+  /// The bearers that modems list.
   private var listed: ArraySlice<String> {
     self.modems.sorted { $0.key < $1.key }.flatMap(\.value.bearers).prefix(Self.mostBearers)
   }
 
-  /// The bearers of which nothing is known yet: ModemManager's list of objects has only modems.
+  /// The bearers without any data. ModemManager's list of objects contains only modems.
   var unreadBearers: [String] { self.listed.filter { self.bearers[$0] == nil } }
 
-  /// The links that bearers are said to have, by their names.
+  /// The links of the bearers, by name.
   var links: [String: ModemLink] { self.carried.mapValues(\.link) }
 
-  /// How well the modems of these links hear their networks, in percent.
+  /// The signal quality of the modems of these links, in percent.
   var signalQualities: [String: UInt32] { self.carried.compactMapValues(\.signalQuality) }
 
   private var carried: [String: (link: ModemLink, signalQuality: UInt32?)] {
@@ -113,7 +115,7 @@ struct ModemObjects: Hashable {
           isRoaming: modem.registration.map(Self.roaming.contains) ?? false,
           mobileOperator: modem.operatorCode.isEmpty
             ? nil : MobileOperator(code: modem.operatorCode, name: modem.operatorName))
-        // Several may share one link: what any of them carries, it carries.
+        // Several bearers may share one link. The link carries whatever any of them carries.
         if links[interface].map({ link.carriesMore(than: $0.link) }) ?? true {
           links[interface] = (link, modem.signalQuality)
         }
@@ -122,7 +124,8 @@ struct ModemObjects: Hashable {
     return links
   }
 
-  /// Of `MMModem3gppRegistrationState`: roaming, the same for short messages only, and with calls by an older network.
+  /// Values of `MMModem3gppRegistrationState`: roaming, roaming for SMS only, and roaming with CSFB
+  /// not preferred.
   private static let roaming: Set<Int64> = [5, 7, 10]
 }
 
@@ -134,7 +137,8 @@ extension ModemLink {
 }
 
 extension MobileGeneration {
-  /// The newest of a mask of `MMModemAccessTechnology`; 1xRTT is counted with what it is as fast as.
+  /// Creates the newest generation in a mask of `MMModemAccessTechnology`. 1xRTT counts as the
+  /// generation with a similar speed.
   init?(accessTechnologies mask: UInt32) {
     let bits: [(MobileGeneration, ClosedRange<UInt32>)] = [
       (.fifth, 15...15), (.fourth, 14...14), (.fourth, 16...17), (.third, 5...9), (.third, 11...13),
@@ -150,8 +154,8 @@ extension MobileGeneration {
 extension BusValue {
   fileprivate var flag: Bool? { if case .flag(let value) = self { value } else { nil } }
   fileprivate var number: Int64? { if case .number(let value) = self { value } else { nil } }
-  /// In percent. ModemManager says zero, and that it is no recent value, of a modem that it does not measure (mm-iface-modem.c); of one whose
-  /// signal is the same for long, that it is no recent value.
+  /// In percent. For a modem without measurements, ModemManager reports zero and not recent
+  /// (mm-iface-modem.c). For a signal that is unchanged for long, it reports not recent only.
   fileprivate var signalQuality: UInt32? {
     guard case .flaggedNumber(let percent, let isRecent) = self, (0...100).contains(percent),
       isRecent || percent > 0
@@ -159,7 +163,7 @@ extension BusValue {
     return UInt32(percent)
   }
   fileprivate var texts: [String]? { if case .texts(let values) = self { values } else { nil } }
-  /// MCC and MNC; `nil` for anything else. Of a modem that is in no network it is empty.
+  /// MCC and MNC, or `nil` for anything else. Empty if the modem is in no network.
   fileprivate var operatorCode: String? {
     guard case .text(let text) = self, (5...6).contains(text.utf8.count),
       text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
@@ -167,7 +171,7 @@ extension BusValue {
     return text
   }
 
-  /// As much of it as anybody shows.
+  /// Limited to a length that can be shown.
   fileprivate var operatorName: String? {
     if case .text(let text) = self { String(text.prefix(64)) } else { nil }
   }

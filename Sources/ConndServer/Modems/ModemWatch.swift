@@ -1,39 +1,41 @@
 import Connectivity
 import Systemd
 
-/// The seam to what knows of modems. Owned by the monitor's thread; nothing here waits.
+/// The interface to the source of modem facts. Owned by the monitor thread. Never blocks.
 protocol ModemSource {
-  /// To be waited for, for `events` of poll(2); -1 where nothing tells.
+  /// The descriptor to poll for `events` (poll(2)), or -1 if there is none.
   var fileDescriptor: CInt { get }
   var events: Int16 { get }
-  /// After what time to go on although the descriptor says nothing; `nil`: not at all.
+  /// When to continue even if the descriptor is not ready, or `nil` for never.
   var timeout: Duration? { get }
 
-  /// Deals with what was told, as much of it as is good for one turn.
+  /// Processes messages, up to the limit for one turn.
   ///
-  /// - Returns: the links of modems by name; `nil` where they are what was said last.
+  /// - Returns: The links of modems by name, or `nil` if they have not changed.
   func process() -> [String: ModemLink]?
 
-  /// The kernel has told of links: what is not there may be, and a modem may have another one.
+  /// Notes that links have changed in the kernel. A missing service may be there now, and a modem
+  /// may have another link.
   ///
-  /// - Returns: as `process()`.
+  /// - Returns: As `process()`.
   func noteLinks() -> [String: ModemLink]?
 
-  /// How well modems hear their networks, in percent, by their links' names, as it was told last. It changes all the time, and that is
-  /// no news.
+  /// The last known signal quality of modems in percent, by the names of their links. It changes
+  /// all the time, so a change is not news.
   var signalQualities: [String: UInt32] { get }
 }
 
 /// ModemManager on the system bus.
 ///
-/// What is not there is looked for when the kernel tells of a link: who plugs in a modem or starts a service for it makes one.
+/// If the bus is missing, it is looked for when the kernel reports a new link, because a new modem
+/// or its service creates one.
 final class ModemWatch: ModemSource {
   private let service: BusService<Question>
   private var objects = ModemObjects()
   private let serialLines: SerialLines
-  /// The links as they were said last.
+  /// The links as they were returned last.
   private var told: [String: ModemLink] = [:]
-  /// The same by the names that ModemManager has for them.
+  /// The same links by ModemManager's names for them.
   private var heard: [String: ModemLink] = [:]
 
   private enum Question: Hashable {
@@ -47,8 +49,9 @@ final class ModemWatch: ModemSource {
 
   init(_ serialLines: SerialLines = SerialLines()) {
     self.serialLines = serialLines
-    // By interface (arg0): of a modem's position or its cells' signals, which somebody may have ModemManager tell every second, the bus
-    // passes on nothing. What a bearer has carried it tells every half a minute, by the same message as that it is connected.
+    // The rules select by interface (arg0). So the bus does not pass on a modem's position or its
+    // cells' signals, which a client may request every second. A bearer's traffic counter arrives
+    // every 30 seconds, in the same message as its state.
     let changes = ModemObjects.properties.keys.sorted().map {
       "interface='\(Self.propertiesInterface)',member='PropertiesChanged',path_namespace='\(Self.root)',arg0='\($0)'"
     }
@@ -68,7 +71,7 @@ final class ModemWatch: ModemSource {
     return self.news()
   }
 
-  /// What is to be said of links now; `nil` where that was said already.
+  /// Returns the current links, or `nil` if they have not changed.
   private func news() -> [String: ModemLink]? {
     self.heard = self.objects.links
     let links = self.byLink(self.heard)
@@ -77,7 +80,7 @@ final class ModemWatch: ModemSource {
     return links
   }
 
-  /// The same by the links that serial lines have become.
+  /// Replaces the names of serial lines by the links on them.
   private func byLink<Value>(_ values: [String: Value]) -> [String: Value] {
     var links = values
     for (line, value) in values where SerialLines.isLine(line) {
@@ -94,7 +97,7 @@ final class ModemWatch: ModemSource {
       self.take(event)
       self.askOfBearers()
     }
-    // Most of what it tells is of the signal and of bytes.
+    // Most messages are about signal and traffic.
     return self.objects.links == self.heard ? nil : self.news()
   }
 
@@ -110,7 +113,7 @@ final class ModemWatch: ModemSource {
       }
     case .answer(.bearer(let path), let message):
       let wanted = ModemObjects.properties[ModemObjects.bearer] ?? []
-      // Also where that is an error: it was asked.
+      // Also for an error, so that the bearer is not queried again.
       let values = message.readProperties(wanted) ?? [:]
       self.objects.update(path, BusProperties(ModemObjects.bearer, values))
     case .signal(let message): self.takeSignal(message)
@@ -135,10 +138,10 @@ final class ModemWatch: ModemSource {
     }
   }
 
-  /// Asks of bearers that nothing is known of, each once: who never answers is asked no more.
+  /// Queries bearers without data, each once, because a bearer may never answer.
   private func askOfBearers() {
     let unread = self.objects.unreadBearers
-    // What is no modem's any more is not waited for.
+    // Drops queries about bearers that no longer belong to a modem.
     self.service.forget { question in
       if case .bearer(let path) = question { !unread.contains(path) } else { false }
     }

@@ -2,28 +2,29 @@ import CLinux
 import Glibc
 import UnixTransport
 
-/// Which link pppd(8) makes of a serial line. ModemManager names the line (`ttyUSB2`) of a bearer that somebody has to run PPP over, and
-/// the kernel does not tell the link's.
+/// Finds the link that pppd(8) has created on a serial line. For a bearer over PPP, ModemManager
+/// only names the line (`ttyUSB2`), and the kernel does not connect it with the link.
 ///
-/// By the process that has locked the line, as NetworkManager and others have pppd do, and that has left its number for the link.
+/// The lock file of the line and the PID file of the link name the same process. NetworkManager and
+/// others have pppd lock the line.
 struct SerialLines {
-  /// What all paths begin with; empty outside of tests.
+  /// The prefix of all paths. Empty outside of tests.
   var root = ""
-  /// Whose locks are believed: everybody may write to the directory.
+  /// The owner of locks that are trusted. Any user may write to the directory.
   var owner: uid_t = 0
 
   private static let locks = "/run/lock"
-  /// Of versions before and from 2.5 on.
+  /// The directories of pppd versions before 2.5 and from 2.5 on.
   private static let numbers = ["/run", "/run/pppd"]
-  /// In octets.
+  /// In bytes.
   private static let longestNumber = 64
-  /// /run holds some dozens of files.
+  /// /run has some dozens of files.
   private static let mostFiles = 4096
 
   /// Whether a name is that of a serial line.
   static func isLine(_ name: String) -> Bool { name.hasPrefix("tty") }
 
-  /// The name of the link; `nil` where that is not known.
+  /// Returns the name of the link on a line, or `nil` if it is not known.
   func link(of line: String) -> String? {
     let lock = "\(self.root)\(Self.locks)/LCK..\(line)"
     var status = stat()
@@ -37,7 +38,7 @@ struct SerialLines {
     return nil
   }
 
-  /// Those for which a process has left its number.
+  /// Returns the links that have a PID file.
   private func links(in directory: String) -> [String] {
     guard let stream = opendir(self.root + directory) else { return [] }
     defer { closedir(stream) }
@@ -46,13 +47,13 @@ struct SerialLines {
       count += 1
       let name = String(cString: clinux_entry_name(entry))
       let link = String(name.dropLast(4))
-      // A daemon's own, which is no link's, is not looked into.
+      // PID files of daemons, which belong to no link, are not opened.
       if name.hasSuffix(".pid"), if_nametoindex(link) != 0 { links.append(link) }
     }
     return links.sorted()
   }
 
-  /// The number that is all that a file holds.
+  /// Returns the number that is the whole content of a file, or `nil` if there is anything else.
   private static func number(in path: String) -> pid_t? {
     guard let bytes = try? contents(of: path, most: Self.longestNumber, followsLinks: false) else {
       return nil

@@ -5,11 +5,11 @@ import SwiftProtobuf
 import Synchronization
 import UnixTransport
 
-/// Who follows what now, for people who want to know: a stream enters and leaves. Safe to use from any thread.
+/// The active streams and what they subscribe to, for ListClients. Safe to use from any thread.
 ///
-/// It is as long as there may be streams (D4).
+/// The list is limited by the number of streams (D4).
 final class ClientList: Sendable {
-  /// What a stream follows.
+  /// What a stream subscribes to.
   enum Subject: Sendable {
     case changes
     case path(destination: String)
@@ -23,7 +23,7 @@ final class ClientList: Sendable {
     var subject: Subject
   }
 
-  /// A stream's place.
+  /// Identifies a stream in the list.
   typealias ID = UInt64
 
   private struct State {
@@ -45,7 +45,7 @@ final class ClientList: Sendable {
 
   func leave(_ id: ID) { self.state.withLock { _ = $0.clients.removeValue(forKey: id) } }
 
-  /// Those of a user, in the order in which they came; everybody's for root and connd's own user.
+  /// Returns the streams of a user, oldest first. Root and connd's own user get all streams.
   func clients(for user: UInt32, ownUser: UInt32 = geteuid()) -> [Client] {
     let all = self.state.withLock { $0.clients }
     return all.sorted { $0.key < $1.key }.map(\.value).filter {
@@ -55,7 +55,7 @@ final class ClientList: Sendable {
 }
 
 extension Connectivity_V1_ListClientsResponse {
-  /// - Parameter flows: how many of them each client of `Guard` has, by its number.
+  /// - Parameter flows: The number of flows of each client of `Guard`, by client number.
   init(_ clients: [ClientList.Client], flows: [UInt64: Int]) {
     self.init()
     self.clients = clients.map { client in

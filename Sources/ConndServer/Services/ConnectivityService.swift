@@ -5,7 +5,8 @@ import GRPCProtobuf
 import SwiftProtobuf
 import UnixTransport
 
-/// `connectivity.v1.Connectivity`, over the store and the monitor; all but `Watch`, which is ``WatchService``'s.
+/// Implements `connectivity.v1.Connectivity` with the store and the monitor, except `Watch`, which
+/// ``WatchService`` implements.
 struct ConnectivityService: RegistrableRPCService {
   let store: Store
   let monitor: Monitor
@@ -137,7 +138,7 @@ struct ConnectivityService: RegistrableRPCService {
     }
   }
 
-  /// Asks something of the kernel, as long as the client waits for it.
+  /// Sends a query to the monitor and waits for the answer, unless the client cancels.
   private func answer<Answer: Sendable>(
     for caller: PeerCredentials, _ subject: @Sendable (Reply<Answer>) -> Question.Subject
   ) async throws -> Answer {
@@ -157,7 +158,7 @@ struct ConnectivityService: RegistrableRPCService {
 }
 
 extension Result where Failure == KernelUnavailable {
-  /// - Throws: UNAVAILABLE where there is no answer.
+  /// - Throws: UNAVAILABLE if there is no answer.
   fileprivate func orUnavailable() throws(RPCError) -> Success {
     do throws(KernelUnavailable) {
       return try self.get()
@@ -168,9 +169,9 @@ extension Result where Failure == KernelUnavailable {
 }
 
 extension Destination {
-  /// The destination to be explained, and the connection if the request names one.
+  /// Creates the destination to explain, with the connection if the request names one.
   ///
-  /// - Throws: INVALID_ARGUMENT for a field that makes no sense.
+  /// - Throws: INVALID_ARGUMENT for an invalid field.
   fileprivate init(_ request: Connectivity_V1_ExplainRequest, uid: UInt32) throws {
     try self.init(request.destination, uid: uid, mark: request.mark)
     guard request.hasLocal || request.localPort != 0 || request.remotePort != 0 else { return }

@@ -4,11 +4,11 @@ import GRPCCore
 import SwiftProtobuf
 import UnixTransport
 
-/// What users say of links and networks: the calls of `connectivity.v1.Connectivity` that change something, and their list.
+/// The calls of `connectivity.v1.Connectivity` that change and list users' cost overrides.
 struct CostService {
   let authority: Authority
   private let rate = ChangeRate()
-  /// Has the monitor's thread deal with a request.
+  /// Sends a request to the monitor thread.
   private let ask:
     @Sendable (CostRequest, _ caller: PeerCredentials) async throws
       -> Result<CostRequest.Answer, CostRequest.Refusal>
@@ -115,7 +115,7 @@ extension Connectivity_V1_SetCostRequest {
 }
 
 extension Connectivity_V1_Choice {
-  /// `nil` where nothing is said.
+  /// `nil` if the field is not set.
   fileprivate var known: Self? {
     switch self {
     case .on, .off, .auto: self

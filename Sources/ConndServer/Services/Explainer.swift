@@ -4,24 +4,25 @@ import ConnectivityProtocol
 import Netlink
 import SwiftProtobuf
 
-/// Tells clients what the kernel says now, and what follows from it.
+/// Answers clients' queries with the current state of the kernel and the conclusions from it.
 struct Explainer {
   let kernel: any Kernel
   let view: KernelView
   let reader: PathReader
-  /// The family that decides at a tie (K7).
+  /// The address family that decides a tie (K7).
   let preferred: AddressFamily
-  /// Whether who asks is told which Wi-Fi networks were joined.
+  /// Whether clients may learn which Wi-Fi networks were joined.
   let identify: Identification
-  /// How well modems hear their networks, in percent, by their links' names.
+  /// The signal quality of modems in percent, by the names of their links.
   var signalQualities: [String: UInt32] = [:]
 
-  /// The path to a destination, read from the kernel now.
+  /// Returns the path to a destination, read from the kernel now.
   func path(to destination: Destination) throws(KernelUnavailable) -> Path {
     try self.reader.path(to: destination, self.view).path
   }
 
-  /// The reasoning about a destination, or about the default destination, read from the kernel now.
+  /// Returns the explanation for a destination, or for the default destination, read from the
+  /// kernel now.
   func explain(
     _ asked: Destination?
   ) throws(KernelUnavailable) -> Connectivity_V1_Explanation {
@@ -61,7 +62,7 @@ struct Explainer {
       explanation.cost = .init(evidence)
     }
     let addresses = try self.kernel.addresses()
-    // What swallows the traffic is no path's link, and is shown all the same.
+    // A link that discards the traffic is not part of the path, but is shown anyway.
     let isSwallowed = self.reader.classifier.endInSink(facts.links[...])
     let shown = isSwallowed ? facts.allLinks : Array(facts.allLinks.prefix(path.chain.count))
     for facts in shown {
@@ -91,7 +92,7 @@ struct Explainer {
     return explanation
   }
 
-  /// The networks that the default paths lead by, that of the summary first.
+  /// Returns the networks of the default paths, the one of the summary first.
   func presentNetworks() throws(KernelUnavailable) -> [PresentNetwork] {
     let families = [self.preferred] + AddressFamily.allCases.filter { $0 != self.preferred }
     var networks: [PresentNetwork] = []
@@ -109,7 +110,8 @@ struct Explainer {
 }
 
 extension Explainer {
-  /// A link by itself, and of Wi-Fi what nl80211 says at this moment, or else said last.
+  /// Describes a link on its own. For Wi-Fi, asks nl80211 now, and uses its last answer if it does
+  /// not respond.
   func describe(
     _ facts: LinkFacts, _ addresses: [Address]
   ) throws(KernelUnavailable) -> Connectivity_V1_Link {
@@ -131,7 +133,7 @@ extension Explainer {
       link.wireless = Connectivity_V1_Wireless(wireless, signal, isNamed: self.identify == .shown)
     }
     if let modem = facts.modem {
-      // Of one that is not connected it says nothing of this link.
+      // The signal of a modem that is not connected does not concern this link.
       let quality = modem.isConnected ? self.signalQualities[facts.link.name] : nil
       link.modem = Connectivity_V1_Modem(modem, signalQuality: quality)
     }
@@ -140,11 +142,11 @@ extension Explainer {
 }
 
 extension PathReader {
-  /// A link by itself: what is below it is not looked at.
+  /// Describes a link without the links below it.
   ///
   /// - Parameters:
-  ///   - addresses: its own, among others' maybe.
-  ///   - network: the one that it has joined, where that is known.
+  ///   - addresses: Addresses that include those of the link.
+  ///   - network: The network that it has joined, if known.
   fileprivate func describe(
     _ facts: LinkFacts, _ addresses: [Address], by network: NetworkHash?
   ) -> Connectivity_V1_Link {
@@ -196,7 +198,8 @@ extension Connectivity_V1_LinkState {
 }
 
 extension Observation {
-  /// The link that the default paths are guessed to lead by below a tunnel.
+  /// Returns the link that the default paths are guessed to use below a tunnel, or `nil` if there
+  /// is no guess.
   func guess(below tunnel: UInt32) -> PathLink? {
     for path in [self.ipv4.path, self.ipv6.path] where path.guessedLinks > 0 {
       if path.certainChain.last?.index == tunnel { return path.chain[path.certainChain.endIndex] }
@@ -204,14 +207,15 @@ extension Observation {
     return nil
   }
 
-  /// The family that a summary of this follows.
+  /// Returns the address family that a summary of the observation follows.
   fileprivate func followed(_ preferred: AddressFamily) -> AddressFamily {
     ConnectivityStatus(ipv4: self.ipv4.path, ipv6: self.ipv6.path, preferred: preferred).family
   }
 }
 
 extension RouteAnswer {
-  /// As `ip route get` writes it: `via 192.0.2.1 dev eth0 table 254`; or why there is no route.
+  /// Returns the answer as `ip route get` writes it: `via 192.0.2.1 dev eth0 table 254`. Without a
+  /// route, returns the reason.
   fileprivate func summary(_ view: KernelView) throws(KernelUnavailable) -> String {
     switch self {
     case .noRoute(let reason):
@@ -229,7 +233,8 @@ extension RouteAnswer {
 extension Connectivity_V1_Link {
   typealias Rank = (Int, Int, Int, UInt32)
 
-  /// Links of the default paths come first, then those that work, free before paid ones, and loopback last.
+  /// The sort key: links of the default paths come first, then working links, unmetered media
+  /// before metered ones, and loopback last.
   var rank: Rank {
     let media: [Connectivity_V1_Medium] = [
       .wired, .wifi, .bluetooth, .cellular, .tunnel, .unknown, .loopback,

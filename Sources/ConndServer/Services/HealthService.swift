@@ -4,7 +4,8 @@ import GRPCProtobuf
 import StandardServices
 import SwiftProtobuf
 
-/// `grpc.health.v1.Health`: connd serves from its first reading on, before which it takes no calls, until it stops.
+/// Implements `grpc.health.v1.Health`. connd serves from its first reading until it stops, and
+/// accepts no calls before.
 struct HealthService: RegistrableRPCService {
   let monitor: Monitor
   let store: Store
@@ -36,7 +37,7 @@ struct HealthService: RegistrableRPCService {
   ) async throws {
     let isServed = Self.services.contains(service)
     try await writer.write(.with { $0.status = isServed ? .serving : .serviceUnknown })
-    // Nothing changes until the end, which the store announces to everybody.
+    // Nothing changes until the end, and the store notifies all observers of that.
     let end = self.store.observe()
     await withRPCCancellationHandler {
       for await _ in end.stream {}

@@ -1,20 +1,21 @@
 import Connectivity
 
-/// A text in a request that is no address to which, or from which, traffic can be sent.
+/// An error for a text in a request that is not a valid host address.
 struct HostAddressError: Error {
   var message: String
 }
 
 extension IPAddress {
-  /// The address that a client names. One that a dual-stack socket maps to IPv6 is IPv4.
+  /// Parses the address that a client names. An IPv4-mapped IPv6 address, as of a dual-stack
+  /// socket, becomes IPv4.
   ///
-  /// - Throws: What names the field, and says what is wrong.
+  /// - Throws: An error that names the field and the mistake.
   init(ofHost text: String, field: String) throws(HostAddressError) {
     guard let address = IPAddress(text)?.unmapped else {
       throw HostAddressError(
         message: "\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
     }
-    // What programs bind to, and the kernel takes for any address.
+    // Programs bind to it, and the kernel treats it as any address.
     guard !address.isUnspecified else {
       throw HostAddressError(message: "\(field): '\(text.prefix(64))' is no host's address")
     }

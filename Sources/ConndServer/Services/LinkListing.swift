@@ -4,19 +4,19 @@ import ConnectivityRules
 import SwiftProtobuf
 import UnixTransport
 
-/// A listing of all links, made in parts: a machine with containers may have thousands of links, and the kernel's messages
-/// are read in between.
+/// A listing of all links, built in parts. A machine with containers may have thousands of links,
+/// and kernel messages are read in between.
 struct LinkListing {
-  /// How many links are described in one part: about a tenth of a millisecond.
+  /// The number of links that are described in one part: about a tenth of a millisecond.
   private static let part = 16
-  /// On a hub of tunnels, connd looks below this many.
+  /// The number of tunnels below which connd looks. A hub may have many more.
   private static let maxTunnels = 64
 
   private let observed: Observation
   private let links: [LinkFacts]
   private let names: [UInt32: String]
   private let addresses: [UInt32: [Address]]
-  /// How many links are described, and how many tunnels connd has looked below.
+  /// The number of links described, and the number of tunnels examined.
   private var count = 0
   private var tunnels = 0
   private var described: [(rank: Connectivity_V1_Link.Rank, response: [UInt8])] = []
@@ -32,11 +32,11 @@ struct LinkListing {
 
   /// Describes the next links.
   ///
-  /// - Returns: the response, or `nil` while there are more links. Links of the default paths come first, then by their worth.
+  /// - Returns: The response, or `nil` while there are more links. It is sorted by `rank`.
   mutating func advance(_ explainer: Explainer) throws(KernelUnavailable) -> EncodedMessage? {
     for facts in self.links.dropFirst(self.count).prefix(Self.part) {
       let link = try self.describe(facts, explainer)
-      // Encoded messages of repeated fields may be joined (Protobuf's "Encoding").
+      // Encoded messages of a repeated field may be concatenated (Protobuf's "Encoding").
       let response = Connectivity_V1_ListLinksResponse.with { $0.links = [link] }
       if let bytes: [UInt8] = try? response.serializedBytes() {
         self.described.append((link.rank, bytes))
@@ -77,17 +77,17 @@ struct LinkListing {
 // MARK: - In the monitor's loop
 
 extension MonitorLoop {
-  /// A listing that is being made, and the clients that wait for it.
+  /// A listing in progress and the clients that wait for it.
   struct PendingListing {
     typealias Answer = KernelAnswer<EncodedMessage>
 
     var listing: LinkListing
     var replies: [Reply<Answer>]
-    /// Questions that came after it began. What has happened meanwhile must be in their answer.
+    /// Queries that arrived after it began. Their answer must include what has happened meanwhile.
     var later: [Question] = []
   }
 
-  /// Begins a listing for all that wait for one, or lets the question wait for the next one.
+  /// Begins a listing for all pending queries, or lets the query wait for the next listing.
   mutating func list(for question: Question, _ reply: Reply<PendingListing.Answer>) {
     guard self.listing == nil else {
       self.listing?.later.append(question)
@@ -105,7 +105,7 @@ extension MonitorLoop {
     }
   }
 
-  /// Makes the next part of the listing. What is left takes its turn among its user's questions.
+  /// Builds the next part of the listing. The rest is queued among its user's queries.
   mutating func continueListing(in account: Account) {
     guard var pending = self.listing.take() else { return }
     let part = self.ask { explainer throws(KernelUnavailable) in

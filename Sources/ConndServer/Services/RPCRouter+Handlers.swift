@@ -4,7 +4,8 @@ import SwiftProtobuf
 import UnixTransport
 
 extension RPCRouter {
-  /// Registers a method of one request and one response. The handler is passed the caller's credentials.
+  /// Registers a method with one request and one response. The handler receives the caller's
+  /// credentials.
   mutating func unary<Request: SwiftProtobuf.Message, Response: SwiftProtobuf.Message>(
     _ method: MethodDescriptor,
     _ handler:
@@ -27,7 +28,7 @@ extension RPCRouter {
     }
   }
 
-  /// Registers a method of a stream of requests and a stream of responses.
+  /// Registers a method with a stream of requests and a stream of responses.
   mutating func bidirectional<Request: SwiftProtobuf.Message, Response: SwiftProtobuf.Message>(
     _ method: MethodDescriptor,
     _ handler:
@@ -47,7 +48,7 @@ extension RPCRouter {
     }
   }
 
-  /// Registers a method of one request and a stream of responses.
+  /// Registers a method with one request and a stream of responses.
   mutating func serverStreaming<Request: SwiftProtobuf.Message, Response: Sendable>(
     _ method: MethodDescriptor, _ serializer: some MessageSerializer<Response>,
     _ handler:
@@ -67,7 +68,7 @@ extension RPCRouter {
   }
 }
 
-/// Passes a message on that is serialised already.
+/// Passes on a message that is already serialised.
 struct EncodedSerializer: MessageSerializer {
   func serialize<Bytes: GRPCContiguousBytes>(_ message: EncodedMessage) throws -> Bytes {
     Bytes(message.bytes)
@@ -75,7 +76,7 @@ struct EncodedSerializer: MessageSerializer {
 }
 
 extension ServerContext {
-  /// Who calls.
+  /// The credentials of the caller.
   fileprivate var caller: PeerCredentials {
     get throws {
       guard let peer = self.peer else {
@@ -87,6 +88,6 @@ extension ServerContext {
 }
 
 extension RPCError {
-  /// What ends every stream when connd stops: the client is to connect again.
+  /// Ends every stream when connd stops. The client should reconnect.
   static let stopping = RPCError(code: .unavailable, message: "connd is stopping")
 }

@@ -3,7 +3,8 @@ import GRPCProtobuf
 import StandardServices
 import SwiftProtobuf
 
-/// `grpc.reflection.v1.ServerReflection`, and under the name of its predecessor that most tools still ask for.
+/// Implements `grpc.reflection.v1.ServerReflection`, also under the name of its predecessor, which
+/// most tools still use.
 struct ReflectionService: RegistrableRPCService {
   private let files: FileDescriptors
 

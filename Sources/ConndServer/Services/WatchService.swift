@@ -5,14 +5,15 @@ import GRPCCore
 import SwiftProtobuf
 import UnixTransport
 
-/// The `Watch` call: what is published goes to all subscribers in one turn of the reactor, without a task for each.
+/// Implements the `Watch` call. Each change goes to all subscribers in one turn of the reactor,
+/// without a task per subscriber.
 ///
-/// It belongs to the reactor's thread.
+/// Used on the reactor's thread only.
 final class WatchService: @unchecked Sendable {
   private let store: Store
   private let statistics: Statistics
   private let clients: ClientList
-  /// The streams of those who subscribe.
+  /// The streams of the subscribers.
   private var streams: [Subscriber.ID: ServerStream] = [:]
 
   static var method: String {
@@ -61,13 +62,13 @@ final class WatchService: @unchecked Sendable {
   }
 }
 
-/// A subscriber's place in the history, read as its client takes it.
+/// A subscriber's position in the history. Messages are read as the client accepts them.
 private final class WatchSource: MessageSource {
   private let service: WatchService
   private let kinds: EventKinds
   private let client: ClientList.ID
   private var subscriber: Subscriber
-  /// What was read and not yet sent.
+  /// Changes that were read and not yet sent.
   private var unsent: ArraySlice<Published> = []
 
   init(
@@ -109,14 +110,14 @@ private final class WatchSource: MessageSource {
   }
 }
 
-/// Which changes a subscriber asked for.
+/// The kinds of changes that a subscriber requested.
 private struct EventKinds {
   private var transitions = true
   private var paths = true
   private var invalidations = true
   private var dns = true
 
-  /// - Parameter kinds: none means all.
+  /// - Parameter kinds: The requested kinds. None means all.
   init(_ kinds: [Connectivity_V1_EventKind]) throws(RPCError) {
     if kinds.isEmpty { return }
     self.transitions = kinds.contains(.transition)

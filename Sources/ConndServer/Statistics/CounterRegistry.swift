@@ -1,12 +1,12 @@
 import CoreMetrics
 import Synchronization
 
-/// Where counters of swift-metrics are kept, in this process: connd tells their values itself, to whoever asks.
+/// Stores the counters of swift-metrics in this process, because connd reports their values itself.
 ///
-/// Counters only: it has no use for timers and recorders, and what is made of those counts nothing. Safe to use from any
-/// thread.
+/// Supports counters only. Timers and recorders are not used, and count nothing. Safe to use from
+/// any thread.
 final class CounterRegistry: Sendable {
-  /// One counter: its label, and its one dimension where it has any.
+  /// The label of a counter, and its dimension if it has one.
   struct Key: Hashable, Sendable {
     var name: String
     var kind: String
@@ -24,7 +24,7 @@ final class CounterRegistry: Sendable {
 
   private let counters = Mutex<[Key: Value]>([:])
 
-  /// What was counted.
+  /// The current values.
   var values: [Key: UInt64] {
     self.counters.withLock { $0.mapValues { UInt64(max(0, $0.value)) } }
   }
@@ -51,7 +51,7 @@ extension CounterRegistry: MetricsFactory {
     NOOPMetricsHandler.instance
   }
 
-  // What was counted stays, as long as the process does.
+  // Counters keep their values as long as the process lives.
   func destroyCounter(_ handler: any CounterHandler) {}
   func destroyRecorder(_ handler: any RecorderHandler) {}
   func destroyTimer(_ handler: any TimerHandler) {}

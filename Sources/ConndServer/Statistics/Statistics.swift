@@ -2,7 +2,8 @@ import Connectivity
 import ConnectivityRules
 import CoreMetrics
 
-/// What connd counts, from its start on; the .proto says of each figure what it means. Safe to use from any thread.
+/// The counters since connd's start. The .proto describes each of them. Safe to use from any
+/// thread.
 struct Statistics: Sendable {
   let batches: Counter
   let events: Counter
@@ -15,7 +16,7 @@ struct Statistics: Sendable {
   let flowPaths: Counter
   let gaps: Counter
   let subscriptions: Counter
-  /// Flows that their sockets have spared (E1), and those that were found dead (E2).
+  /// Flows that their sockets have spared (E1), and flows that were found dead (E2).
   let spared: Counter
   let found: Counter
 
@@ -49,13 +50,13 @@ struct Statistics: Sendable {
     self.dnsChanges = counter("published", "dns")
   }
 
-  /// The kernel told something.
+  /// Counts kernel events.
   func count(_ events: [KernelEvent]) {
     var messages = events.count
     for event in events {
       switch event {
       case .overrun:
-        // No message, but the want of some.
+        // An overrun is not a message, but the loss of some.
         messages -= 1
         self.overruns.increment()
       case .malformed: self.malformed.increment()
@@ -67,7 +68,7 @@ struct Statistics: Sendable {
     self.events.increment(by: messages)
   }
 
-  /// The kernel was read, and changes were published because of it.
+  /// Counts a reading of the kernel and its published changes.
   func count(_ occasion: Occasion, published changes: Int) {
     self.readings.increment()
     if occasion.isResynchronisation { self.resynchronisations.increment() }
@@ -85,7 +86,7 @@ struct Statistics: Sendable {
     }
   }
 
-  /// A client was told of one of its flows.
+  /// Counts an event that a client received about one of its flows.
   func count(_ told: FlowTable.Told) {
     switch told.event {
     case .path, .betterPathGone: self.flowPaths.increment()
@@ -96,34 +97,35 @@ struct Statistics: Sendable {
     }
   }
 
-  /// A client was answered that registered a flow. A connection that has just been made is evidence itself: that it is
-  /// declared dead shows an error, mostly connd's own (I11). One that the client names with an earlier path is none of those.
+  /// Counts a refutation in the answer to a registration. A connection that has just been made is
+  /// evidence itself. Declaring it dead shows an error, usually connd's (I11). A connection that
+  /// the client registers with an earlier path does not count.
   func count(_ answer: FlowTable.Event, to registration: FlowTable.Registration) {
     guard registration.isNew, answer.refutes, case .invalidation(let verdict, _, _) = answer
     else { return }
     self.increment("refutations", verdict.reason.rawValue)
   }
 
-  /// Somebody was turned away, or, for want of descriptors, is made to wait.
+  /// Counts a client that was refused, or has to wait because there are no descriptors.
   ///
-  /// - Parameter limit: The key of the configuration, where it is one.
+  /// - Parameter limit: The key of the configuration, if it is one.
   func hit(_ limit: String) { self.increment("limits_hit", limit) }
 
   private func increment(_ name: String, _ kind: String) {
     Counter(label: name, dimensions: [("kind", kind)], factory: self.registry).increment()
   }
 
-  /// One figure.
+  /// The value of one counter or gauge.
   struct Figure: Sendable, Hashable {
     var name: String
-    /// Empty where there is one figure of that name.
+    /// Empty if the name has only one figure.
     var kind = ""
     var value: UInt64
-    /// How many there are now, not since the start.
+    /// Whether it is a current number instead of a count since the start.
     var isPresent = false
   }
 
-  /// What was counted, by name and kind.
+  /// The counters, by name and kind.
   var counted: [Figure] {
     self.registry.values
       .map { Figure(name: $0.name, kind: $0.kind, value: $1) }
@@ -132,7 +134,7 @@ struct Statistics: Sendable {
 }
 
 extension Occasion {
-  /// Everything is read as if nothing were known.
+  /// Whether everything is read without relying on earlier knowledge.
   fileprivate var isResynchronisation: Bool {
     switch self {
     case .start, .kernelBack: true

@@ -5,7 +5,7 @@ import ServiceLifecycle
 import SwiftProtobuf
 import UnixSignals
 
-/// Tells the statistics: to those who ask for them, and to the log on SIGUSR1.
+/// Reports the statistics: to clients on request, and to the log on SIGUSR1.
 struct StatisticsReporter: Service {
   let statistics: Statistics
   let store: Store
@@ -14,7 +14,7 @@ struct StatisticsReporter: Service {
   private let requests: UnixSignalsSequence
   private let started = Moment()
 
-  /// - Parameter requests: each of these signals has the log told.
+  /// - Parameter requests: Each of these signals causes a log line.
   init(
     statistics: Statistics, store: Store, monitor: Monitor, requests: UnixSignalsSequence,
     logger: Logger
@@ -30,7 +30,7 @@ struct StatisticsReporter: Service {
     await atEach(self.requests) { await self.log() }
   }
 
-  /// What was counted since the start, and what there is now.
+  /// Returns the counts since the start, and the current numbers.
   private func figures() async -> [Statistics.Figure] {
     @Sendable func present(_ name: String, _ value: Int) -> Statistics.Figure {
       Statistics.Figure(name: name, value: UInt64(value), isPresent: true)
@@ -38,7 +38,7 @@ struct StatisticsReporter: Service {
     var figures = self.statistics.counted
     figures.append(present("subscribers", self.store.subscribers))
     figures.append(present("history", self.store.past.count))
-    // Nothing of it where connd is stopping.
+    // Not available while connd is stopping.
     if let counts = await self.monitor.ask({ .count($0) }) {
       figures += [
         present("guarding_clients", counts.guardingClients),

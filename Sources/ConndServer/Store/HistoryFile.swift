@@ -4,32 +4,34 @@ import Glibc
 import Logging
 import UnixTransport
 
-/// Keeps what was published across restarts: generations never repeat, and clients resume.
+/// Stores published changes across restarts, so that generations never repeat and clients can
+/// resume.
 ///
-/// The file is a log of records (`RecordFrame`), each a message, behind a line that names the format. A record is appended before it is published. What a crash leaves half written is
-/// cut off at the next start, and the file is rewritten in one step whenever it has become too long. Where it may not hold all
-/// that was published, nothing of it is used, for what is missing may be what counts. It stays open: where descriptors run out,
-/// nothing is lost. Not thread-safe.
+/// The file is a log of records (`RecordFrame`), each with a message, after a line with the format.
+/// A record is appended before it is published. An incomplete record after a crash is cut off at
+/// the next start. A file that has become too long is replaced atomically. If the file may lack a
+/// published change, nothing of it is used, because the missing change may matter. The file stays
+/// open, so that a lack of descriptors loses nothing. Not thread-safe.
 final class HistoryFile {
   private static let header = Array("connd history 2\n".utf8)
-  /// Of a file that does not hold all that was published. As long as the other, which it overwrites: that takes no room on a
-  /// full disk.
+  /// The header of a file that lacks published changes. It has the same length as the other header,
+  /// which it overwrites even on a full disk.
   private static let abandoned = Array("connd history -\n".utf8)
-  /// The file is rewritten when it has so many records more than the store holds.
+  /// The file is replaced when it has this many more records than the store.
   private static let slack = Store.capacity
 
-  /// In octets. No history is larger; a file that is, is not ours.
+  /// In bytes. No history is larger, so a larger file was not written by connd.
   private static let largest = 1 << 26
 
   private let path: String
   private var descriptor: CInt = -1
   private var records = 0
   private var clockSteps = 0
-  /// It was said that the history cannot be kept.
+  /// Whether the loss of the history has been logged.
   private var hasComplained = false
   private let logger: Logger
 
-  /// - Parameter path: where the file is; its directory must be there.
+  /// - Parameter path: The path of the file. Its directory must exist.
   init(path: String, logger: Logger) {
     self.path = path
     self.logger = logger
@@ -42,15 +44,16 @@ final class HistoryFile {
     self.descriptor = -1
   }
 
-  /// Begins a run: what the file holds, which is then written anew. One that is not ours, or not whole, is put aside.
+  /// Begins a run: reads the file and writes it again. An unknown or incomplete file is renamed.
   ///
-  /// - Returns: what the run goes on from. Generations that no file will hold are taken far from those that one may.
+  /// - Returns: The history that the run continues. If it cannot be stored, the generations are far
+  ///   from any that a file may contain.
   func begin() -> Past {
     let past = self.load()
-    // Where something was published that is not known any more, an empty history is not the whole.
+    // If published changes have been lost, an empty history is not complete.
     let isLost = past.changes.isEmpty && past.generation > 0
     let isWritten = self.rewrite(past.changes, header: isLost ? Self.abandoned : Self.header)
-    // The first change makes a whole one of it.
+    // The first change makes it complete.
     if isLost { self.closeFile() }
     return isWritten || !past.changes.isEmpty ? past : .lost
   }
@@ -60,7 +63,7 @@ final class HistoryFile {
     do {
       bytes = try contents(of: self.path, most: Self.largest, followsLinks: false)[...]
     } catch {
-      // One that was put aside may have been the last, where nothing came to be published after it.
+      // The renamed file may have been the last one, if nothing was published after it.
       if error.code == ENOENT { return access(self.damagedPath, F_OK) == 0 ? .lost : Past() }
       return self.putAside("cannot be read: \(error)")
     }
@@ -87,7 +90,7 @@ final class HistoryFile {
       past.append(published)
     }
     if !bytes.isEmpty {
-      // It was not published: that comes after it is written.
+      // It was not published, because publication follows writing.
       self.logger.notice(
         "the history ends with half a record, which is cut off",
         metadata: ["path": "\(self.path)", "bytes": "\(bytes.count)"])
@@ -95,9 +98,9 @@ final class HistoryFile {
     return Past(changes: past.suffix(Store.capacity))
   }
 
-  /// Replaces the file by one that holds just this.
+  /// Replaces the file by one with just these changes.
   ///
-  /// - Returns: whether that was possible.
+  /// - Returns: Whether that succeeded.
   private func rewrite(_ past: [Published], header: [UInt8] = HistoryFile.header) -> Bool {
     let temporary = "\(self.path).new"
     let descriptor = open(
@@ -109,7 +112,7 @@ final class HistoryFile {
     else {
       self.complain(SystemError())
       if descriptor >= 0 { close(descriptor) }
-      // What is half written would only fill a full disk further.
+      // An incomplete file would only fill a full disk further.
       unlink(temporary)
       return false
     }
@@ -122,17 +125,18 @@ final class HistoryFile {
     return true
   }
 
-  /// Appends records; `past` is what the file is to hold before them if it must be rewritten.
+  /// Appends records. `past` returns the changes before them, for replacing the file.
   ///
-  /// - Parameter clockSteps: How often the wall clock was set, with which times were moved that the file holds.
+  /// - Parameter clockSteps: How often the wall clock was set. Each step shifts the times in the
+  ///   file.
   func append(_ changes: [Published], clockSteps: Int = 0, past: () -> [Published]) {
     let isFull = self.records >= Store.capacity + Self.slack || clockSteps != self.clockSteps
     self.clockSteps = clockSteps
     if self.descriptor < 0 || isFull, self.rewrite(past() + changes) { return }
-    // One that is too long, and cannot be rewritten, still holds everything.
+    // A file that is too long and cannot be replaced is still complete.
     guard self.descriptor >= 0, RecordFrame.write(changes.flatMap(Self.record), to: self.descriptor)
     else {
-      // A full disk: what is half written must not be followed by anything.
+      // The disk may be full. Nothing may follow an incomplete record.
       self.complain(SystemError())
       self.abandon()
       return
@@ -140,9 +144,9 @@ final class HistoryFile {
     self.records += changes.count
   }
 
-  /// What is published from now on is not in the file, and whoever reads it must not take it for the whole.
+  /// Marks the file as incomplete, because it will lack the next changes.
   private func abandon() {
-    // This needs neither room nor a descriptor.
+    // This needs neither space nor a descriptor.
     if self.descriptor >= 0 { ftruncate(self.descriptor, 0) }
     self.closeFile()
     let descriptor = open(self.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
@@ -151,7 +155,7 @@ final class HistoryFile {
     close(descriptor)
   }
 
-  /// Says it once, and not again at each change until it was kept again.
+  /// Logs the error once, until the history can be stored again.
   private func complain(_ error: SystemError) {
     guard !self.hasComplained else { return }
     self.hasComplained = true
@@ -170,15 +174,15 @@ final class HistoryFile {
 
   private var damagedPath: String { "\(self.path).damaged" }
 
-  /// What earlier runs published.
+  /// The changes that earlier runs published.
   struct Past {
-    /// The oldest first.
+    /// Oldest first.
     var changes: [Published] = []
     /// The generation after which to go on where there are no changes.
     var generation: UInt64 = 0
 
-    /// Something was published, and nobody knows what: generations go on far beyond what can have been, below 2^53 for
-    /// another 230 years.
+    /// The state after unknown changes were published. Generations continue far beyond any that can
+    /// have been used, and stay below 2^53 for another 230 years.
     static var lost: Past { Past(generation: UInt64(clamping: Timestamp.now().microseconds)) }
   }
 }

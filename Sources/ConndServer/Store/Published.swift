@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityProtocol
 import SwiftProtobuf
 
-/// A change, and the message that tells it, serialised once for all subscribers.
+/// A change and its message, serialised once for all subscribers.
 struct Published: Sendable {
   let change: Change
   let message: EncodedMessage
@@ -13,7 +13,7 @@ struct Published: Sendable {
       Connectivity_V1_WatchResponse(change, networkNamespace: NetworkNamespace.told))
   }
 
-  /// Of a message as it was kept.
+  /// Decodes a stored message.
   init(decoding bytes: [UInt8]) throws {
     let response = try Connectivity_V1_WatchResponse(serializedBytes: bytes)
     guard case .change(let change) = try WatchEvent(response) else { throw NotAChange() }
@@ -22,7 +22,7 @@ struct Published: Sendable {
   }
 }
 
-/// A message that is a snapshot or a gap: those are not kept.
+/// The error for a message with a snapshot or a gap, which are not stored.
 struct NotAChange: Error {}
 
 /// A serialised Protobuf message.

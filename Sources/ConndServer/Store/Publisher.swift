@@ -1,13 +1,13 @@
 import Connectivity
 import Logging
 
-/// Where the monitor's loop publishes.
+/// The destination of the monitor loop's changes.
 protocol Publisher {
-  /// Makes changes known, in their order.
+  /// Publishes changes in their order.
   func publish(_ changes: [Change])
 }
 
-/// Keeps changes for the next run, and then makes them known. Used by the monitor's thread.
+/// Stores changes for the next run, then publishes them. Used on the monitor thread.
 struct HistoryPublisher: Publisher {
   private let store: Store
   private let history: HistoryFile

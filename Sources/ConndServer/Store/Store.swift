@@ -4,11 +4,11 @@ import ConnectivityProtocol
 import DequeModule
 import Synchronization
 
-/// What was published: the present, and as much of the past as the history holds.
+/// The published state: the current snapshot, and the recent changes in the history.
 ///
-/// The monitor's thread publishes and never waits; subscribers read at their own pace. A subscriber is a place in the
-/// history and no queue of its own, so one that does not read costs nothing, and one that falls behind what the history
-/// holds gets a gap (D4). Safe to use from any thread.
+/// The monitor thread publishes without blocking, and subscribers read at their own pace. A
+/// subscriber is a position in the history and has no queue. One that does not read costs nothing,
+/// and one that falls behind the history receives a gap (D4). Safe to use from any thread.
 final class Store: Sendable {
   private let state: Mutex<State>
 
@@ -18,24 +18,24 @@ final class Store: Sendable {
     var clockSteps = 0
     /// When the machine was started, by the wall clock as it is set now.
     var boot: Timestamp
-    /// The oldest first; generations grow by one from each to the next.
+    /// Oldest first. Generations increase by one.
     var history: Deque<Published>
     /// Called when there is something new for subscribers.
     var onNews: @Sendable () -> Void = {}
     var subscribers: Set<Subscriber.ID> = []
     var lastSubscriber: Subscriber.ID = 0
     var isFinished = false
-    /// Who wants to know that the present or the number of subscribers has changed.
+    /// Observers of the snapshot and the number of subscribers.
     var observers: [UInt64: AsyncStream<Void>.Continuation] = [:]
     var lastObserver: UInt64 = 0
   }
 
-  /// How many changes the history holds.
+  /// The maximum number of changes in the history.
   static let capacity = 512
 
   /// - Parameters:
-  ///   - past: what an earlier run published, the oldest first.
-  ///   - generation: after which to go on where nothing is known of the past.
+  ///   - past: The changes of an earlier run, oldest first.
+  ///   - generation: The generation to continue after if there are no changes.
   init(_ past: [Published] = [], after generation: UInt64 = 0) {
     var snapshot = TransitionMaker().snapshot
     snapshot.generation = generation
@@ -43,12 +43,12 @@ final class Store: Sendable {
     self.state = Mutex(State(snapshot, Deque(past.suffix(Self.capacity))))
   }
 
-  /// Goes on after what an earlier run published last, of which nothing else is known.
+  /// Continues after a snapshot of an earlier run, without its history.
   init(at snapshot: Snapshot) {
     self.state = Mutex(State(snapshot))
   }
 
-  /// What was published last. Its `since` is by the wall clock as that is set now.
+  /// The snapshot published last. Its `since` is by the wall clock as it is set now.
   var snapshot: Snapshot {
     self.state.withLock { state in
       state.followClock()
@@ -69,7 +69,7 @@ final class Store: Sendable {
 
   var subscribers: Int { self.state.withLock { $0.subscribers.count } }
 
-  /// What the history holds, the oldest first. Its times are by the wall clock as that is set now.
+  /// The changes in the history, oldest first. Their times are by the wall clock as it is set now.
   var past: [Published] {
     self.state.withLock { state in
       state.followClock()
@@ -77,7 +77,7 @@ final class Store: Sendable {
     }
   }
 
-  /// Makes changes known to all subscribers, in their order. Who observes is told by ``touch()``.
+  /// Publishes changes to all subscribers, in their order. ``touch()`` notifies the observers.
   func publish(_ changes: [Published]) {
     let onNews: (@Sendable () -> Void)? = self.state.withLock { state in
       state.followClock()
@@ -91,7 +91,7 @@ final class Store: Sendable {
     onNews?()
   }
 
-  /// Ends every subscription: connd is stopping.
+  /// Ends every subscription because connd is stopping.
   func finish() {
     let (onNews, observers) = self.state.withLock { state in
       state.isFinished = true
@@ -101,14 +101,14 @@ final class Store: Sendable {
     for observer in observers.values { observer.finish() }
   }
 
-  /// Has those who observe look again: something was published, or what they tell beside it is another.
+  /// Notifies observers after a publication, or after a change of what else they report.
   func touch() {
     let observers = self.state.withLock { $0.observers }
     for observer in observers.values { observer.yield() }
   }
 
-  /// Yields whenever the present or the number of subscribers may have changed; several changes may be one yield. The
-  /// stream ends when connd stops, or when its continuation is finished.
+  /// Yields whenever the snapshot or the number of subscribers may have changed. Several changes
+  /// may be one yield. The stream ends when connd stops, or when its continuation is finished.
   func observe() -> (stream: AsyncStream<Void>, continuation: AsyncStream<Void>.Continuation) {
     let (stream, continuation) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
@@ -128,22 +128,22 @@ final class Store: Sendable {
 
 // MARK: - Subscribers
 
-/// A place in the history, held by one reader.
+/// A reader's position in the history.
 struct Subscriber: Sendable {
   typealias ID = UInt64
 
   let id: ID
-  /// The generation up to which everything has been read; `nil` before the first reading of a subscriber that does not
-  /// resume.
+  /// The generation up to which everything has been read, or `nil` before the first reading of a
+  /// subscriber that does not resume.
   fileprivate var generation: UInt64?
 }
 
 extension Store {
-  /// What a subscriber gets from one reading.
+  /// The result of one reading of a subscriber.
   enum Reading: Sendable {
-    /// The stream starts with this.
+    /// The first result of a stream.
     case snapshot(Snapshot)
-    /// Something was missed; this is the present (D4, D5).
+    /// The subscriber missed changes. This is the current state (D4, D5).
     case gap(Snapshot)
     /// At least one change, in order.
     case changes([Published])
@@ -153,7 +153,7 @@ extension Store {
 
   /// Admits a subscriber, until `leave`.
   ///
-  /// - Parameter since: the last generation that the subscriber has seen; `nil`: it has seen nothing.
+  /// - Parameter since: The last generation that the subscriber has seen, or `nil` for none.
   func admit(since generation: UInt64?) -> Subscriber {
     let (subscriber, observers) = self.state.withLock { state in
       state.lastSubscriber += 1
@@ -164,7 +164,7 @@ extension Store {
     return subscriber
   }
 
-  /// Dismisses a subscriber; more than once is once.
+  /// Removes a subscriber. Has no effect if that was done before.
   func leave(_ subscriber: Subscriber) {
     let observers = self.state.withLock { state in
       state.subscribers.remove(subscriber.id)
@@ -173,12 +173,13 @@ extension Store {
     for observer in observers.values { observer.yield() }
   }
 
-  /// Has something called when there may be news for subscribers, by the thread that has published them: it is not to wait.
+  /// Sets the closure that is called when there may be news for subscribers. The publishing thread
+  /// calls it, so it must not block.
   func onNews(_ body: @escaping @Sendable () -> Void) {
     self.state.withLock { $0.onNews = body }
   }
 
-  /// What is new to a subscriber; `nil` where nothing is.
+  /// Returns what is new to a subscriber, or `nil` if nothing is.
   func next(for subscriber: inout Subscriber) -> Reading? {
     self.state.withLock { $0.read(&subscriber) }
   }
@@ -192,8 +193,8 @@ extension Store.State {
       boot: time.advanced(by: .zero - now.sinceStart), history: history)
   }
 
-  /// Moves times along with the wall clock if that was set, so that what happened is as long ago as before. What happened
-  /// before the machine was started stays where it was: its clock was another.
+  /// Shifts times if the wall clock was set, so that events are as long ago as before. Events
+  /// before the machine was started keep their times, because the clock was different then.
   fileprivate mutating func followClock() {
     let (now, time) = (Instant.now(), Timestamp.now())
     guard let step = self.clocks.step(to: now, time) else { return }
@@ -207,7 +208,7 @@ extension Store.State {
     }
   }
 
-  /// At most so many changes are handed out at once.
+  /// The maximum number of changes per reading.
   private static let batch = 64
 
   fileprivate mutating func read(_ subscriber: inout Subscriber) -> Store.Reading? {
