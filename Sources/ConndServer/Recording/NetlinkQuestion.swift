@@ -2,13 +2,13 @@ import CLinux
 import Glibc
 import Netlink
 
-/// A request without what is another in each run: its sequence number and its port.
+/// A request without the fields that differ in each run: sequence number and port.
 struct NetlinkQuestion: Hashable {
   var role: SocketRole
   var message: [UInt8]
 }
 
-/// What came on a socket as answer to one request, in its order.
+/// The answer to one request on a socket, in the order of its messages.
 enum NetlinkAnswer: Hashable {
   case message([UInt8])
   case failed(RecordedReception)
@@ -16,11 +16,11 @@ enum NetlinkAnswer: Hashable {
   case unsent(error: CInt)
 }
 
-/// A netlink message in bytes, by the fields of its header.
+/// A netlink message as bytes, with access to the fields of its header.
 struct NetlinkMessage {
   var bytes: [UInt8]
 
-  /// The messages of a datagram, as far as their lengths can be true.
+  /// Returns the messages of a datagram, up to the first invalid length.
   static func messages(of datagram: some Collection<UInt8>) -> [NetlinkMessage] {
     var rest = Array(datagram)[...]
     var messages: [NetlinkMessage] = []
@@ -43,30 +43,30 @@ struct NetlinkMessage {
     set { self.set(newValue, at: 8) }
   }
 
-  /// That of the socket which asked.
+  /// The port of the requesting socket.
   var port: UInt32 {
     get { number(self.bytes[12..<16]) }
     set { self.set(newValue, at: 12) }
   }
 
-  /// What tells the request from others.
+  /// Returns the key under which the request's answer is stored.
   func question(_ role: SocketRole) -> NetlinkQuestion {
     var message = self
     (message.sequence, message.port) = (0, 0)
     return NetlinkQuestion(role: role, message: message.bytes)
   }
 
-  /// The answer that there is nothing of what was asked for, where nothing else is known.
+  /// Returns an answer that says "not found", for a request without a recorded answer.
   func notThere(_ role: SocketRole) -> NetlinkMessage {
     let code: CInt =
       switch (role, Int(self.type)) {
-      // Of any other error nl80211 is asked again and again.
+      // nl80211 would be queried repeatedly after any other error.
       case (.wirelessRequester, _): ENODEV
       case (_, Int(RTM_GETROUTE)): ENETUNREACH
       case (_, Int(RTM_GETLINK)): ENODEV
       default: ENOENT
       }
-    // The end of an empty list is a number; an error brings the header of the request.
+    // The end of an empty list contains a number. An error contains the header of the request.
     let payload =
       self.isDump ? octets(0) : octets(UInt32(bitPattern: -code)) + self.bytes.prefix(16)
     var header = octets(UInt32(16 + payload.count))
@@ -81,7 +81,8 @@ struct NetlinkMessage {
   }
 }
 
-/// Netlink's numbers are in host order; a recording's machine may have another, which it is not replayed on.
+/// Reads a netlink number. Netlink uses host byte order. Recordings of big-endian machines are not
+/// supported.
 private func number(_ bytes: ArraySlice<UInt8>) -> UInt32 {
   bytes.reversed().reduce(0) { $0 << 8 | UInt32($1) }
 }
@@ -90,9 +91,9 @@ private func octets(_ number: UInt32) -> [UInt8] {
   withUnsafeBytes(of: number.littleEndian) { Array($0) }
 }
 
-/// Tells which answers belong to which requests, by their sequence numbers.
+/// Assigns answers to requests by their sequence numbers.
 struct Exchanges {
-  /// The ports that the sockets were bound to.
+  /// The ports to which the sockets were bound.
   var ports: [SocketRole: UInt32] = [:]
   private var open: [SocketRole: Exchange] = [:]
 
@@ -121,16 +122,16 @@ struct Exchanges {
     switch reception {
     case .datagram(let bytes):
       for message in NetlinkMessage.messages(of: bytes) {
-        // Late answers to a request that was given up.
+        // Skips late answers to a request that was abandoned.
         guard let place = self.open[role]?.places[message.sequence],
           message.port == self.ports[role] ?? message.port
         else { continue }
         self.open[role]?.answers[place].append(.message(message.bytes))
       }
-    // Where nothing more is there to be read, nothing comes.
+    // Without data to read there is no answer.
     case .foreign, .nothing: break
     case .truncated, .overrun, .failed:
-      // Of requests that were sent together each is asked again that has no answer.
+      // If requests were sent together, each one without an answer is repeated on its own.
       guard self.open[role]?.requests.count == 1 else { return }
       self.open[role]?.answers[0].append(.failed(reception))
     }

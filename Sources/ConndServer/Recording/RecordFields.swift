@@ -1,4 +1,5 @@
-/// Writes the fields of a record: numbers in little-endian order, bytes and texts behind their length in 32 bits.
+/// Writes the fields of a record: numbers in little-endian order, bytes and texts after their
+/// length in 32 bits.
 struct FieldWriter {
   private(set) var bytes: [UInt8] = []
 
@@ -15,16 +16,16 @@ struct FieldWriter {
 
   mutating func put(_ text: String) { self.put(text.utf8) }
 
-  /// Puts whether there is a value, and the value.
+  /// Writes whether there is a value, and then the value.
   mutating func put<Value>(_ value: Value?, _ put: (inout Self, Value) -> Void) {
     self.put(value != nil)
     if let value { put(&self, value) }
   }
 }
 
-/// Reads what a ``FieldWriter`` wrote, or somebody else: nothing in it is trusted.
+/// Reads the fields that a ``FieldWriter`` wrote. The input is not trusted.
 struct FieldReader {
-  /// What the bytes hold cannot be.
+  /// The bytes are not valid.
   struct Fault: Error {}
 
   private var rest: ArraySlice<UInt8>
@@ -65,7 +66,7 @@ struct FieldReader {
     try self.flag() ? try read(&self) : nil
   }
 
-  /// One of the values of an enumeration.
+  /// Reads one value of an enumeration.
   mutating func choice<Choice: RawRepresentable<UInt8>>(
     _: Choice.Type = Choice.self
   ) throws(Fault) -> Choice {

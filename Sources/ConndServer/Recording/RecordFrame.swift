@@ -1,9 +1,10 @@
 import Glibc
 
-/// How a log frames its records: the length of the bytes, that length inverted, their checksum, each 32 bits in little-endian
-/// order, and the bytes. A torn record at the end is told from a damaged one, and a wrong length never leads astray.
+/// The frame of the records in a log: the length of the bytes, the inverted length, their checksum,
+/// and the bytes. The first three are 32 bits each in little-endian order. So a torn record at the
+/// end differs from a damaged one, and a wrong length is detected.
 enum RecordFrame {
-  /// What a record is longer than its bytes.
+  /// The size of the frame without the record's bytes.
   static let overhead = 12
 
   static func framed(_ bytes: [UInt8]) -> [UInt8] {
@@ -11,7 +12,8 @@ enum RecordFrame {
     return octets(length) + octets(~length) + octets(checksum(bytes)) + bytes
   }
 
-  /// Takes a record off the front; `nil` if there is no whole one, and `.some(nil)` for one that is damaged.
+  /// Removes a record from the front. Returns `nil` if there is no complete one, and `.some(nil)`
+  /// if it is damaged.
   static func take(_ reader: inout ArraySlice<UInt8>) -> [UInt8]?? {
     guard reader.count >= self.overhead else { return nil }
     let numbers = (0..<3).map { number(reader.dropFirst(4 * $0).prefix(4)) }
@@ -25,7 +27,7 @@ enum RecordFrame {
 
   /// Writes all of the bytes.
   ///
-  /// - Returns: whether that was possible; errno says why not.
+  /// - Returns: Whether that succeeded. If not, errno has the reason.
   static func write(_ bytes: [UInt8], to descriptor: CInt) -> Bool {
     var rest = bytes[...]
     while !rest.isEmpty {
@@ -45,7 +47,7 @@ enum RecordFrame {
     bytes.reversed().reduce(0) { $0 << 8 | UInt32($1) }
   }
 
-  /// FNV-1a: it tells a torn record from a whole one, which is all that is asked of it.
+  /// Returns the FNV-1a hash, which is sufficient to detect a torn record.
   private static func checksum(_ bytes: [UInt8]) -> UInt32 {
     bytes.reduce(2_166_136_261) { ($0 ^ UInt32($1)) &* 16_777_619 }
   }

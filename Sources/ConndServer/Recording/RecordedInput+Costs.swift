@@ -1,7 +1,7 @@
 import ConnectivityProtocol
 
 extension Question {
-  /// What is asked of users' choices, where it is that.
+  /// The request about cost overrides, or `nil` for any other query.
   var costs: CostRequest? {
     if case .costs(let request, _) = self.subject { request } else { nil }
   }

@@ -5,17 +5,18 @@ import Netlink
 import SwiftProtobuf
 import UnixTransport
 
-/// What clients and the user ask of the monitor's thread, as a recording keeps it: it widens filters, fills caches and takes
-/// time, so that without it the kernel would be asked at other moments. Who asked hears nothing in a replay.
+/// The recorded requests of clients and the user to the monitor thread. They widen filters, fill
+/// caches and take time, so that without them the kernel would be queried at other moments. In a
+/// replay no client receives the answers.
 enum RecordedInput {
   private enum Kind: UInt8 {
     case configure = 1
     case path, explain, listLinks, watch, drop, unwatch, admit, dismiss, add, remove, costs
-    /// `admit` and `drop` with the client's account, which earlier versions did not note.
+    /// `admit` and `drop` with the client's account, which earlier versions did not record.
     case admitOfAccount, dropOfAccount
   }
 
-  /// `nil` for what leaves no trace.
+  /// Returns the recorded form, or `nil` for an input without effect.
   static func encoded(_ input: Input) -> [UInt8]? {
     var fields = FieldWriter()
     func begin(_ kind: Kind) { fields.put(kind.rawValue) }
@@ -130,7 +131,7 @@ enum RecordedInput {
   }
 }
 
-/// The mailbox of a client that was.
+/// The mailbox of a recorded client. It discards all messages.
 private struct UnheardMailbox: FlowMailbox {
   let number: UInt64
   let account: Account
@@ -202,7 +203,7 @@ extension FieldReader {
     FlowTable.Key(guardian: try self.number(), id: try self.number())
   }
 
-  /// Held to what `Guard` holds its clients to.
+  /// Applies the same limits as `Guard`.
   fileprivate mutating func registration() throws(Fault) -> FlowTable.Registration {
     let (key, destination) = (try self.key(), try self.destination())
     let local = try self.optional { (fields) throws(Fault) in try fields.address() }

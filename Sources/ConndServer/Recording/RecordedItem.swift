@@ -2,46 +2,48 @@ import Connectivity
 import Glibc
 import Netlink
 
-/// What a recording holds of the world: what came in at an edge of the monitor's thread, in its order. Bytes and moments, and
-/// no values of the model, which may change: what reads them is exercised by the replay.
+/// One entry of a recording: an input to the monitor thread, in its order. It has bytes and times
+/// instead of values of the model, which may change. So a replay exercises the parsers, too.
 enum RecordedItem: Hashable {
-  /// A wait has ended, and with it the turn before.
+  /// A wait has ended, and with it the previous turn.
   case turn(RecordedWake)
-  /// The monotonic clock, in nanoseconds since the machine was started.
+  /// The monotonic clock, in nanoseconds since boot.
   case now(Int64)
   /// The wall clock, in microseconds since 1970.
   case time(Int64)
-  /// A socket was opened; the error is 0 where that was possible.
+  /// A socket was opened. The error is 0 on success.
   case opened(SocketRole, error: CInt, operation: String)
   case bound(SocketRole, error: CInt, port: UInt32)
   case option(SocketRole, isSocketLevel: Bool, option: CInt, error: CInt)
-  /// Requests were sent as one datagram.
+  /// Requests were sent in one datagram.
   case sent(SocketRole, error: CInt, [UInt8])
   case received(SocketRole, RecordedReception)
   /// Whether the listeners have something to read.
   case readable(Bool)
   case file(FileQuestion, error: CInt, [UInt8])
-  /// What was said of modems, where that was news (`ModemLink.encoded`): because the kernel told of links, or by itself.
+  /// Modem news (`ModemLink.encoded`), either because the kernel reported links or from the source
+  /// itself.
   case modems(afterLinks: Bool, [UInt8])
-  /// What was said of links' costs, where that was news (`MeteringWords.encoded`).
+  /// Cost news (`MeteringWords.encoded`).
   case metering([UInt8])
-  /// What a client or the user asked of the thread (`RecordedInput`).
+  /// A request of a client or the user to the thread (`RecordedInput`).
   case input([UInt8])
-  /// The recording has become as long as it may, and connd went on without it.
+  /// The recording has reached its maximum size, and connd continued without it.
   case full
-  /// The turn is recorded to its end. What follows the last of these is half a turn, and no replay could tell what it led to.
+  /// The turn is recorded completely. Anything after the last of these is part of a turn, and a
+  /// replay cannot know its result.
   case turnEnded
 }
 
-/// What ended a wait.
+/// The reason why a wait ended.
 struct RecordedWake: Hashable {
   var hasMessages: Bool
   var hasDNSNews: Bool
-  /// For how long the machine slept, in nanoseconds.
+  /// How long the machine slept, in nanoseconds.
   var slept: Int64?
 }
 
-/// What came of reading a socket.
+/// The result of reading a socket.
 enum RecordedReception: Hashable {
   case datagram([UInt8])
   case truncated(size: UInt32)

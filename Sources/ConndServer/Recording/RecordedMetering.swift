@@ -1,7 +1,8 @@
 import ConnectivityRules
 import Glibc
 
-/// What knows of links' costs, where a recording is made: what it says is noted, and not the messages and files that it was told by.
+/// Wraps a source of link costs during a recording. It records the results, not the messages and
+/// files behind them.
 struct RecordedMetering: MeteringSource {
   let metering: any MeteringSource
   let recorder: Recorder
@@ -19,12 +20,12 @@ struct RecordedMetering: MeteringSource {
   func settle(within time: Duration) { self.metering.settle(within: time) }
 }
 
-/// What was said of links' costs in a recording.
+/// The link costs of a recording.
 struct ReplayedMetering: MeteringSource {
   let tape: ReplayTape
 
   let descriptors: [pollfd] = []
-  /// That it was dealt with is told by what it led to.
+  /// Zero while there are recorded results, because only the results were recorded.
   var timeout: Duration? { self.tape.hasMetering ? .zero : nil }
 
   func process() -> MeteringWords? { self.tape.takeMetering() }

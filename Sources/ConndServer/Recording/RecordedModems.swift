@@ -1,7 +1,7 @@
 import Connectivity
 
-/// What knows of modems, where a recording is made: what it says is noted, and not the messages that it was told by, which are
-/// about more than modems' links.
+/// Wraps a source of modem facts during a recording. It records the results, not the messages
+/// behind them, which contain more than the links of modems.
 struct RecordedModems: ModemSource {
   let modems: any ModemSource
   let recorder: Recorder
@@ -25,15 +25,15 @@ struct RecordedModems: ModemSource {
   }
 }
 
-/// What was said of modems in a recording.
+/// The modem facts of a recording.
 struct ReplayedModems: ModemSource {
   let tape: ReplayTape
 
   let fileDescriptor: CInt = -1
   let events: Int16 = 0
-  /// That it was dealt with is told by what it led to.
+  /// Zero while there are recorded results, because only the results were recorded.
   var timeout: Duration? { self.tape.hasModems ? .zero : nil }
-  /// Nothing follows from them, and they are in no recording.
+  /// Not recorded, because nothing depends on them.
   let signalQualities: [String: UInt32] = [:]
 
   func process() -> [String: ModemLink]? { self.tape.takeModems(afterLinks: false) }
@@ -51,7 +51,7 @@ extension ModemLink {
       fields.put(link.generation) { $0.put($1.rawValue) }
       fields.put(link.isRoaming)
     }
-    // Behind what earlier versions have written.
+    // After the fields of earlier versions.
     for (_, link) in links.sorted(by: { $0.key < $1.key }) {
       fields.put(link.mobileOperator) {
         $0.put($1.code)

@@ -3,34 +3,35 @@ import Glibc
 import Logging
 import UnixTransport
 
-/// Writes down what comes in at the edges of the monitor's thread, to be replayed elsewhere.
+/// Records the inputs of the monitor thread for a later replay.
 ///
-/// What a turn of the loop brings is kept, and written before the next wait. What goes wrong with the file ends the recording and
-/// nothing else. Not thread-safe: the monitor's thread owns it.
+/// The inputs of a turn are collected and written before the next wait. An error of the file ends
+/// only the recording. Not thread-safe: the monitor thread owns it.
 final class Recorder {
-  /// In octets: a recording becomes no longer than this.
+  /// The maximum size of a recording in bytes.
   static let largest = 64 << 20
 
   private let path: String
   private let largest: Int
   private let logger: Logger
-  /// -1 once nothing more is recorded.
+  /// -1 once the recording has ended.
   private var descriptor: CInt
   private var length = 0
-  /// What is yet to be written.
+  /// The bytes that have not been written.
   private var turn: [UInt8] = []
 
-  /// Begins a recording, in place of what the file held.
+  /// Begins a recording and replaces the contents of the file.
   ///
-  /// - Parameter largest: in octets.
-  /// - Throws: what keeps the file from being written.
+  /// - Parameter largest: In bytes.
+  /// - Throws: If the file cannot be written.
   init(
     path: String, _ header: RecordingHeader, largest: Int = Recorder.largest, logger: Logger
   ) throws(SystemError) {
-    // Addresses and names of networks tell where somebody is.
+    // Addresses and names of networks reveal the user's location.
     let descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0o600)
     guard descriptor >= 0 else { throw SystemError() }
-    // With the mark it is known of a file whatever is cut off whether the ends of turns are marked.
+    // The first mark shows that the file marks the ends of turns, even if everything after it is
+    // cut off.
     let records = [header.encoded, RecordedItem.turnEnded.encoded].flatMap(RecordFrame.framed)
     let error = Self.prepare(descriptor, RecordingHeader.line + records)
     guard error == 0 else {
@@ -47,11 +48,11 @@ final class Recorder {
     if self.descriptor >= 0 { close(self.descriptor) }
   }
 
-  /// - Returns: an errno, or 0.
+  /// - Returns: An errno, or 0.
   private static func prepare(_ descriptor: CInt, _ start: [UInt8]) -> CInt {
     var status = stat()
     guard fstat(descriptor, &status) == 0 else { return errno }
-    // Nobody must wait for the reader of a pipe.
+    // Writing to a pipe could block until its reader continues.
     guard status.st_mode & S_IFMT == S_IFREG else { return EINVAL }
     guard ftruncate(descriptor, 0) == 0, RecordFrame.write(start, to: descriptor) else {
       return errno
@@ -62,7 +63,7 @@ final class Recorder {
   func note(_ item: RecordedItem) {
     guard self.descriptor >= 0 else { return }
     let record = RecordFrame.framed(item.encoded)
-    // There is always room to say that it is full.
+    // Leaves room for the record that says the file is full.
     guard self.length + self.turn.count + record.count + 64 <= self.largest else {
       return self.endFull()
     }
@@ -74,13 +75,13 @@ final class Recorder {
     self.note(.input(bytes))
   }
 
-  /// What a turn brought is complete.
+  /// Writes the complete turn.
   func flush() {
     guard self.descriptor >= 0, !self.turn.isEmpty else { return }
     self.turn += RecordFrame.framed(RecordedItem.turnEnded.encoded)
     guard RecordFrame.write(self.turn, to: self.descriptor) else {
       let error = SystemError()
-      // Half a turn would not be replayed as it was.
+      // A partial turn could not be replayed correctly.
       ftruncate(self.descriptor, off_t(self.length))
       return self.end("connd goes on unrecorded: \(error)")
     }
@@ -88,7 +89,7 @@ final class Recorder {
     self.turn.removeAll(keepingCapacity: self.turn.count < 1 << 20)
   }
 
-  /// A turn that has no room is left out as a whole.
+  /// Ends the recording. A turn without enough room is left out completely.
   private func endFull() {
     _ = RecordFrame.write(RecordFrame.framed(RecordedItem.full.encoded), to: self.descriptor)
     self.end("the recording is as long as it may become, and connd goes on unrecorded")

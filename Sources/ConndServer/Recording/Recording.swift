@@ -1,15 +1,16 @@
 import Netlink
 
-/// A recording that was read from a file, arranged as a replay asks for it.
+/// The contents of a recording, arranged for a replay.
 struct Recording {
   var header: RecordingHeader
-  /// The first is the start; each of the others is a wait and what it led to. Empty if not even the start is whole.
+  /// The first turn is the start. Each of the others is a wait and its consequences. Empty if not
+  /// even the start is complete.
   var turns: [Turn] = [Turn()]
   var answers = Answers()
-  /// Where the file ends before its time, or makes no sense, and why.
+  /// Why the file ends early or is invalid, or `nil` if it is complete.
   var end: End?
 
-  /// What came in a turn and is taken in its order.
+  /// The inputs of a turn that are consumed in order.
   struct Turn {
     var wake: RecordedWake?
     var instants: [Int64] = []
@@ -21,12 +22,12 @@ struct Recording {
     var metering: [[UInt8]] = []
   }
 
-  /// What was answered, by the question.
+  /// The recorded answers by query.
   struct Answers {
     var requests = AnswerTable<NetlinkQuestion, [NetlinkAnswer]>()
     var files = AnswerTable<FileQuestion, FileAnswer>()
     var openings = AnswerTable<SocketRole, NetlinkError?>()
-    /// The port, or an errno.
+    /// The port or an errno.
     var bindings = AnswerTable<SocketRole, Result<UInt32, FileError>>()
     var options = AnswerTable<SocketOption, CInt>()
   }
@@ -38,34 +39,34 @@ struct Recording {
   }
 
   enum End: Hashable {
-    /// The file ends with half a record: it was cut off, or connd was killed.
+    /// The file ends with a partial record, because it was cut off or connd was killed.
     case torn(offset: Int)
     /// The file ends within a turn.
     case unfinished
     case damaged(offset: Int)
-    /// It had become as long as it may.
+    /// The recording had reached its maximum size.
     case full
   }
 }
 
-/// What kept a recording from being replayed at all.
+/// The reason why a recording cannot be replayed at all.
 struct RecordingError: Error, CustomStringConvertible {
   var description: String
 }
 
-/// Answers by their questions. A question is asked in a turn, and answered by what the same question was answered there, in
-/// order; where a replay asks more often than was asked then, or in another turn, by the last answer before, or else by the
-/// first after.
+/// Recorded answers by query. A query receives the answers that the same query received in the same
+/// turn, in order. If a replay asks more often or in another turn, it receives the last earlier
+/// answer, or else the first later one.
 struct AnswerTable<Question: Hashable, Answer> {
   private var recorded: [Question: [(turn: Int, answer: Answer)]] = [:]
   private var places: [Question: Int] = [:]
 
-  /// - Parameter turn: no earlier than that of the last.
+  /// - Parameter turn: Not earlier than the turn of the previous call.
   mutating func append(_ answer: Answer, to question: Question, in turn: Int) {
     self.recorded[question, default: []].append((turn, answer))
   }
 
-  /// `nil` where nobody has asked that.
+  /// Returns the answer, or `nil` if the query was never recorded.
   mutating func answer(_ question: Question, in turn: Int) -> Answer? {
     guard let recorded = self.recorded[question] else { return nil }
     var place = self.places[question] ?? 0
@@ -82,7 +83,7 @@ struct AnswerTable<Question: Hashable, Answer> {
 extension Recording {
   /// Reads the bytes of a file.
   ///
-  /// - Throws: where it is no recording, or of another version.
+  /// - Throws: If it is not a recording, or has another version.
   init(_ bytes: [UInt8]) throws(RecordingError) { self.init(try RecordingFile(bytes)) }
 
   init(_ file: RecordingFile) {

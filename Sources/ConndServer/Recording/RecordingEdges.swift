@@ -2,8 +2,7 @@ import Connectivity
 import Glibc
 import Netlink
 
-// What stands between the monitor's thread and its edges where a recording is made: each passes on what it is asked, and notes
-// the answer.
+// Wrappers around the interfaces of the monitor thread that record each answer.
 
 /// A netlink socket whose traffic is recorded.
 final class RecordedSocket: DatagramSocket {
@@ -85,7 +84,7 @@ struct RecordedSockets: SocketSource {
       throw error
     }
     self.recorder.note(.opened(role, error: 0, operation: ""))
-    // One that was taken over is bound already.
+    // An adopted socket is already bound.
     if socket.port != 0 { self.recorder.note(.bound(role, error: 0, port: socket.port)) }
     return RecordedSocket(socket, role, self.recorder)
   }
@@ -131,7 +130,7 @@ struct RecordedClock: MonitorClock {
 }
 
 extension Recorder {
-  /// A wait has ended.
+  /// Records the end of a wait.
   func begin(_ woken: Waiter.Woken) {
     self.note(
       .turn(

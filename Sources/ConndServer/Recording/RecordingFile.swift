@@ -1,14 +1,14 @@
-/// A recording as a file has it: what it begins with, and everything after that, in its order.
+/// The contents of a recording file: the header and all items in order.
 struct RecordingFile {
   var header: RecordingHeader
-  /// Those of whole turns.
+  /// The items of complete turns.
   var items: [RecordedItem] = []
-  /// Where the file ends before its time, or makes no sense, and why.
+  /// Why the file ends early or is invalid, or `nil` if it is complete.
   var end: Recording.End?
 
-  /// Reads the bytes of a recording, or of a report, at the end of which one is.
+  /// Reads the bytes of a recording, or of a report, which ends with a recording.
   ///
-  /// - Throws: where it is no recording, or of another version.
+  /// - Throws: If it is not a recording, or has another version.
   init(_ bytes: [UInt8]) throws(RecordingError) {
     var rest = bytes.dropFirst(Report.textLength(of: bytes))
     guard rest.starts(with: RecordingHeader.line) else {
@@ -40,8 +40,8 @@ struct RecordingFile {
     self.dropUnfinishedTurn()
   }
 
-  /// Leaves out what there is of a turn that the file ends in. Older recordings do not say where a turn ends; if one breaks
-  /// off, it is in its last turn.
+  /// Removes the partial turn at the end of the file. Older recordings do not mark the ends of
+  /// turns. If one of them breaks off, the last turn is partial.
   private mutating func dropUnfinishedTurn() {
     let whole: Int
     if let last = self.items.lastIndex(of: .turnEnded) {
@@ -53,7 +53,7 @@ struct RecordingFile {
     }
     let unfinished = self.items.count - whole
     self.items.removeLast(unfinished)
-    // The first mark only says that the ends of turns are marked.
+    // The first mark only shows that the ends of turns are marked.
     let isWithoutStart = self.items == [.turnEnded]
     if isWithoutStart { self.items = [] }
     if unfinished > 0 || isWithoutStart { self.end = self.end ?? .unfinished }
@@ -63,7 +63,8 @@ struct RecordingFile {
 extension RecordedItem {
   fileprivate var beginsTurn: Bool { if case .turn = self { true } else { false } }
 
-  /// Whether a number in it is one that a clock may show: whatever is reckoned with those has room.
+  /// Whether its numbers are possible clock readings, so that calculations with them cannot
+  /// overflow.
   fileprivate var isPossible: Bool {
     switch self {
     // 146 years, and the year 9999.

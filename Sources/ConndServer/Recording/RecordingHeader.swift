@@ -3,25 +3,25 @@ import ConnectivityProtocol
 import Glibc
 import SwiftProtobuf
 
-/// What a recording begins with: what it was made by, and what connd knew before it read anything.
+/// The header of a recording: the versions that made it, and connd's state before it read anything.
 struct RecordingHeader: Hashable {
-  /// The line at the start of the file, which names the format.
+  /// The line at the start of the file with the format's name.
   static let line = Array("connd recording 1\n".utf8)
 
-  /// Of connd.
+  /// The version of connd.
   var version: String
-  /// Of the kernel, as uname(2) has it.
+  /// The version of the kernel, as in uname(2).
   var kernel: String
-  /// The text of the configuration; empty where there was none.
+  /// The text of the configuration, or empty if there was none.
   var configuration: String
-  /// How often connd has to tell systemd that it is alive, in nanoseconds: it reads the clock for that.
+  /// The watchdog timeout in nanoseconds, because connd reads the clock for the watchdog.
   var watchdogTimeout: Int64?
-  /// What an earlier run published last, after which generations go on.
+  /// The snapshot that an earlier run published last. Generations continue after it.
   var restored: Snapshot
-  /// What users had said of links and networks.
+  /// The users' cost overrides.
   var costs: ChoiceFile.Contents
 
-  /// A choice that ends with the machine's run does not end in a replay.
+  /// A fixed ID, so that an override until reboot does not end in a replay.
   private static let boot = "recorded"
   private static let largestGeneration: UInt64 = 1 << 53
 
@@ -60,7 +60,7 @@ extension RecordingHeader {
     self.costs = costs
   }
 
-  /// Of a recording that begins now.
+  /// Creates the header of a recording that begins now.
   init(
     configuration: String, watchdogTimeout: Duration?, restored: Snapshot,
     costs: ChoiceFile.Contents = ChoiceFile.Contents()
@@ -83,7 +83,7 @@ extension RecordingHeader {
 }
 
 extension Duration {
-  /// In whole nanoseconds; what has no room is the greatest there is.
+  /// In whole nanoseconds, clamped to the range of the type.
   var nanoseconds: Int64 {
     let (seconds, attoseconds) = self.components
     let (whole, overflows) = seconds.multipliedReportingOverflow(by: 1_000_000_000)

@@ -6,8 +6,8 @@ import Netlink
 import SwiftProtobuf
 import Systemd
 
-/// Runs the monitor's loop on a recording: the same loop as always, over edges that answer as the machine did then. It opens no
-/// socket, and needs no privilege.
+/// Runs the monitor loop on a recording. The loop is the real one, and its interfaces give the
+/// recorded answers. It opens no socket and needs no privileges.
 struct Replay {
   private let tape: ReplayTape
   private let recording: Recording
@@ -15,9 +15,9 @@ struct Replay {
   private let print: (String) -> Void
 
   /// - Parameters:
-  ///   - print: is given each line, with its newline.
-  ///   - complain: is told what the recording does not hold.
-  /// - Throws: where the recording's configuration cannot be read by this connd.
+  ///   - print: Receives each line, with its newline.
+  ///   - complain: Receives a message for each query that the recording does not contain.
+  /// - Throws: If this connd cannot read the recording's configuration.
   init(
     _ recording: Recording, print: @escaping (String) -> Void,
     complain: @escaping (String) -> Void
@@ -33,10 +33,11 @@ struct Replay {
     self.tape = ReplayTape(recording, complain: complain)
   }
 
-  /// Prints what `connctl watch --json` would have printed: one that was there as soon as connd could be reached, or where an
-  /// earlier run had published something, one that has followed connd since then.
+  /// Prints the output of `connctl watch --json`, as if it had started as soon as connd could be
+  /// reached. If an earlier run had published something, prints as if it had been running since
+  /// then.
   ///
-  /// - Parameter atEnd: is given the loop as it is after the last turn.
+  /// - Parameter atEnd: Receives the loop after the last turn.
   func run(atEnd: (MonitorLoop) -> Void = { _ in }) {
     // There is not even a whole start.
     guard !self.recording.turns.isEmpty else { return }
@@ -46,7 +47,7 @@ struct Replay {
     var loop = self.makeLoop(store, publisher)
     if restored.generation > 0 { publisher.begin() }
     loop.start()
-    // No client is served before that.
+    // No client is served earlier.
     publisher.begin()
     self.endTurn(&loop)
     while let wake = self.tape.advance() {
@@ -61,12 +62,12 @@ struct Replay {
   }
 
   private func endTurn(_ loop: inout MonitorLoop) {
-    // What makes no sense any more is as if nobody had asked.
+    // Invalid inputs are ignored.
     for bytes in self.tape.inputs {
       if let input = try? RecordedInput.decoded(bytes) { loop.take(input) }
     }
     loop.beginTurn()
-    // It reads the clock.
+    // The real loop reads the clock here.
     _ = loop.due
   }
 
@@ -89,7 +90,7 @@ struct Replay {
   }
 }
 
-/// Publishes as a subscriber sees it: each change goes through the message that it would have come in.
+/// Publishes changes as a subscriber receives them, through the encoded message.
 private final class ReplayPublisher: Publisher {
   private let store: Store
   private let print: (String) -> Void
@@ -100,7 +101,7 @@ private final class ReplayPublisher: Publisher {
     self.print = print
   }
 
-  /// Tells the present, and from now on what changes.
+  /// Prints the snapshot, and from now on the changes.
   func begin() {
     if self.hasBegun { return }
     self.hasBegun = true

@@ -4,13 +4,13 @@ import UnixTransport
 /// `connd --replay FILE`, and `connd --replay FILE --report REPORT`.
 struct ReplayCommand {
   let file: String
-  /// What to write in place of printing.
+  /// The report to write instead of printing.
   var report: String?
 
-  /// More than connd records, in octets.
+  /// The maximum size in bytes, which is more than connd records.
   private static let largest = 1 << 30
 
-  /// - Returns: whether the recording was replayed to its end; what is wrong with it was said.
+  /// - Returns: Whether the recording was replayed to its end. If not, the reason was printed.
   func run() -> Bool {
     do {
       let bytes = try contents(of: self.file, most: Self.largest)
@@ -86,7 +86,7 @@ private final class ReplayOutput {
     if self.bytes.count >= Self.piece { _ = self.flush() }
   }
 
-  /// - Returns: whether all was written so far.
+  /// - Returns: Whether everything has been written so far.
   func flush() -> Bool {
     self.isWell = self.isWell && RecordFrame.write(self.bytes, to: STDOUT_FILENO)
     self.bytes.removeAll(keepingCapacity: true)

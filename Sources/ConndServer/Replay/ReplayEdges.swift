@@ -2,13 +2,13 @@ import Connectivity
 import Glibc
 import Netlink
 
-// The edges of the monitor's thread where a recording is replayed: nothing is opened, and nothing is waited for.
+// The interfaces of the monitor thread in a replay. They open nothing and never block.
 
 /// A netlink socket of a recording.
 final class ReplayedSocket: DatagramSocket {
   private let tape: ReplayTape
   private let role: SocketRole
-  /// What answers the requests that were sent last.
+  /// The answers to the requests that were sent last.
   private var answers: ArraySlice<NetlinkAnswer> = []
   /// The datagram that was read last.
   private var datagram = UnsafeMutableRawBufferPointer(start: nil, count: 0)
@@ -119,7 +119,7 @@ struct ReplayedClock: MonitorClock {
   var time: Timestamp { self.tape.time }
 }
 
-/// The resolvers' files of a recording.
+/// The DNS files of a recording.
 struct ReplayedDNS: DNSSource {
   let files: DNSFiles
   let fileDescriptor: CInt = -1

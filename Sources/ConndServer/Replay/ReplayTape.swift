@@ -3,28 +3,29 @@ import ConnectivityRules
 import Glibc
 import Netlink
 
-/// A recording while it is replayed: at which turn it is, and what of that has been taken.
+/// The position in a recording during a replay.
 ///
-/// What depends on a question is answered by the question, wherever in the turn it is asked; what does not, in order. So a connd
-/// that asks more, or less, or in another order than the one that recorded is served as far as that is possible, and the next
-/// turn finds both at the same place again. Not thread-safe.
+/// Answers to queries are found by the query, wherever in the turn it is made. Other inputs are
+/// consumed in order. So a connd that makes more, fewer or other queries than the recorded one
+/// still gets answers as far as possible. With the next turn both are at the same position again.
+/// Not thread-safe.
 final class ReplayTape {
   private let turns: [Recording.Turn]
   private var answers: Recording.Answers
   private let complain: (String) -> Void
 
-  /// The number of the turn: 0 is the start.
+  /// The number of the turn. 0 is the start.
   private(set) var turn = 0
   private var present: Recording.Turn
   private var instants = 0
   private var times = 0
   private var polls = 0
-  /// How much was heard of what came in this turn.
+  /// How many of the turn's datagrams have been received, by socket.
   private var heard: [SocketRole: Int] = [:]
   private var lastInstant = Instant(sinceStart: .zero)
   private var lastTime = Timestamp(microseconds: 0)
 
-  /// - Parameter complain: is told what was asked that has no answer.
+  /// - Parameter complain: Receives a message for each query without an answer.
   init(_ recording: Recording, complain: @escaping (String) -> Void) {
     self.turns = recording.turns
     self.answers = recording.answers
@@ -32,14 +33,16 @@ final class ReplayTape {
     self.present = recording.turns.first ?? Recording.Turn()
   }
 
-  /// What ended the wait before the next turn, which begins; `nil` where there is none.
+  /// Begins the next turn, and returns what ended the wait before it, or `nil` if there are no more
+  /// turns.
   func advance() -> RecordedWake? {
     guard self.turn + 1 < self.turns.count, let wake = self.turns[self.turn + 1].wake else {
       return nil
     }
     var next = self.turns[self.turn + 1]
     for (role, receptions) in self.present.heard {
-      // What nobody has heard is still there. That nothing more was there ended a reading then, and no other.
+      // Unread datagrams are still there. The end of the data belongs only to the turn in which it
+      // was recorded.
       let unheard = receptions.dropFirst(self.heard[role] ?? 0).filter { $0 != .nothing }
       if !unheard.isEmpty { next.heard[role] = unheard + (next.heard[role] ?? []) }
     }
@@ -49,15 +52,15 @@ final class ReplayTape {
     return wake
   }
 
-  /// What was asked of the thread in this turn.
+  /// The requests to the thread in this turn.
   var inputs: [[UInt8]] { self.present.inputs }
 
   // MARK: - Modems
 
-  /// Whether something was said of modems by itself that nobody has heard yet.
+  /// Whether there are unread modem news from the source itself.
   var hasModems: Bool { self.present.modems.contains { !$0.afterLinks } }
 
-  /// What was said next; `nil` where there was no news, or it makes no sense.
+  /// Returns the next modem news, or `nil` if there are none or they are invalid.
   func takeModems(afterLinks: Bool) -> [String: ModemLink]? {
     guard let place = self.present.modems.firstIndex(where: { $0.afterLinks == afterLinks }) else {
       return nil
@@ -67,10 +70,10 @@ final class ReplayTape {
 
   // MARK: - Costs
 
-  /// Whether something was said of links' costs that nobody has heard yet.
+  /// Whether there are unread cost news.
   var hasMetering: Bool { !self.present.metering.isEmpty }
 
-  /// What was said next; `nil` where there was no news, or it makes no sense.
+  /// Returns the next cost news, or `nil` if there are none or they are invalid.
   func takeMetering() -> MeteringWords? {
     guard self.hasMetering else { return nil }
     return try? MeteringWords(decoding: self.present.metering.removeFirst())
@@ -82,7 +85,7 @@ final class ReplayTape {
     if self.instants < self.present.instants.count {
       let now = Duration.nanoseconds(self.present.instants[self.instants])
       self.instants += 1
-      // A clock that was damaged goes back no more than another.
+      // Even a damaged recording must not let the clock go back.
       self.lastInstant = max(self.lastInstant, Instant(sinceStart: now))
     }
     return self.lastInstant
@@ -140,13 +143,13 @@ final class ReplayTape {
     }
   }
 
-  /// The errno of setting an option, or 0.
+  /// Returns the errno of setting an option, or 0.
   func set(_ option: Recording.SocketOption) -> CInt {
     self.answers.options.answer(option, in: self.turn) ?? 0
   }
 }
 
-/// A request is short.
+/// Returns all bytes in hexadecimal, because a request is short.
 private func hexadecimal(_ bytes: [UInt8]) -> String {
   bytes.map { (byte: UInt8) -> String in
     let digits = String(byte, radix: 16)

@@ -3,18 +3,18 @@ import ConnectivityProtocol
 import Glibc
 import SwiftProtobuf
 
-/// What is given to others where something went wrong: a text to be read, and behind it a recording to be replayed, in both of
-/// which substitutes stand for addresses and names.
+/// A report of a problem: a text to read, followed by a recording to replay. Both have substitutes
+/// for addresses and names.
 struct Report {
   let bytes: [UInt8]
-  /// Where the recording that it was made of ends before its time.
+  /// Why the original recording ends early, or `nil` if it is complete.
   let end: Recording.End?
 
   private static let line = "connd report 1\n"
-  /// Of the events the last are in the text.
+  /// The number of events in the text, counted from the last.
   private static let mostEvents = 200
 
-  /// - Throws: where it is made of no recording, or of one that this version cannot replay.
+  /// - Throws: If the input is not a recording, or this version cannot replay it.
   init(of recording: [UInt8], by substitutes: Substitutes = Substitutes()) throws(RecordingError) {
     let substitute = try substitutes.recording(recording)
     let file = try RecordingFile(substitute)
@@ -23,11 +23,11 @@ struct Report {
     self.bytes = Array(text.utf8) + substitute
   }
 
-  /// How long the text is that a report begins with, in octets; 0 for what is none.
+  /// Returns the length in bytes of a report's text, or 0 if the bytes are not a report.
   static func textLength(of bytes: [UInt8]) -> Int {
     let line = Array(Self.line.utf8)
     guard bytes.starts(with: line) else { return 0 }
-    // Each line of the text is one of ours, and none is this.
+    // connd writes every line of the text, and none of them equals this one.
     let start = [UInt8(ascii: "\n")] + RecordingHeader.line
     var rest = bytes[...]
     while let end = rest.firstIndex(of: start[0]) {
@@ -51,7 +51,7 @@ struct Report {
     replay.run { loop in
       let known = complaints.count
       let answer = loop.ask { explainer throws(KernelUnavailable) in try explainer.explain(nil) }
-      // What was not asked then has no answer now.
+      // Queries that were not recorded have no answer now.
       if complaints.count == known, let told = try? answer.get() {
         explanation = told.textFormatString()
       }

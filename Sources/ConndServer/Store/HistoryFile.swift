@@ -178,7 +178,7 @@ final class HistoryFile {
   struct Past {
     /// Oldest first.
     var changes: [Published] = []
-    /// The generation after which to go on where there are no changes.
+    /// The generation to continue after if there are no changes.
     var generation: UInt64 = 0
 
     /// The state after unknown changes were published. Generations continue far beyond any that can

@@ -1,40 +1,41 @@
 import Connectivity
 import Glibc
 
-/// What becomes of a netlink attribute. One for which there is no rule is left out.
+/// The treatment of a netlink attribute. Attributes without a rule are removed.
 indirect enum AttributeRule {
-  /// Numbers, of so many octets; what is of another length is left out.
+  /// Numbers with exactly this many bytes. Any other length is removed.
   case same(Int)
-  /// Numbers only, in at most as many octets; a longer attribute is left out.
+  /// Numbers with at most this many bytes. A longer attribute is removed.
   case numbers(atMost: Int)
-  /// The first number of 32 bits of so many octets, with zeros in place of the others; what is of another length is left out.
+  /// A 32-bit number at the start of an attribute with exactly this many bytes. The rest becomes
+  /// zero, and any other length is removed.
   case number(of: Int)
-  /// What the kernel calls something: small letters, digits and signs.
+  /// A name given by the kernel: lower-case letters, digits and punctuation.
   case word
-  /// That it is there is all that counts.
+  /// Only the presence of the attribute matters.
   case empty
   case linkName
-  /// An IP address, or nothing.
+  /// An IP address or nothing.
   case address
-  /// One of which so many bits count.
+  /// An IP address of which this many bits count.
   case prefix(Int)
-  /// An IP address behind the number of its family.
+  /// An IP address after the number of its family.
   case via
   case hardwareAddress
   case wirelessName
-  /// Of a Wi-Fi frame.
+  /// The information elements of a Wi-Fi frame.
   case elements
   case nested([Int: AttributeRule])
-  /// Like ``nested``, each of them by the same rules.
+  /// Like ``nested``, with the same rules for each element.
   case list([Int: AttributeRule])
-  /// A route's several legs, with their attributes.
+  /// The nexthops of a route, with their attributes.
   case legs([Int: AttributeRule])
-  /// What tells of what kind a link is, with what is known of the kind.
+  /// The link's kind and the known attributes of that kind.
   case linkInformation
 }
 
 extension Substitutes {
-  /// A list of attributes.
+  /// Returns a list of attributes with substitutes.
   func attributes(_ bytes: ArraySlice<UInt8>, _ rules: [Int: AttributeRule]) -> [UInt8] {
     var written: [UInt8] = []
     var reader = AttributeBytes(bytes)
@@ -44,7 +45,7 @@ extension Substitutes {
       }
       written += AttributeBytes.attribute(type, payload)
     }
-    // Who reads it finds it malformed, as it was.
+    // Keep it malformed, so that the parser rejects it as it did the original.
     if reader.isMalformed { written += [0, 0, 0, 0] }
     return written
   }
@@ -86,7 +87,8 @@ extension Substitutes {
     }
   }
 
-  /// Each leg begins with a header (struct rtnexthop), whose first field is its length with its attributes.
+  /// Each nexthop begins with a header (struct rtnexthop). Its first field is the length including
+  /// the attributes.
   private func legs(_ bytes: ArraySlice<UInt8>, _ rules: [Int: AttributeRule]) -> [UInt8] {
     let headerSize = 8
     var (written, rest): ([UInt8], ArraySlice<UInt8>) = ([], bytes)
@@ -104,14 +106,14 @@ extension Substitutes {
   }
 }
 
-/// The attributes of a message, by their bytes.
+/// The attributes of a message as bytes.
 struct AttributeBytes: IteratorProtocol {
   private var rest: ArraySlice<UInt8>
   private(set) var isMalformed = false
 
   init(_ bytes: ArraySlice<UInt8>) { self.rest = bytes }
 
-  /// The type with the two bits that say how it is written.
+  /// Returns the next attribute. The type includes its two flag bits.
   mutating func next() -> (type: UInt16, payload: ArraySlice<UInt8>)? {
     guard !self.rest.isEmpty else { return nil }
     let header = Array(self.rest.prefix(4))
@@ -125,7 +127,7 @@ struct AttributeBytes: IteratorProtocol {
     return (UInt16(header[2]) | UInt16(header[3]) << 8, payload)
   }
 
-  /// One in bytes, with zeros up to the next.
+  /// Returns one attribute as bytes, padded with zeros.
   static func attribute(_ type: UInt16, _ payload: [UInt8]) -> [UInt8] {
     let length = UInt16(clamping: 4 + payload.count)
     let header = [
@@ -137,7 +139,7 @@ struct AttributeBytes: IteratorProtocol {
 }
 
 extension StringProtocol {
-  /// Whether the kernel calls drivers, sorts of devices and its own interfaces so.
+  /// Whether the kernel uses such names for drivers, kinds of devices and its own interfaces.
   var isKernelWord: Bool {
     (1...32).contains(self.utf8.count)
       && self.utf8.allSatisfy { byte in

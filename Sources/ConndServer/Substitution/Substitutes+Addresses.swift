@@ -1,12 +1,12 @@
 import Connectivity
 
-/// Addresses are replaced so that those which share their first bits do so afterwards, and share no more (Xu, Fan, Ammar and Moon,
-/// "Prefix-preserving IP address anonymization"): routes and subnets hold what they held. Whether a bit is turned is decided by
-/// the key and all bits before it.
+/// Replaces addresses so that two of them share exactly as many leading bits as before (Xu, Fan,
+/// Ammar and Moon, "Prefix-preserving IP address anonymization"). So routes and subnets keep their
+/// contents. The key and all earlier bits decide whether a bit is inverted.
 ///
-/// Where a range means something, as link-local addresses do, no bit is turned that leads to it: an address of the range stays
-/// there, and no other comes there. So of a public address some of the first bits stay, as many as it shares with such a range
-/// and one; of IPv6's these are two or three.
+/// Some ranges have a meaning, such as link-local addresses. No bit that leads to such a range is
+/// inverted, so addresses neither leave nor enter it. Therefore a public address keeps some leading
+/// bits: as many as it shares with such a range, plus one. For IPv6 these are two or three.
 extension Substitutes {
   func computed(_ address: IPAddress) -> IPAddress {
     let bytes = address.bytes
@@ -32,7 +32,7 @@ extension Substitutes {
     var turned = bytes
     for place in first..<max(first, family.bitWidth) {
       let (octet, bit) = (place / 8, UInt8(0x80) >> UInt8(place % 8))
-      // The bits before this one; those after it are none of its business.
+      // Only the bits before this one decide, not those after it.
       var before = bytes.prefix(octet + 1)
       before[octet] &= ~(bit << 1 &- 1)
       let sort: Sort = family == .ipv4 ? .ipv4 : .ipv6
@@ -41,10 +41,10 @@ extension Substitutes {
     return turned
   }
 
-  /// A block of addresses that means something.
+  /// A block of addresses with a meaning.
   private struct Block {
     enum Content {
-      /// Its addresses stay as they are: they tell nothing of anybody.
+      /// Its addresses stay unchanged, because they identify no one.
       case same
       /// Its addresses are replaced by others of the block.
       case turned
@@ -61,7 +61,7 @@ extension Substitutes {
       (self.length, self.content) = (length, content)
     }
 
-    /// Of the bits that tell the block, those that an address shares.
+    /// Returns how many bits of the block's prefix an address shares.
     func commonLength(with address: [UInt8]) -> Int {
       var common = 0
       for (own, other) in zip(self.bytes, address) {
@@ -89,7 +89,8 @@ extension Substitutes {
     Block("64:ff9b::", 96, .ipv4), Block("::", 8, .turned), Block("2000::", 3, .turned),
     Block("fc00::", 8, .turned), Block("fd00::", 8, .turned), Block("fe80::", 64, .turned),
     Block("fe80::", 10, .turned), Block("fec0::", 10, .turned), Block("ff00::", 8, .turned),
-    // The last bits of an address are in that of the group by which its neighbours ask for it (RFC 4291, 2.7.1).
+    // The group address for neighbour solicitation ends with the last bits of the neighbour's
+    // address (RFC 4291, 2.7.1).
     Block("ff02::1:ff00:0", 104, .turned),
   ]
 

@@ -1,11 +1,12 @@
 import Connectivity
 import ConnectivityRules
 
-/// A configuration's text is written anew from what it says: its comments, paths and patterns are somebody's own.
+/// Writes a configuration again from its values, because its comments, paths and patterns may be
+/// private.
 extension Substitutes {
   func text(of configuration: Configuration) -> String {
     let (grace, flaps) = (configuration.invalidations, configuration.flaps)
-    // The probes, too, for their answers are those of others now.
+    // The probes are replaced, too, because their recorded answers are.
     let lines = [
       "destinations: {ipv4: \(self.list(configuration.destinations.ipv4)), "
         + "ipv6: \(self.list(configuration.destinations.ipv6))}",
@@ -24,7 +25,8 @@ extension Substitutes {
     "[" + addresses.map { "\"\(self.address($0))\"" }.joined(separator: ", ") + "]"
   }
 
-  /// A pattern may name somebody's links: in its place there are those that it matches, of all that were met.
+  /// Returns the rules for all known links. A pattern may name a private link, so the matching
+  /// links replace it.
   private func linkRules(_ policy: LinkPolicy) -> [String] {
     let rules = self.linkNames.compactMap { name, substitute in
       policy.rule(for: name).map { (substitute, $0) }

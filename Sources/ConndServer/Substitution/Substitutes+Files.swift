@@ -1,9 +1,9 @@
 import Connectivity
 import Netlink
 
-/// Of the files that connd reads those lines and names pass that it makes sense of; a file that it is not known to read is left out.
+/// Copies only the lines and names of files that connd evaluates. Unknown files are removed.
 extension Substitutes {
-  /// A question with its answer; `nil` where nothing is known of such a file.
+  /// Returns a query and its answer with substitutes, or `nil` for an unknown file.
   func file(
     _ question: FileQuestion, _ answer: [UInt8]
   ) -> (question: FileQuestion, answer: [UInt8])? {
@@ -62,7 +62,7 @@ extension Substitutes {
     "bInterfaceClass", "bInterfaceSubClass", "bInterfaceProtocol",
   ]
 
-  /// The links that PPPoE sessions run over, and no more of these.
+  /// Returns only the links of PPPoE sessions.
   private func sessions(
     _ question: FileQuestion, _ text: String
   ) -> (question: FileQuestion, answer: [UInt8])? {
@@ -75,7 +75,7 @@ extension Substitutes {
     return (question, Array(lines.map { $0 + "\n" }.joined().utf8))
   }
 
-  /// Which serial line a ppp link runs over, and by which driver.
+  /// Returns the serial line of a ppp link and its driver.
   private func line(
     _ question: FileQuestion, _ text: String
   ) -> (question: FileQuestion, answer: [UInt8])? {
@@ -100,7 +100,7 @@ extension Substitutes {
     return (FileQuestion(question.kind, path), Array(answer.utf8))
   }
 
-  /// `ttyUSB2`: as drivers call them, and nobody else.
+  /// Whether it is a driver's name for a serial line, such as `ttyUSB2`.
   private static func isLine(_ name: Substring) -> Bool {
     guard name.hasPrefix("tty") else { return false }
     let kind = name.dropFirst(3).prefix { $0.isASCII && $0.isLetter }
@@ -127,7 +127,7 @@ extension Substitutes {
     case .page where name.map(Self.usbCodes.contains) ?? false:
       let code = text.prefix { $0 != "\n" }
       return code.count == 2 && UInt8(code, radix: 16) != nil ? "\(code)\n" : ""
-    // A driver's name.
+    // The driver's name.
     case .linkTarget:
       return text.split(separator: "/").last.map { $0.isKernelWord ? "\($0)" : "" } ?? ""
     case .names:
@@ -138,11 +138,11 @@ extension Substitutes {
 
   // MARK: - Resolvers
 
-  /// What a directory's files are called by.
+  /// How the files of a directory are named.
   private enum ResolverDirectory {
-    /// A link's index, and the files are assignments.
+    /// By a link's index. The files are assignments.
     case index
-    /// A link and a program, and the files are as resolv.conf.
+    /// By a link and a program. The files are in the format of resolv.conf.
     case link
 
     init?(_ path: String) {
@@ -197,7 +197,7 @@ extension Substitutes {
     return lines.map { $0 + "\n" }.joined()
   }
 
-  /// Those of systemd's files that name servers and domains.
+  /// Returns the lines of systemd's files that name servers and domains.
   private func assignments(_ text: String) -> String {
     var lines: [String] = []
     for line in text.split(whereSeparator: \.isNewline) {

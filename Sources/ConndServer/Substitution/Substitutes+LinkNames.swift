@@ -1,10 +1,10 @@
-/// Names of links: those that the kernel, udev and well-known programs give tell what a link is, and stay; of what somebody chose
-/// no more stays than such a beginning.
+/// Replaces names of links. Names from the kernel, udev and well-known programs show what a link
+/// is, and stay. Of any other name at most such a beginning stays.
 extension Substitutes {
   func computed(linkName name: String) -> String {
     let parts = name.split(separator: ".", omittingEmptySubsequences: false)
     let base = self.base(parts.first ?? "")
-    // A VLAN's number; or, of resolvconf's files, the program that wrote it.
+    // The number of a VLAN, or for resolvconf's files the program that wrote it.
     let rest = parts.dropFirst().map { part in
       part.isDecimal || Self.programs.contains(part) ? String(part) : self.word(3, part)
     }
@@ -19,7 +19,7 @@ extension Substitutes {
     if rest.isDecimal || rest.isEmpty && Self.whole.contains(prefix) { return String(name) }
     if Self.placed.contains(prefix) {
       if rest.isPlace { return String(name) }
-      // udev's name by the hardware address.
+      // udev's name from the MAC address.
       if rest.first == "x", rest.utf8.count == 13 {
         let digits = Array(rest.dropFirst())
         let octets = stride(from: 0, to: 12, by: 2).compactMap {
@@ -40,11 +40,11 @@ extension Substitutes {
     self.digits(count, .linkName, text)
   }
 
-  /// Those that udev gives by the place of the device (systemd.net-naming-scheme(7)).
+  /// The prefixes of names by location from udev (systemd.net-naming-scheme(7)).
   private static let placed: Set<String> = ["en", "eth", "ib", "sl", "wl", "ww"]
-  /// Those that are whole names.
+  /// The prefixes that are complete names.
   private static let whole: Set<String> = ["lo", "ovs-system"]
-  /// Those that are longer before those that are not.
+  /// Longer prefixes come first.
   private static let prefixes =
     [
       "bnep", "bond", "br", "ccmni", "cni", "docker", "dummy", "en", "erspan", "eth", "flannel",
@@ -66,7 +66,8 @@ extension Substring {
     (1...5).contains(self.utf8.count) && self.utf8.allSatisfy { (0x30...0x39).contains($0) }
   }
 
-  /// `p3s0f1np0`, `o1`: letters that say of what, each with a number in decimal.
+  /// Whether it is a location such as `p3s0f1np0` or `o1`: letters for the kind, each followed by a
+  /// decimal number.
   fileprivate var isPlace: Bool {
     var rest = self
     guard !rest.isEmpty else { return false }

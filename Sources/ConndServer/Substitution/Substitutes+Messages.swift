@@ -3,27 +3,28 @@ import Connectivity
 import Glibc
 import Netlink
 
-/// Netlink messages, requests and notifications alike: of what is not known here, no more than that it came is passed on.
+/// Replaces netlink messages, both requests and notifications. For an unknown message only its
+/// header remains.
 extension Substitutes {
-  /// The messages of a datagram.
+  /// Returns the messages of a datagram with substitutes.
   func datagram(_ bytes: [UInt8], _ role: SocketRole) -> [UInt8] {
     var (written, rest): ([UInt8], ArraySlice<UInt8>) = ([], bytes[...])
     while rest.count >= Self.headerSize {
       let length = rest.prefix(4).reversed().reduce(0) { $0 << 8 | Int($1) }
       guard length >= Self.headerSize, length <= rest.count else { break }
       let message = self.message(rest.prefix(length), role)
-      // The last needs not be padded, and a request is not.
+      // The last message need not be padded, and requests are not.
       rest = rest.dropFirst((length + 3) & ~3)
       written += message
       if !rest.isEmpty { written += [UInt8](repeating: 0, count: -message.count & 3) }
     }
-    // Who reads it finds it malformed, as it was.
+    // Keep it malformed, so that the parser rejects it as it did the original.
     return rest.isEmpty ? written : written + [0, 0, 0, 0]
   }
 
   private static let headerSize = 16
 
-  /// The families' own headers are numbers; what follows them are attributes.
+  /// Replaces a message. The header of its family has only numbers. Attributes follow.
   private func message(_ bytes: ArraySlice<UInt8>, _ role: SocketRole) -> [UInt8] {
     var header = Array(bytes.prefix(Self.headerSize))
     let payload = bytes.dropFirst(Self.headerSize)
@@ -36,7 +37,7 @@ extension Substitutes {
       written = self.socketMessage(payload, isRequest: header[6] & UInt8(NLM_F_REQUEST) != 0)
     default:
       if let (size, rules) = Self.format(type, payload, role), payload.count >= size {
-        // Headers, too, are padded.
+        // Headers are padded, too.
         let rest = payload.dropFirst((size + 3) & ~3)
         var own = Array(payload.prefix(size))
         if !rest.isEmpty { own += [UInt8](repeating: 0, count: -size & 3) }
@@ -50,8 +51,8 @@ extension Substitutes {
     return header + written
   }
 
-  /// The end of a list, or an error: a number, and the header of the request. That the kernel has explained it counts, and not in
-  /// which words, which may name something.
+  /// Replaces the end of a list or an error: a number and the header of the request. The kernel's
+  /// explanation is kept as a fact without its text, which may contain a name.
   private func end(
     _ payload: ArraySlice<UInt8>, of header: inout [UInt8], after size: Int
   ) -> [UInt8] {
@@ -70,7 +71,7 @@ extension Substitutes {
     return written
   }
 
-  /// The size of the family's header, and what becomes of the attributes.
+  /// Returns the size of the family's header, and the rules for its attributes.
   private static func format(
     _ type: Int, _ payload: ArraySlice<UInt8>, _ role: SocketRole
   ) -> (Int, [Int: AttributeRule])? {
@@ -83,7 +84,7 @@ extension Substitutes {
     }
     let fields = Array(payload.prefix(4))
     guard fields.count == 4, type >= Int(RTM_NEWLINK) else { return nil }
-    // Three of each: new, gone, and asked for.
+    // There are three message types each: new, removed and query.
     switch type & ~3 {
     case Int(RTM_NEWLINK): return (16, AttributeRule.ofLinks)
     case Int(RTM_NEWADDR): return (8, AttributeRule.ofAddresses)
@@ -109,7 +110,8 @@ extension AttributeRule {
     Int(NDA_CACHEINFO): .number(of: 16),
   ]
 
-  /// What it means depends on `RTA_ENCAP_TYPE`; what is not an address of that kind is not one of these lengths.
+  /// The meaning depends on `RTA_ENCAP_TYPE`. Data of other types does not have the length of an
+  /// address.
   private static let outerHeader: [Int: AttributeRule] = [
     Int(CLINUX_LWTUNNEL_IP_DST): .address, Int(CLINUX_LWTUNNEL_IP_SRC): .address,
   ]

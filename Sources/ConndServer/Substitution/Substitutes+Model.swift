@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityProtocol
 import ConnectivityRules
 
-/// What an earlier run published, and what clients ask.
+/// Replaces the state of an earlier run, and the requests of clients.
 extension Substitutes {
   func server(_ server: DNSSettings.Server) -> DNSSettings.Server {
     DNSSettings.Server(self.address(server.address), zone: server.zone.map(self.linkName))
@@ -32,7 +32,7 @@ extension Substitutes {
     path.source = path.source.map(self.address)
     path.gateway = path.gateway.map(self.address)
     if let evidence = path.evidence, evidence.source == .configuration {
-      // A pattern of the configuration's.
+      // The value is a pattern of the configuration.
       path.evidence = Evidence(.configuration, self.linkName(evidence.value), evidence.medium)
     }
     return path
@@ -63,7 +63,7 @@ extension Substitutes {
 
   // MARK: - Inputs
 
-  /// What a client or the user asked, as a recording keeps it; `nil` for what makes no sense.
+  /// Returns a recorded request with substitutes, or `nil` if it is invalid.
   func input(_ bytes: [UInt8]) -> [UInt8]? {
     guard let input = try? RecordedInput.decoded(bytes), let substitute = self.input(input) else {
       return nil
@@ -103,7 +103,7 @@ extension Substitutes {
   private func request(_ request: CostRequest) -> CostRequest {
     switch request {
     case .list: return .list
-    // It may be a link's as well: of the two, that which was met.
+    // The name may be that of a link or of a network. A known link takes precedence.
     case .forget(let name, let user):
       let isLink = self.linkNames[name] != nil
       return .forget(name: isLink ? self.linkName(name) : self.networkName(name), user: user)

@@ -2,14 +2,15 @@ import Connectivity
 import ConnectivityRules
 
 extension Substitutes {
-  /// A recording in bytes, with everything replaced.
+  /// Returns a recording with substitutes for everything.
   ///
-  /// - Throws: where it is none that can be replayed.
+  /// - Throws: If it is not a recording that can be replayed.
   func recording(_ bytes: [UInt8]) throws(RecordingError) -> [UInt8] {
     let records = try RecordingFile(bytes)
     var configurations: [String] = []
     do throws(ConfigurationError) {
-      // What holds of a link's name, and of a network's hash, is known when all of them are: what comes last is right.
+      // The substitutes of link names and network hashes are complete only after all items. So the
+      // second pass has the correct ones.
       for _ in 0..<2 {
         for item in records.items { _ = self.item(item) }
         _ = self.choices(records.header.costs)
@@ -28,7 +29,7 @@ extension Substitutes {
       .flatMap(RecordFrame.framed)
   }
 
-  /// `nil` for what cannot be replaced.
+  /// Returns the item with substitutes, or `nil` if it cannot be replaced.
   func item(_ item: RecordedItem) -> RecordedItem? {
     switch item {
     case .turn, .turnEnded, .now, .time, .opened, .bound, .option, .readable, .full: return item

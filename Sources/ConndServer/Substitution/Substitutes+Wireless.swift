@@ -1,7 +1,7 @@
 import CLinux
 
 extension AttributeRule {
-  /// Of nl80211.
+  /// The attributes of nl80211.
   static let ofWireless: [Int: AttributeRule] = [
     Int(NL80211_ATTR_IFINDEX.rawValue): .same(4), Int(NL80211_ATTR_IFTYPE.rawValue): .same(4),
     Int(NL80211_ATTR_SSID.rawValue): .wirelessName,
@@ -24,7 +24,8 @@ extension AttributeRule {
     Int(NL80211_RATE_INFO_BITRATE.rawValue): .same(2),
   ]
 
-  /// Of the controller, which knows the families of generic netlink and their groups: names and numbers of the kernel's.
+  /// The attributes of the generic netlink controller: families and their groups, with names and
+  /// numbers from the kernel.
   static let ofFamilies: [Int: AttributeRule] = [
     Int(CTRL_ATTR_FAMILY_ID): .same(2), Int(CTRL_ATTR_FAMILY_NAME): .word,
     Int(CTRL_ATTR_MCAST_GROUPS): .list([
@@ -34,8 +35,8 @@ extension AttributeRule {
 }
 
 extension Substitutes {
-  /// The information elements of a Wi-Fi frame (IEEE 802.11-2020, 9.4.2), as far as they tell the name of a network, who may join,
-  /// and whether it is paid for.
+  /// Replaces the information elements of a Wi-Fi frame (IEEE 802.11-2020, 9.4.2). Keeps only the
+  /// network's name, its security, and whether it is metered.
   func elements(_ bytes: ArraySlice<UInt8>) -> [UInt8] {
     var (written, rest): ([UInt8], ArraySlice<UInt8>) = ([], bytes)
     while rest.count >= 2 {
@@ -51,7 +52,7 @@ extension Substitutes {
 
   private func element(_ id: UInt8, _ bytes: [UInt8]) -> [UInt8]? {
     let (rsn, vendor): (UInt8, UInt8) = (48, 221)
-    // Microsoft's.
+    // Microsoft's element.
     let wpa: [UInt8] = [0x00, 0x50, 0xF2, 0x01]
     let cost: [UInt8] = [0x00, 0x50, 0xF2, 0x11]
     switch id {
@@ -64,7 +65,8 @@ extension Substitutes {
     }
   }
 
-  /// Version, ciphers and the suites for authentication; what may come behind these tells one station from others.
+  /// Returns the version, ciphers and authentication suites. Anything after these may identify a
+  /// station.
   private static func suites(_ bytes: some Collection<UInt8>) -> [UInt8]? {
     let bytes = Array(bytes)
     guard bytes.starts(with: [1, 0]) else { return nil }

@@ -1,36 +1,37 @@
 import Connectivity
 import ConnectivityRules
 
-/// What stands for addresses and names where a recording is given to others: the same for the same throughout, by a key that is
-/// kept nowhere. Who has the substitutes alone learns nothing of what they stand for but what is said at each.
+/// Anonymizes addresses and names in a recording, consistently and irreversibly. Each value always
+/// has the same substitute, by a key that is not stored. The substitutes reveal only what is
+/// documented at each function.
 ///
 /// Not thread-safe.
 final class Substitutes {
-  /// What tells the hashes of one sort of thing from those of another.
+  /// The kind of value, so that equal bytes of different kinds have different hashes.
   enum Sort: UInt8 {
     case ipv4 = 1
     case ipv6, hardwareAddress, wirelessName, linkName, label, network, mobileOperator
   }
 
   private let function: SipHash
-  /// The machine's key for networks, and what stands for it.
+  /// The machine's key for networks, and its substitute.
   private(set) var networkKeys = (old: NetworkKey(), new: NetworkKey())
 
-  // What has been met so far.
+  // The substitutes so far.
   private(set) var addresses: [IPAddress: IPAddress] = [:]
   private(set) var linkNames: [String: String] = [:]
   private(set) var wirelessNames: [[UInt8]: [UInt8]] = [:]
   private(set) var hardwareAddresses: [[UInt8]: [UInt8]] = [:]
   private(set) var operators: [MobileOperator: MobileOperator] = [:]
 
-  /// - Parameter key: sixteen octets; a new one each time but in tests.
+  /// - Parameter key: Sixteen bytes. Random except in tests.
   init(key: [UInt8] = NetworkKey().bytes) { self.function = SipHash(key: key) }
 
   func hash(_ sort: Sort, _ bytes: some Sequence<UInt8>) -> UInt64 {
     self.function.hash([sort.rawValue] + bytes)
   }
 
-  /// So many hexadecimal digits of a hash, up to sixteen.
+  /// Returns up to sixteen hexadecimal digits of a hash.
   func digits(_ count: Int, _ sort: Sort, _ text: some StringProtocol) -> String {
     String(NetworkHash(self.hash(sort, text.utf8)).description.suffix(count))
   }
@@ -44,7 +45,8 @@ final class Substitutes {
     return substitute
   }
 
-  /// Of the first address of a block, that of the block which stands for it; of any other as of an address.
+  /// Returns the first address of the substitute block for the first address of a block, and the
+  /// substitute of any other address.
   func address(_ address: IPAddress, length: Int) -> IPAddress {
     guard let prefix = IPPrefix(address, length: length), prefix.address == address else {
       return self.address(address)
@@ -52,8 +54,9 @@ final class Substitutes {
     return IPPrefix(self.address(address), length: length)?.address ?? self.address(address)
   }
 
-  /// A link's or a neighbour's: of six octets as a rule. A tunnel's is an IP address. Whether it is a group's, and whether somebody
-  /// chose it, stays; so do those of zeros and of ones.
+  /// Returns the substitute of a hardware address, usually of six bytes. A tunnel's is an IP
+  /// address. The group and local-administration bits stay, and so do addresses of only zeros or
+  /// ones.
   func hardwareAddress(_ bytes: [UInt8]) -> [UInt8] {
     if bytes.allSatisfy({ $0 == 0 }) || bytes.allSatisfy({ $0 == 0xFF }) { return bytes }
     if let address = IPAddress(bytes: bytes) { return self.address(address).bytes }
@@ -71,7 +74,7 @@ final class Substitutes {
 
   // MARK: - Names
 
-  /// An SSID's; that of a hidden network stays.
+  /// Returns the substitute of an SSID. The empty SSID of a hidden network stays.
   func wirelessName(_ bytes: [UInt8]) -> [UInt8] {
     guard bytes.contains(where: { $0 != 0 }) else { return bytes }
     if let known = self.wirelessNames[bytes] { return known }
@@ -88,7 +91,8 @@ final class Substitutes {
     return substitute
   }
 
-  /// A domain's, label for label: what is below another stays below it. What many networks call themselves stays.
+  /// Returns the substitute of a domain, label by label, so that subdomains remain subdomains.
+  /// Common names of local networks stay.
   func domain(_ name: String) -> String {
     var labels: [Substring] = []
     var substitutes: [String] = []
@@ -104,13 +108,13 @@ final class Substitutes {
     return substitutes.joined(separator: ".")
   }
 
-  /// RFC 6761 and its like, and what home routers say.
+  /// Special-use names such as those of RFC 6761, and the defaults of home routers.
   private static let publicDomains: Set<String> = [
     "arpa", "example", "home", "internal", "invalid", "lan", "local", "localdomain", "localhost",
     "test",
   ]
 
-  /// A mobile operator's code, which has as many digits, and its name.
+  /// Returns an operator with a substitute code of the same length and a substitute name.
   func mobileOperator(_ known: MobileOperator) -> MobileOperator {
     let hash = self.hash(.mobileOperator, known.code.utf8)
     let digits = "00000" + String(hash % 1_000_000)
@@ -123,7 +127,8 @@ final class Substitutes {
 
   // MARK: - Networks
 
-  /// As a user names one: by its hash, its SSID, its operator, or its gateway's address.
+  /// Returns the substitute of a network's name as given by a user: its hash, SSID, operator, or
+  /// gateway address.
   func networkName(_ name: String) -> String {
     if let hash = NetworkHash(name) { return self.network(hash).description }
     for (known, substitute) in self.operators {
@@ -134,7 +139,7 @@ final class Substitutes {
     return String(decoding: self.wirelessName(Array(name.utf8)), as: UTF8.self)
   }
 
-  /// The machine's key is another from now on.
+  /// Sets the machine's key and its substitute.
   func replace(_ key: NetworkKey) {
     let bytes = ([0, 1] as [UInt8]).flatMap { half in
       withUnsafeBytes(of: self.hash(.network, [half] + key.bytes)) { Array($0) }
@@ -142,7 +147,8 @@ final class Substitutes {
     self.networkKeys = (key, NetworkKey(bytes: bytes))
   }
 
-  /// Of a network that was met, its hash by the other key; of any other, any hash.
+  /// Returns the hash of a known network by the new key, and an unrelated hash for any other
+  /// network.
   func network(_ hash: NetworkHash) -> NetworkHash {
     let (old, new) = self.networkKeys
     for (name, substitute) in self.wirelessNames {
