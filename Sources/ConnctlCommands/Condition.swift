@@ -2,6 +2,8 @@ import ArgumentParser
 import Connectivity
 
 /// What `is`, `wait`, `run` and `keep` ask about: a word, or `not-` and a word.
+///
+/// Implements rule I8.
 struct Condition: Hashable, Sendable {
   enum Subject: String, Hashable, Sendable, CaseIterable {
     case online, none, wifi, cellular, wired, other, ipv4, ipv6, expensive, constrained

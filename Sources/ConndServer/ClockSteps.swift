@@ -5,6 +5,8 @@ import Connectivity
 ///
 /// The boot clock (CLOCK_BOOTTIME) never jumps, so a change of the difference between the two
 /// clocks shows a step. NTP also slews the wall clock, which counts once it adds up to a second.
+///
+/// Implements rule T4.
 struct ClockSteps: Hashable, Sendable {
   private var distance: Duration?
 

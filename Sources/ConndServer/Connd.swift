@@ -9,6 +9,8 @@ import UnixSignals
 import UnixTransport
 
 /// The composition root: creates the parts, connects them, and runs them as one group.
+///
+/// Implements rule D2.
 struct Connd {
   var configuration: Configuration
   /// Reads the configuration again.

@@ -7,6 +7,8 @@ import UnixSignals
 
 /// Reads the configuration again on SIGHUP. An invalid configuration changes only the reported
 /// status.
+///
+/// Implements rule D1.
 struct Reloader: Service {
   /// The configuration at startup.
   let started: Configuration

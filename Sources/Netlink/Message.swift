@@ -1,6 +1,8 @@
 import CLinux
 
 /// One message of a datagram: its header, and the bytes between it and the next.
+///
+/// Implements rule D8.
 struct Message {
   var type: UInt16
   var flags: UInt16 = 0

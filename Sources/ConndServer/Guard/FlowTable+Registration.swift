@@ -2,7 +2,9 @@ import Connectivity
 import ConnectivityRules
 import UnixTransport
 
-// Registration of flows, and repeated registration after the kernel was unavailable.
+/// Registration of flows, and repeated registration after the kernel was unavailable.
+///
+/// Implements rule I7.
 extension FlowTable {
   /// Guards a flow, unless it is already dead.
   ///

@@ -7,6 +7,8 @@ import UnixTransport
 /// After each step every flow is due for evaluation, because the kernel does not report every
 /// removed route. A sweep evaluates them in slices, so that even ten thousand flows do not delay
 /// the next kernel message. The table does no I/O.
+///
+/// Implements rule I11.
 struct FlowTable {
   /// A flow of a client: the client's stream and the client's ID for the flow.
   struct Key: Hashable, Sendable {

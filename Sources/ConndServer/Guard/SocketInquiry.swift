@@ -3,6 +3,8 @@ import ConnectivityRules
 
 /// Schedules the query of all flows' sockets, one second after a change that may have cost a path
 /// (E2). A value without I/O. Without a change it has no deadline.
+///
+/// Implements rule E3.
 struct SocketInquiry {
   /// The first change without an inquiry, and the last one.
   private var changes: (first: Instant, last: Instant)?

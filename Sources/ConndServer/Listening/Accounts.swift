@@ -7,6 +7,8 @@ import UnixTransport
 /// A uid that `/etc/subuid` assigns to a person belongs to this person's account. All other uids
 /// outside systemd's ranges for people and services share one account. An exception are uids with a
 /// logind session, such as users of a directory service.
+///
+/// Implements rule D4.
 final class Accounts: Sendable {
   /// The paths of the files that are read.
   struct Files {

@@ -6,6 +6,8 @@ import UnixTransport
 ///
 /// NIO would unlink any socket at the path, even one that another connd serves. Therefore the
 /// socket is opened here, under a lock that lasts as long as the process.
+///
+/// Implements rule D2.
 final class ListeningSocket {
   private let path: String
   private let lock: CInt

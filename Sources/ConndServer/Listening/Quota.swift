@@ -31,6 +31,8 @@ struct Usage: Sendable {
 /// for services and people. The rest is first come, first served. Within services and within
 /// people, a newcomer gets at most two thirds of what is left, as in dbus-broker. So several
 /// accounts together cannot take everything either.
+///
+/// Implements rule D4.
 struct Quota: Hashable, Sendable {
   /// The reason why no more is admitted.
   enum Refusal: Error, Hashable {

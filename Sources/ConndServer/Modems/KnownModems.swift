@@ -5,6 +5,8 @@ import ConnectivityRules
 ///
 /// Once a link is known to be a modem, it stays one as long as the link exists. ModemManager may
 /// stop or be updated, and pppd may hang up and wait for traffic. A value.
+///
+/// Implements rule K5.
 struct KnownModems {
   /// The current links of ModemManager, by name.
   private var links: [String: ModemLink] = [:]

@@ -29,6 +29,8 @@ protocol ModemSource {
 ///
 /// If the bus is missing, it is looked for when the kernel reports a new link, because a new modem
 /// or its service creates one.
+///
+/// Implements rule K5.
 final class ModemWatch: ModemSource {
   private let service: BusService<Question>
   private var objects = ModemObjects()

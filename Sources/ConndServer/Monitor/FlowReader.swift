@@ -44,6 +44,8 @@ extension FlowPath {
 
 /// Reads what the kernel shows about flows during one turn (I0). It looks up each flow with
 /// everything that is specific to it. It asks and judges only once what many flows share.
+///
+/// Implements rules I1, I2 and I3.
 final class FlowReader {
   let reader: PathReader
   let view: KernelView

@@ -8,6 +8,8 @@ import OrderedCollections
 ///
 /// The view is not a snapshot of one instant. A change during the turn causes a message, and the
 /// message causes another turn.
+///
+/// Implements rule K2.
 final class KernelView {
   private let kernel: any Kernel
   /// The interests from before this turn, and those found in it.

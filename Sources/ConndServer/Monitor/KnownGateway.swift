@@ -3,6 +3,8 @@ import ConnectivityRules
 
 /// The MAC address of a gateway, and the stage of the network behind it. A stage begins whenever
 /// another network may have appeared behind the gateway's link.
+///
+/// Implements rule I4.
 struct KnownGateway {
   /// The MAC address that the kernel had last, even if it has forgotten it since.
   private(set) var hardwareAddress: [UInt8]?

@@ -14,6 +14,8 @@ import UnixTransport
 /// The loop is a value without a thread, a clock or a socket. It never waits for a subscriber. When
 /// idle it only has deadlines: ends of holds and grace periods, systemd's watchdog if enabled, and
 /// the next attempt to open an unavailable kernel.
+///
+/// Implements rules D1 and D7.
 struct MonitorLoop {
   let store: Store
   let statistics: Statistics

@@ -3,6 +3,8 @@ import ConnectivityRules
 
 /// Finds the link below a stack that carries the traffic, and what masters do with their ports
 /// (K6).
+///
+/// Implements rule K3.
 extension PathReader {
   /// The link below another one on the way to a next hop.
   struct PortChoice {

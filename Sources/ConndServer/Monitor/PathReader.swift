@@ -3,6 +3,8 @@ import ConnectivityRules
 
 /// Reads only the parts of a path from the kernel. The cost does not depend on the number of links,
 /// addresses or routes (D6).
+///
+/// Implements rules K2 and K6.
 struct PathReader {
   var destinations: DefaultDestination
   var classifier: PathClassifier

@@ -3,6 +3,8 @@ import ConnectivityRules
 
 /// The last known cost of each tunnel. It applies while nothing is known below a tunnel: its uplink
 /// is gone, and the next uplink may cost as much.
+///
+/// Implements rule I8.
 struct TunnelCosts {
   struct Cost: Hashable {
     var isExpensive: Bool

@@ -9,6 +9,8 @@ import UnixTransport
 /// without a task per subscriber.
 ///
 /// Used on the reactor's thread only.
+///
+/// Implements rule D4.
 final class WatchService: @unchecked Sendable {
   private let store: Store
   private let statistics: Statistics

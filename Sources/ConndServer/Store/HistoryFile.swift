@@ -12,6 +12,8 @@ import UnixTransport
 /// the next start. A file that has become too long is replaced atomically. If the file may lack a
 /// published change, nothing of it is used, because the missing change may matter. The file stays
 /// open, so that a lack of descriptors loses nothing. Not thread-safe.
+///
+/// Implements rule D5.
 final class HistoryFile {
   private static let header = Array("connd history 2\n".utf8)
   /// The header of a file that lacks published changes. It has the same length as the other header,

@@ -1,4 +1,6 @@
 /// What the configuration says about invalidations.
+///
+/// Implements rule I6.
 public struct InvalidationPolicy: Hashable, Sendable {
   /// How long a link that has lost its carrier may take to get it back, by what carries the path (I10). A medium that is not
   /// listed has no grace period.

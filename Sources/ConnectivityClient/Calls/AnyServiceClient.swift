@@ -13,6 +13,8 @@ public import SwiftProtobuf
 /// The caller must know the method's message types. A server that expects other types answers with
 /// an error, or misreads the bytes. The path is that of HTTP/2, as in `/package.Service/Method`. A
 /// malformed path fails with `INVALID_ARGUMENT`, and nothing is sent. May be used from any task.
+///
+/// Implements rule C9.
 public struct AnyServiceClient<Transport: ClientTransport>: Sendable {
   /// The client that makes the calls.
   public let client: GRPCClient<Transport>

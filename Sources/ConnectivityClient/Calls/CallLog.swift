@@ -10,6 +10,8 @@ private import Synchronization
 /// All of them see the same ID. It is not generated if nothing uses it. The steps of a call are
 /// logged at `trace` and its end at `debug`, or at `info` if the network made it fail
 /// (`UNAVAILABLE`). Only the first reported end counts.
+///
+/// Implements rule C9.
 final class CallLog: Sendable {
   /// The ID of the call, or `nil` if the provider gives none.
   let requestID: String?

@@ -15,6 +15,8 @@ public import Logging
 ///
 /// Like task-local values, they apply to the tasks that the closure starts (`async let`, task
 /// groups, `Task { }`). Unset properties come from the channel.
+///
+/// Implements rule C9.
 public struct CallSettings: Sendable {
   /// Logs the call's progress, with the request ID and the connection's metadata attached. `nil`
   /// logs nothing.

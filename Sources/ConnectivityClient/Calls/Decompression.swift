@@ -11,6 +11,8 @@ internal import Synchronization
 /// Does not apply to uncompressed responses. gRPC decompresses a message before this limit applies,
 /// and stops at the maximum size of a response (4 MiB by default). A decompression bomb cannot use
 /// more memory than that.
+///
+/// Implements rule C9.
 public enum DecompressionLimit: Hashable, Sendable {
   /// A size in bytes.
   case absolute(Int)

@@ -6,6 +6,7 @@ private import Logging
 private import NIOCore
 private import Synchronization
 
+/// Implements rule C8.
 extension Channel {
   /// Resolves the name, tries the addresses in order, and returns when the resulting connection is
   /// over.

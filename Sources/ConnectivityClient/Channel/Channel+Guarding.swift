@@ -5,6 +5,7 @@ internal import GRPCNIOTransportHTTP2Posix
 internal import Logging
 private import Synchronization
 
+/// Implements rule C2.
 extension Channel {
   /// Has connd guard a connection from now on. Returns `nil` if there is nothing to guard: for a
   /// Unix socket or loopback.

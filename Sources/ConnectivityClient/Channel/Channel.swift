@@ -6,6 +6,8 @@ internal import NIOCore
 internal import Synchronization
 
 /// Makes and keeps a channel's connections, one at a time, as ``ChannelMachine`` decides.
+///
+/// Implements rule C1.
 final class Channel: Sendable {
   private enum Command: Sendable {
     case connect(UInt64, atMost: Duration)

@@ -4,6 +4,8 @@ internal import GRPCNIOTransportHTTP2Posix
 ///
 /// A pause is measured from the start of the previous attempt. The first pause is exact; jitter
 /// spreads the later ones.
+///
+/// Implements rule C4.
 struct ConnectionBackoff: Sendable {
   /// The minimum duration of an attempt, however short the pauses are (MIN_CONNECT_TIMEOUT).
   static let shortestAttempt: Duration = .seconds(20)

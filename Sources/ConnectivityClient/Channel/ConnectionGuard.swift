@@ -6,6 +6,8 @@ private import Synchronization
 /// made, its flow is registered again, with its own address and port, because rules and multipath
 /// routes depend on them. The new registration includes the last known path, so connd immediately
 /// reports what has changed since.
+///
+/// Implements rule I11.
 final class ConnectionGuard: Sendable {
   /// connd's answer before the connection is made.
   enum Answer: Sendable {

@@ -13,6 +13,8 @@ private import NIOHTTP2
 /// Closes a connection from the bottom of its pipeline, so that no handler above can delay it.
 ///
 /// A TLS handler waits up to five seconds for the peer's close_notify, and the peer is unreachable.
+///
+/// Implements rules C2 and C3.
 struct ConnectionCutter: Sendable {
   private let channel: any NIOCore.Channel
   private let bound: NIOLoopBound<Handler>

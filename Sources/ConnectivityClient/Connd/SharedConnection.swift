@@ -8,6 +8,8 @@ private import Synchronization
 /// for as long as one of them uses it.
 ///
 /// Who may be slow has a connection of his own: what he does not take would be in everybody's way.
+///
+/// Implements rule C7.
 final class SharedConnection: Sendable {
   fileprivate struct Directory {
     /// Those that new users join, by their sockets.

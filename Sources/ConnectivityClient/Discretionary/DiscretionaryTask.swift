@@ -32,6 +32,8 @@ private import Synchronization
 ///
 /// Safe to use from any thread. Each run follows the network separately, on the process's shared
 /// connection to connd.
+///
+/// Implements rule C8.
 public final class DiscretionaryTask: Sendable {
   /// The networks that the work needs, and how long it may wait.
   public struct Configuration: Sendable {

@@ -37,6 +37,8 @@ extension DiscretionaryTask.Configuration {
 
 /// The gate at which work with restrictions waits. It is open if the work may continue. Serves any
 /// number of tasks.
+///
+/// Implements rules I8 and C8.
 final class NetworkGate: Sendable {
   typealias Verdict = DiscretionaryTask.Configuration.Verdict
 

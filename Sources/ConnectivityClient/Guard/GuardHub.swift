@@ -6,6 +6,8 @@ private import Synchronization
 ///
 /// Each owner of a guarded flow holds the hub. When the last one releases it, the stream to connd
 /// ends. Events arrive on ``ClientThread``.
+///
+/// Implements rule C7.
 final class GuardHub: Sendable {
   /// An event for the watcher of one flow.
   enum Event: Sendable {

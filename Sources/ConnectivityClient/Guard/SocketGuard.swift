@@ -28,6 +28,8 @@ private import Synchronization
 ///    see.
 ///
 /// All guards of a process share one stream to connd. Safe to use from any thread.
+///
+/// Implements rule C10.
 public final class SocketGuard: Sendable {
   /// The configuration of a guard.
   public struct Configuration: Sendable {

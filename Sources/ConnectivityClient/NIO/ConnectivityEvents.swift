@@ -3,6 +3,8 @@ internal import ConnectivitySession
 
 /// The inbound user events of a ``ConnectivityGuardHandler``. Their names follow those of NIO
 /// Transport Services for Network.framework (`NIOTSNetworkEvents`).
+///
+/// Implements rule C10.
 public enum ConnectivityEvents {
   /// Whether packets can be sent and received. A connection that is not viable may become viable
   /// again.

@@ -11,6 +11,8 @@
 /// 5. Events are fetched as they are asked for; ``add(_:id:)`` and ``remove(_:)`` never wait.
 ///
 /// It ends with its last reference.
+///
+/// Implements rule C7.
 package final class FlowGuard: Sendable {
   private let keeper: GuardKeeper
   private let events: Handoff<GuardEvent>

@@ -4,6 +4,8 @@ public import GRPCCore
 /// There is a network, and the call may not use it: the cause of an `RPCError` with code `unavailable`.
 ///
 /// Named as `URLError.NetworkUnavailableReason`; `cellular` and `wifi` are for media that are prohibited.
+///
+/// Implements rule C8.
 public struct NetworkUnavailable: Error, Hashable, Sendable {
   /// Why the network may not be used.
   @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
