@@ -229,7 +229,7 @@ lint: ## check the format of the sources
 	@$(sources) | xargs swift format lint --strict --parallel
 
 .PHONY: check-rules
-check-rules: ## check that each rule names its source and its test
+check-rules: ## check that each rule has a source and a test, and the index of the rules
 	@dev/check-rules
 
 .PHONY: check-api
