@@ -3,7 +3,8 @@ import Connectivity
 import Glibc
 
 extension Address {
-  /// Reads RTM_NEWADDR and RTM_DELADDR; `nil` where the message is not IPv4's or IPv6's, or malformed.
+  /// Reads RTM_NEWADDR and RTM_DELADDR. Returns `nil` if the message is malformed or of another
+  /// family than IPv4 and IPv6.
   init?(message: Message) {
     guard
       let family = message.payload.uint8.flatMap(AddressFamily.init(netlink:)),
@@ -24,9 +25,9 @@ extension Address {
       default: break
       }
     }
-    // On a point-to-point link IFA_ADDRESS is the peer's.
+    // On a point-to-point link IFA_ADDRESS is the peer's address.
     guard !attributes.isMalformed, let address = local ?? other else { return nil }
-    // IPv4's IFA_F_SECONDARY bears the number of IPv6's IFA_F_TEMPORARY.
+    // IPv4's IFA_F_SECONDARY has the same value as IPv6's IFA_F_TEMPORARY.
     if family == .ipv4 { flags &= ~AddressFlags.temporary.rawValue }
     self.init(
       address, prefixLength: length, link: link, flags: AddressFlags(rawValue: flags))

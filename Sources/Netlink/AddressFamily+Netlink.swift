@@ -2,7 +2,7 @@ internal import Connectivity
 import Glibc
 
 extension AddressFamily {
-  /// AF_INET or AF_INET6; `nil` for any other.
+  /// The family for AF_INET or AF_INET6, or `nil` for any other.
   init?(netlink number: UInt8) {
     switch CInt(number) {
     case AF_INET: self = .ipv4

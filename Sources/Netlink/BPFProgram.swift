@@ -1,7 +1,8 @@
 import CLinux
 import Connectivity
 
-/// A classic BPF program in the making. Jumps are relative, so that programs can be put together of parts.
+/// A classic BPF program under construction. Jumps are relative, so that programs can be composed
+/// of parts.
 struct BPFProgram {
   private(set) var instructions: [sock_filter] = []
 
@@ -10,11 +11,12 @@ struct BPFProgram {
 
   var count: Int { self.instructions.count }
 
-  /// What a load gives for `number`: it takes the bytes for big-endian, and netlink's numbers are in host order.
+  /// Returns the value that a load yields for `number`. A load reads big-endian, but netlink uses
+  /// host order.
   static func field(_ number: UInt16) -> UInt32 { UInt32(number.bigEndian) }
   static func field(_ number: UInt32) -> UInt32 { number.bigEndian }
 
-  /// What a load gives for up to four octets.
+  /// Returns the value that a load yields for up to four bytes.
   static func number(_ octets: ArraySlice<UInt8>) -> UInt32 {
     octets.reduce(0) { $0 << 8 | UInt32($1) }
   }
@@ -26,22 +28,24 @@ struct BPFProgram {
 
   mutating func add(_ part: BPFProgram) { self.instructions += part.instructions }
 
-  /// Goes into `part`, which returns in every case, where A is `value`, and else over it with A as it was.
+  /// Runs `part` if A equals `value`; `part` must always return. Otherwise skips it and leaves A
+  /// unchanged.
   mutating func add(_ part: BPFProgram, ifEqual value: UInt32) {
     self.add(part, ifOneOf: [value])
   }
 
-  /// Goes into `part`, which returns in every case, where A is one of a few `values`, and else over it with A as it was.
+  /// Runs `part` if A is one of a few `values`; `part` must always return. Otherwise skips it and
+  /// leaves A unchanged.
   mutating func add(_ part: BPFProgram, ifOneOf values: [UInt32]) {
     for (index, value) in values.enumerated() {
       self.add(BPF_JMP | BPF_JEQ | BPF_K, value, ifTrue: UInt8(values.count - index))
     }
-    // A conditional jump reaches 255 instructions, an unconditional one any number.
+    // A conditional jump spans at most 255 instructions, an unconditional one any number.
     self.add(BPF_JMP | BPF_JA, UInt32(part.count))
     self.add(part)
   }
 
-  /// Passes the message where A is one of `values`.
+  /// Passes the message if A is one of `values`.
   mutating func pass(ifOneOf values: some Sequence<UInt32>) {
     for value in values {
       self.add(BPF_JMP | BPF_JEQ | BPF_K, value, ifFalse: 1)
@@ -49,7 +53,8 @@ struct BPFProgram {
     }
   }
 
-  /// A = the number of 32 bits at `offset`, of which a plain load makes something that is equal or not, but has no order.
+  /// A = the 32-bit number at `offset`. The result of a plain load can be compared for equality,
+  /// but not for order.
   mutating func loadNumber(at offset: UInt32) {
     for byte in (0..<4).reversed() {
       let place = UInt32(bigEndian: 1) == 1 ? 3 - byte : byte
@@ -65,7 +70,8 @@ struct BPFProgram {
   mutating func pass() { self.add(BPF_RET | BPF_K, .max) }
   mutating func drop() { self.add(BPF_RET | BPF_K, 0) }
 
-  /// X = where the attribute is, of those from `start` on. Where there is none the message is passed, or dropped.
+  /// X = the offset of the attribute, searched from `start` on. If it is missing, passes or drops
+  /// the message.
   mutating func findAttribute(_ type: UInt32, from start: UInt32, passIfNone: Bool) {
     self.add(BPF_LDX | BPF_W | BPF_IMM, type)
     self.add(BPF_LD | BPF_W | BPF_IMM, start)
@@ -75,7 +81,7 @@ struct BPFProgram {
     self.add(BPF_MISC | BPF_TAX, 0)
   }
 
-  /// Stores the first words of what the attribute at X holds in the scratch memory.
+  /// Stores the first words of the payload of the attribute at X in the scratch memory.
   mutating func storePayload(words: Int, at place: UInt32) {
     for word in 0..<UInt32(words) {
       self.add(BPF_LD | BPF_W | BPF_IND, UInt32(MemoryLayout<nlattr>.size) + 4 * word)
@@ -85,7 +91,7 @@ struct BPFProgram {
 }
 
 extension IPAddress {
-  /// The address as 32-bit numbers, the first bits first: one or four.
+  /// The address as one or four 32-bit numbers, most significant first.
   var words: [UInt32] {
     let bytes = self.bytes
     return stride(from: 0, to: bytes.count, by: 4).map { start in

@@ -1,14 +1,14 @@
 import Glibc
 
-/// What has come so far of requests that were sent together, each for one object: which answer is whose.
+/// The answers so far to a batch of requests for one object each.
 struct Batch<Object> {
-  /// In the order of the requests; `nil` for those that have none yet.
+  /// In the order of the requests; `nil` if not answered yet.
   private(set) var answers: [Result<Object, NetlinkError>?]
   private let operation: String
   private let first: UInt32
   private var missing: Int
 
-  /// - Parameter first: The first request's sequence number; those of the others follow it.
+  /// - Parameter first: The sequence number of the first request; the others follow it.
   init(_ operation: String, first: UInt32, count: Int) {
     self.operation = operation
     self.first = first
@@ -18,7 +18,7 @@ struct Batch<Object> {
 
   var isComplete: Bool { self.missing == 0 }
 
-  /// Takes any message; the answers to other requests, and second answers, are passed over.
+  /// Accepts any message. Ignores answers to other requests, and second answers.
   mutating func receive(_ message: Message, read: (Message) -> Object?) {
     let index = Int(message.sequence &- self.first)
     guard index < self.answers.count, self.answers[index] == nil else { return }

@@ -3,7 +3,7 @@ import Connectivity
 import Glibc
 
 extension BridgeEntry {
-  /// Reads RTM_NEWNEIGH of AF_BRIDGE; `nil` where the message is another, or malformed.
+  /// Reads an RTM_NEWNEIGH of AF_BRIDGE. Returns `nil` for other or malformed messages.
   init?(message: Message) {
     guard
       Int32(message.payload.uint8 ?? 0) == AF_BRIDGE,

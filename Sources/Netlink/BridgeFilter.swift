@@ -1,12 +1,13 @@
 import CLinux
 import Connectivity
 
-/// The filter's part for RTM_NEWNEIGH of AF_BRIDGE: passes the watched hardware addresses that a bridge has learnt behind a
-/// port, or behind another one.
+/// The filter's part for RTM_NEWNEIGH of AF_BRIDGE. Passes watched MAC addresses that a bridge has
+/// learnt behind a port.
 ///
-/// A bridge learns an address from each host that sends, and forgets it again. None of the others wakes connd (D7).
+/// A bridge learns and forgets the address of each host that sends. The others must not wake connd
+/// (D7).
 struct BridgeFilter: FilterPart {
-  /// It returns in every case.
+  /// Always returns.
   let program: BPFProgram
   private let isExact: Bool
 
@@ -15,7 +16,7 @@ struct BridgeFilter: FilterPart {
     self.program = Self.program(Set(addresses.filter { $0.count == 6 }))
   }
 
-  /// That lets everything through.
+  /// Creates a part that passes everything.
   private init() {
     self.isExact = false
     var program = BPFProgram()
@@ -23,13 +24,13 @@ struct BridgeFilter: FilterPart {
     self.program = program
   }
 
-  /// A program of one instruction, which drops, has no shorter one.
+  /// A program of one instruction, which drops, cannot be shortened.
   var coarser: BridgeFilter? { self.isExact && self.program.count > 1 ? BridgeFilter() : nil }
 
-  // Offset from the start of a message: nlmsghdr, then ndmsg, then the attributes.
+  // The offset in a message: nlmsghdr, then ndmsg, then the attributes.
   private static let attributes = UInt32(MemoryLayout<nlmsghdr>.size + MemoryLayout<ndmsg>.size)
 
-  // The scratch memory: the first four octets of the hardware address, and the other two.
+  // The scratch memory: the first four bytes of the MAC address, and the other two.
   private static let upper: UInt32 = 0
   private static let lower: UInt32 = 1
 

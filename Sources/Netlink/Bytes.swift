@@ -1,8 +1,8 @@
 internal import Connectivity
 
-/// Bytes of a message, read without trust: whatever lies outside of them is `nil` or empty.
+/// Untrusted bytes of a message. Reads outside of them return `nil` or nothing.
 ///
-/// They are borrowed from a socket's buffer and must not outlive the call that was given them.
+/// They are borrowed from a socket's buffer and must not outlive the call that received them.
 struct Bytes {
   private let buffer: UnsafeRawBufferPointer
 
@@ -13,14 +13,14 @@ struct Bytes {
   var count: Int { self.buffer.count }
   var isEmpty: Bool { self.buffer.isEmpty }
 
-  /// The number in host order at `offset`, at any alignment.
+  /// Returns the number in host order at `offset`, at any alignment.
   func load<Number: FixedWidthInteger & BitwiseCopyable>(_: Number.Type, at offset: Int) -> Number?
   {
     guard offset >= 0, offset <= self.count - MemoryLayout<Number>.size else { return nil }
     return self.buffer.loadUnaligned(fromByteOffset: offset, as: Number.self)
   }
 
-  /// The bytes from `start` up to `end`, as far as there are any.
+  /// Returns the bytes from `start` up to `end`, as far as they exist.
   func slice(from start: Int, to end: Int = .max) -> Bytes {
     let end = min(end, self.count)
     guard start >= 0, start < end else { return Bytes() }
@@ -33,7 +33,7 @@ struct Bytes {
   /// A number in network byte order, as ports are.
   var bigEndian16: UInt16? { self.load(UInt16.self, at: 0).map(UInt16.init(bigEndian:)) }
 
-  /// A string that ends at the first zero byte; `nil` where there is nothing before it.
+  /// The string up to the first zero byte, or `nil` if it is empty.
   var string: String? {
     let text = self.buffer.prefix { $0 != 0 }
     return text.isEmpty ? nil : String(decoding: text, as: UTF8.self)
@@ -41,10 +41,10 @@ struct Bytes {
 
   var array: [UInt8] { Array(self.buffer) }
 
-  /// An address of the family that has that many bytes.
+  /// The address of the family that has this number of bytes.
   var address: IPAddress? { IPAddress(bytes: self.buffer) }
 
-  /// An address of `family`, `nil` where the bytes are not exactly one.
+  /// Returns an address of `family`, or `nil` if the bytes are not exactly one address.
   func address(_ family: AddressFamily) -> IPAddress? {
     self.count * 8 == family.bitWidth ? self.address : nil
   }

@@ -1,18 +1,18 @@
 import CLinux
 import Glibc
 
-/// What the listeners and the requesters need of a netlink socket: the edge to the kernel, on which what goes over it can be
-/// recorded, and a recording be replayed.
+/// The netlink socket of listeners and requesters. It is the boundary to the kernel, at which the
+/// traffic can be recorded and a recording replayed.
 ///
-/// Where a function says `false`, errno says why. Not thread-safe: one thread owns it.
+/// If a function returns `false`, errno has the reason. Not thread-safe: one thread owns it.
 package protocol DatagramSocket: AnyObject {
-  /// What to poll for reading; -1 where there is nothing to be polled.
+  /// The descriptor to poll for reading, or -1 if there is nothing to poll.
   var fileDescriptor: CInt { get }
 
-  /// The port, 0 before the socket is bound.
+  /// The port, or 0 before the socket is bound.
   var port: UInt32 { get }
 
-  /// Binds to a port of the kernel's choice.
+  /// Binds to a port that the kernel chooses.
   func bind() throws(NetlinkError)
 
   /// Sets an option of level SOL_NETLINK.
@@ -26,13 +26,15 @@ package protocol DatagramSocket: AnyObject {
 
   /// Reads one datagram.
   ///
-  /// - Parameter flags: those of recvmsg(2).
+  /// - Parameter flags: The flags of recvmsg(2).
   func receive(flags: CInt) -> Reception
 
-  /// Waits for datagrams of the kernel's that are small, as answers about single routes are, and reads those that are there.
+  /// Waits for small datagrams from the kernel, such as answers about single routes, and reads all
+  /// that have arrived.
   ///
-  /// - Parameter take: returns whether it can make sense of the bytes.
-  /// - Returns: whether all is well: nothing came too late, was too large, was lost, or makes no sense.
+  /// - Parameter take: Returns whether it could parse the bytes.
+  /// - Returns: Whether all datagrams arrived in time, fitted, and could be parsed, and none was
+  ///   lost.
   func receiveSmall(_ take: (UnsafeRawBufferPointer) -> Bool) -> Bool
 }
 
@@ -42,50 +44,50 @@ extension DatagramSocket {
   func receive() -> Reception { self.receive(flags: 0) }
 }
 
-/// What came of reading a datagram.
+/// The result of reading a datagram.
 package enum Reception {
-  /// A datagram of the kernel's. The bytes are valid until the next call.
+  /// A datagram from the kernel. The bytes are valid until the next call.
   case datagram(UnsafeRawBufferPointer)
-  /// A datagram did not fit. It is lost; the buffer has grown so that its like will fit.
+  /// A datagram did not fit and is lost. The buffer has grown so that the next one will fit.
   case truncated(size: Int)
   /// Another process sent it.
   case foreign
-  /// Nothing waits, or did not come in time (EAGAIN).
+  /// No datagram is waiting, or none arrived in time (EAGAIN).
   case nothing
-  /// The kernel dropped messages for want of space (ENOBUFS).
+  /// The kernel dropped messages for lack of buffer space (ENOBUFS).
   case overrun
   case failed(errno: CInt)
 }
 
-/// What a netlink socket is for.
+/// The purpose of a netlink socket.
 package enum SocketRole: UInt8, Hashable, Sendable, CaseIterable {
-  /// Hears what happens to links, addresses, routes, rules and neighbours.
+  /// Receives changes of links, addresses, routes, rules and neighbours.
   case listener = 1
-  /// Asks for them.
+  /// Queries them.
   case requester
-  /// Hears what happens to Wi-Fi.
+  /// Receives changes of Wi-Fi links.
   case wirelessListener
-  /// Asks about Wi-Fi.
+  /// Queries Wi-Fi links.
   case wirelessRequester
-  /// Asks about TCP sockets.
+  /// Queries TCP sockets.
   case socketDiagnosis
 }
 
-/// Where netlink sockets come from.
+/// Opens netlink sockets.
 package protocol SocketSource {
-  /// - Throws: where there is no netlink.
+  /// - Throws: An error if netlink is unavailable.
   func open(_ role: SocketRole) throws(NetlinkError) -> any DatagramSocket
 
-  /// Whether a descriptor is readable, which stands for some of these sockets.
+  /// Returns whether a descriptor of one of these sockets is readable.
   func isReadable(_ fileDescriptor: CInt) -> Bool
 }
 
-/// The kernel's.
+/// Netlink sockets of the kernel.
 package struct KernelSockets: SocketSource {
   private let adopted: CInt?
 
-  /// - Parameter adopted: A NETLINK_ROUTE socket, such as systemd's `ListenNetlink=route` passes, to be the first listener. It
-  ///   belongs to that one, and is closed where it is of no use.
+  /// - Parameter adopted: A NETLINK_ROUTE socket for the first listener, such as systemd passes for
+  ///   `ListenNetlink=route`. The listener owns it, and closes it if it is unusable.
   package init(adopting adopted: CInt? = nil) { self.adopted = adopted }
 
   package func open(_ role: SocketRole) throws(NetlinkError) -> any DatagramSocket {

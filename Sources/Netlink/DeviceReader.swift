@@ -1,9 +1,10 @@
 package import Connectivity
 
-/// Reads from sysfs what rtnetlink does not tell of a device.
+/// Reads device properties from sysfs that rtnetlink does not report.
 ///
-/// Every file may be missing: a sandbox hides sysfs, and it may belong to another network namespace, where a link
-/// of the same name is another link. Then nothing is known (`Device.unknown`).
+/// Every file may be missing. A sandbox may hide sysfs, or sysfs may belong to another network
+/// namespace, in which a link of the same name is another link. Then nothing is known
+/// (`Device.unknown`).
 package struct DeviceReader {
   private let root: String
   private let run: String
@@ -11,10 +12,10 @@ package struct DeviceReader {
   private let files: any FileReader
 
   /// - Parameters:
-  ///   - root: Where sysfs is mounted.
-  ///   - run: Where programs leave what holds until the next boot.
-  ///   - proc: Where the kernel shows connd's own process.
-  ///   - files: What reads there.
+  ///   - root: The mount point of sysfs.
+  ///   - run: The directory for data that lasts until the next boot.
+  ///   - proc: The /proc directory of connd's process.
+  ///   - files: Reads the files.
   package init(
     root: String = "/sys", run: String = "/run", proc: String = "/proc/self",
     from files: any FileReader = DeviceFiles()
@@ -25,10 +26,11 @@ package struct DeviceReader {
     self.files = files
   }
 
-  /// What is known of the device behind `link`.
+  /// Returns the known properties of the device behind `link`.
   package func device(of link: Link) -> Device {
     guard let directory = self.directory(of: link.name) else { return .unknown }
-    // The name may pass to another link at any time: what was read in between would be that one's.
+    // The name may move to another link at any time. Values read after that would belong to the
+    // other link.
     guard self.index(in: directory) == link.index else { return .unknown }
     let driver = self.lastComponent(ofLink: "\(directory)/device/driver")
     let device = Device(
@@ -50,7 +52,7 @@ package struct DeviceReader {
     self.text("\(directory)/ifindex").flatMap { UInt32($0.prefix { $0 != "\n" }) }
   }
 
-  /// `DEVTYPE` of the device's `uevent`.
+  /// Returns `DEVTYPE` of the device's `uevent`.
   private func type(in directory: String) -> String? {
     let key = "DEVTYPE="
     return self.text("\(directory)/uevent")?.split(separator: "\n").first {
@@ -59,10 +61,11 @@ package struct DeviceReader {
     .map { String($0.dropFirst(key.count)) }
   }
 
-  /// The links below: those that the kernel says in sysfs, and for some kinds what it says elsewhere.
+  /// Returns the links below: those in sysfs, and for some kinds those listed elsewhere.
   private func lowerLinks(of link: Link, in directory: String) -> [UInt32] {
     switch link.kind {
-    // What has an address is a port of the datapath, and all other ports are below the datapath's own link.
+    // A link with an address is a port of the datapath. All other ports are below the datapath's
+    // own link.
     case "openvswitch":
       self.lowerLinks(in: "\(self.root)/class/net/ovs-system").filter { $0 != link.index }
     case "ppp": self.sessionLinks()
@@ -70,12 +73,13 @@ package struct DeviceReader {
     }
   }
 
-  /// The links that PPPoE sessions run over. The kernel does not say which ppp link has which session, and there is mostly one.
-  /// (A server has so many that the list is longer than a page. Its links are not known by it.)
+  /// Returns the links that PPPoE sessions run over. The kernel does not report which ppp link has
+  /// which session, but usually there is only one. (The list of a server with many sessions exceeds
+  /// a page and is ignored.)
   private func sessionLinks() -> [UInt32] {
     guard let list = self.ask(.page, "\(self.proc)/net/pppoe"), list.count < 4096 else { return [] }
     let lines = String(decoding: list, as: UTF8.self).split(separator: "\n").dropFirst()
-    // Number, hardware address of the other end, link.
+    // The session number, the MAC address of the peer, and the link.
     let names = lines.compactMap { line in
       let fields = line.split(separator: " ")
       return fields.count == 3 ? String(fields[2]) : nil
@@ -88,8 +92,8 @@ package struct DeviceReader {
       .compactMap { self.index(in: "\(directory)/\($0)") }
   }
 
-  /// What the USB interface is for that is the link's device. Asked of a driver whose devices announce themselves in several ways: of another
-  /// it tells nothing that the driver does not.
+  /// Returns the USB interface of the link's device. Only needed for drivers whose devices identify
+  /// themselves in several ways.
   private func usbInterface(in directory: String) -> USBInterface? {
     func code(_ name: String) -> UInt8? {
       self.text("\(directory)/device/\(name)").flatMap {
@@ -102,11 +106,11 @@ package struct DeviceReader {
     return USBInterface(interfaceClass, subclass, protocolCode)
   }
 
-  /// The driver of the serial line that a ppp link runs over: the line is the one that is locked by the process which has left its number for
-  /// the link, as pppd(8) does both. The lock is root's, for pppd makes it as root; everybody may fill its directory, so that the lines are
-  /// asked for that there are.
+  /// Returns the driver of the serial line below a ppp link. pppd(8) leaves its process number for
+  /// the link, and locks the line with it. The lock must belong to root, because pppd creates it as
+  /// root and any user may write to its directory. Therefore only existing lines are checked.
   private func serialDriver(of link: String) -> String? {
-    // Of versions before and from 2.5 on.
+    // The locations before pppd 2.5, and since.
     let process = ["\(self.run)/\(link).pid", "\(self.run)/pppd/\(link).pid"].lazy
       .compactMap { self.process(.page, $0) }.first
     guard let process else { return nil }
@@ -118,13 +122,13 @@ package struct DeviceReader {
     return nil
   }
 
-  /// `ttyUSB2`, and no console, which is `tty2`.
+  /// Returns whether the name is that of a serial line (`ttyUSB2`) rather than a console (`tty2`).
   private static func isSerialLine(_ name: String) -> Bool {
     let kind = name.dropFirst(3)
     return name.hasPrefix("tty") && kind.first.map { !$0.isNumber } ?? false
   }
 
-  /// The number that is all that a file holds.
+  /// Returns the process number in a file, or `nil` if the file holds anything else.
   private func process(_ kind: FileQuestion.Kind, _ path: String) -> UInt32? {
     guard let bytes = self.ask(kind, path), bytes.count <= 64 else { return nil }
     let digits = String(decoding: bytes, as: UTF8.self).filter { !$0.isWhitespace }
@@ -139,7 +143,7 @@ package struct DeviceReader {
     self.ask(.page, path).map { String(decoding: $0, as: UTF8.self) }
   }
 
-  /// The last component of what a symbolic link points to.
+  /// Returns the last component of a symbolic link's target.
   private func lastComponent(ofLink path: String) -> String? {
     self.ask(.linkTarget, path).flatMap {
       String(decoding: $0, as: UTF8.self).split(separator: "/").last.map(String.init)

@@ -1,13 +1,14 @@
 import CLinux
 import Connectivity
 
-/// The header that a route puts before its packets: `RTA_ENCAP_TYPE` and `RTA_ENCAP`.
+/// The encapsulation of a route's packets: `RTA_ENCAP_TYPE` and `RTA_ENCAP`.
 struct Encapsulation {
   /// `LWTUNNEL_ENCAP_*`
   var type: UInt16?
   var data = Bytes()
 
-  /// Where the packets go then; `nil` if the header has no address (MPLS), or if a program makes it (BPF).
+  /// The destination of the encapsulated packets, or `nil` if the header has no address (MPLS) or a
+  /// program creates it (BPF).
   var destination: Destination? {
     guard let type else { return nil }
     var (address, source): (IPAddress?, IPAddress?)
@@ -31,7 +32,8 @@ struct Encapsulation {
     return Destination(address, source: source)
   }
 
-  /// The segment that the packets go to first: `first_segment` of struct ipv6_sr_hdr, behind the mode, says which it is.
+  /// Returns the first segment. `first_segment` of struct ipv6_sr_hdr, which follows the mode, is
+  /// its index.
   private static func firstSegment(of header: Bytes) -> IPAddress? {
     guard let place = header.load(UInt8.self, at: 8) else { return nil }
     let start = 12 + 16 * Int(place)

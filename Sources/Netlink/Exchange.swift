@@ -1,16 +1,17 @@
 import CLinux
 import Glibc
 
-/// What has come of one request so far: a state machine over the messages that answer it.
+/// A state machine over the messages that answer one request.
 struct Exchange {
   enum Step {
-    /// One of the objects asked for; of a dump, more follow.
+    /// A requested object. In a dump, more may follow.
     case object(Message)
-    /// Nothing to do with the answer.
+    /// A message without meaning for the answer.
     case nothing
-    /// The answer is whole.
+    /// The answer is complete.
     case complete
-    /// The answer is whole, but what it lists changed while it was listed: objects may be missing or twice there.
+    /// The answer is complete, but the listed objects changed meanwhile: some may be missing or
+    /// duplicated.
     case interrupted
     case failed(errno: CInt, message: String?)
   }
@@ -22,7 +23,7 @@ struct Exchange {
     self.isDump = isDump
   }
 
-  /// Takes the next message that bears the request's sequence number.
+  /// Processes the next message with the request's sequence number.
   mutating func receive(_ message: Message) -> Step {
     if message.flags & UInt16(NLM_F_DUMP_INTR) != 0 { self.isInterrupted = true }
     switch Int32(message.type) {
@@ -34,7 +35,8 @@ struct Exchange {
       guard let code = message.payload.load(Int32.self, at: 0) else {
         return .failed(errno: EBADMSG, message: nil)
       }
-      // An error holds the request's header, and all of the request unless NETLINK_CAP_ACK spares that.
+      // An error contains the request's header. Unless NETLINK_CAP_ACK is in effect, it contains
+      // the whole request.
       let requestSize = message.payload.load(UInt32.self, at: 4).map(Int.init) ?? 0
       let isCapped = message.flags & UInt16(NLM_F_CAPPED) != 0
       let attributes = 4 + (isCapped ? MemoryLayout<nlmsghdr>.size : requestSize)
@@ -42,7 +44,7 @@ struct Exchange {
         ? .complete
         : .failed(errno: errnoOf(code), message: self.words(of: message, after: attributes))
     case NLMSG_DONE:
-      // The kernel ends a dump that fails half-way with the error in here.
+      // If a dump fails midway, NLMSG_DONE carries the error.
       if let code = message.payload.load(Int32.self, at: 0), code < 0 {
         return .failed(errno: errnoOf(code), message: self.words(of: message, after: 4))
       }
@@ -52,7 +54,7 @@ struct Exchange {
     }
   }
 
-  /// The kernel's explanation, where NETLINK_EXT_ACK brought one.
+  /// Returns the kernel's explanation, or `nil` if NETLINK_EXT_ACK brought none.
   private func words(of message: Message, after header: Int) -> String? {
     guard message.flags & UInt16(NLM_F_ACK_TLVS) != 0 else { return nil }
     var attributes = AttributeReader(message.payload, after: header)
@@ -63,5 +65,5 @@ struct Exchange {
   }
 }
 
-/// The errno that the kernel sent negated. No number traps, whatever was sent.
+/// Returns the errno from its negated value. Never traps, whatever the value.
 private func errnoOf(_ code: Int32) -> CInt { code < 0 && code != .min ? -code : EBADMSG }

@@ -1,29 +1,30 @@
 import CLinux
 import Glibc
 
-/// Something that is read of this machine beside netlink.
+/// A query about this machine that is not answered by netlink.
 package struct FileQuestion: Hashable, Sendable {
   package enum Kind: UInt8, Hashable, Sendable, CaseIterable {
-    /// Whether there is such a path: the answer is empty, or ENOENT.
+    /// Whether a path exists: the answer is empty, or ENOENT.
     case existence = 1
-    /// The first 4096 bytes of a file: those of sysfs are no longer than a page.
+    /// The first 4096 bytes of a file. Files in sysfs are no longer than a page.
     case page
-    /// All of a file.
+    /// The whole file.
     case file
-    /// What a symbolic link points to.
+    /// The target of a symbolic link.
     case linkTarget
-    /// The names in a directory, each with a zero byte after it, in no order.
+    /// The names in a directory, each followed by a zero byte, in any order.
     case names
-    /// The index of the network link of this name (if_nametoindex(3)), in decimal.
+    /// The index of the network link with this name (if_nametoindex(3)), in decimal.
     case linkIndex
-    /// The name of the network link of this index, in decimal (if_indextoname(3)).
+    /// The name of the network link with this index, in decimal (if_indextoname(3)).
     case linkName
-    /// As `page`, of a file that is root's and no symbolic link: for a directory to which everybody may write.
+    /// Like `page`, but the file must belong to root and must not be a symbolic link. For
+    /// world-writable directories.
     case rootPage
   }
 
   package var kind: Kind
-  /// The path, or what else is asked about.
+  /// The path, or another subject of the query.
   package var subject: String
 
   package init(_ kind: Kind, _ subject: String) {
@@ -32,7 +33,7 @@ package struct FileQuestion: Hashable, Sendable {
   }
 }
 
-/// Why there is no answer: an errno.
+/// The reason for a missing answer: an errno.
 package struct FileError: Error, Hashable, Sendable {
   package var code: CInt
 
@@ -41,16 +42,17 @@ package struct FileError: Error, Hashable, Sendable {
 
 package typealias FileAnswer = Result<[UInt8], FileError>
 
-/// What answers questions about files: the machine, or a recording of what it answered once.
+/// Answers queries about files: from this machine, or from a recording.
 package protocol FileReader {
   func answer(_ question: FileQuestion) -> FileAnswer
 }
 
-/// The machine's files, as far as sysfs is asked for. (`linkIndex`, `linkName` and `file` are what others ask.)
+/// The machine's files, as far as sysfs is concerned. (`linkIndex`, `linkName` and `file` are for
+/// other readers.)
 package struct DeviceFiles: FileReader {
   private let root: UInt32
 
-  /// - Parameter root: Who is root; another outside of machines.
+  /// - Parameter root: The user id of root. Tests may set another.
   package init(root: UInt32 = 0) { self.root = root }
 
   package func answer(_ question: FileQuestion) -> FileAnswer {
@@ -67,9 +69,9 @@ package struct DeviceFiles: FileReader {
   }
 }
 
-/// - Parameter owner: Whose it must be, and no symbolic link; `nil`: anybody's.
+/// - Parameter owner: The required owner, which also excludes symbolic links. `nil` allows any.
 private func page(_ path: String, owner: uid_t? = nil) -> [UInt8]? {
-  // Not waiting for the writer of a pipe that somebody has put there.
+  // O_NONBLOCK, because the file may be a pipe without a writer.
   let file = open(path, O_RDONLY | O_CLOEXEC | (owner == nil ? 0 : O_NOFOLLOW | O_NONBLOCK))
   guard file >= 0 else { return nil }
   defer { close(file) }

@@ -1,7 +1,8 @@
 import CLinux
 
-/// A family of generic netlink: the number that its messages bear, and those of its multicast groups. Both are given when the
-/// family's module is loaded (Documentation/userspace-api/netlink/intro.rst).
+/// A family of generic netlink: the type number of its messages and the numbers of its multicast
+/// groups. Both are assigned when the module of the family is loaded
+/// (Documentation/userspace-api/netlink/intro.rst).
 struct GenericFamily: Hashable {
   var name: String
   var id: UInt16
@@ -9,7 +10,8 @@ struct GenericFamily: Hashable {
 }
 
 extension GenericFamily {
-  /// Reads CTRL_CMD_NEWFAMILY, and of CTRL_CMD_DELFAMILY the name and the number; `nil` where the message is malformed.
+  /// Reads CTRL_CMD_NEWFAMILY, and the name and number of CTRL_CMD_DELFAMILY. Returns `nil` if the
+  /// message is malformed.
   init?(message: Message) {
     var (name, id): (String?, UInt16?)
     var groups: [String: UInt32] = [:]
@@ -46,9 +48,10 @@ extension GenericFamily {
 }
 
 extension Requester {
-  /// A family of generic netlink; `nil` where the kernel has none of that name.
+  /// Returns a family of generic netlink, or `nil` if the kernel has none with that name.
   ///
-  /// All are listed: to ask for one by its name has the kernel load a module of that name (ctrl_getfamily).
+  /// Lists all families, because a query by name would make the kernel load a module of that name
+  /// (ctrl_getfamily).
   func family(_ name: String) throws(NetlinkError) -> GenericFamily? {
     let header = genlmsghdr(cmd: UInt8(CTRL_CMD_GETFAMILY), version: 1, reserved: 0)
     let request = Request(

@@ -1,8 +1,9 @@
 import Connectivity
 
-/// The information elements of a Wi-Fi frame (IEEE 802.11-2020, 9.4.2): an octet for what each is, and one for its length.
+/// The information elements of a Wi-Fi frame (IEEE 802.11-2020, 9.4.2): one byte for the element's
+/// id, and one for its length.
 ///
-/// They come by radio from whoever sends. Reading ends at the first that cannot be true.
+/// Any radio nearby can send them. Reading stops at the first invalid element.
 struct InformationElements: IteratorProtocol {
   private var rest: Bytes
 
@@ -18,7 +19,7 @@ struct InformationElements: IteratorProtocol {
     return (id, payload)
   }
 
-  /// The SSID; `nil` where there is none, it is longer than one may be, or it is hidden: of no octets, or of zeros.
+  /// The SSID, or `nil` if it is missing, too long, or hidden (empty, or all zeros).
   var ssid: [UInt8]? {
     var elements = self
     while let element = elements.next() {
@@ -30,7 +31,7 @@ struct InformationElements: IteratorProtocol {
 }
 
 extension Bytes {
-  /// These as an SSID; `nil` where they are none, or one that is hidden (IEEE 802.11-2020, 9.4.2.2).
+  /// The bytes as an SSID, or `nil` if they are too long or hidden (IEEE 802.11-2020, 9.4.2.2).
   var ssid: [UInt8]? {
     let ssid = self.array
     return ssid.count <= 32 && ssid.contains { $0 != 0 } ? ssid : nil
@@ -38,8 +39,8 @@ extension Bytes {
 }
 
 extension InformationElements {
-  /// Whether an element says that the network is paid for by use: the vendor's 00:50:F2 of type 0x11, whose first octet is the
-  /// cost level (MS-NCT 2.2.1.2).
+  /// Whether an element marks the network as metered: vendor 00:50:F2, type 0x11, whose first byte
+  /// is the cost level (MS-NCT 2.2.1.2).
   var isMetered: Bool {
     var elements = self
     while let (id, element) = elements.next() {
@@ -53,12 +54,13 @@ extension InformationElements {
 }
 
 extension WirelessSecurity {
-  /// What an access point's information elements say of who may join (IEEE 802.11-2020, 9.4.2.24; WPA's is the vendor's element
-  /// 00:50:F2 of type 1, of the same form).
+  /// The authentication methods in an access point's information elements (IEEE 802.11-2020,
+  /// 9.4.2.24). WPA uses the vendor element 00:50:F2 type 1, which has the same format.
   ///
-  /// What makes no sense is `other`.
+  /// Invalid elements count as `other`.
   ///
-  /// - Parameter isPrivate: The capability bit of that name, by which WEP is told from nothing at all.
+  /// - Parameter isPrivate: The capability bit "privacy", which distinguishes WEP from an open
+  ///   network.
   init(elements: Bytes, isPrivate: Bool) {
     var security: WirelessSecurity = []
     var elements = InformationElements(elements)
@@ -77,9 +79,10 @@ extension WirelessSecurity {
   private static let vendor: UInt8 = 221
   private static let wpa: [UInt8] = [0x00, 0x50, 0xF2, 1]
 
-  /// What the list of authentication and key management suites amounts to. An element may end before it; then 802.1X is meant.
+  /// Returns the methods in the list of key management suites. If the element ends before the list,
+  /// the default is 802.1X.
   private static func suites(_ element: Bytes) -> WirelessSecurity {
-    // Version and group cipher, then the pairwise ciphers.
+    // The version and the group cipher, then the pairwise ciphers.
     guard let ciphers = element.load(UInt16.self, at: 6).map({ Int(UInt16(littleEndian: $0)) }),
       let count = element.load(UInt16.self, at: 8 + 4 * ciphers)
         .map({ Int(UInt16(littleEndian: $0)) })
@@ -100,7 +103,8 @@ extension WirelessSecurity {
     }
   }
 
-  /// The suites 00:0F:AC by number (IEEE 802.11-2020, table 9-151; 24 and 25 of 802.11be). 18 is OWE.
+  /// The suites 00:0F:AC by number (IEEE 802.11-2020, table 9-151; 24 and 25 are from 802.11be). 18
+  /// is OWE.
   private static let suites: [UInt8: WirelessSecurity] = [
     1: .enterprise, 2: .personal, 3: .enterprise, 4: .personal, 5: .enterprise, 6: .personal,
     8: .personal, 9: .personal, 11: .enterprise, 12: .enterprise, 13: .enterprise,

@@ -3,7 +3,8 @@ import Connectivity
 import Glibc
 
 extension Link {
-  /// Reads RTM_NEWLINK and RTM_DELLINK; `nil` where the message is not a link's, or malformed.
+  /// Reads RTM_NEWLINK and RTM_DELLINK. Returns `nil` if the message is malformed or not about a
+  /// link.
   init?(message: Message) {
     guard
       let index = message.payload.load(Int32.self, at: 4), index > 0,
@@ -38,17 +39,18 @@ extension Link {
       }
     }
     guard !attributes.isMalformed, !self.name.isEmpty else { return nil }
-    // An index of another namespace means nothing here; tunnels bound to no link say 0.
+    // An index from another namespace means nothing here. Tunnels that are not bound to a link
+    // report 0.
     if isLowerElsewhere || self.lower == self.index || self.lower == 0 { self.lower = nil }
     guard self.read(information: information) else { return nil }
-    // A tunnel that was made in another namespace goes on sending there.
+    // A tunnel that was created in another namespace still sends there.
     if isLowerElsewhere { self.outer = nil }
   }
 
-  /// A link has one or two from udev. Whoever may give it more (CAP_NET_ADMIN) gives it up to 64 KiB of them.
+  /// A link has one or two from udev. A user with CAP_NET_ADMIN can add up to 64 KiB of names.
   private static let mostAlternativeNames = 32
 
-  /// Reads `IFLA_PROP_LIST`, which holds the alternative names (since 5.5).
+  /// Reads `IFLA_PROP_LIST`, which holds the alternative names (since Linux 5.5).
   private mutating func read(properties: Bytes) {
     var attributes = AttributeReader(properties)
     while let attribute = attributes.next(),
@@ -61,7 +63,7 @@ extension Link {
     }
   }
 
-  /// Reads `IFLA_LINKINFO`: the kind, and of the kind's own data what leads to the links below.
+  /// Reads `IFLA_LINKINFO`: the kind, and the data of the kind that leads to lower links.
   private mutating func read(information: Bytes) -> Bool {
     var (data, port, masterKind) = (Bytes(), Bytes(), String?.none)
     var attributes = AttributeReader(information)
@@ -78,7 +80,7 @@ extension Link {
     if masterKind == "bridge" { self.bridgePort = BridgePort(port) }
     guard let kind = self.kind else { return true }
 
-    // Data of a kind that is not known here need not even be attributes.
+    // The data of an unknown kind may not even consist of attributes.
     if let tunnel = TunnelAttributes(of: kind) { return self.read(data, tunnel) }
     guard kind == "bond" || kind == "bridge" else { return true }
     attributes = AttributeReader(data)
@@ -94,7 +96,7 @@ extension Link {
 }
 
 extension BridgePort {
-  /// Returns `nil` if there is no state of a port among the attributes.
+  /// Returns `nil` if the attributes contain no port state.
   fileprivate init?(_ data: Bytes) {
     var (state, isLocked): (UInt8?, Bool) = (nil, false)
     var attributes = AttributeReader(data)
@@ -106,7 +108,7 @@ extension BridgePort {
       }
     }
     guard let state else { return nil }
-    // BR_STATE_FORWARDING of linux/if_bridge.h.
+    // BR_STATE_FORWARDING of linux/if_bridge.h is 3.
     self.init(forwards: state == 3, isLocked: isLocked)
   }
 }

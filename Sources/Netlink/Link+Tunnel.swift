@@ -3,7 +3,7 @@ import Connectivity
 import Glibc
 
 extension Link {
-  /// Reads by what the packets of a tunnel are routed.
+  /// Reads the addresses and the mark that determine the route of a tunnel's packets.
   mutating func read(_ data: Bytes, _ tunnel: TunnelAttributes) -> Bool {
     var (remote, source): (IPAddress?, IPAddress?)
     var (mark, port, takesRoutes): (UInt32, UInt16, Bool) = (0, 0, false)
@@ -29,25 +29,25 @@ extension Link {
       let udp = tunnel.port == nil ? nil : Transport(UInt8(IPPROTO_UDP), remotePort: port)
       self.outer = Destination(remote, mark: mark, source: source, transport: udp)
     } else if !takesRoutes, let rule = tunnel.rule(embedded) {
-      // With metadata only the route says it (RTA_ENCAP).
+      // With metadata, only the route has the endpoint (RTA_ENCAP).
       self.openEnd = OpenEnd(rule, source: source, mark: mark)
     }
     return !attributes.isMalformed
   }
 }
 
-/// The attributes by which the packets of a kind of tunnel are routed. The kernel answers a lookup by protocol only for those
-/// that have ports.
+/// The attributes that determine the route of a tunnel's packets, by kind. The kernel accepts a
+/// protocol in a lookup only for protocols with ports.
 struct TunnelAttributes {
   enum Open { case nextHop, hardwareAddress, embedded }
 
   var remote: [Int: AddressFamily]
   var local: [Int: AddressFamily] = [:]
   var mark: Int?
-  /// The port at the other end; `nil` if the tunnel is not over UDP.
+  /// The attribute of the remote port, or `nil` if the tunnel does not use UDP.
   var port: Int?
   var collectsMetadata: Int?
-  /// How the other end is found if none is set.
+  /// How the endpoint is found if none is set.
   var open: Open?
 
   init?(of kind: String) {
@@ -87,7 +87,7 @@ struct TunnelAttributes {
   }
 }
 
-/// `IFLA_IPTUN_6RD_*`, which the kernel sets to 6to4 at first.
+/// `IFLA_IPTUN_6RD_*`, which the kernel initialises to 6to4.
 private struct EmbeddedAttributes {
   private var prefix: IPAddress?
   private var relay: IPAddress?
@@ -116,7 +116,8 @@ private struct EmbeddedAttributes {
 }
 
 extension IPAddress {
-  /// Whether one host can be meant: neither unspecified nor multicast (a vxlan's "remote" may be either).
+  /// Whether the address belongs to one host: neither unspecified nor multicast (a vxlan's "remote"
+  /// may be either).
   fileprivate var isUnicast: Bool {
     guard let first = self.bytes.first else { return false }
     let isMulticast = self.family == .ipv4 ? first >> 4 == 0xE : first == 0xFF

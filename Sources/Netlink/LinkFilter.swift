@@ -1,13 +1,14 @@
 import CLinux
 import Connectivity
 
-/// The filter's part for links and their addresses: drops what concerns none but links that nothing leads to (T3).
+/// The filter's part for links and their addresses. Drops messages that concern only links that no
+/// path uses (T3).
 ///
-/// On a machine with containers links come and go all the time, with nine messages for each, and none of them wakes connd
-/// (D7). An address passes all the same unless it is good for its link alone: the kernel prefers others for the source on
-/// another link (RFC 6724, rule 2).
+/// On a machine with containers, links come and go all the time, with nine messages each. They must
+/// not wake connd (D7). An address still passes unless its scope is the link, because a global
+/// address may be used as the source on another link (RFC 6724, rule 2).
 struct LinkFilter: FilterPart {
-  /// To be run with A = the message's type; where that is none of its own, it leaves A as it was.
+  /// Expects A = the message's type. For other types it leaves A unchanged.
   let program: BPFProgram
   private let passesAll: Bool
 
@@ -16,7 +17,7 @@ struct LinkFilter: FilterPart {
     self.program = Self.program(unheard)
   }
 
-  /// That lets everything through.
+  /// Creates a part that passes everything.
   private init() {
     self.passesAll = true
     self.program = BPFProgram()
@@ -24,7 +25,8 @@ struct LinkFilter: FilterPart {
 
   var coarser: LinkFilter? { self.passesAll ? nil : LinkFilter() }
 
-  // Offsets from the start of a message: nlmsghdr, then ifinfomsg or ifaddrmsg, in which the index has the same place.
+  // The offsets in a message: nlmsghdr, then ifinfomsg or ifaddrmsg, which have the index at the
+  // same offset.
   private static let family = UInt32(MemoryLayout<nlmsghdr>.size)
   private static let scope = Self.family + 3
   private static let link = Self.family + 4
@@ -55,7 +57,7 @@ struct LinkFilter: FilterPart {
     return program
   }
 
-  /// Passes the message where its link is none of the unheard.
+  /// Passes the message unless its link is one of the unheard links.
   private static func passHeard(_ unheard: UnheardLinks) -> BPFProgram {
     var program = BPFProgram()
     program.loadNumber(at: self.link)

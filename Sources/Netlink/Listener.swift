@@ -2,37 +2,38 @@ import CLinux
 package import Connectivity
 import Glibc
 
-/// The socket that hears what the kernel tells of its own accord.
+/// The socket that receives the kernel's notifications.
 ///
-/// What it hears are hints: messages may be lost (`KernelEvent.overrun`), and some changes are never told.
-/// Not thread-safe: one thread owns it and polls `fileDescriptor` for reading. The descriptor is closed on exec.
+/// Notifications are hints: messages may be lost (`KernelEvent.overrun`), and the kernel does not
+/// report some changes. Not thread-safe: one thread owns it and polls `fileDescriptor` for reading.
+/// The descriptor is closed on exec.
 package final class Listener {
   private let socket: any DatagramSocket
 
-  /// Opens a socket that hears of IPv4 and IPv6 addresses and rules, of nexthop objects, and of the links, routes,
-  /// neighbours and settings that matter.
+  /// Opens a socket that receives IPv4 and IPv6 addresses and rules, nexthop objects, and the
+  /// watched links, routes, neighbours and settings.
   ///
   /// - Parameters:
-  ///   - watched: What routes and neighbours matter for, and which links do not.
-  ///   - receiveBuffer: The size to ask for, in bytes; the kernel's default where `nil`. What exceeds
-  ///     net.core.rmem_max needs CAP_NET_ADMIN, and is otherwise cut to it.
-  /// - Throws: where there is no netlink, or a group is refused.
+  ///   - watched: The subjects to watch.
+  ///   - receiveBuffer: The buffer size in bytes, or `nil` for the kernel's default. Without
+  ///     CAP_NET_ADMIN it is limited to net.core.rmem_max.
+  /// - Throws: An error if netlink is unavailable, or a group is refused.
   package convenience init(
     watching watched: Watched, receiveBuffer: Int? = nil
   ) throws(NetlinkError) {
     try self.init(NetlinkSocket(nonBlocking: true), watching: watched, receiveBuffer)
   }
 
-  /// Takes over a NETLINK_ROUTE socket, such as systemd's `ListenNetlink=route` passes.
+  /// Adopts a NETLINK_ROUTE socket, such as systemd passes for `ListenNetlink=route`.
   ///
-  /// It belongs to the listener from this call on, and is closed where this throws.
+  /// The listener owns it from this call on, and closes it if this throws.
   package convenience init(
     adopting fileDescriptor: CInt, watching watched: Watched
   ) throws(NetlinkError) {
     try self.init(NetlinkSocket(adopting: fileDescriptor), watching: watched, nil)
   }
 
-  /// Hears by a socket that was opened for it.
+  /// Receives on a socket that was opened for this purpose.
   package convenience init(
     on socket: any DatagramSocket, watching watched: Watched
   ) throws(NetlinkError) {
@@ -43,7 +44,8 @@ package final class Listener {
     _ socket: any DatagramSocket, watching watched: Watched, _ receiveBuffer: Int?
   ) throws(NetlinkError) {
     self.socket = socket
-    // The filter first: between joining and filtering a storm of routes, or of ARP, could fill the buffer.
+    // Attach the filter first: between joining and filtering, a storm of routes or ARP could fill
+    // the buffer.
     try self.watch(watched)
     if let receiveBuffer {
       let size = CInt(clamping: receiveBuffer)
@@ -65,7 +67,8 @@ package final class Listener {
       throw .last("join RTNLGRP_\(name)")
     }
     for (group, name) in [
-      // Kernels before 5.3 have neither nexthop objects nor their group, others were made without netconf's.
+      // Kernels before 5.3 have neither nexthop objects nor their group, and some are built without
+      // netconf.
       (RTNLGRP_NEXTHOP, "NEXTHOP"), (RTNLGRP_IPV4_NETCONF, "IPV4_NETCONF"),
       (RTNLGRP_IPV6_NETCONF, "IPV6_NETCONF"),
     ] {
@@ -78,19 +81,21 @@ package final class Listener {
     self.socket.set(NETLINK_ADD_MEMBERSHIP, CInt(group.rawValue))
   }
 
-  /// What to poll for reading.
+  /// The descriptor to poll for reading.
   package var fileDescriptor: CInt { self.socket.fileDescriptor }
 
-  /// Whether something waits to be read.
+  /// Whether messages are waiting.
   package var hasMessages: Bool { KernelSockets().isReadable(self.fileDescriptor) }
 
-  /// Makes routes matter that may hold one of the destinations or a default path, and of neighbours those gateways
-  /// of which another hardware address is told than the one given, or that they fail, or do not fail any more, and no
-  /// others; of bridges' entries those of the hardware addresses given; and of the links all but some.
+  /// Changes what the filter passes: routes that may affect one of the destinations or a default
+  /// path, and news about the given gateways. News about a gateway are a changed MAC address, that
+  /// it fails, or that it no longer fails. Also passes bridge entries of the given MAC addresses,
+  /// and all links except some.
   ///
-  /// What changed before is not told: a gateway that was read has to be read again once it is watched.
+  /// Earlier changes are not reported. A gateway must be read again once it is watched.
   package func watch(_ watched: Watched) throws(NetlinkError) {
-    // The memory for filters is bounded (net.core.optmem_max), and the old one counts until it is replaced.
+    // The memory for filters is limited (net.core.optmem_max), and the old filter counts until it
+    // is replaced.
     for limit in [BPFProgram.longest, 1024, 256, 32] {
       if self.attach(NotificationFilter(watched, limit: limit)) { return }
       guard errno == ENOMEM else { break }
@@ -106,12 +111,12 @@ package final class Listener {
     }
   }
 
-  /// Appends what the kernel has told since the last call, without waiting.
+  /// Appends the notifications since the last call, without waiting.
   ///
-  /// - Parameter limit: After how many events to stop, so that a storm cannot hold the caller. A datagram is
-  ///   always taken whole.
-  /// - Returns: Whether it stopped at the limit: more may wait.
-  /// - Throws: what makes the socket useless. An overrun does not: it is an event.
+  /// - Parameter limit: The number of events after which to stop, so that a storm cannot block the
+  ///   caller. A datagram is always read completely.
+  /// - Returns: Whether it stopped at the limit, so that more may be waiting.
+  /// - Throws: An error if the socket is unusable. An overrun is an event, not an error.
   package func drain(into events: inout [KernelEvent], limit: Int) throws(NetlinkError) -> Bool {
     let end = events.count + limit
     while events.count < end {

@@ -1,21 +1,21 @@
 import CLinux
 
-/// One message of a datagram: its header, and the bytes between it and the next.
+/// One message of a datagram: its header and payload.
 ///
 /// Implements rule D8.
 struct Message {
   var type: UInt16
   var flags: UInt16 = 0
   var sequence: UInt32 = 0
-  /// The port of the process that asked, or whose request caused the notification.
+  /// The port of the process that sent the request, or whose request caused the notification.
   var port: UInt32 = 0
   var payload: Bytes
 }
 
 /// The messages of one datagram, in order.
 ///
-/// Reading ends at the first header that cannot be true: shorter than itself, or longer than what is left.
-/// `isMalformed` says afterwards whether it ended so.
+/// Reading stops at the first invalid header: shorter than a header, or longer than the rest. Then
+/// `isMalformed` is set.
 struct MessageReader: IteratorProtocol {
   private var rest: Bytes
   private(set) var isMalformed = false
@@ -52,7 +52,7 @@ struct Attribute {
 
 /// The attributes after a message's family header, or those nested in another attribute.
 ///
-/// Reading ends at the first attribute that cannot be true; `isMalformed` says afterwards whether it ended so.
+/// Reading stops at the first invalid attribute. Then `isMalformed` is set.
 struct AttributeReader: IteratorProtocol {
   private var rest: Bytes
   private(set) var isMalformed = false
@@ -74,13 +74,15 @@ struct AttributeReader: IteratorProtocol {
     }
     let payload = self.rest.slice(from: MemoryLayout<nlattr>.size, to: length)
     self.rest = self.rest.slice(from: aligned(length))
-    // The two highest bits say "nested" and "network byte order"; the kernel sets them in some messages only.
+    // The two highest bits mean "nested" and "network byte order". The kernel sets them in some
+    // messages only.
     return Attribute(type: Int(type & 0x3FFF), payload: payload)
   }
 }
 
 extension AttributeReader {
-  /// Of the attributes that are left, those that are nested in one of a type, the last; `nil` where there is none.
+  /// Returns the attributes nested in the last remaining attribute of a type, or `nil` if there is
+  /// none.
   mutating func nested(in type: Int) -> AttributeReader? {
     var nested: AttributeReader?
     while let attribute = self.next() {
@@ -90,5 +92,5 @@ extension AttributeReader {
   }
 }
 
-/// Messages and attributes begin at multiples of four.
+/// Rounds up to a multiple of four, at which messages and attributes begin.
 func aligned(_ length: Int) -> Int { (length + 3) & ~3 }

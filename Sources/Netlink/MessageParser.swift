@@ -2,9 +2,10 @@ import CLinux
 import Connectivity
 import Glibc
 
-/// Turns the bytes of a notification into what they tell. It trusts none of them.
+/// Parses the untrusted bytes of notifications.
 enum MessageParser {
-  /// What a datagram tells, in its order. Messages of types that connd does not follow tell nothing.
+  /// Returns the events of a datagram, in order. Ignores messages of types that connd does not
+  /// follow.
   static func parse(_ datagram: UnsafeRawBufferPointer) -> [KernelEvent] {
     var events: [KernelEvent] = []
     self.parse(datagram, into: &events)
@@ -36,7 +37,7 @@ enum MessageParser {
     case Int(RTM_DELRULE): self.rule(message).map { $0.event(KernelEvent.ruleRemoved) }
     case Int(RTM_NEWNEXTHOP): self.nexthop(message).event { .nexthop(id: $0) }
     case Int(RTM_DELNEXTHOP): self.nexthop(message).event { .nexthopRemoved(id: $0) }
-    // A flow may go by another leg of a resilient group, by a bucket that has changed hands.
+    // A flow may move to another path of a resilient group, through a reassigned bucket.
     case Int(RTM_NEWNEXTHOPBUCKET), Int(RTM_DELNEXTHOPBUCKET):
       self.nexthop(message).event { .nexthop(id: $0) }
     case Int(RTM_NEWNEIGH):
@@ -49,7 +50,7 @@ enum MessageParser {
     }
   }
 
-  /// A message that was read, or could not be.
+  /// A message that was parsed, or could not be.
   private enum Reading<Subject> {
     case subject(Subject)
     case malformed(String)
@@ -70,14 +71,16 @@ enum MessageParser {
 
   private static func link(_ message: Message) -> Reading<Link>? {
     if let family = message.payload.uint8, family != 0 {
-      // A port that leaves its bridge is announced by an RTM_DELLINK of AF_BRIDGE, and still exists. What else comes of AF_BRIDGE
-      // tells whether a port's frames pass, which no other message does.
+      // A port that leaves its bridge is announced by an RTM_DELLINK of AF_BRIDGE, although it
+      // still exists. The other AF_BRIDGE messages report whether a port forwards, which no other
+      // message does.
       guard CInt(family) == AF_BRIDGE, Int(message.type) == Int(RTM_NEWLINK),
         let link = Link(message: message), link.bridgePort != nil
       else { return nil }
       return .subject(link)
     }
-    // A driver's wireless event (a scan's result, say) comes as an RTM_NEWLINK that says nothing of the link.
+    // A driver's wireless event, such as a scan result, arrives as an RTM_NEWLINK without link
+    // data.
     var attributes = AttributeReader(message.payload, after: MemoryLayout<ifinfomsg>.size)
     while let attribute = attributes.next() {
       if attribute.type == Int(IFLA_WIRELESS) { return nil }
@@ -126,7 +129,7 @@ enum MessageParser {
       message.payload.uint8.flatMap(AddressFamily.init(netlink:)), "setting", message)
   }
 
-  /// Whether the message is of IPv4 or IPv6, or too short to tell.
+  /// Whether the message is about IPv4 or IPv6, or too short to tell.
   private static func isFollowed(_ message: Message) -> Bool {
     message.payload.uint8.map { AddressFamily(netlink: $0) != nil } ?? true
   }

@@ -2,48 +2,52 @@ import CLinux
 package import Connectivity
 import Glibc
 
-/// What Wi-Fi is known by: a socket hears which networks links join and leave, another asks which those are.
+/// The interface to nl80211. One socket receives which links join or leave networks; another one
+/// queries those networks.
 ///
-/// nl80211 comes with the first driver of Wi-Fi, which may be plugged in at any time: that is heard, too. The socket joins the
-/// groups `mlme` and `config`, not `scan`, and a filter drops all but what makes a link a member of a network, or no longer.
-/// Not thread-safe: one thread owns it and polls `fileDescriptor` for reading. The descriptor is closed on exec.
+/// nl80211 appears with the first Wi-Fi driver, which may be plugged in at any time. The socket
+/// detects that, too. It joins the groups `mlme` and `config`, not `scan`. A filter drops
+/// everything except changes of a link's membership in a network. Not thread-safe: one thread owns
+/// it and polls `fileDescriptor` for reading. The descriptor is closed on exec.
 package final class NL80211 {
   private let socket: any DatagramSocket
   private let requester: WirelessRequester
   private var family: GenericFamily?
 
-  /// - Throws: where there is no generic netlink.
+  /// - Throws: An error if generic netlink is unavailable.
   package init(from sockets: any SocketSource = KernelSockets()) throws(NetlinkError) {
     self.requester = try WirelessRequester(on: sockets.open(.wirelessRequester))
     self.socket = try sockets.open(.wirelessListener)
     guard Self.filter(self.socket) else { throw .last("attach a filter for nl80211") }
     try self.socket.bind()
-    // The controller's own group bears its number (genl_ctrl): families come and go.
+    // The number of the controller's own group equals its id (genl_ctrl). It announces that
+    // families come and go.
     guard self.joins(UInt32(GENL_ID_CTRL)) else { throw .last("join nlctrl's group notify") }
     if let family = try self.requester.family() { try self.follow(family) }
   }
 
-  /// What to poll for reading.
+  /// The descriptor to poll for reading.
   package var fileDescriptor: CInt { self.socket.fileDescriptor }
 
-  /// A link by its index.
+  /// Queries a link by its index.
   package func link(_ index: UInt32) throws(NetlinkError) -> WirelessAnswer {
-    // There is no nl80211 yet, or none any more: that costs no question, and is nothing to be remembered of a link.
+    // Without nl80211, no query is needed, and there is nothing to remember about the link.
     guard let family = self.family else { return .incomplete(nil) }
     return try self.requester.link(index, family)
   }
 
-  /// How well a link hears its access point; `nil` where it has none, or the driver does not say.
+  /// Queries the signal of a link, or returns `nil` if it has no access point or the driver does
+  /// not report one.
   package func signal(_ index: UInt32) throws(NetlinkError) -> WirelessSignal? {
     guard let family = self.family else { return nil }
     return try self.requester.signal(index, family)
   }
 
-  /// Appends what nl80211 has told since the last call, without waiting.
+  /// Appends nl80211's notifications since the last call, without waiting.
   ///
-  /// - Parameter limit: After how many events to stop.
-  /// - Returns: Whether it stopped at the limit: more may wait.
-  /// - Throws: what makes the socket useless.
+  /// - Parameter limit: The number of events after which to stop.
+  /// - Returns: Whether it stopped at the limit, so that more may be waiting.
+  /// - Throws: An error if the socket is unusable.
   package func drain(into events: inout [KernelEvent], limit: Int) throws(NetlinkError) -> Bool {
     let end = events.count + limit
     while events.count < end {
@@ -89,7 +93,7 @@ package final class NL80211 {
   private func follow(_ family: GenericFamily) throws(NetlinkError) {
     self.family = family
     for name in ["mlme", "config"] {
-      // The family may have gone by now.
+      // The family may be gone by now.
       guard let group = family.groups[name], !self.joins(group), errno != ENOENT else { continue }
       throw .last("join nl80211's group \(name)")
     }
@@ -107,7 +111,7 @@ package final class NL80211 {
     }
   }
 
-  /// Passes messages by their command alone, whichever family's they are.
+  /// Passes messages by their command alone, whatever their family.
   static var program: BPFProgram {
     var program = BPFProgram()
     program.add(BPF_LD | BPF_B | BPF_ABS, UInt32(MemoryLayout<nlmsghdr>.size))
@@ -120,7 +124,7 @@ package final class NL80211 {
 }
 
 extension WirelessChange {
-  /// Reads a notification; `nil` where it tells nothing of a link's membership.
+  /// Reads a notification. Returns `nil` if it does not concern a link's membership.
   init?(message: Message) {
     guard let kind = Kind.allCases.first(where: { $0.command == message.payload.uint8 }) else {
       return nil

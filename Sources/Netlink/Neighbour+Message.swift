@@ -2,7 +2,8 @@ import CLinux
 import Connectivity
 
 extension Neighbour {
-  /// Reads RTM_NEWNEIGH; `nil` where the message is not IPv4's or IPv6's, or malformed.
+  /// Reads RTM_NEWNEIGH. Returns `nil` if the message is malformed or of another family than IPv4
+  /// and IPv6.
   init?(message: Message) {
     guard
       let family = message.payload.uint8.flatMap(AddressFamily.init(netlink:)),
@@ -19,20 +20,20 @@ extension Neighbour {
       case Int(NDA_DST): address = attribute.payload.address(family)
       case Int(NDA_LLADDR): hardwareAddress = attribute.payload.array
       case Int(NDA_CACHEINFO):
-        // The first of nda_cacheinfo.
+        // The first field of nda_cacheinfo.
         confirmed = attribute.payload.uint32.map { Self.precision * Int($0) }
       default: break
       }
     }
     guard !attributes.isMalformed, let address else { return nil }
-    // An entry that is being asked for, or did not answer, may bear the address that it had before.
+    // An entry that is incomplete or failed may still contain its former address.
     let isKnown = CInt(state) & Self.valid != 0 && !hardwareAddress.isEmpty
     self.init(
       address, link: UInt32(index), hardwareAddress: isKnown ? hardwareAddress : nil,
       isFailed: CInt(state) & NUD_FAILED != 0, confirmed: confirmed)
   }
 
-  /// The kernel's NUD_VALID, which its headers keep to themselves.
+  /// The kernel's NUD_VALID, which its headers do not export.
   private static let valid =
     NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE | NUD_DELAY
 }

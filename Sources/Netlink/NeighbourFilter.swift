@@ -1,14 +1,15 @@
 import CLinux
 import Connectivity
 
-/// The filter's part for RTM_NEWNEIGH of IPv4 and IPv6: passes a watched gateway's new hardware address, that it does
-/// not answer any more, and that it answers again; and drops what is told of everybody else.
+/// The filter's part for RTM_NEWNEIGH of IPv4 and IPv6. Passes news about a watched gateway: a new
+/// MAC address, that it no longer answers, and that it answers again. Drops messages about all
+/// other neighbours.
 ///
-/// An entry goes stale and is reachable again as traffic comes and goes, and each time the kernel tells; one that fails
-/// goes on failing as long as somebody sends to it; on a large network the kernel tells of hundreds of hosts (an ARP
-/// storm). None of that wakes connd (D7).
+/// The kernel reports each time an entry goes stale or becomes reachable with the traffic. It keeps
+/// reporting a failed entry as long as programs send to it. On a large network it reports hundreds
+/// of hosts (an ARP storm). None of that may wake connd (D7).
 struct NeighbourFilter: FamilyFilterPart {
-  /// How exactly it looks.
+  /// The precision of the comparison.
   private enum Exactness {
     case hardwareAddress
     case link
@@ -40,19 +41,21 @@ struct NeighbourFilter: FamilyFilterPart {
     }
   }
 
-  // Offsets from the start of a message: nlmsghdr, then ndmsg, then the attributes.
+  // The offsets in a message: nlmsghdr, then ndmsg, then the attributes.
   private static let link = UInt32(MemoryLayout<nlmsghdr>.size) + 4
   private static let state = UInt32(MemoryLayout<nlmsghdr>.size) + 8
   private static let attributes = UInt32(MemoryLayout<nlmsghdr>.size + MemoryLayout<ndmsg>.size)
 
-  // The scratch memory: the words of the address, the first four octets of the hardware address and the other two.
+  // The scratch memory: the words of the address, the first four bytes of the MAC address, and the
+  // other two.
   private static let address: UInt32 = 0
   private static let upper: UInt32 = 4
   private static let lower: UInt32 = 5
 
-  /// What stands for those octets where no address of six can be equal.
+  /// A stand-in for the MAC address if it does not have six bytes, so that it never compares as
+  /// equal.
   private static let otherLength = UInt32.max
-  /// The same, of an entry that has failed.
+  /// A stand-in for the MAC address of a failed entry.
   private static let failed = UInt32.max - 1
 
   private static func program(
@@ -73,7 +76,7 @@ struct NeighbourFilter: FamilyFilterPart {
       hardwareAddress.findAttribute(
         UInt32(NDA_LLADDR), from: self.attributes, passIfNone: false)
       self.storeHardwareAddress(in: &hardwareAddress)
-      // The message of an entry that has failed bears no hardware address.
+      // The message of a failed entry has no MAC address.
       program.add(BPF_LD | BPF_H | BPF_ABS, self.state)
       program.add(
         BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(NUD_FAILED)), ifFalse: 4)
@@ -88,7 +91,8 @@ struct NeighbourFilter: FamilyFilterPart {
     return program
   }
 
-  /// Stores the six octets of the attribute at X; of another number what no six octets are, so that it is never equal.
+  /// Stores the six bytes of the attribute at X. For another length, stores a value that no six
+  /// bytes equal.
   private static func storeHardwareAddress(in program: inout BPFProgram) {
     func length(_ octets: Int) -> UInt32 {
       BPFProgram.field(UInt16(MemoryLayout<nlattr>.size + octets))
@@ -112,7 +116,7 @@ struct NeighbourFilter: FamilyFilterPart {
     program.add(BPF_ST, self.lower)
   }
 
-  /// Passes the message where it is of `gateway` and tells of it what is not known.
+  /// Passes the message if it is about `gateway` and differs from what is known.
   private static func compare(with gateway: Neighbour, in program: inout BPFProgram) {
     var news = BPFProgram()
     if gateway.isFailed {

@@ -1,15 +1,15 @@
 import Glibc
 
-/// What a netlink operation failed with.
+/// The error of a netlink operation.
 package struct NetlinkError: Error, Hashable, Sendable {
-  /// What was being done, as the kernel calls it: `RTM_GETROUTE`, `join RTNLGRP_LINK`.
+  /// The operation, in the kernel's terms: `RTM_GETROUTE`, `join RTNLGRP_LINK`.
   package var operation: String
   /// The errno.
   package var code: CInt
-  /// What the kernel says about it in words (`NLMSGERR_ATTR_MSG`), if anything.
+  /// The kernel's explanation (`NLMSGERR_ATTR_MSG`), if any.
   package var message: String?
-  /// Whether the kernel answered the request with this error. Then it concerns that request alone;
-  /// any other error concerns the socket.
+  /// Whether the kernel answered the request with this error. If so, it concerns that request
+  /// alone. Any other error concerns the socket.
   package var isAnswer: Bool
 
   package init(
@@ -21,15 +21,15 @@ package struct NetlinkError: Error, Hashable, Sendable {
     self.isAnswer = isAnswer
   }
 
-  /// The kernel's answer to one request.
+  /// Returns the kernel's error for one request.
   static func answer(_ operation: String, _ code: CInt, _ message: String? = nil) -> NetlinkError {
     NetlinkError(operation: operation, code: code, message: message, isAnswer: true)
   }
 
-  /// Whether this process may not do that: a sandbox, or a security module.
+  /// Whether this process lacks the permission, because of a sandbox or a security module.
   package var isPermission: Bool { self.code == EPERM || self.code == EACCES }
 
-  /// Whether this kernel has no such thing.
+  /// Whether this kernel does not support the operation.
   package var isUnsupported: Bool {
     switch self.code {
     case EOPNOTSUPP, EPROTONOSUPPORT, EAFNOSUPPORT, ENOPROTOOPT, ENOSYS: true

@@ -2,10 +2,11 @@ import CLinux
 import CMnl
 import Glibc
 
-/// A netlink socket and the buffer that it is read into.
+/// A netlink socket and its read buffer.
 ///
-/// libmnl opens, binds and closes it. Reading is done here, because `mnl_socket_recvfrom` hides the sender
-/// (anyone may send to a netlink port) and turns a truncated message into an error that has lost it.
+/// libmnl opens, binds and closes it. Reading is done here for two reasons. `mnl_socket_recvfrom`
+/// hides the sender, and any process may send to a netlink port. It also turns a truncated message
+/// into an error, which loses the message.
 ///
 /// Not thread-safe: one thread owns it.
 final class NetlinkSocket: DatagramSocket {
@@ -13,10 +14,10 @@ final class NetlinkSocket: DatagramSocket {
   private var buffer: UnsafeMutableRawBufferPointer
   let fileDescriptor: CInt
 
-  /// The kernel packs dumps into datagrams of at most 32 KiB; notifications are smaller by far.
+  /// The kernel packs dumps into datagrams of at most 32 KiB. Notifications are much smaller.
   private static let initialCapacity = 64 << 10
 
-  /// Opens a socket; nothing is bound before `bind()`, so that a filter can be there first.
+  /// Opens a socket. It is not bound before `bind()`, so that a filter can be attached first.
   ///
   /// - Parameter protocol: `NETLINK_ROUTE` or `NETLINK_GENERIC`.
   init(_ protocol: CInt = NETLINK_ROUTE, nonBlocking: Bool) throws(NetlinkError) {
@@ -29,7 +30,8 @@ final class NetlinkSocket: DatagramSocket {
     self.buffer = .allocate(byteCount: Self.initialCapacity, alignment: 8)
   }
 
-  /// Takes over a socket that another process opened; it is closed with this object, and also where this throws.
+  /// Adopts a socket that another process opened. It is closed with this object, and also if this
+  /// throws.
   init(adopting fileDescriptor: CInt) throws(NetlinkError) {
     guard
       Self.option(SO_DOMAIN, of: fileDescriptor) == AF_NETLINK,
@@ -67,17 +69,18 @@ final class NetlinkSocket: DatagramSocket {
     return result == 0 ? value : nil
   }
 
-  /// The port, 0 before the socket is bound.
+  /// The port, or 0 before the socket is bound.
   var port: UInt32 { mnl_socket_get_portid(self.handle) }
 
-  /// Binds to a port of the kernel's choice: the process id may be taken by another socket of this process.
+  /// Binds to a port that the kernel chooses, because another socket of this process may use the
+  /// process id.
   func bind() throws(NetlinkError) {
     guard mnl_socket_bind(self.handle, 0, pid_t(MNL_SOCKET_AUTOPID)) == 0 else {
       throw .last("bind a netlink socket")
     }
   }
 
-  /// Sets an option of level SOL_NETLINK; `false`, with errno, where the kernel refuses.
+  /// Sets an option of level SOL_NETLINK. Returns `false`, with errno, if the kernel refuses.
   func set(_ option: CInt, _ value: CInt) -> Bool {
     var value = value
     let size = socklen_t(MemoryLayout<CInt>.size)
@@ -109,7 +112,7 @@ final class NetlinkSocket: DatagramSocket {
         header.msg_namelen = socklen_t(MemoryLayout<sockaddr_nl>.size)
         header.msg_iov = slice
         header.msg_iovlen = 1
-        // MSG_TRUNC asks for the datagram's real size.
+        // MSG_TRUNC returns the datagram's real size.
         while true {
           let count = recvmsg(self.fileDescriptor, &header, flags | CInt(MSG_TRUNC))
           if count >= 0 || errno != EINTR { return count }
@@ -134,7 +137,7 @@ final class NetlinkSocket: DatagramSocket {
     return .datagram(UnsafeRawBufferPointer(rebasing: self.buffer[..<count]))
   }
 
-  /// How many small datagrams are read at once.
+  /// The maximum number of small datagrams per read.
   static let mostSmallDatagrams = 32
   private static let smallDatagram = initialCapacity / mostSmallDatagrams
 

@@ -2,18 +2,19 @@ import CLinux
 import Connectivity
 import Glibc
 
-/// The classic BPF program of a listener: of routes, neighbours, links and settings it lets through those that may touch a
-/// watched path (D6), and everything else.
+/// The classic BPF program of a listener. Of routes, neighbours, links and settings, it passes
+/// those that may affect a watched path (D6). It passes everything else.
 ///
-/// The program sees the first message of a datagram only. The kernel sends one notification a datagram, but packs
-/// many messages into the datagrams of a dump: no request may go over a socket with this filter.
+/// The program sees only the first message of a datagram. The kernel sends one notification per
+/// datagram, but packs many messages into the datagrams of a dump. Therefore no request may use a
+/// socket with this filter.
 struct NotificationFilter {
   let program: [sock_filter]
 
-  /// Builds the program of at most `limit` instructions (at least 32).
+  /// Builds a program of at most `limit` instructions (at least 32).
   ///
-  /// Where more is watched than fits, the longest part gives way, as often as it takes: the filter lets more through,
-  /// and never less.
+  /// If more is watched than fits, the longest part becomes coarser, repeatedly if needed. A
+  /// coarser filter passes more, and never less.
   init(_ watched: Watched, limit: Int = BPFProgram.longest) {
     var parts: [any FilterPart] = AddressFamily.allCases.flatMap { family -> [any FilterPart] in
       [
@@ -32,7 +33,7 @@ struct NotificationFilter {
     self.program = program.instructions
   }
 
-  /// Makes the longest part coarser that can be; `false` where none can.
+  /// Makes the longest reducible part coarser. Returns `false` if no part can be reduced.
   private static func coarsen(_ parts: inout [any FilterPart]) -> Bool {
     for index in parts.indices.sorted(by: { parts[$0].program.count > parts[$1].program.count }) {
       guard let coarser = parts[index].coarser else { continue }
@@ -42,7 +43,7 @@ struct NotificationFilter {
     return false
   }
 
-  // Offsets from the start of a message: nlmsghdr, then rtmsg or ndmsg, which both begin with the family.
+  // The offsets in a message: nlmsghdr, then rtmsg or ndmsg, which both begin with the family.
   private static let type: UInt32 = 4
   private static let family = UInt32(MemoryLayout<nlmsghdr>.size)
 
@@ -63,8 +64,8 @@ struct NotificationFilter {
     for links in parts.compactMap({ $0 as? LinkFilter }) { program.add(links.program) }
     for settings in parts.compactMap({ $0 as? SettingFilter }) { program.add(settings.program) }
     program.add(neighbours, ifEqual: BPFProgram.field(UInt16(RTM_NEWNEIGH)))
-    // A neighbour that went tells nothing of the one to come, and the kernel's questions to arpd nothing at all.
-    // Of settings it is told that they go with their link.
+    // A removed neighbour tells nothing about its successor, and the kernel's requests to arpd are
+    // irrelevant. A removed setting means only that its link is gone.
     program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_DELNEIGH)), ifTrue: 2)
     program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_DELNETCONF)), ifTrue: 1)
     program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_GETNEIGH)), ifFalse: 1)
@@ -82,7 +83,7 @@ struct NotificationFilter {
     parts.map { ($0.family.netlinkNumber, $0.program) }
   }
 
-  /// Goes into the program for the message's family; other families are dropped.
+  /// Branches by the message's family, and drops other families.
   private static func byFamily(_ parts: [(family: UInt8, program: BPFProgram)]) -> BPFProgram {
     var program = BPFProgram()
     program.add(BPF_LD | BPF_B | BPF_ABS, self.family)
@@ -92,14 +93,14 @@ struct NotificationFilter {
   }
 }
 
-/// What the filter does with messages of one kind.
+/// The filter's program for messages of one kind.
 protocol FilterPart {
   var program: BPFProgram { get }
-  /// A shorter program that lets through what this does, and more; `nil` where there is none.
+  /// A shorter program that passes the same messages and more, or `nil` if there is none.
   var coarser: Self? { get }
 }
 
-/// What the filter does with messages of one kind and one family. Its program returns in every case.
+/// The filter's program for messages of one kind and one family. It always returns.
 protocol FamilyFilterPart: FilterPart {
   var family: AddressFamily { get }
 }

@@ -2,23 +2,24 @@ import CLinux
 import CMnl
 import Connectivity
 
-/// A request in the making: header, family header, attributes.
+/// A request under construction: header, family header, attributes.
 struct Request: ~Copyable {
   private let buffer: UnsafeMutableRawBufferPointer
   private let header: UnsafeMutablePointer<nlmsghdr>
-  /// What the kernel calls it.
+  /// The kernel's name for the operation.
   let operation: String
 
-  /// More than any request here needs: the longest attribute is a link's alternative name, of 128 bytes.
+  /// More than any request here needs. The longest attribute is a link's alternative name, of 128
+  /// bytes.
   private static let capacity = 512
 
-  /// Begins a request with an empty family header of `Header`'s size.
+  /// Starts a request with a family header of type `Header`.
   init<Header: BitwiseCopyable>(
     _ type: Int, _ operation: String, isDump: Bool = false, header value: Header
   ) {
     self.operation = operation
     self.buffer = .allocate(byteCount: Self.capacity, alignment: 8)
-    // libmnl leaves what pads an attribute as it is: a request is to be the same bytes each time.
+    // Zeroed, because libmnl does not initialise padding, and equal requests must have equal bytes.
     self.buffer.initializeMemory(as: UInt8.self, repeating: 0)
     self.header = mnl_nlmsg_put_header(self.buffer.baseAddress)
     self.header.pointee.nlmsg_type = UInt16(type)
@@ -39,7 +40,7 @@ struct Request: ~Copyable {
     mnl_attr_put_u8_check(self.header, Self.capacity, UInt16(type), value)
   }
 
-  /// Puts a port, in network byte order.
+  /// Adds a port, in network byte order.
   mutating func put(_ type: Int, port: UInt16) {
     mnl_attr_put_u16_check(self.header, Self.capacity, UInt16(type), port.bigEndian)
   }
@@ -54,7 +55,7 @@ struct Request: ~Copyable {
     mnl_attr_put_strz_check(self.header, Self.capacity, UInt16(type), text)
   }
 
-  /// The message's bytes, with a sequence number to know its answers by.
+  /// Returns the message's bytes, with a sequence number that identifies its answers.
   mutating func bytes(sequence: UInt32) -> UnsafeRawBufferPointer {
     self.header.pointee.nlmsg_seq = sequence
     return UnsafeRawBufferPointer(

@@ -3,8 +3,9 @@ package import Connectivity
 import Glibc
 
 extension Requester {
-  /// An address of a link, with those that the kernel tells with it: for IPv4 there is no RTM_GETADDR of a single one. It is not
-  /// among them where the link has it not, or does not exist, or the kernel has no such family.
+  /// Returns an address of a link, and those that the kernel reports with it: for IPv4, RTM_GETADDR
+  /// cannot query a single one. The address is missing if the link does not have it or does not
+  /// exist, or the kernel lacks the family.
   package func addresses(
     with address: IPAddress, on link: UInt32
   ) throws(NetlinkError) -> [Address] {
@@ -16,12 +17,12 @@ extension Requester {
       request.put(Int(IFA_ADDRESS), address)
       let absences: Set<CInt> = [EADDRNOTAVAIL, ENODEV, EOPNOTSUPP, EAFNOSUPPORT]
       let found = try self.object(request, absentIf: absences) { Address(message: $0) }
-      // For a link that does not exist the kernel answers with any link's.
+      // For a link that does not exist, the kernel answers with the address of any link.
       return found?.link == link ? [found].compactMap { $0 } : []
     }
   }
 
-  /// The IPv4 and IPv6 addresses of a link, or of all. A link that does not exist has none.
+  /// Returns the IPv4 and IPv6 addresses of one or all links. A link that does not exist has none.
   package func addresses(on link: UInt32? = nil) throws(NetlinkError) -> [Address] {
     try self.addresses(of: .ipv4, on: link) + self.addresses(of: .ipv6, on: link)
   }
@@ -29,7 +30,7 @@ extension Requester {
   private func addresses(
     of family: AddressFamily, on link: UInt32?
   ) throws(NetlinkError) -> [Address] {
-    // Under strict checking the kernel walks the addresses of that link alone.
+    // With strict checking, the kernel visits only that link's addresses.
     let request = Request(
       Int(RTM_GETADDR), "RTM_GETADDR", isDump: true,
       header: Self.header(family, link: link ?? 0))
@@ -37,7 +38,7 @@ extension Requester {
       return try self.objects(request) { message in
         guard
           Int(message.type) == Int(RTM_NEWADDR), let address = Address(message: message),
-          // A kernel without IPv6 takes the question for one about all families that it has.
+          // A kernel without IPv6 answers for all its families.
           address.address.family == family,
           link == nil || address.link == link
         else { return nil }

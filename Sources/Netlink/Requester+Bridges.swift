@@ -3,10 +3,11 @@ import Connectivity
 import Glibc
 
 extension Requester {
-  /// The index of the port by which a bridge reaches a hardware address of six octets.
+  /// Returns the index of the port through which a bridge reaches a MAC address of six bytes.
   ///
-  /// `nil` where the bridge has not learnt it, the address is the bridge's own, there is no such bridge, or the kernel cannot
-  /// tell (before 5.0). A bridge that filters VLANs keeps its entries by VLAN, and is not asked for any.
+  /// Returns `nil` if the bridge has not learnt the address or owns it, there is no such bridge, or
+  /// the kernel cannot answer (before 5.0). A bridge that filters VLANs keeps entries per VLAN,
+  /// which this query does not cover.
   package func bridgePort(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(NetlinkError) -> UInt32? {
@@ -16,7 +17,8 @@ extension Requester {
     var request = Request(Int(RTM_GETNEIGH), "RTM_GETNEIGH", header: header)
     request.put(Int(NDA_LLADDR), hardwareAddress)
     request.put(Int(NDA_MASTER), bridge)
-    // EINVAL: no link has that index. EOPNOTSUPP: it is no bridge, or the kernel cannot be asked for one entry.
+    // EINVAL: no link has that index. EOPNOTSUPP: the link is not a bridge, or the kernel cannot
+    // look up single entries.
     let absences: Set<CInt> = [ENOENT, ENODEV, EINVAL, EOPNOTSUPP, EAFNOSUPPORT]
     let entry = try self.object(request, absentIf: absences) { BridgeEntry(message: $0) }
     return entry.flatMap { $0.port == bridge ? nil : $0.port }

@@ -3,7 +3,7 @@ package import Connectivity
 import Glibc
 
 extension Requester {
-  /// The link of that index in this namespace; `nil` where there is none.
+  /// Returns the link with an index in this namespace, or `nil` if there is none.
   package func link(index: UInt32) throws(NetlinkError) -> Link? {
     guard let number = Int32(exactly: index), number > 0 else { return nil }
     var header = ifinfomsg()
@@ -11,16 +11,16 @@ extension Requester {
     return try self.link(Self.linkRequest(header))
   }
 
-  /// The link of that name, or alternative name; `nil` where there is none.
+  /// Returns the link with a name or alternative name, or `nil` if there is none.
   package func link(named name: String) throws(NetlinkError) -> Link? {
     guard (1..<128).contains(name.utf8.count) else { return nil }
     var request = Self.linkRequest(ifinfomsg())
-    // A name has at most 15 bytes (IFNAMSIZ). Kernels before 5.5 know no alternative names.
+    // A name has at most 15 bytes (IFNAMSIZ). Kernels before 5.5 have no alternative names.
     request.put(Int(name.utf8.count < 16 ? IFLA_IFNAME : IFLA_ALT_IFNAME), name)
     return try self.link(request)
   }
 
-  /// All links of this namespace.
+  /// Returns all links of this namespace.
   package func links() throws(NetlinkError) -> [Link] {
     try self.objects(Self.linkRequest(ifinfomsg(), isDump: true)) { message in
       Int(message.type) == Int(RTM_NEWLINK) ? Link(message: message) : nil
@@ -33,7 +33,7 @@ extension Requester {
 
   private static func linkRequest(_ header: ifinfomsg, isDump: Bool = false) -> Request {
     var request = Request(Int(RTM_GETLINK), "RTM_GETLINK", isDump: isDump, header: header)
-    // Counting packets makes up most of the cost, and nobody asks.
+    // The packet counters are most of the cost, and connd does not use them.
     request.put(Int(IFLA_EXT_MASK), UInt32(RTEXT_FILTER_SKIP_STATS))
     return request
   }

@@ -3,9 +3,10 @@ package import Connectivity
 import Glibc
 
 extension Requester {
-  /// What the kernel knows of a neighbour; `nil` where it has no entry, or cannot tell (before 5.0).
+  /// Returns the kernel's entry for a neighbour, or `nil` if it has none or cannot answer (before
+  /// 5.0).
   ///
-  /// Asking makes the kernel ask nobody: an entry comes of traffic alone.
+  /// The query sends nothing to the network: only traffic creates entries.
   package func neighbour(
     _ address: IPAddress, on link: UInt32
   ) throws(NetlinkError) -> Neighbour? {
@@ -15,7 +16,7 @@ extension Requester {
     header.ndm_ifindex = index
     var request = Request(Int(RTM_GETNEIGH), "RTM_GETNEIGH", header: header)
     request.put(Int(NDA_DST), address)
-    // EAFNOSUPPORT: a kernel without IPv6.
+    // EAFNOSUPPORT: the kernel has no IPv6.
     let absences: Set<CInt> = [ENOENT, ENODEV, EOPNOTSUPP, EAFNOSUPPORT]
     return try self.object(request, absentIf: absences) { Neighbour(message: $0) }
   }

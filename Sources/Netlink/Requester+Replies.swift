@@ -3,17 +3,19 @@ package import Connectivity
 import Glibc
 
 extension Requester {
-  /// Whether the kernel drops what answers a connection when it comes in by a link: strict reverse path filtering
-  /// (rp_filter=1, RFC 3704) expects it by the link that the routes to the remote address lead over. IPv6 has no such filter.
+  /// Returns whether the kernel drops a connection's replies that arrive on a link. Strict reverse
+  /// path filtering (rp_filter=1, RFC 3704) expects them on the link that routes to the remote
+  /// address use. IPv6 has no such filter.
   ///
-  /// The kernel applies the filter to a lookup as it does to a packet, and any user may ask.
+  /// The kernel applies the filter to a lookup as it does to a packet, and any user may query it.
   ///
   /// - Parameter destination: The connection as it sends: with its own address as `source`.
   package func refusesReplies(
     to destination: Destination, by link: UInt32
   ) throws(NetlinkError) -> Bool {
     guard destination.address.family == .ipv4, let local = destination.source else { return false }
-    // Netfilter may give an answer the connection's mark, which the filter heeds if src_valid_mark is set.
+    // Netfilter may set the connection's mark on a reply, and the filter respects it if
+    // src_valid_mark is set.
     for mark in destination.mark == 0 ? [0] : [0, destination.mark] {
       guard try self.refusesReply(from: destination, to: local, by: link, mark: mark)
       else { return false }
@@ -42,7 +44,8 @@ extension Requester {
       return try self.object(request) { RouteMessage(message: $0) }.map { _ in false } ?? false
     } catch {
       guard error.isAnswer else { throw error }
-      // EXDEV before 6.13. A request that the kernel does not understand is refused in words.
+      // EXDEV is for kernels before 6.13. If the kernel does not understand a request, the error
+      // has an explanation.
       return (error.code == EINVAL || error.code == EXDEV) && error.message == nil
     }
   }

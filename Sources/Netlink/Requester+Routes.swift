@@ -3,20 +3,21 @@ package import Connectivity
 import Glibc
 
 extension Requester {
-  /// Asks by which way the kernel would send to a destination, with all its rules, tables and metrics.
+  /// Queries how the kernel would send to a destination, with all its rules, tables and metrics.
   ///
-  /// That there is none is an answer, with the reason that the kernel's errno stands for.
-  /// The kernel names a link's route also where the link is dead: see the link. And to IPv4 traffic that is bound to a
-  /// link it gives a route, of table 0, where no table has one: it takes the whole world for neighbours then.
+  /// A missing route is an answer, too, with the reason that the kernel's errno stands for. The
+  /// kernel returns a link's route even if the link is dead, so check the link. For IPv4 traffic
+  /// bound to a link it returns a route of table 0 if no table has one: it then treats all
+  /// addresses as neighbours.
   package func route(to destination: Destination) throws(NetlinkError) -> RouteAnswer {
     let answer = try self.answer(self.lookup(RouteQuestion(destination, .way)), to: destination)
     try self.noteExpiry(of: [answer], to: [destination])
     return answer
   }
 
-  /// The answers of `route(to:)` for many destinations, in their order and at a lower cost.
+  /// Returns the answers of `route(to:)` for many destinations, in order and at a lower cost.
   package func routes(to destinations: [Destination]) throws(NetlinkError) -> [RouteAnswer] {
-    // With one question there is nothing to save.
+    // A single query has nothing to save.
     if destinations.count == 1 { return [try self.route(to: destinations[0])] }
     let questions = destinations.map { RouteQuestion($0, .way) }
     var answers: [RouteAnswer] = []
@@ -28,8 +29,8 @@ extension Requester {
     return answers
   }
 
-  /// Only a route's entry tells when it expires, which only IPv6's do. What expires between the two questions was noted when it
-  /// was asked about before.
+  /// Only the entry of a route has its expiry, and only IPv6 entries do. A route that expires
+  /// between the two queries was noted at the previous query.
   private func noteExpiry(
     of answers: [RouteAnswer], to destinations: [Destination]
   ) throws(NetlinkError) {
@@ -53,23 +54,25 @@ extension Requester {
     settled.reserveCapacity(questions.count)
     for (question, result) in zip(questions, results) {
       let result = result.map { self.settled($0, question) } ?? self.lookup(question)
-      // A socket that does not answer would have each of the others wait as long.
+      // Stop: if the socket does not answer, each of the other queries would wait as long.
       if case .failure(let error) = result, !error.isAnswer { throw error }
       settled.append(result)
     }
     return settled
   }
 
-  /// How long it takes until an IPv6 answer that was given since the last call may hold no more, for a route of it expires (that
-  /// of a router's advertisement does, unless the router renews it); `nil` where none does.
+  /// Returns the time until an IPv6 answer given since the last call may become invalid because a
+  /// route expires, or `nil` if none does. (The route of a router advertisement expires unless the
+  /// router renews it.)
   ///
-  /// A lookup passes over such a route at once, but the kernel tells of its end as much as half a minute later.
+  /// A lookup skips such a route immediately, but the kernel reports its end up to half a minute
+  /// later.
   package func takeExpiry() -> Duration? { self.expiry.take() }
 
-  /// Asks which entry of which table `route(to:)` goes by; `nil` where there is none that carries traffic.
+  /// Queries the table entry that `route(to:)` uses. Returns `nil` if no entry carries traffic.
   ///
-  /// The kernel refuses with EMSGSIZE to list more nexthops than fit into a page: 235 for IPv4, 132
-  /// for IPv6. Kernels before 4.13 answer with the destination itself as prefix.
+  /// With EMSGSIZE the kernel refuses to list more nexthops than fit into a page: 235 for IPv4, 132
+  /// for IPv6. Kernels before 4.13 return the destination itself as the prefix.
   package func match(for destination: Destination) throws(NetlinkError) -> RouteEntry? {
     switch self.lookup(RouteQuestion(destination, .entry)) {
     case .success(let route):
@@ -95,8 +98,9 @@ extension Requester {
     return self.settled(result, question)
   }
 
-  /// The result that counts. IPv6 takes the link for no more than a wish where the request names a source; where it did
-  /// not come true, the link decides, as it does for a socket that is bound to it.
+  /// Returns the result that counts. If an IPv6 request names a source, the kernel treats the link
+  /// as a hint only. If the result uses another link, the query is repeated with the link alone,
+  /// because a bound socket uses that.
   private func settled(_ result: Lookup, _ question: RouteQuestion) -> Lookup {
     let destination = question.destination
     guard
@@ -116,7 +120,7 @@ extension Requester {
     case .success(let message):
       switch RouteAnswer(message) {
       case .route(var route)?:
-        // IPv4 leaves out the source that it was given, IPv6 names the one that it would choose itself.
+        // IPv4 omits the given source, and IPv6 returns the one that it would choose itself.
         route.source = destination.source ?? route.source
         return .route(route)
       case let answer?: return answer
@@ -129,7 +133,7 @@ extension Requester {
     }
   }
 
-  /// Why there is no way; `nil` if the kernel's error tells nothing about it.
+  /// Returns why there is no route, or `nil` if the kernel's error says nothing about that.
   private func reason(
     _ error: NetlinkError, _ destination: Destination
   ) throws(NetlinkError) -> Path.Reason? {
@@ -139,8 +143,9 @@ extension Requester {
     }
     guard let reason = Path.Reason(lookup: error, of: destination.address.family)
     else { return nil }
-    // Of a source that is not this system's IPv4 says what it says of no route, older kernels what they say of a
-    // blackhole; and of a loopback address that is to leave by another link, always the latter.
+    // For a source that does not belong to this machine, IPv4 reports the error of a missing route,
+    // or in older kernels that of a blackhole. For a loopback address on another link it always
+    // reports the latter.
     if destination.address.family == .ipv4, let source = destination.source,
       reason == .noRoute || reason == .blackhole, try !self.isLocal(source)
     {
@@ -161,18 +166,19 @@ extension RouteAnswer {
 }
 
 extension Path.Reason {
-  /// What a lookup's errno says about the way; `nil` where it says that the question was wrong.
+  /// The reason for a lookup's errno, or `nil` if the errno means that the query was invalid.
   init?(lookup error: NetlinkError, of family: AddressFamily) {
     switch error.code {
-    // ENODEV: the link that the traffic is bound to does not exist.
+    // ENODEV: the link to which the traffic is bound does not exist.
     case ENETUNREACH, ESRCH, ENODEV: self = .noRoute
     case EHOSTUNREACH: self = .unreachable
     case EACCES: self = .prohibited
-    // The kernel refuses a request with EINVAL too, but says then what it dislikes.
+    // The kernel also rejects invalid requests with EINVAL, but then it includes an explanation.
     case EINVAL where error.message == nil: self = .blackhole
     case EAGAIN: self = .throw
-    // IPv6 may be left out of a kernel, or switched off (ipv6.disable=1). IPv4 is not: a sandbox may answer so, which says
-    // nothing of the network. And a request that is refused is refused in words.
+    // IPv6 may be missing from a kernel, or disabled (ipv6.disable=1). IPv4 cannot be missing: a
+    // sandbox may return this error, which says nothing about the network. A rejected request has
+    // an explanation.
     case EOPNOTSUPP, EAFNOSUPPORT, EPROTONOSUPPORT:
       guard family == .ipv6, error.message == nil else { return nil }
       self = .unsupported

@@ -2,7 +2,8 @@ import CLinux
 package import Connectivity
 
 extension Requester {
-  /// The `ip rule`s of a family, in the order in which the kernel tries them. A kernel without the family has none.
+  /// Returns the `ip rule`s of a family, in the order in which the kernel tries them. A kernel
+  /// without the family has none.
   package func rules(_ family: AddressFamily) throws(NetlinkError) -> [Rule] {
     var header = fib_rule_hdr()
     header.family = family.netlinkNumber

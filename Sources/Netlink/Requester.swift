@@ -1,24 +1,25 @@
 import CLinux
 import Glibc
 
-/// The socket that asks the kernel and waits for its answer.
+/// The socket that queries the kernel and waits for its answer.
 ///
-/// An answer that does not come within the timeout is an error (ETIMEDOUT). The timeout bounds the wait for the answer, and
-/// nothing else: the kernel works on a request inside sendto(2), and where another process holds the RTNL mutex for long, the
-/// call blocks there for as long. No timeout ends that; connd's watchdog notices it.
+/// A query that is not answered within the timeout fails with ETIMEDOUT. The timeout limits only
+/// the wait for the answer. The kernel works on a request inside sendto(2). If another process
+/// holds the RTNL mutex for long, the call blocks there as long. No timeout ends that, but connd's
+/// watchdog detects it.
 ///
 /// Not thread-safe: one thread owns it. The descriptor is closed on exec.
 package final class Requester {
   let socket: any DatagramSocket
   private var sequence: UInt32
   private let timeout: Duration
-  /// When the first of the answers expires that were given.
+  /// The earliest expiry of the returned answers.
   var expiry = Expiry()
 
-  /// How often a dump is begun again that changed under the reader, or met another dump.
+  /// How often a dump is restarted that changed while it was read, or met another dump.
   private static let attempts = 5
 
-  /// How many requests go out in one datagram: the answers to so many fit into a socket's buffer.
+  /// The number of requests in one datagram. Their answers fit into a socket's buffer.
   private static let batch = NetlinkSocket.mostSmallDatagrams
 
   /// Opens the socket.
@@ -33,11 +34,12 @@ package final class Requester {
     try self.init(on: NetlinkSocket(`protocol`, nonBlocking: false), timeout: timeout)
   }
 
-  /// Asks by a socket that was opened for it.
+  /// Queries on a socket that was opened for this purpose.
   package init(
     on socket: any DatagramSocket, timeout: Duration = .seconds(2)
   ) throws(NetlinkError) {
-    // Without these (before 4.20) the kernel ignores filters and explains no error; both are made up for here.
+    // Without these options (before 4.20) the kernel ignores filters and explains no errors. The
+    // code handles both cases.
     for option in [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK] {
       _ = socket.set(option)
     }
@@ -47,11 +49,12 @@ package final class Requester {
     try socket.bind()
     self.socket = socket
     self.timeout = timeout
-    // A socket of the same port may have gone before: its late answers must not be taken for ours.
+    // An earlier socket may have used the same port. Its late answers must not match new requests.
     self.sequence = UInt32(truncatingIfNeeded: Glibc.time(nil))
   }
 
-  /// The answer to a request for one object; `nil` where that object does not exist (`absences`).
+  /// Returns the answer to a request for one object, or `nil` if the object does not exist
+  /// (`absences`).
   func object<Object>(
     _ request: consuming Request, absentIf absences: Set<CInt> = [],
     read: (Message) -> Object?
@@ -72,7 +75,7 @@ package final class Requester {
     }
   }
 
-  /// All objects of a dump that `read` makes something of.
+  /// Returns the objects of a dump for which `read` returns a value.
   func objects<Object>(
     _ request: consuming Request, read: (Message) -> Object?
   ) throws(NetlinkError) -> [Object] {
@@ -85,8 +88,9 @@ package final class Requester {
     return objects
   }
 
-  /// The answers to requests for one object each, at a lower cost than one by one. An error of one is its answer alone;
-  /// `nil` where the answer got lost, or did not come: to be asked again.
+  /// Returns the answers to requests for one object each, at a lower cost than one by one. An error
+  /// concerns only its own request. An answer is `nil` if it was lost or late, and must be
+  /// requested again.
   func answers<Subject, Object>(
     for subjects: [Subject], request: (Subject) -> Request, read: (Message) -> Object?
   ) throws(NetlinkError) -> [Result<Object, NetlinkError>?] {
@@ -100,7 +104,7 @@ package final class Requester {
     return answers
   }
 
-  /// Sends requests in one datagram, whose messages the kernel answers in their order, each by a datagram.
+  /// Sends requests in one datagram. The kernel answers each with one datagram, in order.
   private func batch<Subject, Object>(
     _ subjects: ArraySlice<Subject>, _ request: (Subject) -> Request, _ read: (Message) -> Object?
   ) throws(NetlinkError) -> [Result<Object, NetlinkError>?] {
@@ -139,7 +143,7 @@ package final class Requester {
     try result.get()
   }
 
-  /// Sends a request and hands on the objects of its answer, from the beginning after each `restart`.
+  /// Sends a request and passes on the objects of its answer, starting over after each `restart`.
   private func perform(
     _ request: consuming Request, take: (Message) -> Void, restart: () -> Void
   ) throws(NetlinkError) {
@@ -157,7 +161,7 @@ package final class Requester {
         guard Self.isTransient(error) else { throw failure }
       }
       restart()
-      // An older dump that nobody read to its end keeps the socket busy.
+      // An older dump that was not read to its end keeps the socket busy.
       self.discard()
     }
     throw failure
@@ -168,8 +172,9 @@ package final class Requester {
     case failed(NetlinkError)
   }
 
-  /// Whether the request may succeed if it is sent again. The kernel's EMSGSIZE lasts: the answer
-  /// is larger than the kernel makes one. That of the socket does not: the buffer has grown.
+  /// Whether the request may succeed if it is sent again. EMSGSIZE from the kernel is permanent:
+  /// the answer is larger than the kernel can create. EMSGSIZE from the socket is transient: the
+  /// buffer has grown.
   private static func isTransient(_ error: NetlinkError) -> Bool {
     switch error.code {
     case EINTR, EBUSY, ENOBUFS: true
@@ -178,7 +183,8 @@ package final class Requester {
     }
   }
 
-  /// Reads until the exchange is over. EINTR stands for an interrupted dump, EMSGSIZE for a lost datagram.
+  /// Reads until the exchange is complete. EINTR stands for an interrupted dump, EMSGSIZE for a
+  /// lost datagram.
   private func answer(
     _ start: Exchange, _ operation: String, _ take: (Message) -> Void
   ) -> Outcome {
@@ -191,7 +197,7 @@ package final class Requester {
       }
       var messages = MessageReader(datagram)
       while let message = messages.next() {
-        // Late answers to a request that was given up.
+        // Skip late answers to an abandoned request.
         guard message.sequence == self.sequence, message.port == self.socket.port else { continue }
         switch exchange.receive(message) {
         case .nothing: continue
@@ -213,7 +219,7 @@ package final class Requester {
     case failed(errno: CInt)
   }
 
-  /// Waits for the next datagram of the kernel's.
+  /// Waits for the next datagram from the kernel.
   private func datagram() -> Reading {
     let deadline = ContinuousClock.now + self.timeout
     while true {

@@ -1,16 +1,18 @@
 import CLinux
 import Connectivity
 
-/// The filter's part for RTM_NEWROUTE and RTM_DELROUTE: drops routes that can hold neither a default path nor a
-/// watched destination (D6).
+/// The filter's part for RTM_NEWROUTE and RTM_DELROUTE. Drops routes that can contain neither a
+/// default path nor a watched destination (D6).
 ///
-/// A route passes where its prefix is no longer than one bit (OpenVPN's `redirect-gateway def1` covers the default
-/// route by 0.0.0.0/1 and 128.0.0.0/1), or where it contains a watched address. So a million routes to elsewhere,
-/// multicast routes, and the local routes of each new address never wake connd.
+/// A route passes if its prefix has at most one bit. (OpenVPN's `redirect-gateway def1` covers the
+/// default route with 0.0.0.0/1 and 128.0.0.0/1.) It also passes if it contains a watched address.
+/// Thus a million routes to other places, multicast routes, and the local routes of each new
+/// address never wake connd.
 struct RouteFilter: FamilyFilterPart {
   let family: AddressFamily
   let program: BPFProgram
-  /// What a route has to overlap to pass: the leading `bits` of the destinations, in order, none twice.
+  /// The prefixes that a route must overlap to pass: the leading `bits` of the destinations, sorted
+  /// and unique.
   private let blocks: [IPPrefix]
   private let bits: Int
 
@@ -22,7 +24,7 @@ struct RouteFilter: FamilyFilterPart {
   private init(_ family: AddressFamily, _ addresses: [IPAddress], bits: Int) {
     var bits = bits
     var blocks = Self.blocks(of: addresses, bits: bits)
-    // Too many for any program: not worth building one to see that.
+    // Too many for any program, so do not even build one.
     while blocks.count * Self.lengthOfComparison(bits: bits) > BPFProgram.longest,
       let fewer = Self.fewerBits(than: bits, family)
     {
@@ -47,7 +49,7 @@ struct RouteFilter: FamilyFilterPart {
     return steps.first { $0 < bits }
   }
 
-  /// The addresses are in order, and so are their leading bits.
+  /// Returns the sorted and unique prefixes of sorted addresses.
   private static func blocks(of addresses: [IPAddress], bits: Int) -> [IPPrefix] {
     var blocks: [IPPrefix] = []
     for block in addresses.lazy.compactMap({ IPPrefix($0, length: bits) })
@@ -55,11 +57,11 @@ struct RouteFilter: FamilyFilterPart {
     return blocks
   }
 
-  // Offsets from the start of a message: nlmsghdr, then rtmsg, then the attributes.
+  // The offsets in a message: nlmsghdr, then rtmsg, then the attributes.
   static let prefixLength = UInt32(MemoryLayout<nlmsghdr>.size) + 1
   private static let attributes = UInt32(MemoryLayout<nlmsghdr>.size + MemoryLayout<rtmsg>.size)
 
-  // The scratch memory: the words of the prefix, and of its mask.
+  // The scratch memory: the words of the prefix, and those of its mask.
   private static let prefix: UInt32 = 0
   private static let mask: UInt32 = 4
 
@@ -74,7 +76,7 @@ struct RouteFilter: FamilyFilterPart {
       return program
     }
     let words = (bits + 31) / 32
-    // Without RTA_DST nothing is known of the prefix.
+    // Without RTA_DST the prefix is unknown.
     program.findAttribute(RTA_DST.rawValue, from: self.attributes, passIfNone: true)
     program.storePayload(words: words, at: self.prefix)
     for word in 0..<words { self.storeMask(ofWord: word, bits: bits, in: &program) }
@@ -83,7 +85,8 @@ struct RouteFilter: FamilyFilterPart {
     return program
   }
 
-  /// Computes the bits of one word that both a prefix of rtm_dst_len bits and a block of `bits` fix.
+  /// Computes the bits of one word that both a prefix of rtm_dst_len bits and a block of `bits`
+  /// bits define.
   private static func storeMask(ofWord word: Int, bits: Int, in program: inout BPFProgram) {
     let first = UInt32(32 * word)
     program.add(BPF_LD | BPF_B | BPF_ABS, self.prefixLength)
@@ -93,7 +96,8 @@ struct RouteFilter: FamilyFilterPart {
     program.add(BPF_JMP | BPF_JGE | BPF_K, first + 32, ifFalse: 2)
     program.add(BPF_LD | BPF_W | BPF_IMM, .max)
     program.add(BPF_JMP | BPF_JA, 5)
-    // The last bit that counts is in this word: ~0 << (first + 32 - length), with a shift of 1 to 31.
+    // The last significant bit is in this word: ~0 << (first + 32 - length), with a shift of 1 to
+    // 31.
     program.add(BPF_ALU | BPF_XOR | BPF_K, .max)
     program.add(BPF_ALU | BPF_ADD | BPF_K, first + 33)
     program.add(BPF_MISC | BPF_TAX, 0)
@@ -110,7 +114,7 @@ struct RouteFilter: FamilyFilterPart {
     (bits + 31) / 32 * self.lengthOfWord + 1
   }
 
-  /// Passes the message where the prefix overlaps the block that begins with `key`.
+  /// Passes the message if the prefix overlaps the block that begins with `key`.
   private static func compare(with key: ArraySlice<UInt32>, in program: inout BPFProgram) {
     for (index, word) in key.enumerated() {
       let following = key.count - 1 - index

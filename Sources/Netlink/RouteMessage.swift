@@ -2,7 +2,8 @@ import CLinux
 import Connectivity
 import Glibc
 
-/// What RTM_NEWROUTE and RTM_DELROUTE say, be they notifications or answers. Large as it is, it is handed on by reference.
+/// The contents of an RTM_NEWROUTE or RTM_DELROUTE, notification or answer. A class, because a
+/// struct of this size would be expensive to copy.
 final class RouteMessage {
   private(set) var prefix: IPPrefix
   /// `RTN_*`.
@@ -12,19 +13,19 @@ final class RouteMessage {
   private(set) var outLink: UInt32?
   private(set) var gateway: IPAddress?
   private(set) var source: IPAddress?
-  /// Where packets go inside of the header that the route puts before them.
+  /// The destination of the encapsulated packets, if the route adds a header.
   private(set) var outer: Destination?
-  /// The nexthop object that it uses.
+  /// The nexthop object that the route uses.
   private(set) var nexthop: UInt32?
-  /// The links that its several legs leave by, in their order, none twice; empty where it has a single one. Those that are dead
-  /// are among them: what was on one goes on by the others.
+  /// The links of a multipath route, in order and unique. Empty if there is only one leg. Dead
+  /// links are included, because flows on them move to the others.
   private(set) var legs: [UInt32] = []
-  /// `RTPROT_*`: who made it.
+  /// `RTPROT_*`: the origin of the route.
   let origin: UInt8
-  /// How long it still holds; `nil` where that is not limited. Only the tables' entries say so, and IPv6's alone.
+  /// The remaining lifetime, or `nil` if unlimited. Only table entries of IPv6 have one.
   private(set) var remaining: Duration?
 
-  /// `nil` where the message is not IPv4's or IPv6's, or malformed.
+  /// Returns `nil` if the message is malformed or of another family than IPv4 and IPv6.
   init?(message: Message) {
     guard
       let family = message.payload.uint8.flatMap(AddressFamily.init(netlink:)),
@@ -33,7 +34,7 @@ final class RouteMessage {
       let origin = message.payload.load(UInt8.self, at: 5),
       let type = message.payload.load(UInt8.self, at: 7)
     else { return nil }
-    // The kernel leaves out the destination of a default route.
+    // The kernel omits the destination of a default route.
     var destination: IPAddress? = .unspecified(family)
     guard let start = IPPrefix(.unspecified(family), length: length) else { return nil }
     self.prefix = start
@@ -47,7 +48,7 @@ final class RouteMessage {
       let value = attribute.payload
       switch attribute.type {
       case Int(RTA_DST.rawValue): destination = value.address(family)
-      // Tables above 255 do not fit the header.
+      // Table numbers above 255 do not fit into the header.
       case Int(RTA_TABLE.rawValue): self.table = value.uint32 ?? self.table
       case Int(RTA_PRIORITY.rawValue): self.priority = value.uint32 ?? 0
       case Int(RTA_PREFSRC.rawValue): self.source = value.address(family)
@@ -72,7 +73,7 @@ final class RouteMessage {
     switch attribute.type {
     case Int(RTA_OIF.rawValue): self.outLink = attribute.payload.uint32
     case Int(RTA_GATEWAY.rawValue): self.gateway = attribute.payload.address(family)
-    // RFC 5549: an IPv4 route by an IPv6 gateway. A family, then an address of it.
+    // RFC 5549: an IPv4 route with an IPv6 gateway. The family comes first, then the address.
     case Int(RTA_VIA.rawValue): self.gateway = attribute.payload.slice(from: 2).address
     case Int(RTA_ENCAP.rawValue): encapsulation.data = attribute.payload
     case Int(RTA_ENCAP_TYPE.rawValue):
@@ -81,13 +82,14 @@ final class RouteMessage {
     }
   }
 
-  /// `rta_expires` of struct rta_cacheinfo, in the clock ticks of user space: 100 a second.
+  /// `rta_expires` of struct rta_cacheinfo, in user-space clock ticks: 100 per second.
   private static func remaining(_ information: Bytes) -> Duration? {
     guard let ticks = information.load(Int32.self, at: 8), ticks > 0 else { return nil }
     return .milliseconds(10 * Int64(ticks))
   }
 
-  /// Reads `RTA_MULTIPATH`. A route of one leg is that leg; of several, none stands for the others.
+  /// Reads `RTA_MULTIPATH`. A route with one leg is treated as that leg. With several, no leg
+  /// represents the others.
   private func read(legs: Bytes, _ family: AddressFamily) -> Bool {
     let headerSize = MemoryLayout<rtnexthop>.size
     guard let length = legs.load(UInt16.self, at: 0).map(Int.init) else { return legs.isEmpty }
@@ -128,7 +130,7 @@ final class RouteMessage {
     }
   }
 
-  /// Why a route of this type carries nothing; `nil` for those that do.
+  /// Why a route of this type carries no traffic, or `nil` if it does.
   var reason: Path.Reason? {
     switch Int(self.type) {
     case Int(RTN_BLACKHOLE): .blackhole
@@ -149,7 +151,7 @@ extension MatchedRoute {
 }
 
 extension RouteEntry {
-  /// `nil` for an entry that carries nothing.
+  /// Returns `nil` for an entry that carries no traffic.
   init?(_ message: RouteMessage) {
     guard message.reason == nil else { return nil }
     let isOfOneLink = message.legs.count == 1
@@ -164,8 +166,8 @@ extension RouteEntry {
 
 extension RouteChange {
   init(_ message: RouteMessage) {
-    // The kernel gives IPv6 routes that discard the loopback link, and names a nexthop object's link or not as
-    // net.ipv4.nexthop_compat_mode says.
+    // The kernel assigns the loopback link to IPv6 routes that discard packets. Whether it names
+    // the link of a nexthop object depends on net.ipv4.nexthop_compat_mode.
     let isOfLink = message.reason == nil && message.nexthop == nil
     self.init(
       MatchedRoute(message), outLink: isOfLink ? message.outLink : nil, gateway: message.gateway)
@@ -173,7 +175,7 @@ extension RouteChange {
 }
 
 extension RouteAnswer {
-  /// `nil` for an answer that names no link, as none should.
+  /// Returns `nil` for an answer without a link, which should not occur.
   init?(_ message: RouteMessage) {
     if let reason = message.reason {
       self = .noRoute(reason)

@@ -2,12 +2,12 @@ import CLinux
 import Connectivity
 import Glibc
 
-/// What is asked of the routing tables about a destination.
+/// A query of the routing tables about a destination.
 struct RouteQuestion {
   enum Subject {
-    /// By which way the kernel would send to it.
+    /// How the kernel would send to the destination.
     case way
-    /// Which entry of which table that goes by.
+    /// The table entry that determines it.
     case entry
   }
 
@@ -25,7 +25,7 @@ struct RouteQuestion {
     var header = rtmsg()
     header.rtm_family = family.netlinkNumber
     header.rtm_dst_len = UInt8(family.bitWidth)
-    // IPv4 names the real table only when asked to; IPv6 always does, and refuses the flag.
+    // IPv4 returns the real table only if requested. IPv6 always does, and rejects the flag.
     header.rtm_flags = flags | (family == .ipv4 ? UInt32(RTM_F_LOOKUP_TABLE) : 0)
     if let source = destination.source { header.rtm_src_len = UInt8(source.family.bitWidth) }
     var request = Request(Int(RTM_GETROUTE), "RTM_GETROUTE", header: header)
@@ -40,14 +40,15 @@ struct RouteQuestion {
 }
 
 extension Request {
-  /// The kernel refuses protocols other than these, by an error that would be taken for that of a kernel without the family.
+  /// Adds the protocol and ports. The kernel rejects other protocols than these, with an error that
+  /// looks like that of a kernel without the family.
   mutating func put(_ transport: Transport, _ family: AddressFamily) {
     switch CInt(transport.number) {
     case CInt(IPPROTO_TCP), CInt(IPPROTO_UDP):
       self.put(Int(RTA_IP_PROTO.rawValue), transport.number)
       if transport.localPort != 0 { self.put(Int(RTA_SPORT.rawValue), port: transport.localPort) }
       if transport.remotePort != 0 { self.put(Int(RTA_DPORT.rawValue), port: transport.remotePort) }
-    // Where TCP has ports, the kernel has the message's type and code.
+    // The kernel stores the ICMP type and code in place of the ports.
     case CInt(IPPROTO_ICMP) where family == .ipv4, CInt(IPPROTO_ICMPV6) where family == .ipv6:
       self.put(Int(RTA_IP_PROTO.rawValue), transport.number)
     default: break

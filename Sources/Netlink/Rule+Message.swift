@@ -3,7 +3,8 @@ import Connectivity
 import Glibc
 
 extension Rule {
-  /// Reads RTM_NEWRULE; `nil` where the message is not IPv4's or IPv6's, or malformed.
+  /// Reads RTM_NEWRULE. Returns `nil` if the message is malformed or of another family than IPv4
+  /// and IPv6.
   init?(message: Message) {
     guard
       let family = message.payload.uint8.flatMap(AddressFamily.init(netlink:)),
@@ -24,7 +25,7 @@ extension Rule {
       case Int(FRA_PRIORITY): self.priority = value.uint32 ?? 0
       case Int(FRA_TABLE): number = value.uint32 ?? number
       case Int(FRA_GOTO): target = value.uint32 ?? 0
-      // The kernel sends ~0 for "no such thing".
+      // The kernel sends ~0 if there is no value.
       case Int(FRA_SUPPRESS_PREFIXLEN):
         self.suppressPrefixLength = value.uint32.flatMap { $0 == .max ? nil : $0 }
       case Int(FRA_L3MDEV): isOfVRF = value.uint8 == 1
@@ -49,7 +50,7 @@ extension Rule {
   }
 }
 
-/// What a rule selects by, on the way to its text.
+/// The selectors of a rule, collected for its text.
 private struct Fields {
   private let family: AddressFamily
   private let sourceLength: Int
@@ -90,7 +91,7 @@ private struct Fields {
     }
   }
 
-  /// The names that `ip rule` finds in /etc/protocols, those that rules are made for.
+  /// Returns the name that `ip rule` finds in /etc/protocols, for protocols common in rules.
   private static func name(ofProtocol number: UInt8) -> String {
     switch CInt(number) {
     case CInt(IPPROTO_ICMP): "icmp"
@@ -120,7 +121,7 @@ private struct Fields {
     return isInverted ? .other : .all
   }
 
-  /// In the order of `ip rule`.
+  /// Returns the text in the order of `ip rule`.
   func text(isInverted: Bool) -> String {
     var words = [(isInverted ? "not " : "") + "from \(self.block(self.source, self.sourceLength))"]
     if self.destinationLength > 0 {

@@ -1,12 +1,12 @@
 import CLinux
 
-/// The filter's part for RTM_NEWNETCONF: passes what tells of the one setting that lookups depend on, which is
-/// `ignore_routes_with_linkdown`. (They depend on `rp_filter`, too, but a connection that was made goes on by the route that its
-/// socket remembers until the next change of a route.)
+/// The filter's part for RTM_NEWNETCONF. Passes only the setting that lookups depend on,
+/// `ignore_routes_with_linkdown`. (Lookups also depend on `rp_filter`. But an established
+/// connection keeps the route that its socket remembers until the next change of a route.)
 ///
-/// A new link announces all of its settings at once. That is no change of one.
+/// A new link announces all of its settings together, which is not a change.
 struct SettingFilter: FilterPart {
-  /// To be run with A = the message's type; where that is none of its own, it leaves A as it was.
+  /// Expects A = the message's type. For other types it leaves A unchanged.
   let program: BPFProgram
   private let passesAll: Bool
 
@@ -21,7 +21,7 @@ struct SettingFilter: FilterPart {
 
   var coarser: SettingFilter? { self.passesAll ? nil : SettingFilter(passesAll: true) }
 
-  /// Offset from the start of a message: nlmsghdr, then netconfmsg, which is one byte, then the attributes.
+  /// The offset in a message: nlmsghdr, then netconfmsg, which is one byte, then the attributes.
   private static let attributes = UInt32(MemoryLayout<nlmsghdr>.size) + 4
 
   private static func program() -> BPFProgram {

@@ -48,7 +48,7 @@ extension Request {
       bytes.copyBytes(from: connection.address.bytes)
     }
     header.id.idiag_if = connection.outLink ?? 0
-    // INET_DIAG_NOCOOKIE: the addresses and ports say which socket is meant.
+    // INET_DIAG_NOCOOKIE: the addresses and ports identify the socket.
     header.id.idiag_cookie = (.max, .max)
     self.init(Int(SOCK_DIAG_BY_FAMILY), "SOCK_DIAG_BY_FAMILY", header: header)
   }
@@ -91,7 +91,7 @@ extension SocketReport {
 
   /// The offset of `idiag_expires`, after four octets and an `inet_diag_sockid`.
   private static let expiryOffset = 4 + MemoryLayout<inet_diag_sockid>.size
-  /// The values of `idiag_timer` while a retransmission, a tail-loss probe or a window probe is due.
+  /// The values of `idiag_timer` while a retransmission, tail-loss probe or window probe is due.
   private static let timers: Set<UInt8> = [1, 4]
 
   /// Offsets in `struct tcp_info`, whose header cannot be included together with netinet/tcp.h.

@@ -1,16 +1,16 @@
 package import Connectivity
 
-/// What a listener is to hear of, beside rules, nexthop objects, default routes, and addresses that are good for more than
-/// their link.
+/// The subjects that a listener receives, in addition to rules, nexthop objects, default routes,
+/// and addresses with more than link scope.
 package struct Watched: Hashable, Sendable {
-  /// The addresses that changes of routes matter for.
+  /// The destinations whose routes matter.
   package var destinations: [IPAddress]
-  /// The neighbours of which it matters what their hardware address is and whether they answer, each with what is known: `nil`
-  /// where no hardware address is.
+  /// The neighbours whose MAC address and reachability matter, each with its known state. `nil`
+  /// means that the MAC address is unknown.
   package var gateways: [Neighbour]
-  /// The hardware addresses of which it matters behind which port of a bridge they are.
+  /// The MAC addresses whose bridge port matters.
   package var bridged: [[UInt8]]
-  /// The links that nothing is to be told of; `nil`: there are none.
+  /// The links to ignore, or `nil` if there are none.
   package var unheard: UnheardLinks?
 
   package init(
@@ -24,17 +24,19 @@ package struct Watched: Hashable, Sendable {
   }
 }
 
-/// Links that are told from those that matter by one number: who names it sees to it that it is no less than that of any link
-/// that is there and matters, or names that one. That links to come have a greater one is mostly so, for the kernel counts
-/// on; one that is given its index, or brings it along from another namespace, may have a smaller one, and is heard.
+/// The links to ignore, mainly by their index. Links above `above` are filtered out, with
+/// exceptions. The caller must choose an index at least as high as every existing link that
+/// matters, or list such a link in `except`. New links usually get a higher index, because the
+/// kernel counts up. A link that is created with a lower index, or brings it along from another
+/// namespace, is reported.
 ///
-/// Told is still what may lead to them: routes, and addresses that another link may borrow.
+/// Routes, and addresses that another link may use, still pass.
 package struct UnheardLinks: Hashable, Sendable {
-  /// Those with a greater index.
+  /// Links with a greater index are ignored.
   package var above: UInt32
-  /// But for these.
+  /// Links that are not ignored.
   package var except: [UInt32]
-  /// And for the ports of these.
+  /// The ports of these links are not ignored either.
   package var masters: [UInt32]
 
   package init(above: UInt32, except: [UInt32] = [], masters: [UInt32] = []) {

@@ -1,9 +1,10 @@
 import CLinux
 
-/// The filter's part for the events of Wi-Fi drivers, which come as RTM_NEWLINK and say nothing of the link: one after each scan, where the
-/// kernel has the wireless extensions (CONFIG_CFG80211_WEXT). nl80211 tells what they do, and says it better.
+/// The filter's part for the events of Wi-Fi drivers, which arrive as RTM_NEWLINK without link
+/// data. If the kernel has the wireless extensions (CONFIG_CFG80211_WEXT), there is one after each
+/// scan. nl80211 reports the same in more detail.
 struct WirelessEventFilter: FilterPart {
-  /// To be run with A = the message's type, which it leaves there unless it drops the message.
+  /// Expects A = the message's type, and leaves it there unless it drops the message.
   let program: BPFProgram
   private let passesAll: Bool
 
@@ -12,7 +13,7 @@ struct WirelessEventFilter: FilterPart {
     self.program = Self.program()
   }
 
-  /// That lets everything through.
+  /// Creates a part that passes everything.
   private init(passesAll: Bool) {
     self.passesAll = passesAll
     self.program = BPFProgram()
@@ -20,7 +21,7 @@ struct WirelessEventFilter: FilterPart {
 
   var coarser: WirelessEventFilter? { self.passesAll ? nil : WirelessEventFilter(passesAll: true) }
 
-  // Offsets from the start of a message: nlmsghdr, then ifinfomsg, then the attributes.
+  // The offsets in a message: nlmsghdr, then ifinfomsg, then the attributes.
   private static let type: UInt32 = 4
   private static let attributes = UInt32(
     MemoryLayout<nlmsghdr>.size + MemoryLayout<ifinfomsg>.size)

@@ -2,7 +2,7 @@ import CLinux
 import Connectivity
 import Glibc
 
-/// Asks nl80211 for Wi-Fi links. None of its questions needs a privilege, and none makes a radio do anything.
+/// Queries nl80211 about Wi-Fi links. No query needs a privilege or makes a radio transmit.
 ///
 /// Not thread-safe: one thread owns it.
 final class WirelessRequester {
@@ -12,18 +12,18 @@ final class WirelessRequester {
     self.requester = try Requester(on: socket)
   }
 
-  /// The family as it is now; `nil` where no driver of Wi-Fi is loaded.
+  /// Returns the current family, or `nil` if no Wi-Fi driver is loaded.
   func family() throws(NetlinkError) -> GenericFamily? {
     try self.requester.family(wirelessFamily)
   }
 
-  /// A link by its index.
+  /// Queries a link by its index.
   ///
-  /// - Throws: where nl80211 does not even say whether it is one of Wi-Fi.
+  /// - Throws: An error if nl80211 does not even answer whether it is a Wi-Fi link.
   func link(_ index: UInt32, _ family: GenericFamily) throws(NetlinkError) -> WirelessAnswer {
     var request = self.request(UInt8(NL80211_CMD_GET_INTERFACE.rawValue), family)
     request.put(Int(NL80211_ATTR_IFINDEX.rawValue), index)
-    // nl80211 knows no interface of this index (__cfg80211_wdev_from_attrs).
+    // ENODEV: nl80211 has no interface with this index (__cfg80211_wdev_from_attrs).
     let interface = try self.requester.object(request, absentIf: [ENODEV]) {
       WirelessInterface(message: $0)
     }
@@ -33,12 +33,13 @@ final class WirelessRequester {
     do throws(NetlinkError) {
       joined = try self.joined(index, family)
     } catch {
-      // What was found by a scan changes while it is listed, maybe each time.
+      // The scan results keep changing while they are listed.
       return .incomplete(
         WirelessLink(
           role: interface.role, network: interface.ssid.map { WirelessNetwork(ssid: $0) }))
     }
-    // Kernels around 6.1 name no SSID where the supplicant authenticates by itself: the scan's result does.
+    // Kernels around 6.1 report no SSID if the supplicant authenticates by itself, but the scan
+    // result has it.
     return .link(
       WirelessLink(
         role: interface.role,
@@ -48,14 +49,16 @@ final class WirelessRequester {
         accessPoint: joined?.accessPoint))
   }
 
-  /// How well a member hears its access point; `nil` where it has joined none, or the driver does not say.
+  /// Queries a station's signal, or returns `nil` if it has joined no network or the driver does
+  /// not report one.
   func signal(_ index: UInt32, _ family: GenericFamily) throws(NetlinkError) -> WirelessSignal? {
     try self.first(UInt8(NL80211_CMD_GET_STATION.rawValue), index, family) {
       WirelessSignal(message: $0)
     }
   }
 
-  /// What the link has joined, as the last scan found it; `nil` where that is nothing, or the driver does not say.
+  /// Returns the joined network from the last scan, or `nil` if there is none or the driver does
+  /// not report it.
   private func joined(
     _ index: UInt32, _ family: GenericFamily
   ) throws(NetlinkError) -> JoinedAccessPoint? {
@@ -64,7 +67,8 @@ final class WirelessRequester {
     }
   }
 
-  /// The first object of a list that `read` takes for one; `nil` where there is none.
+  /// Returns the first object of a list for which `read` returns a value, or `nil` if there is
+  /// none.
   private func first<Object>(
     _ command: UInt8, _ index: UInt32, _ family: GenericFamily, _ read: (Message) -> Object?
   ) throws(NetlinkError) -> Object? {
@@ -78,7 +82,7 @@ final class WirelessRequester {
     }
   }
 
-  /// The link may be gone or down by now. EOPNOTSUPP: a driver that does not say.
+  /// The link may be gone or down by now. EOPNOTSUPP: the driver does not support the query.
   private static let absences: Set<CInt> = [ENODEV, EINVAL, EOPNOTSUPP, ENETDOWN]
 
   private func request(_ command: UInt8, _ family: GenericFamily, isDump: Bool = false) -> Request {
@@ -88,10 +92,10 @@ final class WirelessRequester {
   }
 }
 
-/// The name of nl80211's family.
+/// The name of the nl80211 family.
 let wirelessFamily = "nl80211"
 
-/// What NL80211_CMD_NEW_INTERFACE says.
+/// The contents of NL80211_CMD_NEW_INTERFACE.
 struct WirelessInterface: Hashable {
   var role: WirelessRole
   var ssid: [UInt8]?
@@ -127,6 +131,6 @@ extension WirelessRole {
       }
   }
 
-  /// Whether the network is another's.
+  /// Whether the link is a client of another device's network.
   fileprivate var isMember: Bool { self == .station || self == .p2pClient }
 }

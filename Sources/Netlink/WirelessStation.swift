@@ -1,15 +1,15 @@
 import CLinux
 import Connectivity
 
-/// The access point that a link has joined, as the last scan found it (NL80211_CMD_GET_SCAN).
+/// The access point that a link has joined, from the last scan (NL80211_CMD_GET_SCAN).
 struct JoinedAccessPoint: Hashable {
-  /// `nil` where the access point hides it.
+  /// `nil` if the access point hides it.
   var ssid: [UInt8]?
   var security: WirelessSecurity
-  /// `nil` where the kernel gives no hardware address.
+  /// `nil` if the kernel reports no MAC address.
   var accessPoint: AccessPoint?
 
-  /// Reads a result of the scan; `nil` where it is not what the link has joined.
+  /// Reads a scan result. Returns `nil` unless it is the joined network.
   init?(message: Message) {
     var all = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
     guard var attributes = all.nested(in: Int(NL80211_ATTR_BSS.rawValue)) else { return nil }
@@ -44,7 +44,7 @@ struct JoinedAccessPoint: Hashable {
 }
 
 extension WirelessSignal {
-  /// Reads what NL80211_CMD_GET_STATION says of the other end of a link; `nil` where it says nothing.
+  /// Reads the signal in NL80211_CMD_GET_STATION. Returns `nil` if there is none.
   init?(message: Message) {
     var all = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
     guard var attributes = all.nested(in: Int(NL80211_ATTR_STA_INFO.rawValue)) else { return nil }
@@ -63,7 +63,8 @@ extension WirelessSignal {
     }
   }
 
-  /// In bits a second; the kernel counts hundreds of thousands, and says rates above 6.5 Gbit/s in the wider one only.
+  /// Returns the rate in bits per second. The kernel counts in units of 100 kbit/s, and reports
+  /// rates above 6.5 Gbit/s only in the wider attribute.
   private static func rate(_ info: Bytes) -> UInt64? {
     var (wide, narrow): (UInt32?, UInt16?)
     var attributes = AttributeReader(info)
