@@ -1,27 +1,27 @@
 import GRPCCore
 
-/// A connection to a server. It belongs to the reactor's thread.
+/// A connection to a server. Belongs to the reactor's thread.
 final class ClientConnection: HTTP2ConnectionOwner {
-  /// A client has only one.
+  /// All connections of a client share one account.
   let account = Account.root
   private var connection: HTTP2Connection?
   private var whenClosed: [CheckedContinuation<Void, Never>] = []
 
-  /// Takes the socket, which does not block, and closes it in the end.
+  /// Takes ownership of the non-blocking socket.
   init(_ socket: CInt, _ reactor: Reactor) {
     self.connection = HTTP2Connection(socket, .client, self, reactor)
   }
 
   func begin() throws(SystemError) { try self.connection?.begin() }
 
-  /// `nil` when the connection is closed.
+  /// The session, or `nil` once the connection is closed.
   var session: HTTP2Session? { self.connection?.session }
 
   func flushSoon() { self.connection?.flushSoon() }
 
   func add(_ stream: ClientStream, _ id: Int32) { self.connection?.add(stream, id) }
 
-  /// Begins no more calls, and closes when those that there are have ended.
+  /// Starts no more calls, and closes once the running ones have ended.
   func finish() { self.connection?.finish() }
 
   func close() { self.connection?.close() }
@@ -32,7 +32,7 @@ final class ClientConnection: HTTP2ConnectionOwner {
     self.whenClosed.append(continuation)
   }
 
-  /// Servers begin no streams.
+  /// Servers do not start streams.
   func stream(_ id: Int32) -> (any HTTP2Stream)? { nil }
 
   /// Its calls fail when it is closed.

@@ -1,14 +1,14 @@
 import CNghttp2
 import GRPCCore
 
-/// A call to a server. It belongs to the reactor's thread, but for what its task reads and writes.
+/// A call to a server. Belongs to the reactor's thread, except for its task's reads and writes.
 final class ClientStream: HTTP2Stream, @unchecked Sendable {
-  /// How many bytes a response may have: connd's history and statistics are the longest.
+  /// The maximum size of a response in bytes. connd's history and statistics are the longest.
   private static let longest = 16 << 20
 
   private let reactor: Reactor
   private let path: String
-  /// `nil` before the call has begun and when it is over.
+  /// `nil` before the call has started, and after it has ended.
   private var connection: ClientConnection?
   private var id: Int32 = 0
   private var head = ResponseHead()
@@ -30,7 +30,7 @@ final class ClientStream: HTTP2Stream, @unchecked Sendable {
   init(_ method: MethodDescriptor, _ reactor: Reactor) {
     self.path = "/\(method.fullyQualifiedMethod)"
     self.reactor = reactor
-    // Made here and now: later, several threads might make them.
+    // Initialised here, because several threads could initialise these lazy properties later.
     _ = (self.responses, self.requests)
   }
 
@@ -49,7 +49,7 @@ final class ClientStream: HTTP2Stream, @unchecked Sendable {
     connection.flushSoon()
   }
 
-  /// Nobody waits for the response any more.
+  /// Cancels the call, because no task waits for the response.
   func cancel() {
     guard let connection = self.connection else { return }
     connection.session?.cancel(self.id)
@@ -79,7 +79,7 @@ final class ClientStream: HTTP2Stream, @unchecked Sendable {
     self.head.take(name, value)
   }
 
-  /// The server has begun; it may also have ended with it.
+  /// The response has begun, and may have ended as well.
   func receivedHeaders(isEnd: Bool) {
     guard !self.hasBegun, !self.head.isLast else { return }
     self.hasBegun = true
@@ -111,7 +111,7 @@ final class ClientStream: HTTP2Stream, @unchecked Sendable {
 
   func outputEnded() {}
 
-  /// The call is over, by this if by nothing before.
+  /// Ends the call, unless it has already ended.
   func closed(_ error: UInt32?) {
     guard self.connection != nil else { return }
     self.connection = nil
@@ -124,7 +124,7 @@ extension RPCError {
   static let connectionIsClosed = RPCError(
     code: .unavailable, message: "the connection was closed")
 
-  /// What ended a stream, as gRPC's PROTOCOL-HTTP2.md maps it.
+  /// Returns the error for the end of a stream, mapped as in gRPC's PROTOCOL-HTTP2.md.
   fileprivate static func http2(_ error: UInt32) -> RPCError {
     let code: Code
     switch nghttp2_error_code(error) {

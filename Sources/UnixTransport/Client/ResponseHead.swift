@@ -1,6 +1,6 @@
 import GRPCCore
 
-/// What of a response's headers, or of its trailers, matters to a gRPC client.
+/// The response headers or trailers that matter to a gRPC client.
 struct ResponseHead {
   typealias Bytes = UnsafeBufferPointer<UInt8>
 
@@ -8,7 +8,7 @@ struct ResponseHead {
   private var grpcStatus: [UInt8]?
   private var message: [UInt8] = []
 
-  /// Whether a status is among them: the call ends with them.
+  /// Whether they contain a status, which ends the call.
   var isLast: Bool { self.grpcStatus != nil }
 
   mutating func take(_ name: Bytes, _ value: Bytes) {
@@ -17,7 +17,7 @@ struct ResponseHead {
     if name.elementsEqual("grpc-message".utf8) { self.message = Array(value) }
   }
 
-  /// Of the call that ends with these headers.
+  /// The status of the call that these headers end.
   var status: Status {
     let http = String(decoding: self.httpStatus, as: UTF8.self)
     guard let grpcStatus else {
@@ -31,7 +31,7 @@ struct ResponseHead {
   }
 }
 
-/// Status-Message of gRPC's PROTOCOL-HTTP2.md. What is not encoded as it should be, is taken as it is.
+/// Decodes the Status-Message of gRPC's PROTOCOL-HTTP2.md. Invalid encodings are kept as they are.
 private func percentDecoded(_ text: [UInt8]) -> String {
   var bytes: [UInt8] = []
   var rest = text[...]

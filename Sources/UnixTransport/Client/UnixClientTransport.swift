@@ -1,17 +1,19 @@
 package import GRPCCore
 
-/// gRPC's client over a Unix socket: one connection, by nghttp2, on the thread of a ``Reactor``. What comes wakes that thread,
-/// and the task that reads it runs there, too.
+/// gRPC's client over a Unix socket: one connection, with nghttp2, on the thread of a ``Reactor``.
+/// Input wakes that thread, and the task that reads it also runs there.
 ///
-/// - It does not connect again: when the connection has ended, so has the transport, and calls fail with UNAVAILABLE.
-/// - No metadata is passed on, in neither direction. A deadline ends the call here; the server is not told of it.
+/// - It does not reconnect. When the connection ends, so does the transport, and calls fail with
+///   UNAVAILABLE.
+/// - It passes on no metadata in either direction. A deadline ends the call locally; the server
+///   does not receive it.
 package struct UnixClientTransport: ClientTransport {
   package typealias Bytes = [UInt8]
 
   private let reactor: Reactor
   private let connection: Confined<ClientConnection>
 
-  /// - Parameter socket: a connected socket, which the transport closes.
+  /// - Parameter socket: A connected socket, which the transport closes.
   package init(connected socket: CInt, on reactor: Reactor) {
     self.reactor = reactor
     self.connection = Confined(ClientConnection(socket, reactor))
@@ -46,13 +48,14 @@ package struct UnixClientTransport: ClientTransport {
     self.reactor.run { connection.value.close() }
   }
 
-  /// Makes one call of a request and a stream of responses, without a client of gRPC's: its layers take as long for a message
-  /// as reading and decoding it does. The connection ends with the call.
+  /// Makes one call with a request and a stream of responses, without gRPC's client. For each
+  /// message, the layers of that client would take as long as reading and decoding it. The
+  /// connection ends with the call.
   ///
   /// - Parameters:
-  ///   - accepted: called when the server has begun its response.
-  ///   - take: called with each response; the next one is not read before it returns.
-  /// - Throws: `RPCError`; what the closures throw.
+  ///   - accepted: Called when the server has started its response.
+  ///   - take: Called with each response. The next one is not read before it returns.
+  /// - Throws: `RPCError`, or the errors of the closures.
   package func stream(
     _ method: MethodDescriptor, _ request: [UInt8], accepted: () async throws -> Void,
     _ take: ([UInt8]) async throws -> Void
@@ -112,7 +115,7 @@ package struct UnixClientTransport: ClientTransport {
   }
 }
 
-/// Writes the requests of a call as its task gives them.
+/// Writes the requests of a call as its task provides them.
 private struct RequestWriter: ClosableRPCWriterProtocol {
   let outbox: MessageOutbox
 
@@ -129,7 +132,7 @@ private struct RequestWriter: ClosableRPCWriterProtocol {
 
   func finish() async { self.outbox.end(Status(code: .ok, message: "")) }
 
-  /// The call is cancelled by its end.
+  /// Nothing to do, because the end of the call cancels it.
   func finish(throwing error: any Error) async {}
 }
 

@@ -2,44 +2,45 @@ import CLinux
 import CNghttp2
 import Glibc
 
-/// A stream of a connection: what comes in it, and what is to go out.
+/// A stream of a connection, with its input and output.
 protocol HTTP2Stream: AnyObject {
   typealias Bytes = UnsafeBufferPointer<UInt8>
 
   func received(header name: Bytes, _ value: Bytes)
-  /// - Parameter isEnd: whether the other end sends no more.
+  /// - Parameter isEnd: Whether the peer sends no more.
   func receivedHeaders(isEnd: Bool)
   func received(_ data: UnsafeRawBufferPointer)
-  /// The other end sends no more.
+  /// The peer sends no more.
   func inputEnded()
-  /// What was handed in with an end was sent.
+  /// The output submitted with an end has been sent.
   func outputEnded()
-  /// Whether any of it was sent.
+  /// Whether any output has been sent.
   var isAnswered: Bool { get set }
-  /// There is room for so much data.
+  /// Fills a frame of data.
   func fill(_ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling
-  /// - Parameter error: of HTTP/2 (RFC 9113, 7); `nil` where the whole connection was closed.
+  /// - Parameter error: The HTTP/2 error (RFC 9113, 7), or `nil` if the whole connection was
+  ///   closed.
   func closed(_ error: UInt32?)
 }
 
-/// Whose connection it is.
+/// The owner of a connection.
 protocol HTTP2ConnectionOwner: AnyObject {
-  /// The account whose time the connection takes.
+  /// The account that is charged for the connection's time.
   var account: Account { get }
-  /// The other end begins a stream; `nil` where it may not.
+  /// Returns the object for a stream that the peer starts, or `nil` if the peer may not start one.
   func stream(_ id: Int32) -> (any HTTP2Stream)?
-  /// The connection is about to be closed because of what the other end has sent.
+  /// The connection is about to be closed because of the peer's input.
   ///
-  /// - Parameter error: of HTTP/2 (RFC 9113, 7).
+  /// - Parameter error: The HTTP/2 error (RFC 9113, 7).
   func connectionFailed(_ error: UInt32)
-  /// The connection is closed, by whichever side, and its streams with it: its socket is the last.
+  /// The connection and its streams are closed, by either side. Its socket is closed last.
   func connectionClosed()
 }
 
-/// A socket, the HTTP/2 session that is spoken over it, and its streams. It belongs to the reactor's thread.
+/// A socket, its HTTP/2 session, and the session's streams. Belongs to the reactor's thread.
 final class HTTP2Connection: Pollable {
-  /// So much is read at a time: messages are small, and who sends many at once has some of them read, and then it is the
-  /// others' turn.
+  /// The number of bytes per read. Messages are small. After part of a large input, other
+  /// connections get their turn.
   private static let longestRead = 4096
 
   private let socket: CInt
@@ -47,27 +48,27 @@ final class HTTP2Connection: Pollable {
   private let isServer: Bool
   let owningAccount: Account
   var account: Account? { self.owningAccount }
-  /// `nil` when the connection is closed.
+  /// `nil` once the connection is closed.
   private var owner: (any HTTP2ConnectionOwner)?
-  /// `nil` then, too.
+  /// `nil` once the connection is closed.
   private(set) var session: HTTP2Session?
   private(set) var streams: [Int32: any HTTP2Stream] = [:]
-  /// What was to be sent and the socket did not take.
+  /// Output that the socket has not accepted yet.
   private var unsent: [UInt8] = []
   private var isWaitingForRoom = false
   private var willBeFlushed = false
   private var pings = FillerCount()
   private var fillers = FillerCount()
-  /// Why it is to be closed: it has sent too many of either, or what the protocol forbids.
+  /// The reason to close it: too many frames of either kind, or a forbidden one.
   private var fault: nghttp2_error_code?
-  /// The owner has heard that it is to be closed.
+  /// Whether the owner knows that it is being closed.
   private var hasFailed = false
-  /// It takes no more streams.
+  /// Whether it accepts no more streams.
   private var isFinishing = false
-  /// All was said, and the other end is to close.
+  /// Whether all output has been sent, so that the peer should close.
   private var isLingering = false
 
-  /// Takes the socket, which does not block, and closes it in the end.
+  /// Takes ownership of the non-blocking socket.
   init(
     _ socket: CInt, _ role: HTTP2Session.Role, _ owner: any HTTP2ConnectionOwner, _ reactor: Reactor
   ) {
@@ -80,13 +81,13 @@ final class HTTP2Connection: Pollable {
   }
 
   func begin() throws(SystemError) {
-    // It may be closed already, and its descriptor another's.
+    // The connection may already be closed, and its descriptor reused.
     guard self.session != nil else { return }
     try self.reactor.watch(self.socket, self)
     self.flush()
   }
 
-  /// Takes no more streams, and closes when those that there are have ended.
+  /// Accepts no more streams, and closes once the existing ones have ended.
   func finish() {
     self.isFinishing = true
     self.session?.submitGoAway()
@@ -101,13 +102,13 @@ final class HTTP2Connection: Pollable {
     let streams = self.streams.values
     self.streams = [:]
     for stream in streams { stream.closed(nil) }
-    // The owner may refer to the socket, whose number is another's once it is closed.
+    // The owner may use the socket's number as a key, which is reused after the socket is closed.
     self.owner.take()?.connectionClosed()
     Glibc.close(self.socket)
     withExtendedLifetime(session) {}
   }
 
-  /// Takes a stream that this end has begun.
+  /// Adds a stream that this side has started.
   func add(_ stream: any HTTP2Stream, _ id: Int32) { self.streams[id] = stream }
 
   // MARK: Reading
@@ -117,8 +118,9 @@ final class HTTP2Connection: Pollable {
       if self.read() { self.flush() } else { self.close() }
       return
     }
-    // A client that does not take what is said has nothing more read, for that leads to more that is to be said; but its end is
-    // heard. (One that did the same to its server would wait for it for ever.)
+    // From a client that does not accept output, no more input is read, because that would create
+    // more output. But its end is detected. (If a client did the same to its server, both could
+    // wait forever.)
     self.flush()
     if self.isWaitingForRoom, self.hasHungUp { self.close() }
   }
@@ -129,7 +131,7 @@ final class HTTP2Connection: Pollable {
     return poll(&descriptor, 1, 0) > 0
   }
 
-  /// - Returns: whether the connection goes on.
+  /// - Returns: Whether the connection continues.
   private func read() -> Bool {
     withUnsafeTemporaryAllocation(byteCount: Self.longestRead, alignment: 1) { buffer in
       let count = recv(self.socket, buffer.baseAddress, buffer.count, 0)
@@ -139,7 +141,8 @@ final class HTTP2Connection: Pollable {
       if isWell, self.fault == nil { return true }
       let owner = self.owner
       if let fault = self.fault { session.terminate(fault) }
-      // nghttp2 has something to say about it, mostly. Whoever does not wait for that is to be counted all the same.
+      // nghttp2 usually has an error to send. Report the failure even if the peer does not wait for
+      // that.
       self.flush()
       self.fail(UInt32(NGHTTP2_PROTOCOL_ERROR.rawValue), owner)
       return false
@@ -148,15 +151,15 @@ final class HTTP2Connection: Pollable {
 
   // MARK: Writing
 
-  /// Has it flushed when this turn's work has been done: frames that come together go together.
+  /// Flushes at the end of this turn, so that frames are sent together.
   func flushSoon() {
     guard !self.willBeFlushed else { return }
     self.willBeFlushed = true
     self.reactor.flushSoon(self)
   }
 
-  /// Sends what there is to be sent, as far as the socket takes it, and closes when all was said. Of much it sends a part, and
-  /// then it is the others' turn.
+  /// Sends pending output, as far as the socket accepts it, and closes once everything is sent.
+  /// Sends large output in parts, so that other connections get their turn.
   func flush() {
     self.willBeFlushed = false
     while let session = self.session, self.sendRest() {
@@ -181,8 +184,8 @@ final class HTTP2Connection: Pollable {
     }
   }
 
-  /// Tells the other end that nothing more comes. Who closes a socket that has something unread makes the other end's next
-  /// writing fail (unix(7)), and some clients then read no more, not even how their calls ended.
+  /// Shuts down output. If a socket is closed with unread input, the peer's next write fails
+  /// (unix(7)). Some clients then stop reading, and miss how their calls ended.
   private func linger() {
     guard !self.isLingering else { return }
     guard self.isFinishing else { return self.close() }
@@ -190,7 +193,7 @@ final class HTTP2Connection: Pollable {
     shutdown(self.socket, CInt(SHUT_WR))
   }
 
-  /// - Returns: whether there is nothing left of it.
+  /// - Returns: Whether nothing is left.
   private func sendRest() -> Bool {
     if !self.unsent.isEmpty {
       guard let sent = self.unsent.withUnsafeBytes({ self.send($0) }) else {
@@ -214,7 +217,8 @@ final class HTTP2Connection: Pollable {
       self.socket, for: !mustWait ? .input : self.isServer ? .room : .inputAndRoom)
   }
 
-  /// - Returns: how many bytes the socket took; `nil` where it takes no more, ever.
+  /// - Returns: The number of bytes that the socket accepted, or `nil` if it accepts no more at
+  ///   all.
   private func send(_ bytes: UnsafeRawBufferPointer) -> Int? {
     let sent = Glibc.send(self.socket, bytes.baseAddress, bytes.count, CInt(MSG_NOSIGNAL))
     guard sent < 0 else { return sent }
@@ -260,8 +264,8 @@ extension HTTP2Connection: HTTP2SessionDelegate {
   }
 
   func sentReset(_ stream: Int32) {
-    // One that was not answered is counted when it is closed. A client that has an answer may
-    // cancel, but must not have connd reset streams without end (CVE-2025-8671).
+    // A stream without a response is counted when it closes. A client may cancel after the response
+    // started, but must not make connd reset streams without limit (CVE-2025-8671).
     if self.isServer, self.streams[stream]?.isAnswered ?? false { self.received(.invalid) }
   }
 
@@ -279,7 +283,7 @@ extension HTTP2Connection: HTTP2SessionDelegate {
 
   func closed(_ stream: Int32, _ error: UInt32) {
     guard let closed = self.streams.removeValue(forKey: stream) else { return }
-    // Rapid reset (CVE-2023-44487): whoever means well waits for an answer, mostly.
+    // Rapid reset (CVE-2023-44487): well-behaved clients usually wait for a response.
     if error != NGHTTP2_NO_ERROR.rawValue, !closed.isAnswered { self.received(.invalid) }
     closed.closed(error)
   }

@@ -1,47 +1,47 @@
 import CNghttp2
 
-/// What happens to the streams of a session, told while it takes bytes or gives them.
+/// Receives the events of a session's streams while the session processes input or output.
 ///
-/// Nothing may be read from or written to the session meanwhile; what is to be sent may be handed in.
+/// In the meantime the session must not be read or written, but output may be submitted.
 protocol HTTP2SessionDelegate: AnyObject {
   typealias Bytes = UnsafeBufferPointer<UInt8>
 
-  /// A request begins.
+  /// The peer starts a request.
   func began(_ stream: Int32)
   func received(_ stream: Int32, header name: Bytes, _ value: Bytes)
-  /// - Parameter isEnd: whether the other end sends no more.
+  /// - Parameter isEnd: Whether the peer sends no more.
   func receivedHeaders(_ stream: Int32, isEnd: Bool)
   func received(_ stream: Int32, data: UnsafeRawBufferPointer)
-  /// The other end sends no more.
+  /// The peer sends no more.
   func inputEnded(_ stream: Int32)
-  /// What was handed in with an end was sent.
+  /// The output submitted with an end has been sent.
   func outputEnded(_ stream: Int32)
-  /// - Parameter error: of HTTP/2 (RFC 9113, 7).
+  /// - Parameter error: The HTTP/2 error (RFC 9113, 7).
   func closed(_ stream: Int32, _ error: UInt32)
-  /// A frame came that costs its sender little.
+  /// Received a frame that costs its sender little.
   func received(_ filler: HTTP2Session.Filler)
-  /// A frame came that the protocol forbids, and that nghttp2 passes over.
+  /// Received a frame that the protocol forbids and nghttp2 ignores.
   func receivedForbidden()
-  /// Headers or data of a stream were sent.
+  /// Sent headers or data of a stream.
   func sent(_ stream: Int32)
-  /// A stream is reset by this end because of what the other end has sent.
+  /// This side resets a stream because of the peer's input.
   func sentReset(_ stream: Int32)
-  /// The other end is told that the connection ends by its fault.
+  /// The connection ends because of the peer's error, and the peer is notified.
   ///
-  /// - Parameter error: of HTTP/2 (RFC 9113, 7).
+  /// - Parameter error: The HTTP/2 error (RFC 9113, 7).
   func gaveUp(_ error: UInt32)
-  /// There is room for so much of the stream's data.
+  /// Fills a frame with the stream's data.
   func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling
 }
 
-/// One side of an HTTP/2 connection, without its socket: nghttp2, which keeps the frames, the headers' compression, the
-/// windows and the states of the streams, and knows most of the floods that can be sent.
+/// One side of an HTTP/2 connection, without its socket. nghttp2 handles the frames, the header
+/// compression, the windows and the stream states, and protects against most floods.
 final class HTTP2Session {
-  /// What `nextOutput` gives at most: a frame's header, a pad and its payload (RFC 9113, 4.2).
+  /// The maximum size of `nextOutput`: a frame's header, padding and payload (RFC 9113, 4.2).
   static let longestFrame = 9 + 1 + (16 << 10)
 
   enum Role {
-    /// With how many streams the client may have open, and how many bytes a request's headers should have at most.
+    /// The maximum number of open streams per client, and of bytes in a request's headers.
     case server(streams: Int, headerSize: Int)
     case client
   }
@@ -49,18 +49,19 @@ final class HTTP2Session {
   /// A frame that costs its sender little.
   enum Filler {
     case ping
-    /// It carries nothing: settings, a priority, data without bytes.
+    /// A frame without content: settings, a priority, or data without bytes.
     case empty
-    /// It is refused, or cannot be taken, and the connection goes on: each is answered.
+    /// A frame that is refused or unacceptable, although the connection continues. Each one causes
+    /// a response.
     case invalid
   }
 
-  /// What became of a frame of data.
+  /// The result of filling a frame.
   enum Filling {
     case bytes(Int)
-    /// Nothing yet: the stream is to be resumed when there is.
+    /// No data yet: the stream must be resumed when there is some.
     case nothing
-    /// The last bytes, and what is behind them.
+    /// The last bytes, and the trailers after them.
     case end(Int, trailers: HeaderBlock?)
   }
 
@@ -91,22 +92,22 @@ final class HTTP2Session {
     nghttp2_session_del(self.session)
   }
 
-  /// Whether neither side has anything more to say.
+  /// Whether neither side has more to send.
   var isOver: Bool {
     nghttp2_session_want_read(self.session) == 0 && nghttp2_session_want_write(self.session) == 0
   }
 
   // MARK: Bytes
 
-  /// Takes what came.
+  /// Processes input.
   ///
-  /// - Returns: `false` where it cannot be HTTP/2, or is a flood: the connection is to be closed.
+  /// - Returns: `false` if it is not HTTP/2 or is a flood, so that the connection must be closed.
   func receive(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let start = bytes.assumingMemoryBound(to: UInt8.self).baseAddress
     return nghttp2_session_mem_recv(self.session, start, bytes.count) == bytes.count
   }
 
-  /// What is to be sent next; valid until it is asked again. `nil` where there is nothing.
+  /// Returns the next output, valid until the next call, or `nil` if there is none.
   func nextOutput() -> UnsafeRawBufferPointer? {
     var start: UnsafePointer<UInt8>?
     let count = nghttp2_session_mem_send(self.session, &start)
@@ -115,9 +116,9 @@ final class HTTP2Session {
 
   // MARK: What is to be sent
 
-  /// Begins a request, whose body `fill` is asked for.
+  /// Starts a request. `fill` provides its body.
   ///
-  /// - Returns: its stream; `nil` where there are no more to be had.
+  /// - Returns: Its stream, or `nil` if no stream ids are left.
   func submitRequest(_ headers: HeaderBlock) -> Int32? {
     headers.withUnsafeFields { fields in
       var body = nghttp2_data_provider(source: .init(), read_callback: Self.fill)
@@ -127,7 +128,7 @@ final class HTTP2Session {
     }
   }
 
-  /// Begins a response; with a body, `fill` is asked for it.
+  /// Starts a response. With a body, `fill` provides it.
   func submitResponse(_ stream: Int32, _ headers: HeaderBlock, hasBody: Bool) {
     headers.withUnsafeFields { fields in
       var body = nghttp2_data_provider(source: .init(), read_callback: Self.fill)
@@ -139,18 +140,18 @@ final class HTTP2Session {
     }
   }
 
-  /// There is something for a frame that `fill` could not fill.
+  /// Resumes a stream for which `fill` had no data.
   func resume(_ stream: Int32) {
     nghttp2_session_resume_data(self.session, stream)
   }
 
-  /// Closes a stream whose response has ended, though the client has not: no error.
+  /// Closes a stream whose response has ended, but whose request has not. This is not an error.
   func resetQuietly(_ stream: Int32) { self.reset(stream, NGHTTP2_NO_ERROR) }
 
-  /// Closes a stream whose response nobody waits for any more.
+  /// Closes a stream because no task waits for its response.
   func cancel(_ stream: Int32) { self.reset(stream, NGHTTP2_CANCEL) }
 
-  /// Closes a stream whose request is none.
+  /// Closes a stream whose request is malformed.
   func resetMalformed(_ stream: Int32) { self.reset(stream, NGHTTP2_PROTOCOL_ERROR) }
 
   private func reset(_ stream: Int32, _ error: nghttp2_error_code) {
@@ -158,18 +159,18 @@ final class HTTP2Session {
       self.session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, UInt32(error.rawValue))
   }
 
-  /// The client may send so much more in a stream.
+  /// Lets the client send this many more bytes in a stream.
   func consume(_ count: Int, of stream: Int32) {
     nghttp2_session_consume_stream(self.session, stream, count)
   }
 
-  /// Ends the connection by the other end's fault. Not within a callback: nghttp2 goes on with the frame that it is at
-  /// (CVE-2026-27135).
+  /// Ends the connection because of the peer's error. Must not be called within a callback, because
+  /// nghttp2 continues with the current frame (CVE-2026-27135).
   func terminate(_ error: nghttp2_error_code) {
     nghttp2_session_terminate_session(self.session, UInt32(error.rawValue))
   }
 
-  /// Takes no more streams; those that there are go on.
+  /// Accepts no more streams. Existing ones continue.
   func submitGoAway() {
     nghttp2_submit_goaway(
       self.session, UInt8(NGHTTP2_FLAG_NONE.rawValue),
@@ -185,21 +186,21 @@ extension HTTP2Session {
     pointer.map { Unmanaged<HTTP2Session>.fromOpaque($0).takeUnretainedValue() }
   }
 
-  /// Bytes of a stream widen its window when they are read, and those of the connection at once: streams do not wait for
-  /// each other.
+  /// A stream's window grows when its data is read, and the connection's window immediately, so
+  /// that streams do not wait for each other.
   private nonisolated(unsafe) static let options: OpaquePointer? = {
     var options: OpaquePointer?
     nghttp2_option_new(&options)
     nghttp2_option_set_no_auto_window_update(options, 1)
     nghttp2_option_set_max_deflate_dynamic_table_size(options, 0)
-    // Clients name whatever authority they like, a path among others, which no HTTP authority may be.
+    // Clients send any authority, such as a path, which HTTP does not allow.
     nghttp2_option_set_no_http_messaging(options, 1)
-    // Whoever asks and cancels when he has his answer may do so as often as he likes; of rapid reset (CVE-2023-44487) the owner
-    // of the streams takes care.
+    // Cancelling after the response started is always allowed. The owner of the streams limits
+    // rapid resets (CVE-2023-44487).
     nghttp2_option_set_stream_reset_rate_limit(options, UInt64(UInt32.max), UInt64(UInt32.max))
-    // Streams that have ended are kept for a priority tree that gRPC does not use.
+    // Otherwise closed streams are kept for a priority tree, which gRPC does not use.
     nghttp2_option_set_no_closed_streams(options, 1)
-    // So many answers to pings and settings wait at most; with more the session ends.
+    // The maximum number of pending answers to pings and settings. With more, the session ends.
     nghttp2_option_set_max_outbound_ack(options, 100)
     return options
   }()
@@ -277,8 +278,8 @@ extension HTTP2Session {
     return callbacks
   }()
 
-  /// Whether a client begins a stream under a number that it has left behind (RFC 9113, 5.1.1). gRPC's clients send no
-  /// trailers, so it is none of those either.
+  /// Whether a client starts a stream with an old number (RFC 9113, 5.1.1). Trailers would look the
+  /// same, but gRPC's clients send none.
   private static func reusesStream(_ stream: Int32, _ session: OpaquePointer?) -> Bool {
     nghttp2_session_check_server_session(session) != 0
       && stream <= nghttp2_session_get_last_proc_stream_id(session)

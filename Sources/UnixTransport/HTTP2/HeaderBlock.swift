@@ -1,7 +1,7 @@
 import CNghttp2
 import GRPCCore
 
-/// Header fields as nghttp2 takes them.
+/// Header fields in the form that nghttp2 expects.
 struct HeaderBlock: Sendable {
   private var bytes: [UInt8] = []
   private var lengths: [(name: Int, value: Int)] = []
@@ -16,7 +16,7 @@ struct HeaderBlock: Sendable {
     self.lengths.append((name.utf8.count, value.utf8.count))
   }
 
-  /// The fields, which nghttp2 copies.
+  /// Calls `body` with the fields, which nghttp2 copies.
   func withUnsafeFields<Result>(_ body: (UnsafeBufferPointer<nghttp2_nv>) -> Result) -> Result {
     self.bytes.withUnsafeBufferPointer { bytes in
       // nghttp2 does not write to them.
@@ -37,14 +37,14 @@ struct HeaderBlock: Sendable {
 extension HeaderBlock {
   static let response: HeaderBlock = [":status": "200", "content-type": "application/grpc"]
 
-  /// What ends a call whose response has begun.
+  /// Returns the trailers of a call whose response has begun.
   static func trailers(_ status: Status) -> HeaderBlock {
     var block = HeaderBlock([:])
     block.append(status)
     return block
   }
 
-  /// What ends a call that had no response.
+  /// Returns the headers that end a call without a response.
   static func trailersOnly(_ status: Status) -> HeaderBlock {
     var block = HeaderBlock.response
     block.append(status)
@@ -63,12 +63,12 @@ extension HeaderBlock: ExpressibleByDictionaryLiteral {
   }
 }
 
-/// Clients take headers of 8 KiB together, most of them (PROTOCOL-HTTP2.md), and nghttp2 sends none of more than 64; a message
-/// may quote what a client has sent.
+/// Most clients accept headers of 8 KiB in total (PROTOCOL-HTTP2.md), and nghttp2 sends at most 64
+/// KiB. A message may quote client input of any length.
 private let longestMessage = 4096
 
-/// Status-Message of gRPC's PROTOCOL-HTTP2.md: bytes that a header cannot hold are written as `%` and two digits. Of a long
-/// one the beginning.
+/// Encodes the Status-Message of gRPC's PROTOCOL-HTTP2.md. Bytes that a header cannot contain
+/// become `%` and two digits. Long texts are cut.
 private func percentEncoded(_ text: String) -> String {
   var encoded = ""
   for byte in text.utf8 where encoded.utf8.count < longestMessage {

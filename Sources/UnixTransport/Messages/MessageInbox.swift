@@ -1,16 +1,16 @@
 import GRPCCore
 import Synchronization
 
-/// What comes in a stream, as the call's task reads it. Safe to use from any thread.
+/// The input of a stream, as the call's task reads it. Safe to use from any thread.
 ///
-/// What is not read stays as the bytes that came, and the other end may not send more than the stream's window of them.
+/// Unread input stays as raw bytes. The peer may not send more of it than the stream's window.
 final class MessageInbox: Sendable {
-  /// What a task reads, in this order.
+  /// The events that a task reads, in this order.
   enum Event {
-    /// The other end has begun.
+    /// The peer has begun.
     case begin
     case message([UInt8])
-    /// It sends no more; its status, if it is a server.
+    /// The peer sends no more. Has a status if the peer is a server.
     case end(Status?)
   }
 
@@ -18,10 +18,10 @@ final class MessageInbox: Sendable {
     var reader: MessageReader
     var hasBegun: Bool
     var isBeginRead = false
-    /// Set when nothing more comes.
+    /// Set when no more input can arrive.
     var end: Result<Status?, RPCError>?
     var isEndRead = false
-    /// The task that waits.
+    /// The waiting task.
     var waiting: CheckedContinuation<Void, Never>?
 
     mutating func takeWaiting() -> CheckedContinuation<Void, Never>? {
@@ -31,10 +31,10 @@ final class MessageInbox: Sendable {
   }
 
   private let state: Mutex<State>
-  /// Called when a message was read, with the bytes that are still unread, and those that are kept.
+  /// Called after a message was read, with the number of unread bytes and of bytes in memory.
   private let onRead: @Sendable (_ unread: Int, _ kept: Int) -> Void
 
-  /// - Parameter longest: how many bytes a message may have.
+  /// - Parameter longest: The maximum size of a message in bytes.
   init(
     longest: Int, hasBegun: Bool, onRead: @escaping @Sendable (_ unread: Int, _ kept: Int) -> Void
   ) {
@@ -42,7 +42,7 @@ final class MessageInbox: Sendable {
     self.onRead = onRead
   }
 
-  /// The memory that unread bytes use.
+  /// The memory for unread bytes.
   var kept: Int { self.state.withLock { $0.reader.kept } }
 
   // MARK: The stream's side
@@ -55,7 +55,8 @@ final class MessageInbox: Sendable {
     waiting?.resume()
   }
 
-  /// - Returns: how many bytes are unread; none while they do not make up a message, which then takes more of them.
+  /// - Returns: The number of unread bytes. Zero while they do not form a complete message, so that
+  ///   more can arrive.
   func append(_ data: UnsafeRawBufferPointer) throws(MessageReader.Fault) -> Int {
     let (unread, waiting) = try self.state.withLock {
       (state) throws(MessageReader.Fault) -> (Int, CheckedContinuation<Void, Never>?) in
@@ -67,7 +68,8 @@ final class MessageInbox: Sendable {
     return unread
   }
 
-  /// Nothing more comes; what came can still be read, unless it is an error. The first end counts.
+  /// Ends the input. Input so far can still be read, unless the end is an error. Only the first end
+  /// counts.
   func finish(_ end: Result<Status?, RPCError> = .success(nil)) {
     let waiting = self.state.withLock { state in
       if state.end == nil { state.end = end }
@@ -78,7 +80,7 @@ final class MessageInbox: Sendable {
 
   // MARK: The task's side
 
-  /// The next event; `nil` after the end. One task may wait.
+  /// Returns the next event, or `nil` after the end. Only one task may wait.
   func next() async throws -> Event? {
     while true {
       let (step, unread, kept) = try self.state.withLock {
@@ -142,7 +144,7 @@ extension MessageInbox.State {
   }
 }
 
-/// An inbox as gRPC reads it: in parts of a request or of a response.
+/// An inbox in the form that gRPC reads: parts of a request or response.
 struct InboxParts<Part: Sendable>: AsyncSequence, Sendable {
   typealias Element = Part
   typealias Failure = any Error

@@ -2,21 +2,23 @@ import DequeModule
 package import GRPCCore
 import Synchronization
 
-/// What goes out in a stream, as the call's task writes it and the other end takes it. Safe to use from any thread.
+/// The output of a stream, as the call's task writes it and the peer accepts it. Safe to use from
+/// any thread.
 ///
-/// A task that writes more than the other end takes waits. If its account keeps too much already, writing fails.
+/// A task that writes faster than the peer reads must wait. If its account already uses too much
+/// memory, writing fails.
 final class MessageOutbox: MessageSource, Sendable {
-  /// So many bytes may wait to be taken before the task does.
+  /// The number of pending bytes above which the task waits.
   private static let most = 16 << 10
 
   private struct State {
     var messages: Deque<[UInt8]> = []
     var size = 0
-    /// The size of the message that was taken last, and may not be sent yet.
+    /// The size of the last message taken, which may not have been sent yet.
     var takenSize = 0
-    /// Set when nothing more is written.
+    /// Set when no more is written.
     var status: Status?
-    /// The other end takes nothing more.
+    /// Whether the peer accepts no more.
     var isClosed = false
     /// The task that waits for room.
     var waiting: CheckedContinuation<Void, Never>?
@@ -28,7 +30,7 @@ final class MessageOutbox: MessageSource, Sendable {
   }
 
   private let state = Mutex(State())
-  /// Told that there is something to be taken.
+  /// Called when there is something to take.
   private let onWrite: @Sendable () -> Void
   private let memory: CallMemory?
 
@@ -60,7 +62,7 @@ final class MessageOutbox: MessageSource, Sendable {
     }
   }
 
-  /// Nothing more is written.
+  /// Ends the output.
   func end(_ status: Status) {
     self.state.withLock { state in
       if state.status == nil { state.status = status }
@@ -92,7 +94,7 @@ final class MessageOutbox: MessageSource, Sendable {
       let message = state.messages.popFirst()
       state.takenSize = message?.count ?? 0
       state.size -= state.takenSize
-      // Never more than before.
+      // Cannot fail, because the size only shrinks.
       try? self.count(state.size + state.takenSize)
       guard let message else {
         return (state.status.map { .end($0) } ?? .later, state.takeWaiting())

@@ -1,46 +1,46 @@
 import GRPCCore
 
-/// Puts a call's messages together from the bytes in which they come: gRPC writes a flag of a byte and a length of four
-/// before each.
+/// Assembles a call's messages from raw bytes. gRPC puts a flag of one byte and a length of four
+/// bytes before each message.
 ///
-/// How long a message says it is, is read as it comes: of one that is too long nothing is kept.
+/// The length is checked as soon as it arrives. Nothing of a message that is too long is kept.
 struct MessageReader: Sendable {
-  /// What keeps a message from being read.
+  /// The reason why a message cannot be read.
   enum Fault: Error, Hashable {
     case tooLong
     case compressed
-    /// There is no memory for more of it.
+    /// There is not enough memory for the message.
     case refused(Refusal)
   }
 
   private static let prefix = 5
 
-  /// How long a message may be.
+  /// The maximum length of a message.
   private let longest: Int
   private var bytes: [UInt8] = []
-  /// What of the bytes was taken.
+  /// The number of bytes already taken.
   private var taken = 0
 
   init(longest: Int) {
     self.longest = longest
   }
 
-  /// How many bytes wait to be taken.
+  /// The number of bytes that were not taken yet.
   var unread: Int { self.bytes.count - self.taken }
 
-  /// The memory that is used, in bytes.
+  /// The memory in use, in bytes.
   var kept: Int { self.bytes.capacity }
 
-  /// The next bytes, which may begin and end anywhere.
+  /// Adds bytes, which may begin and end anywhere.
   ///
-  /// - Throws: where a message among them is too long, or compressed, which no client was told it may be.
+  /// - Throws: An error if the next message is too long, or compressed, which connd never offers.
   mutating func append(_ more: UnsafeRawBufferPointer) throws(Fault) {
     self.bytes.append(contentsOf: more)
-    // Messages behind the first are looked at when it is their turn.
+    // Later messages are checked when it is their turn.
     if let length = try self.length, length > self.longest { throw .tooLong }
   }
 
-  /// The next message; `nil` before all of it is there.
+  /// Takes the next message. Returns `nil` until it is complete.
   mutating func next() throws(Fault) -> [UInt8]? {
     guard let length = try self.length else { return nil }
     guard length <= self.longest else { throw .tooLong }
@@ -57,7 +57,7 @@ struct MessageReader: Sendable {
     return message
   }
 
-  /// Whether the next message is there, or what keeps it from being read.
+  /// Whether the next message is complete or faulty.
   var isReady: Bool {
     guard let length = try? self.length, length <= self.longest else {
       return self.unread >= Self.prefix
@@ -65,7 +65,7 @@ struct MessageReader: Sendable {
     return self.unread >= Self.prefix + length
   }
 
-  /// What the next message says of its length.
+  /// The length in the prefix of the next message.
   private var length: Int? {
     get throws(Fault) {
       guard self.unread >= Self.prefix else { return nil }

@@ -1,41 +1,43 @@
 package import GRPCCore
 
-/// Where the messages of a response come from, one after the other, as the client takes them. Asked on the reactor's thread.
+/// The messages of a response, one after the other, as the client accepts them. Called on the
+/// reactor's thread.
 package protocol MessageSource: AnyObject {
-  /// The next message.
+  /// Returns the next message.
   func next() -> NextMessage
-  /// The call is over: nothing more is asked for.
+  /// Ends the call: no more messages are requested.
   func close()
 }
 
-/// What a ``MessageSource`` has to send.
+/// The answer of a ``MessageSource``.
 package enum NextMessage {
   /// A serialised message.
   case message([UInt8])
-  /// Nothing yet: the source says so when there is (``ResponseStream/resume()``).
+  /// Nothing yet. The source calls ``ServerStream/resume()`` when there is a message.
   case later
-  /// Nothing more: the call ends.
+  /// No more messages: the call ends.
   case end(Status)
 }
 
-/// Writes a source's messages into frames, each behind gRPC's prefix: a flag of a byte and a length of four.
+/// Writes a source's messages into frames, each after gRPC's prefix: a flag of one byte and a
+/// length of four bytes.
 struct MessageWriter {
   private static let prefix = 5
 
-  /// What is being written, and how many bytes of it and of its prefix were.
+  /// The message being written, and the number of bytes written of it and its prefix.
   private var message: [UInt8] = []
   private var written: Int?
 
-  /// What became of a frame.
+  /// The result of filling a frame.
   enum Filling {
     case bytes(Int)
-    /// The source has nothing yet.
+    /// The source has no message yet.
     case nothing
     /// The last bytes, and the source's status.
     case end(Int, Status)
   }
 
-  /// Fills a frame as far as there is something to be sent.
+  /// Fills a frame as far as there is something to send.
   mutating func fill(
     _ frame: UnsafeMutableRawBufferPointer, from source: any MessageSource
   ) -> Filling {
@@ -53,7 +55,7 @@ struct MessageWriter {
     return .bytes(count)
   }
 
-  /// Writes as much of the message as there is room for.
+  /// Writes as much of the message as fits.
   private mutating func write(to frame: UnsafeMutableRawBufferPointer) -> Int {
     var written = self.written ?? 0
     var count = 0

@@ -2,10 +2,11 @@ import DequeModule
 
 /// Work that waits in turns by user: the next turn goes to the user that has taken the least time.
 ///
-/// Busy users share the time equally, and a user that wants little now and then is next. Idle users save nothing up: a user
-/// that comes back starts at its present share (virtual time, as in weighted fair queueing), less one turn. This turn puts it
-/// ahead of users that wait already. Because of the growing share, newcomers do not starve users that wait. The caller bounds
-/// how much work one user may add.
+/// Busy users share the time equally, and a user that wants little now and then is next. Idle users
+/// save nothing up: a user that comes back starts at its present share (virtual time, as in
+/// weighted fair queueing), less one turn. This turn puts it ahead of users that wait already.
+/// Because of the growing share, newcomers do not starve users that wait. The caller bounds how
+/// much work one user may add.
 ///
 /// A turn costs O(log n) for n waiting users.
 package struct FairShare<User: Hashable, Item> {
@@ -17,9 +18,11 @@ package struct FairShare<User: Hashable, Item> {
     var isQueued = false
   }
 
-  /// Used once there are several users. Holds users that wait, and users that have lately had more than others.
+  /// Used once there are several users. Holds users that wait, and users that have lately had more
+  /// than others.
   private var accounts: [User: Account] = [:]
-  /// An entry for each account with items. Entries of accounts without items are removed when they reach the front.
+  /// An entry for each account with items. Entries of accounts without items are removed when they
+  /// reach the front.
   private var queue = TurnQueue<User>()
   private var waitingUsers = 0
   /// The time that a user who always wanted something would have had.
@@ -93,7 +96,8 @@ package struct FairShare<User: Hashable, Item> {
     return (item, user)
   }
 
-  /// The user at the front of the queue. Time that users have taken since they were queued moves them back.
+  /// The user at the front of the queue. Time that users have taken since they were queued moves
+  /// them back.
   private mutating func nextUser() -> User? {
     while let (user, time) = self.queue.first {
       guard let account = self.accounts[user], !account.items.isEmpty else {
@@ -153,8 +157,8 @@ package struct FairShare<User: Hashable, Item> {
   }
 }
 
-/// Users by the time at which their turns come, the earliest first: a binary heap. Users of one time have the order in which
-/// they were inserted or delayed.
+/// Users by the time at which their turns come, the earliest first: a binary heap. Users of one
+/// time have the order in which they were inserted or delayed.
 private struct TurnQueue<User> {
   private struct Entry {
     var time: Duration

@@ -2,25 +2,26 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// What is told when its descriptor is ready: that there may be something to read, room to write, or the end.
+/// An object that is called when its descriptor has input, room for output, or has ended.
 protocol Pollable: AnyObject {
   /// The account whose time it takes. If `nil`, it takes every client's, and is called immediately.
   var account: Account? { get }
   func ready()
 }
 
-/// Waits for descriptors on one thread, and runs there what is to be done when they are ready, beside Swift's tasks.
+/// Waits for descriptors on one thread, and runs their handlers there, along with Swift tasks.
 ///
-/// A change that is published then wakes one thread on its way to all subscribers. And nothing starts Swift's own pool of
-/// threads: on Linux that is libdispatch's, which from its first use on looks once a second whether it has threads enough
-/// (`_dispatch_workq_monitor_pools` of its src/event/workqueue.c), and idle is to mean idle (D7).
+/// Thus a published change wakes only one thread on its way to all subscribers. It also avoids
+/// Swift's own thread pool. On Linux that is libdispatch, which after its first use checks once a
+/// second whether it has enough threads (`_dispatch_workq_monitor_pools` in src/event/workqueue.c).
+/// An idle connd must not wake up (D7).
 ///
-/// Users take turns (``FairShare``): who has much read, done and sent waits for himself. What is published waits for a fifth of a
-/// millisecond of that at most, and as long for jobs; of a user nothing is read as long as many of his wait, which come of what was
-/// read before.
+/// Users take turns (``FairShare``): a user with much to read, do and send delays only itself.
+/// Published changes wait at most 200 µs for users' turns, and as long for jobs. While many jobs of
+/// a user are waiting, nothing more is read from that user.
 ///
-/// What runs here must not block for long: nothing else goes on meanwhile. Tasks and work may be handed over from any thread;
-/// everything else belongs to the reactor's own.
+/// Code that runs here must not block for long, because it stops everything else. Tasks and work
+/// may be submitted from any thread. Everything else belongs to the reactor's thread.
 package final class Reactor: TaskExecutor {
   private enum Job {
     case task(UnownedJob, UnownedTaskExecutor)
@@ -28,15 +29,15 @@ package final class Reactor: TaskExecutor {
   }
 
   private struct Queue {
-    /// What goes before jobs.
+    /// Work that precedes jobs.
     var news: [@Sendable () -> Void] = []
-    /// `nil` stands for the program itself.
+    /// The account `nil` stands for the program itself.
     var jobs = FairShare<Account?, Job>()
-    /// The thread waits for descriptors, and hears of jobs by the bell alone.
+    /// Whether the thread waits for descriptors, so that only the bell tells it about jobs.
     var isWaiting = false
   }
 
-  /// Work whose time has not come.
+  /// Work that is due later.
   private struct Alarm {
     var due: ContinuousClock.Instant
     var work: @Sendable () -> Void
@@ -44,31 +45,31 @@ package final class Reactor: TaskExecutor {
 
   private let queue = Mutex(Queue())
   private let epoll: CInt
-  /// An eventfd that is never read: each time it is written is an edge.
+  /// An eventfd that is never read, because each write triggers an edge.
   private let bell: CInt
-  /// The thread that runs the reactor; 0 while none does.
+  /// The thread that runs the reactor, or 0 if none does.
   private let thread = Atomic<UInt>(0)
 
-  // The thread's alone:
+  // Used only on the reactor's thread:
   private nonisolated(unsafe) var pollables: [CInt: any Pollable] = [:]
   private nonisolated(unsafe) var alarms: [Alarm] = []
   private nonisolated(unsafe) var turns = FairShare<Account, Turn>()
-  /// Descriptors that are ready, and whose turn has not come.
+  /// Descriptors that are ready but have not had their turn.
   private nonisolated(unsafe) var readyDescriptors: Set<CInt> = []
-  /// Where what is sent together is put together.
+  /// The buffer in which output is combined.
   nonisolated(unsafe) let scratch = UnsafeMutableRawBufferPointer.allocate(
     byteCount: 48 << 10, alignment: 16)
   private nonisolated(unsafe) let events = UnsafeMutableBufferPointer<epoll_event>.allocate(
     capacity: 64)
 
-  /// What is to be done for a user.
+  /// A user's work.
   private enum Turn {
     case ready(CInt)
     case flush(HTTP2Connection)
     case work(() -> Void)
   }
 
-  /// - Throws: where there are no more descriptors to be had.
+  /// - Throws: An error if no descriptors are left.
   package init() throws(SystemError) {
     self.epoll = epoll_create1(CInt(EPOLL_CLOEXEC))
     self.bell = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
@@ -92,7 +93,7 @@ package final class Reactor: TaskExecutor {
     self.add(.task(UnownedJob(job), self.asUnownedTaskExecutor()), of: nil)
   }
 
-  /// Runs the tasks of a user's calls on the reactor's thread, in his turn.
+  /// Runs the tasks of a user's calls on the reactor's thread, in the user's turn.
   final class Executor: TaskExecutor {
     let reactor: Reactor
     private let account: Account
@@ -107,17 +108,17 @@ package final class Reactor: TaskExecutor {
     }
   }
 
-  /// Does it on the reactor's thread, after what the program has handed over before.
+  /// Runs work on the reactor's thread, after the program's earlier work.
   package func execute(_ work: @escaping @Sendable () -> Void) {
     self.add(.work(work), of: nil)
   }
 
-  /// Does it on the reactor's thread, before what else there is to be done.
+  /// Runs work on the reactor's thread, before everything else.
   package func executeNext(_ work: @escaping @Sendable () -> Void) {
     self.add { $0.news.append(work) }
   }
 
-  /// Does it on the reactor's thread: at once where this is it.
+  /// Runs work on the reactor's thread, immediately if that is the current thread.
   func run(_ work: @escaping @Sendable () -> Void) {
     if self.thread.load(ordering: .relaxed) == UInt(pthread_self()) {
       work()
@@ -126,7 +127,7 @@ package final class Reactor: TaskExecutor {
     }
   }
 
-  /// Does it after some time, in the machine's uptime. Called on the reactor's thread.
+  /// Runs work after a delay, in the machine's uptime. Must be called on the reactor's thread.
   package func execute(after delay: Duration, _ work: @escaping @Sendable () -> Void) {
     self.alarms.append(Alarm(due: .now.advanced(by: delay), work: work))
   }
@@ -146,14 +147,15 @@ package final class Reactor: TaskExecutor {
 
   // MARK: Descriptors
 
-  /// Tells of a descriptor that it can be read or has ended, until `forget`. Called on the reactor's thread.
+  /// Calls a pollable when its descriptor has input or has ended, until `forget`. Must be called on
+  /// the reactor's thread.
   func watch(_ descriptor: CInt, _ pollable: any Pollable) throws(SystemError) {
     var event = epoll_event(events: EPOLLIN.rawValue, data: epoll_data_t(fd: descriptor))
     guard epoll_ctl(self.epoll, EPOLL_CTL_ADD, descriptor, &event) == 0 else { throw SystemError() }
     self.pollables[descriptor] = pollable
   }
 
-  /// What is told of a descriptor beside its end.
+  /// The events of a descriptor to report, in addition to its end.
   enum Readiness {
     case input, inputAndRoom, room
   }
@@ -174,20 +176,20 @@ package final class Reactor: TaskExecutor {
     self.pollables[descriptor] = nil
   }
 
-  /// Flushes the connection before the thread waits again. Called on the reactor's thread.
+  /// Flushes the connection before the thread waits again. Must be called on the reactor's thread.
   func flushSoon(_ connection: HTTP2Connection) {
     self.turns.append(.flush(connection), of: connection.owningAccount)
   }
 
-  /// Does it when it is the user's turn. Called on the reactor's thread.
+  /// Runs work in the user's turn. Must be called on the reactor's thread.
   func execute(inTurnOf account: Account, _ work: @escaping () -> Void) {
     self.turns.append(.work(work), of: account)
   }
 
   // MARK: The thread
 
-  /// Does something asynchronous on the calling thread, which becomes the reactor's, all tasks that it starts included, and
-  /// returns when it is done: what the main function of a program needs. Called once.
+  /// Runs asynchronous code on the calling thread, which becomes the reactor's, including all tasks
+  /// that it starts. Returns when it is done. For the main function of a program; called once.
   package func runBlocking<Success: Sendable>(
     _ body: @escaping @Sendable () async throws -> Success
   ) throws -> Success {
@@ -213,12 +215,12 @@ package final class Reactor: TaskExecutor {
     let result = Mutex<Result<Success, any Error>?>(nil)
   }
 
-  /// How long jobs are run before it is the descriptors' turn, and those.
+  /// How long jobs run before it is the descriptors' turn, and the reverse.
   private static let longestTurn = Duration.microseconds(200)
-  /// With so many jobs of a user waiting nothing is read of him.
+  /// The number of a user's waiting jobs at which reading from that user stops.
   private static let manyJobs = 64
 
-  /// Runs the jobs that there are, and those that they lead to, as far as there is time.
+  /// Runs the waiting jobs, and those that they add, within the time limit.
   private func runJobs() {
     var now = ContinuousClock.now
     var end = now.advanced(by: Self.longestTurn)
@@ -229,7 +231,7 @@ package final class Reactor: TaskExecutor {
       }
       for work in news { work() }
       if !news.isEmpty {
-        // It goes out before what else is done about it.
+        // Send the news before other work that follows from them.
         self.takeTurns()
         now = .now
         end = now.advanced(by: Self.longestTurn)
@@ -248,7 +250,8 @@ package final class Reactor: TaskExecutor {
     } while now < end
   }
 
-  /// Waits until a descriptor is ready, a job comes or an alarm is due, and deals with descriptors and alarms.
+  /// Waits until a descriptor is ready, a job arrives, or an alarm is due. Then handles descriptors
+  /// and alarms.
   private func wait() {
     self.takeTurns()
     let isBusy = !self.turns.isEmpty
@@ -269,7 +272,7 @@ package final class Reactor: TaskExecutor {
   private func becameReady(_ descriptor: CInt) {
     guard let pollable = self.pollables[descriptor] else { return }
     guard let account = pollable.account else { return pollable.ready() }
-    // It is told again.
+    // If it is not queued now, epoll reports the descriptor again.
     let jobs = self.queue.withLock { $0.jobs.count(of: account) }
     if jobs < Self.manyJobs, self.readyDescriptors.insert(descriptor).inserted {
       self.turns.append(.ready(descriptor), of: account)
@@ -284,7 +287,8 @@ package final class Reactor: TaskExecutor {
       switch turn.item {
       case .ready(let descriptor):
         self.readyDescriptors.remove(descriptor)
-        // One that was closed meanwhile, and whose number is another's by now, finds nothing to read.
+        // If it was closed and its number reused in the meantime, the new descriptor just has
+        // nothing to read.
         self.pollables[descriptor]?.ready()
       case .flush(let connection): connection.flush()
       case .work(let work): work()
@@ -295,7 +299,7 @@ package final class Reactor: TaskExecutor {
     }
   }
 
-  /// Until the first alarm, in milliseconds, rounded up; -1 for none.
+  /// The time until the first alarm in milliseconds, rounded up, or -1 if there is none.
   private var timeout: CInt {
     guard let due = self.alarms.map(\.due).min() else { return -1 }
     let milliseconds = ContinuousClock.now.duration(to: due) / .milliseconds(1)

@@ -1,6 +1,6 @@
 import Glibc
 
-/// What a system call answered.
+/// The error of a system call.
 package struct SystemError: Error, Hashable, CustomStringConvertible {
   package var code: CInt
 

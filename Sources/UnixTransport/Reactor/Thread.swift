@@ -1,12 +1,12 @@
 import CLinux
 import Glibc
 
-/// A thread of its own for what waits in a system call: that must not take one from Swift's pool.
+/// A separate thread for blocking system calls, which must not occupy a thread of Swift's pool.
 package enum Thread {
   /// Runs `body` on a new thread.
   ///
-  /// - Parameter name: What the system calls the thread, 15 octets of it.
-  /// - Returns: Whether there was a thread to be had; else nothing was run.
+  /// - Parameter name: The name that the system shows for the thread, up to 15 bytes.
+  /// - Returns: Whether a thread could be created. If not, nothing runs.
   package static func start(named name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
     final class Body: Sendable {
       let name: String

@@ -1,6 +1,6 @@
 package import Glibc
 
-/// Calls bind(2) or connect(2) with the address of a Unix socket; the path must fit in.
+/// Calls bind(2) or connect(2) with the address of a Unix socket. The path must fit into it.
 package func withUnixAddress(
   _ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> CInt
 ) -> CInt {

@@ -1,15 +1,15 @@
 import CLinux
 package import GRPCCore
 
-/// The credentials of the process that opened a connection, as the kernel noted them then
+/// The credentials of the process that opened a connection, as recorded by the kernel at that time
 /// (SO_PEERCRED, unix(7)).
 package struct PeerCredentials: ServerContext.TransportSpecific {
   package var uid: UInt32
-  /// What limits and turns count it by.
+  /// The account that limits and turns apply to.
   package var account: Account
-  /// Another process may have it by now: see `process`.
+  /// Another process may have this pid by now: see `process`.
   package var pid: Int32
-  /// The groups that the user was in when it connected.
+  /// The user's groups at the time of the connection.
   package var groups: [UInt32]
   package var process: PeerProcess?
 
@@ -30,7 +30,8 @@ package struct PeerCredentials: ServerContext.TransportSpecific {
       process: PeerProcess(of: socket, pid: credentials.pid))
   }
 
-  /// As many as Linux allows (NGROUPS_MAX) are more than anybody is in: of so many nothing is known.
+  /// Returns the groups, or none if there are more than fit here. Linux allows 65,536
+  /// (NGROUPS_MAX), which no user has.
   private static func supplementaryGroups(_ socket: CInt) -> [UInt32] {
     withUnsafeTemporaryAllocation(of: gid_t.self, capacity: 256) { buffer in
       var size = socklen_t(buffer.count * MemoryLayout<gid_t>.stride)
@@ -46,25 +47,25 @@ package struct PeerCredentials: ServerContext.TransportSpecific {
 private let peerGroups: CInt = 59
 
 extension ServerContext {
-  /// Who makes the call; `nil` where the transport is not ``UnixServerTransport``.
+  /// The caller's credentials, or `nil` if the transport is not ``UnixServerTransport``.
   package var peer: PeerCredentials? { self.transportSpecific as? PeerCredentials }
 }
 
-/// Decides who may come in, and hears of those who may not. Called on the reactor's thread.
+/// Decides which connections to admit, and learns of rejected ones. Called on the reactor's thread.
 package protocol Admission: Sendable {
   /// The account of a user.
   func account(ofUID uid: UInt32) -> Account
 
-  /// Admits one more connection, until it is released.
+  /// Admits a connection until it is released.
   func admitConnection(of peer: PeerCredentials) throws(Refusal)
   func releaseConnection(of peer: PeerCredentials)
 
-  /// A connection is closed because of what the client has sent.
+  /// A connection is being closed because of the client's input.
   ///
-  /// - Parameter error: what the client is told, of HTTP/2 (RFC 9113, 7).
+  /// - Parameter error: The HTTP/2 error that the client receives (RFC 9113, 7).
   func connectionFailed(of peer: PeerCredentials, _ error: UInt32)
 
-  /// Admits one more stream, until it is released.
+  /// Admits a stream until it is released.
   func admitStream(of peer: PeerCredentials) throws(Refusal)
   func releaseStream(of peer: PeerCredentials)
 
@@ -72,19 +73,19 @@ package protocol Admission: Sendable {
   func admitMemory(_ bytes: Int, of peer: PeerCredentials) throws(Refusal)
   func releaseMemory(_ bytes: Int, of peer: PeerCredentials)
 
-  /// A client's message is longer than the transport takes.
+  /// A client's message is longer than the transport accepts.
   ///
-  /// - Returns: what it is told.
+  /// - Returns: The reason for the client.
   func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal
-  /// The kernel gives no connection: descriptors or memory have run out. Clients wait until it does.
+  /// accept(2) failed, because descriptors or memory have run out. Clients wait until it succeeds.
   func acceptFailed(_ error: SystemError)
   /// A connection was accepted.
   func accepted()
 }
 
-/// Why somebody is turned away.
+/// The reason for a rejection.
 package struct Refusal: Error, Hashable {
-  /// For the client.
+  /// The text for the client.
   package var message: String
 
   package init(_ message: String) {

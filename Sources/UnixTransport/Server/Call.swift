@@ -1,7 +1,7 @@
 import GRPCCore
 import Synchronization
 
-/// A call that a task of gRPC's handles.
+/// A call that a gRPC task handles.
 final class Call: RequestSink {
   private let requests: MessageInbox
   private let responses: ResponseWriter
@@ -25,7 +25,7 @@ final class Call: RequestSink {
       RPCStream<UnixServerTransport.Inbound, UnixServerTransport.Outbound>, ServerContext
     ) async -> Void
 
-  /// - Parameter ended: called on the reactor's thread when the task has done with it.
+  /// - Parameter ended: Called on the reactor's thread when the task has finished.
   func begin(
     _ method: MethodDescriptor, _ peer: PeerCredentials, on executor: Reactor.Executor,
     _ handler: @escaping Handler, ended: @escaping @Sendable () -> Void
@@ -74,7 +74,7 @@ final class Call: RequestSink {
   }
 }
 
-/// Writes the response of a call as its task gives it.
+/// Writes the response of a call as its task provides it.
 private struct ResponseWriter: ClosableRPCWriterProtocol {
   private let outbox: MessageOutbox
   private let stream: ServerStream
@@ -92,7 +92,7 @@ private struct ResponseWriter: ClosableRPCWriterProtocol {
     case .message(let message): try await self.outbox.write(message)
     case .status(let status, _):
       self.outbox.end(status)
-      // Where there was no response, there is none behind which the status could come.
+      // Without a response, there are no trailers that could carry the status.
       self.reactor.run { self.stream.endIfUnanswered(status) }
     }
   }
@@ -101,7 +101,7 @@ private struct ResponseWriter: ClosableRPCWriterProtocol {
     for part in parts { try await self.write(part) }
   }
 
-  /// gRPC has written a status before.
+  /// Nothing to do, because gRPC has already written a status.
   func finish() async {}
 
   func finish(throwing error: any Error) async {
@@ -114,7 +114,7 @@ private struct ResponseWriter: ClosableRPCWriterProtocol {
   func close() { self.outbox.close() }
 }
 
-/// Tells gRPC of the end of a call, also of one that its task has not begun with.
+/// Notifies gRPC of the end of a call, even if its task has not started.
 private final class Cancellation: Sendable {
   private struct State {
     var isCancelled = false
@@ -141,7 +141,7 @@ private final class Cancellation: Sendable {
 }
 
 extension CallMemory {
-  /// Counts what has come.
+  /// Counts received bytes.
   fileprivate func keep(_ bytes: Int) throws(MessageReader.Fault) {
     do throws(Refusal) {
       try self.set(.requests, to: bytes)
@@ -151,7 +151,7 @@ extension CallMemory {
   }
 }
 
-/// Takes the one request of a call whose response a source gives.
+/// Receives the single request of a call whose response comes from a source.
 final class SingleRequest: RequestSink {
   private let stream: ServerStream
   private let peer: PeerCredentials
@@ -194,7 +194,7 @@ final class SingleRequest: RequestSink {
     self.stream.end(Status(code: .internalError, message: "the call has no request"))
   }
 
-  /// The source's end is its own.
+  /// The source decides when to end.
   func finish() {}
   func close() { self.memory?.close() }
 }

@@ -2,15 +2,15 @@ import Synchronization
 
 /// Counts the bytes that connd keeps for a call. Safe to use from any thread.
 ///
-/// Each call may have a small part without asking, so that ordinary calls are served whatever others keep. More has to be
-/// admitted.
+/// Each call may use a small amount without admission, so that ordinary calls work whatever others
+/// use. More must be admitted.
 package final class CallMemory: Sendable {
   package static let free = 4 << 10
 
   package enum Part {
-    /// What has come and was not dealt with.
+    /// Received and not yet processed.
     case requests
-    /// What the client has not taken.
+    /// Not yet accepted by the client.
     case answers
   }
 
@@ -34,9 +34,9 @@ package final class CallMemory: Sendable {
     self.close()
   }
 
-  /// Changes how many bytes are kept. Fewer are never refused.
+  /// Changes the number of bytes kept. A decrease never fails.
   ///
-  /// - Throws: if there may not be so many. Then nothing changes.
+  /// - Throws: A refusal if there may not be so many. Then nothing changes.
   package func set(_ part: Part, to bytes: Int) throws(Refusal) {
     try self.state.withLock { (state) throws(Refusal) in
       guard !state.isClosed else { return }
@@ -52,7 +52,7 @@ package final class CallMemory: Sendable {
     }
   }
 
-  /// The call is over: nothing is kept.
+  /// Ends the call, so that nothing is kept.
   package func close() {
     self.state.withLock { state in
       if state.admitted > 0 { self.admission.releaseMemory(state.admitted, of: self.peer) }

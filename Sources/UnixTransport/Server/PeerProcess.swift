@@ -2,11 +2,11 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// A process that is not mistaken for another one that has its pid later: a pidfd (pidfd_open(2)).
+/// A reference to a process that stays valid if its pid is reused: a pidfd (pidfd_open(2)).
 package final class ProcessReference: Sendable {
   private let descriptor: CInt
 
-  /// Takes the descriptor.
+  /// Takes ownership of the descriptor.
   init(taking descriptor: CInt) { self.descriptor = descriptor }
 
   /// The process that has this pid now, or `nil` if there is none.
@@ -18,7 +18,7 @@ package final class ProcessReference: Sendable {
 
   deinit { close(self.descriptor) }
 
-  /// Whether the process has not exited. While it has not, its pid is its own.
+  /// Whether the process has not exited. Until then, its pid cannot be reused.
   package var isAlive: Bool {
     var state = pollfd(fd: self.descriptor, events: Int16(POLLIN), revents: 0)
     return poll(&state, 1, 0) == 0
@@ -39,7 +39,7 @@ package final class PeerProcess: Sendable {
 
   private let source: Mutex<Source>
 
-  /// Whether the kernel remembers the process of each connection (SO_PEERPIDFD, from Linux 6.5 on).
+  /// Whether the kernel remembers the process of each connection (SO_PEERPIDFD, since Linux 6.5).
   package static let isRemembered: Bool = {
     var pair: [CInt] = [-1, -1]
     guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &pair) == 0 else { return false }
@@ -49,20 +49,19 @@ package final class PeerProcess: Sendable {
     return descriptor >= 0
   }()
 
-  /// - Parameters:
   ///   - socket: The connection. It must be open until ``forget()``.
-  ///   - pid: Of SO_PEERCRED. Without `isRemembered`, the process that has it now is taken for the
-  ///     one that connected: between the two calls, connect(2) and accept(2), the pid could have
-  ///     passed on.
+  ///   - pid: The pid of SO_PEERCRED. Without `isRemembered`, the process that has the pid now is
+  ///     assumed to be the one that connected. Between connect(2) and accept(2) the pid could have
+  ///     been reused.
   package init(of socket: CInt, pid: Int32, isRemembered: Bool = PeerProcess.isRemembered) {
     self.source = Mutex(
       isRemembered ? .socket(socket) : ProcessReference(pid).map(Source.reference) ?? .none)
   }
 
-  /// Of a process that is known by another way.
+  /// Creates a reference to a known process.
   package init(_ reference: ProcessReference) { self.source = Mutex(.reference(reference)) }
 
-  /// The process itself, or `nil` if it has exited and is gone.
+  /// Returns the process, or `nil` if it has exited and was reaped.
   package func open() -> ProcessReference? {
     self.source.withLock { source in
       switch source {
@@ -75,6 +74,6 @@ package final class PeerProcess: Sendable {
     }
   }
 
-  /// The connection is about to be closed.
+  /// Forgets the socket, because the connection is about to be closed.
   func forget() { self.source.withLock { $0 = .none } }
 }

@@ -1,8 +1,8 @@
 import GRPCCore
 
-/// What of a request's headers matters to a gRPC server.
+/// The request headers that matter to a gRPC server.
 struct RequestHead {
-  /// How many bytes the headers have at most, counted as HPACK does (RFC 7541, 4.1).
+  /// The maximum size of the headers in bytes, counted as in HPACK (RFC 7541, 4.1).
   static let longest = 16 << 10
 
   private var size = 0
@@ -14,12 +14,12 @@ struct RequestHead {
   private var isMalformed = false
   private var contentType: [UInt8] = []
   private var encoding: [UInt8] = []
-  /// How many bytes of data come, where the request says so.
+  /// The size of the data in bytes, or `nil` if the request does not specify it.
   private(set) var contentLength: Int?
 
   typealias Bytes = UnsafeBufferPointer<UInt8>
 
-  /// Of what is longer than the headers may be nothing is kept.
+  /// Adds a header. Keeps nothing beyond the maximum size.
   mutating func take(_ name: Bytes, _ value: Bytes) {
     self.size += name.count + value.count + 32
     guard self.size <= Self.longest else { return }
@@ -30,7 +30,7 @@ struct RequestHead {
     }
   }
 
-  /// Each once, before the fields (RFC 9113, 8.3).
+  /// Each pseudo-header may occur once, before the fields (RFC 9113, 8.3).
   private mutating func takePseudoHeader(_ name: Bytes, _ value: Bytes) {
     let header: WritableKeyPath<RequestHead, [UInt8]?>
     switch String(decoding: name, as: UTF8.self) {
@@ -44,7 +44,7 @@ struct RequestHead {
     self[keyPath: header] = Array(value)
   }
 
-  /// Names are in lower case, and none is about the connection (RFC 9113, 8.2).
+  /// Names must be in lower case, and connection-specific fields are forbidden (RFC 9113, 8.2).
   private mutating func takeField(_ name: Bytes, _ value: Bytes) {
     self.hasFields = true
     if name.contains(where: { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) }) {
@@ -66,18 +66,18 @@ struct RequestHead {
     }
   }
 
-  /// What such a request gets.
+  /// The response to a request with these headers.
   enum Reading {
     case call(MethodDescriptor)
-    /// It is no call: so it is answered without a status of gRPC's (PROTOCOL-HTTP2.md).
+    /// Not a gRPC call, so it is answered without a gRPC status (PROTOCOL-HTTP2.md).
     case notGRPC(HeaderBlock)
     case refused(HeaderBlock)
-    /// It is no request of HTTP/2 (RFC 9113, 8.1.1).
+    /// Not a valid HTTP/2 request (RFC 9113, 8.1.1).
     case malformed
   }
 
-  /// `application/grpc` or `application/grpc+proto`, with or without parameters; other formats are not spoken here, gRPC-Web's
-  /// frames are others (PROTOCOL-HTTP2.md).
+  /// Whether the content type is `application/grpc` or `application/grpc+proto`, with or without
+  /// parameters. Other formats are not supported; gRPC-Web has other frames (PROTOCOL-HTTP2.md).
   private var isProtobuf: Bool {
     let type = self.contentType.prefix { $0 != UInt8(ascii: ";") && $0 != UInt8(ascii: " ") }
     return type.elementsEqual("application/grpc".utf8)

@@ -1,14 +1,14 @@
-/// A client's connection. It belongs to the reactor's thread.
+/// A client's connection. Belongs to the reactor's thread.
 final class ServerConnection: HTTP2ConnectionOwner {
   let server: UnixServer
   let peer: PeerCredentials
   var account: Account { self.peer.account }
-  /// Of its calls, if any needs one.
+  /// The executor of its calls, created when a call needs it.
   private(set) lazy var executor = Reactor.Executor(self.server.reactor, of: self.account)
   private let socket: CInt
   private var connection: HTTP2Connection?
 
-  /// Takes the socket, which does not block, and closes it in the end.
+  /// Takes ownership of the non-blocking socket.
   init(_ socket: CInt, _ peer: PeerCredentials, _ server: UnixServer) {
     self.socket = socket
     self.peer = peer
@@ -21,19 +21,19 @@ final class ServerConnection: HTTP2ConnectionOwner {
 
   func begin() throws(SystemError) { try self.connection?.begin() }
 
-  /// `nil` when the connection is closed.
+  /// The session, or `nil` once the connection is closed.
   var session: HTTP2Session? { self.connection?.session }
 
   func flushSoon() { self.connection?.flushSoon() }
 
-  /// Takes no more calls, and closes when those that there are have ended.
+  /// Accepts no more calls, and closes once the existing ones have ended.
   func finish() {
     guard let connection = self.connection else { return }
     connection.finish()
     for case let stream as ServerStream in connection.streams.values { stream.finish() }
   }
 
-  /// Closes the socket, and ends what calls there are.
+  /// Closes the socket and ends all calls.
   func close() { self.connection?.close() }
 
   func stream(_ id: Int32) -> (any HTTP2Stream)? { ServerStream(id, self) }

@@ -1,22 +1,23 @@
 import GRPCCore
 
-/// What a stream does with the requests that come in it. Told on the reactor's thread.
+/// Receives the requests of a stream. Called on the reactor's thread.
 protocol RequestSink: AnyObject {
-  /// The next bytes.
+  /// Receives bytes.
   ///
-  /// - Returns: how many bytes of it are still unread: the client may not send as many more.
+  /// - Returns: The number of unread bytes. The client may send that much less.
   func received(_ data: UnsafeRawBufferPointer) throws(MessageReader.Fault) -> Int
   /// The client sends no more.
   func inputEnded()
-  /// The server ends: so should the call, in its own way.
+  /// The server is stopping, so the call should end in its own way.
   func finish()
   func close()
 }
 
-/// One call: a stream of a connection. It belongs to the reactor's thread; others only have it resumed.
+/// One call: a stream of a connection. Belongs to the reactor's thread. Other threads only resume
+/// it.
 package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   let id: Int32
-  /// `nil` when the stream is closed.
+  /// `nil` once the stream is closed.
   private(set) var connection: ServerConnection?
   private var head: RequestHead? = RequestHead()
   private var sink: (any RequestSink)?
@@ -26,11 +27,11 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   private var hasResponded = false
   private var isInputOver = false
   var isAnswered = false
-  /// There was nothing for a frame.
+  /// Whether there was nothing for the last frame.
   private var isWaiting = false
-  /// How much data is still to come, where the request says so.
+  /// The size of the data still to arrive, or `nil` if the request does not specify it.
   private var promised: Int?
-  /// What came and does not yet widen the window.
+  /// The number of received bytes that have not been added to the window again.
   private var unconsumed = 0
 
   init(_ id: Int32, _ connection: ServerConnection) {
@@ -46,7 +47,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     if isTrailer, name.first == UInt8(ascii: ":") { self.refuseMalformed() }
   }
 
-  /// The headers are there, or trailers, which say nothing but that it is the end (RFC 9113, 8.1).
+  /// The headers are complete, or the trailers, which only mark the end (RFC 9113, 8.1).
   func receivedHeaders(isEnd: Bool) {
     guard let connection = self.connection else { return }
     guard let head = self.head else { return isEnd ? () : self.refuseMalformed() }
@@ -85,7 +86,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     }
   }
 
-  /// Lets the client send more: all but so many bytes were read.
+  /// Lets the client send more, because all but this many bytes were read.
   func consume(_ unread: Int) {
     let count = self.unconsumed - unread
     guard count > 0 else { return }
@@ -96,19 +97,19 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
 
   func inputEnded() {
     self.isInputOver = true
-    // It has more or less data than it said (RFC 9113, 8.1.1).
+    // The amount of data differs from what the request specified (RFC 9113, 8.1.1).
     if let promised, promised != 0 { return self.refuseMalformed() }
     self.sink?.inputEnded()
   }
 
-  /// The server ends.
+  /// The server is stopping.
   func finish() {
     self.sink?.finish()
   }
 
   // MARK: The response
 
-  /// Begins the response: it is what the source gives, as the client takes it.
+  /// Starts the response with the messages of the source, as the client accepts them.
   func respond(from source: any MessageSource) {
     guard let connection = self.connection, !self.hasResponded else { return source.close() }
     self.hasResponded = true
@@ -117,7 +118,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     connection.flushSoon()
   }
 
-  /// The source has something, or has come to its end.
+  /// Resumes the stream, because the source has a message or has ended.
   package func resume() {
     guard self.isWaiting, let connection = self.connection else { return }
     self.isWaiting = false
@@ -125,7 +126,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     connection.flushSoon()
   }
 
-  /// Ends the call with a status, whatever has been sent and is still to come.
+  /// Ends the call with a status, whatever was sent or is pending.
   func end(_ status: Status) {
     self.closeSink()
     if self.hasResponded {
@@ -137,7 +138,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     }
   }
 
-  /// Ends the call with a status where it has had no response.
+  /// Ends the call with a status if it has had no response.
   func endIfUnanswered(_ status: Status) {
     if !self.hasResponded { self.end(status) }
   }
@@ -160,14 +161,14 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     }
   }
 
-  /// All was said. The stream is let go whether the client is done or not; to say CANCEL to it would be wrong, for some
-  /// clients take that for the status (RFC 9113, 8.1).
+  /// All output was sent. The stream is released even if the client is not done. CANCEL would be
+  /// wrong here, because some clients take it for the status (RFC 9113, 8.1).
   func outputEnded() {
     guard !self.isInputOver else { return }
     self.connection?.session?.resetQuietly(self.id)
   }
 
-  /// The stream is closed, by whichever side.
+  /// The stream was closed by either side.
   func closed(_ error: UInt32?) {
     guard let connection = self.connection else { return }
     self.connection = nil
@@ -183,7 +184,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   }
 }
 
-/// The end of a response that is not the source's own.
+/// The end of a response that does not come from the source.
 private final class LastWord: MessageSource {
   private let status: Status
 

@@ -2,11 +2,13 @@ import CLinux
 import GRPCCore
 import Glibc
 
-/// Accepts connections on a Unix socket and has calls handled until it is finished. It belongs to the reactor's thread.
+/// Accepts connections on a Unix socket and has their calls handled, until it is finished. Belongs
+/// to the reactor's thread.
 final class UnixServer: Pollable, @unchecked Sendable {
-  /// So long connections are accepted before it is the turn of those that there are.
+  /// How long to accept connections before existing ones get their turn.
   private static let longestAccepting = Duration.microseconds(400)
-  /// What the kernel keeps for a client that does not read, as it counts it: more than the longest frame.
+  /// The kernel's buffer for a client that does not read, as the kernel counts it. Larger than the
+  /// longest frame.
   private static let sendBuffer: CInt = 16 << 10
 
   let account: Account? = nil
@@ -19,10 +21,10 @@ final class UnixServer: Pollable, @unchecked Sendable {
   private var connections: [CInt: ServerConnection] = [:]
   private var handler: Call.Handler?
   private var runningCalls = 0
-  /// It takes no more connections and calls.
+  /// Whether it accepts no more connections and calls.
   private var isFinishing = false
   private var ended: CheckedContinuation<Void, Never>?
-  /// Who waits until connections are accepted.
+  /// Tasks that wait until connections are accepted.
   private var waiters: [CheckedContinuation<Void, Never>] = []
 
   init(
@@ -42,7 +44,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
 
   // MARK: Life
 
-  /// - Parameter ended: resumed when it has finished, and the last connection and call have ended.
+  /// - Parameter ended: Resumed when it has finished and the last connection and call have ended.
   func begin(_ handler: @escaping Call.Handler, ended: CheckedContinuation<Void, Never>) {
     (self.handler, self.ended) = (handler, ended)
     _ = fcntl(self.listener, F_SETFL, fcntl(self.listener, F_GETFL) | O_NONBLOCK)
@@ -57,7 +59,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
     if self.handler != nil { waiter.resume() } else { self.waiters.append(waiter) }
   }
 
-  /// Takes no more connections and calls; those that there are go on to their end.
+  /// Accepts no more connections and calls. Existing ones continue to their end.
   func finish() {
     self.isFinishing = true
     self.stopListening()
@@ -65,7 +67,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
     self.endIfDone()
   }
 
-  /// Ends everything.
+  /// Ends everything immediately.
   func close() {
     self.isFinishing = true
     self.stopListening()
@@ -97,7 +99,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
     self.reactor.forget(self.listener)
   }
 
-  /// Lets clients wait for a second: there would be no descriptor for them before either.
+  /// Stops accepting for a second, in which clients wait. Descriptors are unlikely to become
+  /// available sooner.
   private func pause(_ error: SystemError) {
     self.admission.acceptFailed(error)
     self.stopListening()
@@ -122,7 +125,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
 
   private func accept(_ socket: CInt) {
     self.admission.accepted()
-    // Who comes and goes without end keeps others from coming: the less is done for him, the sooner there is room.
+    // Do as little as possible for a client that has already left, so that a reconnect loop cannot
+    // starve others.
     var state = pollfd(fd: socket, events: 0, revents: 0)
     guard poll(&state, 1, 0) == 0 else {
       Glibc.close(socket)
@@ -137,13 +141,13 @@ final class UnixServer: Pollable, @unchecked Sendable {
         socket, SOL_SOCKET, SO_SNDBUF, &size, socklen_t(MemoryLayout.size(ofValue: size)))
       let connection = ServerConnection(socket, peer, self)
       self.connections[socket] = connection
-      // Others are accepted meanwhile: what it takes to serve this one is its user's time.
+      // Serving the connection is charged to its user, so that others are accepted in the meantime.
       self.reactor.execute(inTurnOf: peer.account) {
         do { try connection.begin() } catch { connection.close() }
       }
     } catch {
       if let refusal = error as? Refusal {
-        // The socket's buffer is empty: this fits in.
+        // The socket's buffer is empty, so this fits.
         let farewell = Self.farewell(refusal.message)
         send(socket, farewell, farewell.count, CInt(MSG_NOSIGNAL))
       }
@@ -151,8 +155,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
     }
   }
 
-  /// What HTTP/2 says to a client that is not served: its preface, which is an empty SETTINGS frame, and GOAWAY with
-  /// ENHANCE_YOUR_CALM and the reason (RFC 9113, 3.4 and 6.8).
+  /// Returns the HTTP/2 output for a rejected client: an empty SETTINGS frame as the preface, and
+  /// GOAWAY with ENHANCE_YOUR_CALM and the reason (RFC 9113, 3.4 and 6.8).
   private static func farewell(_ reason: String) -> [UInt8] {
     let length = 8 + UInt32(reason.utf8.count)
     return [0, 0, 0, 4, 0, 0, 0, 0, 0]
@@ -168,7 +172,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
 
   // MARK: Calls
 
-  /// Who takes the requests of a call that has just come.
+  /// Returns the receiver of a new call's requests.
   func sink(
     for method: MethodDescriptor, _ stream: ServerStream, of connection: ServerConnection
   ) -> (any RequestSink)? {
@@ -186,7 +190,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
     return call
   }
 
-  /// What ends a call whose request cannot be taken.
+  /// Returns the status of a call whose request cannot be accepted.
   func status(of fault: MessageReader.Fault, _ peer: PeerCredentials) -> Status {
     switch fault {
     case .tooLong:

@@ -1,28 +1,31 @@
 package import GRPCCore
 
-/// Begins the response to a request: a source of its messages, which may be waiting for something to resume the stream.
+/// Starts the response to a request. Returns a source of its messages, which resumes the stream
+/// when it has more.
 ///
-/// It is called on the reactor's thread, as is the source: such a call costs no task.
+/// This function and the source are called on the reactor's thread, so that such a call needs no
+/// task.
 package typealias StreamingMethod =
   @Sendable (_ request: [UInt8], _ peer: PeerCredentials, _ stream: ServerStream) throws(RPCError)
   -> any MessageSource
 
-/// gRPC's server over a Unix socket: HTTP/2 by nghttp2, on the thread of a ``Reactor``.
+/// gRPC's server over a Unix socket: HTTP/2 with nghttp2, on the thread of a ``Reactor``.
 ///
-/// grpc-swift's own transport gives each connection a pipeline of handlers and each call a child of it and a task, some
-/// fifty kilobytes for a subscriber. Here a subscriber is its socket, its HTTP/2 session and a place in the history.
+/// grpc-swift's own transport gives each connection a pipeline of handlers, and each call a child
+/// pipeline and a task. That is about 50 KB per subscriber. Here a subscriber is its socket, its
+/// HTTP/2 session and a place in the history.
 ///
-/// - No metadata is passed on, in neither direction, and no deadline: clients keep theirs (gRPC's PROTOCOL-HTTP2.md), and
-///   end the call.
-/// - `ServerContext.peer` is who calls.
-/// - Requests are taken as they are read: a client that sends more waits.
+/// - It passes on no metadata in either direction, and no deadlines. Clients enforce theirs (gRPC's
+///   PROTOCOL-HTTP2.md) and end the call.
+/// - `ServerContext.peer` has the caller's credentials.
+/// - Requests are accepted as they are read, so a client that sends faster waits.
 package struct UnixServerTransport: ServerTransport {
   package typealias Bytes = [UInt8]
 
   package struct Settings: Sendable {
-    /// How many streams a connection may have open.
+    /// The maximum number of open streams per connection.
     package var streamsPerConnection: Int
-    /// How many bytes a request may have.
+    /// The maximum size of a request in bytes.
     package var messageSize: Int
 
     package init(streamsPerConnection: Int, messageSize: Int) {
@@ -34,8 +37,9 @@ package struct UnixServerTransport: ServerTransport {
   private let server: UnixServer
 
   /// - Parameters:
-  ///   - descriptor: a listening socket, which the transport closes.
-  ///   - methods: those that are not gRPC's to handle, by their full names (`connectivity.v1.Connectivity/Watch`).
+  ///   - descriptor: A listening socket, which the transport closes.
+  ///   - methods: The methods that bypass gRPC's handlers, by their full names
+  ///     (`connectivity.v1.Connectivity/Watch`).
   package init(
     listeningOn descriptor: CInt, streaming methods: [String: StreamingMethod],
     settings: Settings, admission: any Admission, on reactor: Reactor
