@@ -1,7 +1,8 @@
 import TestKit
 import Testing
 
-/// Addresses that go: for a moment while a network manager takes a link over, or for good. Bytes are the judge.
+/// Addresses that disappear, briefly while a network manager takes a link over, or for good. The
+/// tests check what TCP still carries.
 @Suite("Address loss", .needsNamespaces, .laboratory)
 struct AddressLossScenario {
   private static let server = Uplinks.server
@@ -12,13 +13,13 @@ struct AddressLossScenario {
     return lab
   }
 
-  /// The address goes, and its routes with it.
+  /// Removes the address, and its routes with it.
   private func take(_ lab: Laboratory, from link: String = "eth0") throws {
     try lab.namespace.ip("address del 10.0.0.2/24 dev \(link)")
     #expect(try lab.event().to == "none")
   }
 
-  /// The next two invalidations of the stream: of the address, and of the category.
+  /// Expects the next two invalidations of the stream: for the address, and for the category.
   private func expectInvalidations(
     _ severity: String, in lab: Laboratory, sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
@@ -67,7 +68,7 @@ struct AddressLossScenario {
     }
   }
 
-  @Test("I1 the address does not come back → its flow is destroyed when the grace period is over")
+  @Test("I1 the address does not come back → its flow is destroyed at the end of the grace period")
   func staysAway() throws {
     let lab = try self.laboratory()
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -78,7 +79,7 @@ struct AddressLossScenario {
       "sourceAddressLost", after: ["advise sourceAddressLost"], cause: "graceEnded")
   }
 
-  @Test("I1 another address of the subnet replaces the one that went → destroyed at once")
+  @Test("I1 another address of the subnet replaces the lost one → destroyed immediately")
   func replaced() throws {
     let lab = try self.laboratory(grace: "60s")
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -89,7 +90,7 @@ struct AddressLossScenario {
     try flow.expectDestroyed("sourceAddressLost", cause: "routeAdded")
   }
 
-  @Test("I1 the link goes down while the address is away → destroyed at once")
+  @Test("I1 the link goes down while the address is away → destroyed immediately")
   func linkFollows() throws {
     let lab = try self.laboratory(grace: "60s")
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -99,7 +100,7 @@ struct AddressLossScenario {
     try flow.expectDestroyed("sourceAddressLost", cause: "linkDown")
   }
 
-  @Test("I3 the default's source moves to another address by the same router → advice")
+  @Test("I3 the default route's source moves to another address with the same router → advise")
   func sourceMoves() throws {
     let lab = try self.laboratory()
     try lab.namespace.ip("address add 198.51.100.7/32 dev eth0")
@@ -126,7 +127,7 @@ struct AddressLossScenario {
     let flow = try GuardedFlow(lab, to: Self.server)
     for step in ["add", "del"] {
       try lab.namespace.ip("address \(step) 10.0.0.2/32 dev eth0")
-      // What is reported next is this.
+      // The next event is this one.
       try lab.namespace.ip("route add default via 10.0.0.254 dev eth0 metric 50")
       let moved = try lab.event()
       #expect(moved.event == "path" && moved.status.ipv4.gateway == "10.0.0.254", "\(moved)")

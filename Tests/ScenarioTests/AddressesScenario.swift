@@ -3,7 +3,9 @@ import Testing
 
 @Suite("Addresses", .needsNamespaces, .laboratory)
 struct AddressesScenario {
-  @Test("K2 the last address is deleted, and the default route goes without a word")
+  @Test(
+    "K2 the last address is deleted → the default route is lost without a message, and it is noticed"
+  )
   func last() throws {
     let lab = try Laboratory()
     try lab.addLink("eth0", "192.0.2.2")
@@ -17,7 +19,7 @@ struct AddressesScenario {
     #expect(loss.status.ipv4.reason == "noRoute")
   }
 
-  @Test("K3 a route without an address to send from")
+  @Test("K3 a route without a source address → no network")
   func none() throws {
     let lab = try Laboratory()
     try lab.addLink("eth0")
@@ -37,7 +39,7 @@ struct AddressesScenario {
     #expect(gain.status.ipv4.source == "192.0.2.2")
   }
 
-  @Test("T3 another source address of the same prefix is no transition")
+  @Test("T3 another source address of the same prefix → no transition")
   func another() throws {
     let lab = try Laboratory()
     try lab.addLink("eth0", "192.0.2.2")
@@ -50,7 +52,7 @@ struct AddressesScenario {
     #expect(event.status.ipv4.source == "192.0.2.3")
   }
 
-  @Test("K7 IPv6 alone")
+  @Test("K7 IPv6 alone is enough")
   func ipv6Only() throws {
     let lab = try Laboratory(ipv6: true)
     try lab.addLink("eth0", ipv6: "2001:db8::2")
@@ -69,7 +71,7 @@ struct AddressesScenario {
     #expect(try lab.event().to == "none")
   }
 
-  @Test("K7 two families, one of which goes")
+  @Test("K7 one of two families is lost → the summary follows the other")
   func dualStack() throws {
     let lab = try Laboratory(ipv6: true)
     try lab.addLink("eth0", "192.0.2.2", ipv6: "2001:db8::2")
@@ -85,7 +87,7 @@ struct AddressesScenario {
     try lab.ip("-6 route add default via 2001:db8:1::1")
     #expect(try lab.event().status.ipv6.status == "satisfied")
 
-    // The summary follows the family that is left.
+    // The summary follows the remaining family.
     try lab.ip("route del default")
     let ipv4 = try lab.event()
     #expect(ipv4.status.category == "other")
@@ -104,7 +106,7 @@ struct AddressesScenario {
   }
 
   @Test(
-    "I0 I3 of two prefixes of one router the kernel prefers now one, now the other; and one that fades away stays good for its connections"
+    "I0 I3 the kernel prefers now one, now the other prefix of a router → connections of both live on, even over a deprecated one"
   )
   func fadingPrefix() throws {
     let lab = try Uplinks.laboratory(["eth0"], ipv6: true)
@@ -112,11 +114,11 @@ struct AddressesScenario {
     try lab.start()
     let flow = try GuardedFlow(lab, to: Uplinks.server6)
     #expect(flow.path.source == "2001:db8:0::2" || flow.path.source == "2001:db8::2")
-    // Of two that are equally good the kernel takes the newer one.
+    // Of two equally good addresses, the kernel prefers the newer one.
     try lab.ip("address add 2001:db8:f::2/64 dev eth0 nodad")
     let other = try lab.events { $0.status.ipv6.source == "2001:db8:f::2" }.last
     #expect(other != nil)
-    // RFC 4192 and RFC 9096: the old prefix is announced with no time left in which it is preferred.
+    // RFC 4192 and RFC 9096: the old prefix is announced with a preferred lifetime of 0.
     try lab.namespace.ip(
       "address change 2001:db8:0::2/64 dev eth0 preferred_lft 0 valid_lft 7200")
     try flow.expectSpared { try lab.namespace.ip("address del 2001:db8:0::2/64 dev eth0") }
@@ -124,7 +126,7 @@ struct AddressesScenario {
     #expect(told.severity == "advise" && told.reason == "betterPath")
   }
 
-  @Test("K3 a tentative address carries nothing")
+  @Test("K3 a tentative address → no network until it is usable")
   func tentative() throws {
     let lab = try Laboratory(ipv6: true)
     try lab.addLink("eth0", ipv6: "2001:db8::2")
@@ -142,13 +144,14 @@ struct AddressesScenario {
     #expect(loss.last?.status.interface == "eth0")
 
     try lab.ip("address add 2001:db8::4/64 dev eth0 nodad")
-    // Before it, the link-local address may become usable, and so the source address that the kernel names.
+    // The link-local address may become usable earlier, and with it the source address that the
+    // kernel chooses.
     let gain = try lab.events { $0.event == "transition" }
     #expect(gain.last?.to == "other")
     #expect(gain.last?.status.ipv6.source == "2001:db8::4")
   }
 
-  @Test("K3 an address that is there twice carries nothing")
+  @Test("K3 a duplicate address → no network")
   func duplicate() throws {
     let lab = try Laboratory(ipv6: true)
     try lab.addLink("eth0", ipv6: "2001:db8::2")
@@ -159,7 +162,7 @@ struct AddressesScenario {
     try lab.ip("address del 2001:db8::2/64 dev eth0")
     let loss = try lab.events { $0.status.category == "none" }
     #expect(loss.last?.status.ipv6.reason == "noSourceAddress")
-    // The kernel has found it out when it says so; until then the address was tentative.
+    // The kernel has found the duplicate once it reports it; until then the address was tentative.
     try waitUntil("the kernel has found the duplicate") {
       try lab.namespace.ip("-6 address show dev eth0 dadfailed").contains("2001:db8::3")
     }
@@ -167,7 +170,7 @@ struct AddressesScenario {
     #expect(try lab.status().ipv6.reason == "noSourceAddress")
     #expect(try lab.status().category == "none")
 
-    // No longer duplicate: it is added anew.
+    // The duplicate is gone, so the address can be added again.
     try lab.outside.ip("address del 2001:db8::3/64 dev eth0")
     try lab.namespace.ip("address del 2001:db8::3/64 dev eth0")
     try lab.ip("address add 2001:db8::3/64 dev eth0")

@@ -1,7 +1,7 @@
 import TestKit
 import Testing
 
-/// Links that go by several names (`ip link property add … altname`), as udev gives them.
+/// Links with several names (`ip link property add … altname`), as udev assigns them.
 @Suite("Alternative names", .needsNamespaces, .laboratory)
 struct AlternativeNamesScenario {
   private static let long = "a-name-longer-than-fifteen-bytes"
@@ -13,7 +13,7 @@ struct AlternativeNamesScenario {
   }
 
   @Test(
-    "K5 a rule of the configuration matches any name of a link, also one that it is given later")
+    "K5 a configuration rule matches any name of a link, even one added later")
   func configuration() throws {
     let lab = try Laboratory(
       configuration: "links: [{match: \"up*\", medium: cellular, constrained: true}]")
@@ -24,12 +24,12 @@ struct AlternativeNamesScenario {
     try lab.ip("link property add dev eth0 altname uplink")
     let event = try lab.event()
     #expect(event.status.medium == "cellular" && event.status.constrained)
-    // It is the link's own name now, and its own name is an alternative one.
+    // The alternative name becomes the link's own name, and the former one an alternative.
     try lab.ip("link property del dev eth0 altname uplink")
     #expect(try !lab.event().status.constrained)
   }
 
-  @Test("constrain, wait and guard heed any name of a link, and explain and links show all")
+  @Test("constrain, wait and guard accept any name of a link; explain and links show all names")
   func commands() throws {
     let lab = try self.laboratory()
     try lab.start()
@@ -39,7 +39,7 @@ struct AlternativeNamesScenario {
       #expect(try lab.connctl("constrain", name).status == 0)
       #expect(try lab.event().status.constrained)
       #expect(try lab.connctl("is", "constrained", "--via", "eth0").status == 0)
-      // By whichever name.
+      // Any of its names will do.
       #expect(try lab.connctl("constrain", "eth0", "auto").status == 0)
       #expect(try !lab.event().status.constrained)
     }
@@ -59,7 +59,7 @@ struct AlternativeNamesScenario {
     #expect(flow.path.interface == "eth0")
   }
 
-  @Test("a link of very many names is a link, and others are heard of as ever")
+  @Test("a link with very many names still works, and so do the others")
   func many() throws {
     let lab = try self.laboratory()
     try lab.start()

@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// A connd that is wrong about what works. TCP is real.
+/// A connd with a wrong view of the network. TCP is real.
 @Suite("Breaker", .needsNamespaces, .laboratory)
 struct BreakerScenario {
   /// A flow as a client registers it.
@@ -11,7 +11,7 @@ struct BreakerScenario {
     var local: String?
     var localPort: Int?
     var remotePort: Int?
-    /// `protocol` in the .proto.
+    /// The field `protocol` in the .proto.
     var number: Int?
 
     enum CodingKeys: String, CodingKey {
@@ -24,7 +24,7 @@ struct BreakerScenario {
   }
 
   @Test(
-    "I11 connections that are refuted three times running as soon as they are made: the fourth works"
+    "I11 connd refutes three new connections in a row → the fourth is left alone"
   )
   func refuted() throws {
     try self.expectBreaker(
@@ -33,7 +33,7 @@ struct BreakerScenario {
   }
 
   @Test(
-    "I11 connections that connd sees no path for, and gives up a second later, three times running: the fourth works"
+    "I11 connd sees no path for three connections in a row, and destroys each a second later → the fourth is left alone"
   )
   func doubted() throws {
     try self.expectBreaker(
@@ -41,7 +41,8 @@ struct BreakerScenario {
   }
 
   @Test(
-    "I11 what drains for a better path, after connd saw none for it, ends when its link is lost")
+    "I11 a connection drains for a better path after connd saw none for it → it ends when its link is lost"
+  )
   func betterThanNone() throws {
     let bench = try CallBench(["eth0"], withConnd: false)
     let connd = try Python.start(
@@ -58,11 +59,11 @@ struct BreakerScenario {
     try connd.wait()
   }
 
-  /// Checks that a channel goes on unguarded, and tells why.
+  /// Checks that a channel continues unguarded, and reports why.
   ///
   /// - Parameters:
   ///   - arguments: which error connd makes.
-  ///   - reason: what it says, and the rest with it.
+  ///   - reason: the reason that connd gives, with the cause and the path.
   private func expectBreaker(
     _ arguments: [String], reason: String, cause: String, path: String
   ) throws {
@@ -112,7 +113,8 @@ struct BreakerScenario {
     try connd.wait()
   }
 
-  /// Makes calls until three connections have ended. Those that connd doubts carry calls, or have them wait.
+  /// Makes calls until three connections have ended. Connections in doubt carry calls, or let them
+  /// wait.
   private func loseConnections(
     _ client: CallProbe, sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
@@ -123,9 +125,10 @@ struct BreakerScenario {
     }
   }
 
-  /// What connd cannot know of: the kernel sends what has this type of service by a table of its own, and all else nowhere.
+  /// connd cannot know this: the kernel routes this type of service by a table of its own, and
+  /// nothing else.
   @Test(
-    "I11 a rule that no flow can name: the connections that connd gives up a second later are refuted, and the fourth lives",
+    "I11 a rule that no flow can name: connd destroys three connections wrongly → the fourth lives",
     arguments: ["socket", "handler"])
   func unnamedRule(guarding: String) throws {
     let lab = try Uplinks.laboratory(["eth0"], routes: [])
@@ -144,7 +147,7 @@ struct BreakerScenario {
     try client.connect(4)
     if guarding == "socket" { try client.next("unguarded", of: "4") }
     try client.expectEcho(4)
-    // What connd would have to say of it, it would have said by the time that it gives up another one.
+    // By the time that connd gives up another connection, it would also have reported this one.
     let other = try server.client(to: Uplinks.server, ["--by", guarding, "--tos", "16"])
     try other.connect(1)
     try other.next("destroy", of: "1")
@@ -155,12 +158,12 @@ struct BreakerScenario {
   }
 
   @Test(
-    "I11 a link that its driver leaves dormant, and that carries: the channel's fourth connection lives"
+    "I11 a link left dormant by its driver still carries traffic → the channel's fourth connection lives"
   )
   func dormant() throws {
     let bench = try CallBench(["eth0"], withConnd: false)
     try bench.lab.namespace.ip("link set eth0 mode dormant")
-    // Where the carrier comes, the driver's word on what is missing is asked for.
+    // When the carrier appears, the driver's missing report is requested.
     for (state, words) in [("down", "NO-CARRIER"), ("up", "state DORMANT")] {
       try bench.lab.outside.ip("link set eth0 \(state)")
       try waitUntil("the link shows \(words)") {
@@ -172,7 +175,7 @@ struct BreakerScenario {
     let client = try bench.client(to: [CallBench.server])
     try self.loseConnections(client)
     let calls = try client.open(0)
-    // What connd would have to say of it, it would have said by the time that it gives up others.
+    // By the time that connd gives up others, it would also have reported this one.
     let other = try bench.client(to: [CallBench.server])
     try self.loseConnections(other)
     try client.expectUndisturbed(calls)

@@ -1,16 +1,16 @@
 import TestKit
 import Testing
 
-/// A host whose address is on a bridge, with the cable as one port and guests as others.
+/// A host whose address is on a bridge. The cable is one port, guests are the others.
 @Suite("Bridges", .needsNamespaces, .laboratory)
 struct BridgesScenario {
-  /// The laboratory, and the namespace of a guest that has the address 10.0.0.50.
+  /// The laboratory, and the namespace of a guest with the address 10.0.0.50.
   private func bridged(cables: [String] = ["eth0"]) throws -> (Laboratory, NetworkNamespace) {
     let lab = try Laboratory(configuration: Uplinks.media)
     try lab.outside.ip("address add \(Uplinks.server)/32 dev lo")
     try lab.namespace.ip("link add br0 type bridge")
     try lab.namespace.ip("link set br0 up")
-    // The guest is there first: the order of the ports says nothing.
+    // The guest is added first, to show that the order of the ports does not matter.
     let guest = try NetworkNamespace()
     try lab.namespace.ip(
       "link add vnet0 index 50 type veth peer name eth0 index 5000 netns \(guest.name)")
@@ -24,7 +24,7 @@ struct BridgesScenario {
     try lab.namespace.ip("address add 10.0.0.2/24 dev br0")
     try lab.outside.ip("address add 10.0.0.1/24 dev eth0")
     try lab.namespace.ip("route add default via 10.0.0.1 dev br0")
-    // The bridge learns where the gateway is from what comes from it.
+    // The bridge learns the gateway's port from the gateway's packets.
     let connection = try TCPConnection(from: lab.namespace, to: lab.outside, at: Uplinks.server)
     #expect(connection.carries(within: .seconds(10)))
     let status = try lab.start()
@@ -47,7 +47,7 @@ struct BridgesScenario {
     }
   }
 
-  @Test("K6 T3 I2 a guest's port loses its carrier: nothing is told")
+  @Test("K6 T3 I2 a guest's port loses its carrier → nothing is reported")
   func guestGoes() throws {
     let (lab, guest) = try self.bridged()
     let flow = try GuardedFlow(lab, to: Uplinks.server)
@@ -57,7 +57,7 @@ struct BridgesScenario {
     try flow.expectSpared(atMost: .nothing) { try self.end(lab) }
   }
 
-  @Test("K6 T3 I2 a cable's port that the traffic does not use loses its carrier: nothing is told")
+  @Test("K6 T3 I2 a cable's port that carries no traffic loses its carrier → nothing is reported")
   func otherCableGoes() throws {
     let (lab, guest) = try self.bridged(cables: ["eth1", "eth0"])
     let flow = try GuardedFlow(lab, to: Uplinks.server)
@@ -69,7 +69,7 @@ struct BridgesScenario {
     withExtendedLifetime(guest) {}
   }
 
-  @Test("K6 T3 a tap without anybody behind it comes and goes as a port")
+  @Test("K6 T3 a tap without a guest is added and removed as a port → nothing is reported")
   func tap() throws {
     let (lab, guest) = try self.bridged()
     let flow = try GuardedFlow(lab, to: Uplinks.server)
@@ -84,7 +84,8 @@ struct BridgesScenario {
   }
 
   @Test(
-    "K6 I2 the cable's carrier goes while a guest's port is up: none, but guests are still there")
+    "K6 I2 the cable loses its carrier while a guest's port is up → no network, but guests are reachable"
+  )
   func cableGoes() throws {
     let (lab, guest) = try self.bridged()
     let far = try GuardedFlow(lab, to: Uplinks.server)
@@ -104,7 +105,7 @@ struct BridgesScenario {
     try GuardedFlow.expectSpared([near, next], atMost: .nothing) { try self.end(lab) }
   }
 
-  @Test("K6 I2 the cable is taken out of the bridge: what went by it is lost")
+  @Test("K6 I2 the cable is taken out of the bridge → its traffic is lost")
   func cableLeaves() throws {
     let (lab, guest) = try self.bridged()
     let far = try GuardedFlow(lab, to: Uplinks.server)

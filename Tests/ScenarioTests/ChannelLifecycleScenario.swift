@@ -2,12 +2,12 @@ import Glibc
 import TestKit
 import Testing
 
-/// Calls of a program while it, the server, connd or the resolver stops and starts.
+/// Calls of a program while the program, the server, connd or the resolver stops and starts.
 @Suite("Channel lifecycle", .needsNamespaces, .laboratory)
 struct ChannelLifecycleScenario {
-  /// Wifi goes, cellular is there.
+  /// Takes Wi-Fi down, so that cellular is left.
   ///
-  /// - Returns: When.
+  /// - Returns: The time of the change.
   @discardableResult
   private func cellular(_ bench: CallBench) throws -> UInt64 {
     try bench.settled()
@@ -19,7 +19,7 @@ struct ChannelLifecycleScenario {
   // MARK: The program
 
   @Test(
-    "seed the network changes while the app is in the background: its calls end when it goes on",
+    "the network changes while the program is stopped → its calls end when it continues",
     arguments: ["cellular", "hotspot"])
   func stopped(change: String) throws {
     let bench =
@@ -57,7 +57,7 @@ struct ChannelLifecycleScenario {
     try server.end()
   }
 
-  @Test("a program that leaves with calls in flight leaves at once", arguments: [true, false])
+  @Test("a program exits with calls in flight → it exits immediately", arguments: [true, false])
   func leaving(isReachable: Bool) throws {
     let bench = try CallBench(["wlan0"], configuration: "grace: {wifi: 60s}\n")
     let server = try CallServer(bench.lab)
@@ -73,13 +73,13 @@ struct ChannelLifecycleScenario {
   }
 
   @Test(
-    "C2 who prefers draining lets calls finish, and new ones go by the new path",
+    "C2 with draining preferred, calls may finish, and new ones use the new path",
     arguments: [true, false])
   func drained(byConnd: Bool) throws {
     let bench = try CallBench(
       ["eth0", "eth1"], routes: ["eth0"],
       configuration: byConnd ? "invalidations: {betterPath: drain}\n" : "")
-    // What leaves by the new link with the old address arrives here.
+    // Packets that leave by the new link with the old address arrive here.
     for link in ["all", "eth0", "eth1"] {
       try bench.lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0")
     }
@@ -101,7 +101,7 @@ struct ChannelLifecycleScenario {
 
   // MARK: The transport
 
-  @Test("C2 C3 over TLS calls end as soon: nobody waits for the other side to say goodbye")
+  @Test("C2 C3 over TLS, calls end as fast, without waiting for the other side's close_notify")
   func tls() throws {
     let bench = try CallBench(["wlan0", "wwan0"])
     let directory = bench.lab.directory.path
@@ -125,13 +125,13 @@ struct ChannelLifecycleScenario {
     try server.end()
   }
 
-  @Test("the control run: with gRPC's own transport the calls hang, and so does the next")
+  @Test("control run: with gRPC's own transport the calls hang, and so does the next")
   func plain() throws {
     let bench = try CallBench(["wlan0", "wwan0"])
     let server = try CallServer(bench.lab)
     let client = try bench.client(to: [CallBench.server, "10.1.0.1"])
     let plain = try bench.client(to: [CallBench.server], arguments: ["--plain"])
-    // What goes on being sent with the old address must not be what asks for the new gateway first.
+    // Packets still sent with the old address must not be the first to ask for the new gateway.
     try client.expectNextCall(1, from: "10.1.0.2", "the cellular gateway")
     let (calls, hanging) = (try client.open(0), try plain.open(0))
     let moment = try self.cellular(bench)
@@ -150,7 +150,7 @@ struct ChannelLifecycleScenario {
 
   // MARK: Names and servers
 
-  @Test("C5 a name that cannot be resolved fails the call at once, in the resolver's words")
+  @Test("C5 a name cannot be resolved → the call fails immediately, with the resolver's error")
   func resolution() throws {
     let bench = try CallBench(["wlan0", "wwan0"])
     let file = try bench.lab.directory.write("", to: "names")
@@ -168,7 +168,7 @@ struct ChannelLifecycleScenario {
       print("not resolved: UNAVAILABLE after \(duration)")
     }
     for _ in 0..<3 { try expectUnresolved() }
-    // It leaves no backoff behind.
+    // The failure leaves no backoff behind.
     try bench.lab.directory.write(names, to: "names")
     try client.expectNextCall(0, from: "10.0.0.2", "resolved")
 
@@ -184,7 +184,8 @@ struct ChannelLifecycleScenario {
   }
 
   @Test(
-    "C4 C6 the server restarts: its calls end, later ones fail until it is back, none is repeated")
+    "C4 C6 the server restarts → its calls end, later ones fail until it is back, and none is repeated"
+  )
   func server() throws {
     let bench = try CallBench(["eth0"])
     let first = try CallServer(bench.lab)
@@ -206,7 +207,7 @@ struct ChannelLifecycleScenario {
 
   // MARK: connd
 
-  @Test("C7 connd comes when calls are in flight already: it guards them from then on")
+  @Test("C7 connd starts while calls are in flight → it guards them from then on")
   func late() throws {
     let bench = try CallBench(["wlan0", "wwan0"], withConnd: false)
     let server = try CallServer(bench.lab)
@@ -216,7 +217,7 @@ struct ChannelLifecycleScenario {
     try client.expectNextCall(CallBench.far, from: "10.0.0.2", "without connd")
     #expect(!client.command.standardError.contains("network_interface"))
     try bench.lab.start()
-    // The log of a call names the link as soon as connd has.
+    // A call's log names the link as soon as connd guards the connection.
     try waitUntil("connd guards the connection") {
       try client.expectNextCall(CallBench.far, from: "10.0.0.2", "connd is there")
       return client.command.standardError.contains("network_interface=wlan0")
@@ -230,7 +231,7 @@ struct ChannelLifecycleScenario {
   }
 
   @Test(
-    "C7 without connd calls work as with gRPC's own transport, and a dead network shows as it does there"
+    "C7 without connd, calls work as with gRPC's own transport, and a dead network shows the same way"
   )
   func absent() throws {
     let bench = try CallBench(["wlan0", "wwan0"], withConnd: false)
@@ -242,7 +243,7 @@ struct ChannelLifecycleScenario {
     try client.expectNextCall(1, from: "10.1.0.2", "without connd")
     try client.expectOpen(far)
     try client.expectUndisturbed(near)
-    // A connection that is made later is made by what there is.
+    // A connection made later uses the network that is available.
     let another = try bench.client(to: [CallBench.server])
     try another.expectNextCall(0, from: "10.1.0.2", "without connd")
     try another.quit()
@@ -251,7 +252,7 @@ struct ChannelLifecycleScenario {
   }
 
   @Test(
-    "C7 I7 connd is stopped or killed and started again, as by an upgrade: nothing ends by that",
+    "C7 I7 connd is stopped or killed and restarted, as by an upgrade → no call ends",
     arguments: [SIGTERM, SIGKILL])
   func restarted(signal: CInt) throws {
     let bench = try CallBench(["wlan0", "wwan0"])
@@ -270,7 +271,7 @@ struct ChannelLifecycleScenario {
     }
     let another = try client.open(CallBench.far)
     #expect(another.local == far.local)
-    // Whether it has found connd again or is about to: it will be told.
+    // The client may still be reconnecting; it receives the change either way.
     let moment = try self.cellular(bench)
     for calls in [far, another] {
       try client.expectEnded(
@@ -283,7 +284,7 @@ struct ChannelLifecycleScenario {
   }
 
   @Test(
-    "C7 I7 the network changes while connd is away: calls end when it is back",
+    "C7 I7 the network changes while connd is away → calls end when it is back",
     arguments: [SIGTERM, SIGKILL])
   func changedMeanwhile(signal: CInt) throws {
     let bench = try CallBench(["wlan0", "wwan0"])

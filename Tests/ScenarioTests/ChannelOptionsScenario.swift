@@ -2,12 +2,12 @@ import Glibc
 import TestKit
 import Testing
 
-/// What programs ask of their channels: networks that they may use, links and marks, signs of life. TCP and connd are real.
+/// Options of channels: networks they may use, links and marks, keepalive. TCP and connd are real.
 @Suite("Options of channels", .needsNamespaces, .laboratory)
 struct ChannelOptionsScenario {
-  // MARK: Networks that may not be used
+  // MARK: Forbidden networks
 
-  /// How many TCP segments have come to the host outside.
+  /// The number of TCP segments that the outside host has received.
   private func segments(_ bench: CallBench) throws -> Int {
     let lines = try bench.lab.outside.run("cat", "/proc/net/snmp").split(separator: "\n")
       .filter { $0.hasPrefix("Tcp:") }.map { $0.split(separator: " ") }
@@ -18,7 +18,7 @@ struct ChannelOptionsScenario {
   }
 
   @Test(
-    "C8 a call that may not cost money sends nothing where it would, whether anybody listens or not"
+    "C8 a call that forbids expensive paths sends nothing over one, whether or not a server listens"
   )
   func nothingSent() throws {
     let bench = try CallBench(["wwan0", "eth0"], routes: ["wwan0"])
@@ -33,7 +33,7 @@ struct ChannelOptionsScenario {
     let server = try CallServer(bench.lab)
     #expect(try client.spareCall(0).message == "expensive")
     #expect(try self.segments(bench) == before)
-    // Others may use it, and then there is a connection that is not for everybody.
+    // Other calls may use the path, and so create a connection that this call must not use.
     try client.expectNextCall(0, from: "10.0.0.2", "expensive")
     #expect(try self.segments(bench) > before)
     #expect(try client.spareCall(0).message == "expensive")
@@ -51,7 +51,7 @@ struct ChannelOptionsScenario {
 
   private static let webSocketPort = 8080
 
-  /// A WebSocket to the host outside.
+  /// A WebSocket to the outside host.
   private func webSocket(_ lab: Laboratory, _ arguments: [String] = []) throws -> RunningCommand {
     try lab.namespace.spawn(
       [Programs.callprobe, "websocket", "--socket", lab.socket]
@@ -63,7 +63,7 @@ struct ChannelOptionsScenario {
   }
 
   @Test(
-    "C10 C8 a WebSocket that may not cost money is refused where it would, and ends with its network elsewhere"
+    "C10 C8 a WebSocket that forbids expensive paths is refused on one, and ends when its network moves to one"
   )
   func webSockets() throws {
     let bench = try CallBench(["eth0", "wwan0"], routes: ["wwan0"])
@@ -102,7 +102,7 @@ struct ChannelOptionsScenario {
     try server.wait()
   }
 
-  /// The next of these words that a WebSocket reports, what it hears among them.
+  /// The next of these words that a WebSocket reports, including messages it receives.
   private func expect(
     _ words: String..., of command: RunningCommand,
     sourceLocation: SourceLocation = #_sourceLocation
@@ -114,14 +114,14 @@ struct ChannelOptionsScenario {
   }
 
   @Test(
-    "C10 I3 what a rule keeps on its way carries bytes before, with and after a better path, and is told of both"
+    "C10 I3 a rule keeps a connection on its link → it works before, during and after a better path, and learns of both changes"
   )
   func keptOnItsWay() throws {
     let bench = try CallBench(["eth0", "wwan0"], routes: ["wwan0"])
     let server = try bench.lab.outside.spawn(
       [Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
     try server.line { $0.contains("\"ready\"") }
-    // As NetworkManager's and dhcpcd's rules keep connections on their link.
+    // NetworkManager and dhcpcd add such rules to keep connections on their link.
     let machine = bench.lab.namespace
     try machine.ip("route add default via 10.1.0.1 dev wwan0 table 100")
     try machine.ip("rule add from 10.1.0.2 lookup 100")
@@ -129,7 +129,7 @@ struct ChannelOptionsScenario {
     try self.expect("hello", of: open)
     for _ in 0..<2 {
       try machine.ip("route add default via 10.0.0.1 dev eth0 metric 50")
-      // Told, and said on the connection, which answers.
+      // The client reports it, and says so over the connection, which answers.
       try self.expect("betterPath", "betterPath", of: open)
       try machine.ip("route del default via 10.0.0.1 dev eth0 metric 50")
       try self.expect("noBetterPath", "noBetterPath", of: open)
@@ -141,7 +141,7 @@ struct ChannelOptionsScenario {
   }
 
   @Test(
-    "C10 I3 what drains without a rule stands still while there is a better path, and goes on when that is gone"
+    "C10 I3 a connection drains without a rule → it stalls while there is a better path, and continues afterwards"
   )
   func standsStill() throws {
     let bench = try CallBench(["eth0", "wwan0"], routes: ["wwan0"])
@@ -151,7 +151,8 @@ struct ChannelOptionsScenario {
     let open = try self.webSocket(bench.lab, ["--drain"])
     try self.expect("hello", of: open)
     try bench.lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 50")
-    // The host outside drops what comes from another link's address (RFC 3704): nothing is heard of what was said.
+    // The outside host drops packets from another link's address (RFC 3704), so that the answer
+    // does not arrive.
     try self.expect("betterPath", of: open)
     try bench.lab.namespace.ip("route del default via 10.0.0.1 dev eth0 metric 50")
     try self.expect("noBetterPath", "betterPath", "noBetterPath", of: open)
@@ -171,12 +172,12 @@ struct ChannelOptionsScenario {
     try server.line { $0.contains("\"ready\"") }
     let open = try self.webSocket(bench.lab, ["--drain"])
     try self.expect("hello", of: open)
-    // For its own address another way is preferred, for all others this one still.
+    // For the connection's own address another way is preferred; all others keep this one.
     let machine = bench.lab.namespace
     try machine.ip("route add default via 10.1.0.1 dev wwan0 table 100")
     try machine.ip("rule add from 10.0.0.2 lookup 100")
     try self.expect("betterPath", of: open)
-    // The way of new connections is followed no more: the client has made up its mind.
+    // The client has decided, and no longer follows the way of new connections.
     try waitUntil("it is guarded on its link alone") {
       try bench.lab.statistics().guardedFlows == 1
     }
@@ -187,9 +188,9 @@ struct ChannelOptionsScenario {
     try server.wait()
   }
 
-  // MARK: The way of a channel's own
+  // MARK: A channel's own way
 
-  /// What a channel does whose way is wlan0, while the default route is eth0's.
+  /// Checks a channel whose way is wlan0, while the default route uses eth0.
   private func expectOwnWay(
     _ bench: CallBench, _ arguments: [String], sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
@@ -211,13 +212,13 @@ struct ChannelOptionsScenario {
     try server.end(sourceLocation: sourceLocation)
   }
 
-  @Test("C2 a channel that is bound to a link leaves by it, and lives and dies with it")
+  @Test("C2 a channel bound to a link uses that link, and ends with it")
   func bound() throws {
     let bench = try CallBench(["eth0", "wlan0"])
     try self.expectOwnWay(bench, ["--interface", "wlan0"])
   }
 
-  @Test("C2 a channel that is marked takes the way of its mark, and lives and dies with it")
+  @Test("C2 a channel with a mark takes the mark's way, and ends with it")
   func marked() throws {
     let bench = try CallBench(["eth0", "wlan0"], routes: ["eth0"])
     try bench.lab.namespace.ip("route add default via 10.1.0.1 dev wlan0 table 100")
@@ -225,7 +226,7 @@ struct ChannelOptionsScenario {
     try self.expectOwnWay(bench, ["--mark", "7"])
   }
 
-  @Test("C5 a channel that is bound to a link that there is not says so")
+  @Test("C5 a channel bound to a missing link fails with an error that says so")
   func boundToNothing() throws {
     let bench = try CallBench(["eth0"])
     let client = try bench.client(to: [CallBench.server], arguments: ["--interface", "wlan7"])
@@ -235,7 +236,7 @@ struct ChannelOptionsScenario {
     try client.quit()
   }
 
-  // MARK: Signs of life
+  // MARK: Keepalive
 
   @Test("C7 C9 without connd, keepalive ends the calls of a server that falls silent")
   func keepalive() throws {
@@ -244,7 +245,7 @@ struct ChannelOptionsScenario {
     let client = try bench.client(to: [CallBench.server], arguments: ["--keepalive", "1"])
     let calls = try client.open(0)
     let moment = CallProbe.now
-    // What it sends back is lost; no link and no route of the client's host changes.
+    // The server's answers are lost, although no link or route of the client's host changes.
     try bench.lab.outside.ip("route add blackhole 10.0.0.2/32")
     try client.expectEnded(calls, [nil], since: moment, "keepalive")
     try client.quit()

@@ -1,14 +1,15 @@
 import TestKit
 import Testing
 
-/// What becomes of the calls of a program when its network changes: `callprobe` is the program, TCP is real.
+/// The fate of a program's calls when its network changes. `callprobe` is the program, and TCP is
+/// real.
 @Suite("Channels", .needsNamespaces, .laboratory)
 struct ChannelsScenario {
   private static let server = CallBench.server
 
-  // MARK: Categories (seed 000: transitions between none, wifi and cellular)
+  // MARK: Categories: transitions between none, wifi and cellular
 
-  @Test("C2 C3 seed WiFi → Cellular: calls end with UNAVAILABLE, the next goes out over cellular")
+  @Test("C2 C3 Wi-Fi → cellular: calls end with UNAVAILABLE, the next one uses cellular")
   func wifiToCellular() throws {
     let bench = try CallBench(["wlan0", "wwan0"])
     try bench.expectEnd("wifi to cellular", "interfaceLost", next: "10.1.0.2") {
@@ -16,7 +17,7 @@ struct ChannelsScenario {
     }
   }
 
-  @Test("C2 C3 seed Cellular → WiFi: calls that would stall end, the next goes out over wifi")
+  @Test("C2 C3 cellular → Wi-Fi: calls that would stall end, the next one uses Wi-Fi")
   func cellularToWifi() throws {
     let bench = try CallBench(["wlan0", "wwan0"], routes: ["wwan0"])
     try bench.expectEnd("cellular to wifi", "betterPath", next: "10.0.0.2") {
@@ -24,7 +25,7 @@ struct ChannelsScenario {
     }
   }
 
-  @Test("C2 C3 seed Cellular → None: mobile data is switched off, and the cable takes over")
+  @Test("C2 C3 mobile data is switched off → the cable takes over")
   func cellularOff() throws {
     let bench = try CallBench(["wwan0", "eth0"])
     try bench.expectEnd("cellular off", "interfaceLost", next: "10.1.0.2") {
@@ -32,7 +33,8 @@ struct ChannelsScenario {
     }
   }
 
-  @Test("C2 C3 seed LTE → 4G: the modem dials again, and has another address")
+  @Test(
+    "C2 C3 the modem re-dials with another address → calls end, the next one uses the new address")
   func redialled() throws {
     let bench = try CallBench(["wwan0"])
     try bench.expectEnd("redialled", "sourceAddressLost", "interfaceLost", next: "10.0.0.9") {
@@ -43,7 +45,7 @@ struct ChannelsScenario {
     }
   }
 
-  @Test("C2 C3 seed airplane mode: all radios and cables at once, and then one is back")
+  @Test("C2 C3 airplane mode: all links go down together, then one is back")
   func airplaneMode() throws {
     let bench = try CallBench(["wlan0", "wwan0", "eth0"])
     let server = try CallServer(bench.lab)
@@ -63,7 +65,7 @@ struct ChannelsScenario {
     try server.end()
   }
 
-  @Test("C2 seed WiFi → None → WiFi within the grace: nothing ends")
+  @Test("C2 Wi-Fi is lost and back within the grace period → no call ends")
   func withinGrace() throws {
     let bench = try CallBench(["wlan0"], configuration: "grace: {wifi: 20s}\n")
     try bench.expectNoEnd {
@@ -75,7 +77,7 @@ struct ChannelsScenario {
   }
 
   @Test(
-    "C2 C4 seed WiFi → None: calls end, and one that waits for the network goes out when it is back"
+    "C2 C4 Wi-Fi is lost → calls end, and one that waits for the network goes out when it is back"
   )
   func beyondGrace() throws {
     let bench = try CallBench(["wlan0"])
@@ -99,11 +101,11 @@ struct ChannelsScenario {
   }
 
   @Test(
-    "C3 a connection that is destroyed says nothing on the new network"
+    "C3 a destroyed connection sends nothing on the new network"
   )
   func quietly() throws {
-    // The kernel would ask for the new gateway in the name of the old address. A gateway that does not answer that holds up
-    // the next connection for a second.
+    // The kernel would send an ARP request for the new gateway with the old address. A gateway that
+    // does not answer it would delay the next connection by a second.
     let bench = try CallBench(["wlan0", "wwan0"])
     let server = try CallServer(bench.lab)
     let client = try bench.client()
@@ -120,7 +122,7 @@ struct ChannelsScenario {
 
   // MARK: Links
 
-  @Test("C2 C3 seed the interface goes offline: the cable is pulled, and plugged in again")
+  @Test("C2 C3 the cable is pulled → calls end; it is plugged in → the next one succeeds")
   func cablePulled() throws {
     let bench = try CallBench(["eth0"])
     let server = try CallServer(bench.lab)
@@ -139,7 +141,7 @@ struct ChannelsScenario {
     try server.end()
   }
 
-  @Test("C2 C3 seed the interface is no longer available: the link is deleted")
+  @Test("C2 C3 the link is deleted → calls end, the next one uses the other link")
   func linkDeleted() throws {
     let bench = try CallBench(["eth0", "eth1"])
     try bench.expectEnd(
@@ -149,7 +151,7 @@ struct ChannelsScenario {
     }
   }
 
-  @Test("C2 C3 seed a more preferable interface becomes valid")
+  @Test("C2 C3 a better link becomes available → calls end, the next one uses it")
   func betterPath() throws {
     let bench = try CallBench(["eth0", "eth1"], routes: ["eth0"])
     try bench.expectEnd("better path", "betterPath", next: "10.1.0.2") {
@@ -159,7 +161,7 @@ struct ChannelsScenario {
 
   // MARK: Addresses, gateways, routes
 
-  @Test("C2 C3 seed the TCP connection is no longer valid: the address is replaced")
+  @Test("C2 C3 the address is replaced → calls end, the next one uses the new address")
   func addressReplaced() throws {
     let bench = try CallBench(["eth0"])
     try bench.lab.namespace.set("net/ipv4/conf/eth0/promote_secondaries", "1")
@@ -169,7 +171,7 @@ struct ChannelsScenario {
     }
   }
 
-  @Test("C2 C3 seed WiFi connects to another hotspot, whose gateway has the same address")
+  @Test("C2 C3 Wi-Fi joins another hotspot whose gateway has the same address → calls end")
   func gatewayReplaced() throws {
     let bench = try CallBench(["wlan0"], configuration: "grace: {wifi: 60s}\n")
     try bench.expectEnd("another hotspot", "networkChanged", next: "10.0.0.2") {
@@ -183,7 +185,7 @@ struct ChannelsScenario {
     }
   }
 
-  @Test("C2 the default route is deleted and added again within the grace: nothing ends")
+  @Test("C2 the default route is deleted and added again within the grace period → no call ends")
   func routeBack() throws {
     let bench = try CallBench(["eth0"], configuration: "grace: {route: 20s}\n")
     try bench.expectNoEnd {
@@ -194,7 +196,7 @@ struct ChannelsScenario {
     }
   }
 
-  @Test("C2 C4 the default route does not come back: calls end, and fail until there is one")
+  @Test("C2 C4 the default route does not come back → calls end, and fail until there is one")
   func routeGone() throws {
     let bench = try CallBench(["eth0"])
     let server = try CallServer(bench.lab)
@@ -208,7 +210,7 @@ struct ChannelsScenario {
     let failure = try client.next("ended", of: unreachable)
     #expect(failure.code == "unavailable")
     #expect(failure.reason == nil)
-    // It waits for the backoff, a minute, which the path cuts short.
+    // The call waits for the backoff of a minute, which the new path cuts short.
     let waiting = try client.startQuick(CallBench.far)
     try bench.lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 100")
     try client.expectSuccess(of: waiting, from: "10.0.0.2", "route added")
@@ -217,9 +219,9 @@ struct ChannelsScenario {
     try server.end()
   }
 
-  // MARK: What concerns some and not others
+  // MARK: Changes that concern only some destinations
 
-  @Test("C2 a host route captures the server: its calls end, another server's do not")
+  @Test("C2 a host route captures the server → its calls end, another server's do not")
   func captured() throws {
     let bench = try CallBench(["eth0", "eth1"], routes: ["eth0"])
     let server = try CallServer(bench.lab)
@@ -235,7 +237,9 @@ struct ChannelsScenario {
     try server.end()
   }
 
-  @Test("C2 the server is on the link while the default changes from one medium to another")
+  @Test(
+    "C2 the server is on the link while the default route changes to another medium → its calls go on"
+  )
   func onLink() throws {
     let bench = try CallBench(["eth0", "wlan0"], routes: ["wlan0"])
     let server = try CallServer(bench.lab)
@@ -253,11 +257,12 @@ struct ChannelsScenario {
     try server.end()
   }
 
-  @Test("C2 calls inside a tunnel outlive a move of what is below it")
+  @Test("C2 the path below a tunnel moves → calls inside go on")
   func tunnel() throws {
     let bench = try CallBench(["wlan0", "wwan0"])
     let lab = bench.lab
-    // Both ends answer whoever speaks to them from the other's outer address: the addresses are on `lo`.
+    // Both ends of the tunnel answer any outer address of the other, because the addresses are on
+    // `lo`.
     try lab.namespace.ip("address add 198.51.100.2/32 dev lo")
     for link in ["all", "wlan0", "wwan0"] {
       try lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0")
@@ -287,7 +292,7 @@ struct ChannelsScenario {
 
   // MARK: Names
 
-  @Test("C2 names are resolved anew after a change, and not for each call")
+  @Test("C2 names are resolved again after a change, and not for each call")
   func names() throws {
     let bench = try CallBench(["wlan0", "wwan0"])
     let (old, new) = (
@@ -299,7 +304,7 @@ struct ChannelsScenario {
     let calls = try client.open(0)
     try client.expectNextCall(0, to: old, "old name")
     #expect(try client.next("resolved").message == old)
-    // Nobody looks before there is a reason to.
+    // Without a change the name is not resolved again.
     try bench.lab.directory.write("server.test \(new)\n", to: "names")
     try client.expectNextCall(0, to: old, "old name")
     let moment = CallProbe.now

@@ -13,7 +13,7 @@ struct ChurnScenario {
     return lab
   }
 
-  @Test("T3 hundreds of pairs of links come and go, and nothing is told")
+  @Test("T3 hundreds of veth pairs are added and removed → nothing is reported")
   func containers() throws {
     let lab = try self.online(ipv6: true)
     try lab.step("a bridge comes") {
@@ -21,7 +21,7 @@ struct ChurnScenario {
       try lab.namespace.ip("link set docker0 up")
       try lab.namespace.ip("address add 172.17.0.1/16 dev docker0")
     }
-    // As many at a time as a bridge has ports for.
+    // A bridge has a limited number of ports.
     let batch = 250
     for _ in 0..<Storm.size(1, full: 40) {
       let names = (1...batch).map { "veth\($0)" }
@@ -40,13 +40,13 @@ struct ChurnScenario {
     try lab.expectSilence(after: "pairs that came and went")
   }
 
-  @Test("T3 routes and addresses that lead elsewhere, and a captured probe, tell nothing")
+  @Test("T3 unrelated routes and addresses, and a captured probe → nothing is reported")
   func elsewhere() throws {
     let lab = try self.online()
     try lab.addLink("eth1", "198.51.100.2")
     try lab.ip("route add 10.0.0.0/8 via 198.51.100.1")
     try lab.ip("route add default via 198.51.100.1 metric 500")
-    // A host route that captures one probe of several.
+    // A host route that captures one of several probes.
     try lab.ip("route add 17.0.0.1/32 via 198.51.100.1")
     try lab.ip("address add 198.51.100.3/24 dev eth1")
     try lab.ip("address change 192.0.2.2/24 dev eth0")
@@ -57,11 +57,11 @@ struct ChurnScenario {
     try lab.expectSilence(after: "routes to elsewhere")
   }
 
-  @Test("T2 a default route that is back before anybody reads was gone")
+  @Test("T2 a default route that is back before connd reads → a bounce")
   func routeBounce() throws {
     let lab = try self.online()
     let before = try lab.status().generation
-    // One batch: the reader sees both messages at once.
+    // One batch: connd reads both messages together.
     try lab.whileStopped {
       try lab.namespace.ipBatch([
         "route del default via 192.0.2.1 metric 100",
@@ -79,7 +79,7 @@ struct ChurnScenario {
     try lab.expectSilence(after: "the bounce")
   }
 
-  @Test("T2 a source address that is back before anybody reads was gone")
+  @Test("T2 a source address that is back before connd reads → a bounce")
   func addressBounce() throws {
     let lab = try self.online()
     try lab.whileStopped {
@@ -94,7 +94,7 @@ struct ChurnScenario {
     try lab.expectSilence(after: "the bounce")
   }
 
-  @Test("T2 a link that is up again before anybody reads was down")
+  @Test("T2 a link that is up again before connd reads → a bounce")
   func linkBounce() throws {
     let lab = try self.online()
     try lab.whileStopped {
@@ -107,7 +107,7 @@ struct ChurnScenario {
     #expect(bounce.last?.to == "other")
   }
 
-  @Test("T2 T3 what goes elsewhere while nobody reads is no bounce")
+  @Test("T2 T3 unrelated losses before connd reads → no bounce")
   func noBounce() throws {
     let lab = try self.online()
     try lab.addLink("eth1", "198.51.100.2")
@@ -122,10 +122,10 @@ struct ChurnScenario {
   }
 
   @Test(
-    "T1 from the third loss of a carrier on a gain is held back, and told when the hold is over")
+    "T1 from the third carrier loss on, a gain is held back, and reported at the end of the hold")
   func flapping() throws {
     let lab = try self.online()
-    // Three losses within ten seconds: there is no time to compare with what ip says in between.
+    // The three losses must fall within ten seconds, which leaves no time for a comparison with ip.
     func lose() throws -> EventReport {
       try lab.outside.ip("link set eth0 down")
       return try lab.event()
@@ -141,7 +141,7 @@ struct ChurnScenario {
       #expect(gain.cause?.change == "linkUp")
     }
     #expect(try lose().to == "none")
-    // Until then it is told why there is none.
+    // Until then the status says why there is no path.
     _ = try regain()
     #expect(try lab.status().category == "none")
     let held = try lab.events { $0.event == "transition" }.last
@@ -152,14 +152,14 @@ struct ChurnScenario {
     try lab.step("a link that flaps") {}
   }
 
-  @Test("D4 a subscriber that is stopped delays nobody, and is told that it missed something")
+  @Test("D4 a stopped subscriber delays no other, and learns that it missed changes")
   func stoppedSubscriber() throws {
     let lab = try self.online()
     let stopped = try Watcher(socket: lab.socket)
     let snapshot = try stopped.next()
     stopped.command.signal(SIGSTOP)
     try stopped.command.waitUntilStopped()
-    // More than sockets, windows and the history hold together.
+    // More changes than sockets, windows and the history hold together.
     var last = snapshot
     for number in 0..<1500 {
       try lab.namespace.ip("route replace default via 192.0.2.\(10 + number % 200) metric 100")
@@ -172,7 +172,7 @@ struct ChurnScenario {
     #expect(events.last?.status == last.status)
   }
 
-  @Test("T5 the history tells every transition and its cause")
+  @Test("T5 the history contains every transition and its cause")
   func history() throws {
     let lab = try self.online()
     try lab.ip("route del default")
@@ -193,7 +193,7 @@ struct ChurnScenario {
 }
 
 extension Laboratory {
-  /// Does something while connd sleeps, so that it reads all the messages about it in one go.
+  /// Does something while connd is stopped, so that it reads all the messages in one go.
   func whileStopped(_ body: () throws -> Void) throws {
     guard let connd = self.connd else { throw CommandError("connd was not started") }
     connd.signal(SIGSTOP)
@@ -208,7 +208,7 @@ extension RunningCommand {
   func waitUntilStopped() throws {
     let threads = "/proc/\(self.processIdentifier)/task"
     try waitUntil("\(self.arguments) has stopped") {
-      // A thread may end meanwhile.
+      // A thread may end in between.
       let states = try Command.run(["sh", "-c", "cat \(threads)/*/stat 2>/dev/null || true"])
       return states.contains(") T ")
         && states.split(separator: "\n").allSatisfy { $0.contains(") T ") }

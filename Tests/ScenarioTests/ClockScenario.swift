@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// A machine without a real-time clock starts years ago, until NTP sets its clock.
+/// A machine without a real-time clock starts with a date years ago, until NTP sets the clock.
 @Suite("The wall clock is set", .needsNamespaces, .laboratory)
 struct ClockScenario {
   private static let twoYears = 2 * 365 * 86_400
@@ -26,7 +26,7 @@ struct ClockScenario {
       self.prefix + [Programs.connctl, "--socket", self.lab.socket] + arguments)
   }
 
-  /// The minutes from a moment until now, by the clock that was set: `2028-11-25T10:00`.
+  /// The minutes from a moment until now, by the clock after the step: `2028-11-25T10:00`.
   private func minutes(from start: time_t, after step: Int) -> [String] {
     (start / 60...time(nil) / 60).map { self.minute(of: $0 * 60 + step) }
   }
@@ -40,7 +40,7 @@ struct ClockScenario {
     return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
   }
 
-  @Test("T4 ages are by the boot clock, and times are as the clock is set now", arguments: [1, -1])
+  @Test("T4 ages follow the boot clock, and times follow the clock as set now", arguments: [1, -1])
   func step(sign: Int) throws {
     let start = time(nil)
     try self.lab.addLink("eth0", "192.0.2.2")
@@ -52,7 +52,7 @@ struct ClockScenario {
 
     let step = sign * Self.twoYears
     try self.lab.directory.write("\(step)", to: "step")
-    // A change: what is published then tells the same.
+    // A change published afterwards gives the same times.
     try self.lab.namespace.ip("route replace default via 192.0.2.9")
     let event = try self.lab.event()
     let minutes = self.minutes(from: start, after: step)

@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// What the command line says, and how it ends.
+/// connctl's output and exit status.
 @Suite("Command line with connd", .needsNamespaces, .laboratory)
 struct CommandLineScenario {
   private func online(configuration: String = "") throws -> Laboratory {
@@ -13,7 +13,7 @@ struct CommandLineScenario {
   }
 
   @Test(
-    "what prints only what happens ends with its reader, though nothing happens",
+    "the reader of watch or guard closes the pipe → connctl exits, even if nothing happens",
     arguments: [["watch"], ["guard", "198.51.100.9"]])
   func reader(command: [String]) throws {
     let lab = try self.online()
@@ -25,7 +25,7 @@ struct CommandLineScenario {
     #expect(output.split(separator: "\n").count == 2 && output.hasSuffix("\n0\n"), "\(output)")
   }
 
-  @Test("connctl ends in time where nobody is accepted, and as many wait already as may")
+  @Test("connd's backlog is full → connctl gives up in time")
   func fullQueue() throws {
     let lab = try Laboratory()
     let listener = try lab.python("hostile.py", "accepts_nobody")
@@ -36,7 +36,7 @@ struct CommandLineScenario {
   }
 
   @Test(
-    "connctl says by its exit status how it went",
+    "connctl's exit status tells the result",
     .enabled(if: Users.areMany, "only one user exists here"))
   func exitCodes() throws {
     let lab = try self.online()
@@ -52,7 +52,7 @@ struct CommandLineScenario {
     #expect(try lab.connctl("is", "telepathic").status == 64)
     #expect(try lab.connctl("frobnicate").status == 64)
 
-    // A socket that may not be connected to.
+    // A socket without permission to connect.
     lab.directory.open()
     chmod(lab.socket, 0o600)
     let refused = try Command.outcome(
@@ -61,7 +61,7 @@ struct CommandLineScenario {
     #expect(refused.standardError.contains(lab.socket))
   }
 
-  @Test("an empty path for the socket is wrong usage, for both programs")
+  @Test("an empty socket path is a usage error, for both programs")
   func emptySocket() throws {
     for arguments in [[Programs.connd], [Programs.connctl, "status"]] {
       let outcome = try Command.outcome(of: arguments + ["--socket", ""])
@@ -70,7 +70,7 @@ struct CommandLineScenario {
     }
   }
 
-  @Test("help is shown however narrow COLUMNS is", arguments: ["-3", "0", "10", "39", "50"])
+  @Test("help is shown at any width of COLUMNS", arguments: ["-3", "0", "10", "39", "50"])
   func narrowHelp(columns: String) throws {
     for arguments in [
       [Programs.connd, "--help"], [Programs.connctl, "--help"],
@@ -83,7 +83,7 @@ struct CommandLineScenario {
     }
   }
 
-  @Test("what connd cannot guard or look up is named, and why")
+  @Test("an address that connd cannot guard or look up → an error that names it, and the reason")
   func refusals() throws {
     let lab = try self.online()
     try lab.startConnd()
@@ -100,7 +100,7 @@ struct CommandLineScenario {
     #expect(outcome.standardError.contains("there is no link '\(name)'"))
   }
 
-  @Test("a flow that was never viable is said to be none, and not to have died")
+  @Test("a flow that was never viable is reported as such, and not as destroyed")
   func neverViable() throws {
     let lab = try self.online(configuration: "links: [{match: eth0, expensive: true}]")
     try lab.startConnd()
@@ -112,21 +112,21 @@ struct CommandLineScenario {
         of: lab.namespace.wrapped(
           [Programs.connctl, "--socket", lab.socket, "guard", "203.0.113.9"] + arguments))
       #expect(outcome.status == 0)
-      // One line: standard output is no terminal.
+      // One line, because standard output is not a terminal.
       let lines = outcome.output.split(separator: "\n")
       #expect(lines.count == 1)
       #expect(lines.last?.contains(words) == true, "\(outcome.output)")
     }
   }
 
-  @Test("wait returns when the condition comes true")
+  @Test("wait returns when its condition becomes true")
   func wait() throws {
     let lab = try Laboratory()
     try lab.addLink("eth0", "192.0.2.2")
-    // It waits for connd, too.
+    // It also waits for connd.
     let waiting = try RunningCommand(
       [Programs.connctl, "--socket", lab.socket, "wait", "--timeout", "60s", "online"])
-    // Whether this comes before READY or after it, depends on how soon connctl tries again.
+    // This line comes before or after READY, depending on connctl's next attempt.
     try lab.startConnd { $0 == "STATUS=none, 1 subscriber" }
     try lab.ip("route add default via 192.0.2.1")
     #expect(try waiting.wait() == 0)

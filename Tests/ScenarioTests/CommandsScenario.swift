@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// Commands that connctl runs where the network is as they need it, and when it changes.
+/// Commands that connctl runs under conditions, and on changes.
 @Suite("Commands that connctl runs", .needsNamespaces, .laboratory, .timeLimit(.minutes(5)))
 struct CommandsScenario {
   private func online() throws -> Laboratory {
@@ -17,17 +17,19 @@ struct CommandsScenario {
     try RunningCommand([Programs.connctl, "--socket", lab.socket] + arguments)
   }
 
-  /// Waits for the error of a command that is known by it.
+  /// Waits for a line on a command's standard error.
   private func waitForError(_ words: String, of command: RunningCommand) throws {
     try waitUntil("connctl says “\(words)”") { command.standardError.contains(words) }
   }
 
-  @Test("a command is run on each transition, one after the other, and told which it was")
+  @Test(
+    "a command runs on each transition, one after the other, with the transition in its environment"
+  )
   func transitions() throws {
     let lab = try self.online()
     let script = #"echo "$CONND_EVENT $CONND_FROM>$CONND_CATEGORY $CONND_GENERATION"; cat"#
     let hook = try self.spawn(lab, "on", "transition", "--", "sh", "-c", script)
-    // It follows when connd counts it.
+    // connctl follows once connd counts it.
     try waitUntil("the hook follows") {
       try lab.connctl("stats").output.contains(/subscribers +1\n/)
     }
@@ -40,7 +42,7 @@ struct CommandsScenario {
     #expect(try hook.nextLine()?.hasPrefix("transition none>wired ") == true)
   }
 
-  @Test("a command that is run on each invalidation is told the category by then")
+  @Test("a command run on an invalidation gets the category of that moment")
   func invalidations() throws {
     let lab = try self.online()
     let hook = try self.spawn(
@@ -53,12 +55,12 @@ struct CommandsScenario {
   }
 
   @Test(
-    "D7 a command is run when names are asked of others: the file is written anew, or another takes its place"
+    "D7 a command runs when the DNS servers change, whether the file is rewritten or replaced"
   )
   func dns() throws {
     let lab = try Laboratory(configuration: "links: [{match: eth0, medium: wired}]")
     try lab.addLink("eth0", "192.0.2.2")
-    // A directory that connd sees as /etc, and nobody else does.
+    // A directory that only connd sees as /etc.
     let etc = try TemporaryDirectory()
     etc.open()
     try etc.write("nameserver 192.0.2.53\n", to: "resolv.conf")
@@ -80,7 +82,7 @@ struct CommandsScenario {
     var report = try told()
     #expect(report.servers == ["192.0.2.54"] && report.search == ["example.org"])
     #expect(report.cause.change == "serversChanged")
-    // What changes nothing is not told.
+    // A rewrite without a change is not reported.
     try etc.write("# again\nnameserver 192.0.2.54\nsearch example.org\n", to: "resolv.conf")
     try etc.write("nameserver 192.0.2.54\nsearch example.com\n", to: "resolv.conf.new")
     #expect(rename("\(etc.path)/resolv.conf.new", "\(etc.path)/resolv.conf") == 0)
@@ -91,7 +93,7 @@ struct CommandsScenario {
     #expect(try lab.connctl("dns").status == 1)
   }
 
-  @Test("a command that takes too long, fails or is not there holds up no later one")
+  @Test("a command that times out, fails or is missing delays no later one")
   func failures() throws {
     let lab = try self.online()
     let script = #"[ "$CONND_CATEGORY" = none ] && exec sleep 1000; echo "$CONND_CATEGORY"; exit 3"#
@@ -108,7 +110,7 @@ struct CommandsScenario {
     try self.waitForError("“sh” ended with 3", of: slow)
   }
 
-  @Test("a command is run once the conditions hold, and connctl ends as it does")
+  @Test("a command runs once its conditions hold, and connctl exits with its status")
   func conditions() throws {
     let lab = try self.online()
     func status(_ arguments: String...) throws -> Int {
@@ -127,7 +129,7 @@ struct CommandsScenario {
     #expect(try waiting.wait() == 0)
   }
 
-  @Test("with --stop a command stands still while the conditions do not hold; a signal reaches it")
+  @Test("with --stop a command is stopped while its conditions do not hold; signals reach it")
   func stopped() throws {
     let lab = try self.online()
     let script = "echo $$; trap 'echo ended; exit 5' TERM; while :; do sleep 1000 & wait; done"
@@ -148,7 +150,7 @@ struct CommandsScenario {
     #expect(try run.wait() == 5)
   }
 
-  @Test("connd may be restarted: a command is left as it is, and hooks hear of what comes then")
+  @Test("connd is restarted → the command continues, and hooks get the later events")
   func restart() throws {
     let lab = try self.online()
     let hook = try self.spawn(
@@ -166,13 +168,13 @@ struct CommandsScenario {
   }
 
   @Test(
-    "units are started and stopped as conditions begin and cease to hold; a moment stops none, nor does a connd that is restarted"
+    "units start and stop with their conditions; a short outage or a restart of connd stops none"
   )
   func units() throws {
     let lab = try Laboratory(configuration: "links: [{match: eth0, medium: wired}]")
     try lab.addLink("eth0", "192.0.2.2")
     try lab.startConnd()
-    // Which says what it is asked.
+    // A systemctl that prints its arguments.
     let programs = try TemporaryDirectory()
     let systemctl = try programs.write("#!/bin/sh\necho \"$*\"\n", to: "systemctl")
     #expect(chmod(systemctl, 0o755) == 0)
@@ -184,14 +186,14 @@ struct CommandsScenario {
     func expect(_ lines: String...) throws {
       for line in lines { #expect(try keep.nextLine() == "--no-block \(line)") }
     }
-    // A machine that starts without a network.
+    // The machine starts without a network.
     try expect("stop -- connd-online.target", "stop -- connd-unmetered.target")
     try lab.namespace.ip("route add default via 192.0.2.1")
     try expect("start -- connd-online.target", "start -- connd-unmetered.target")
-    // Lost, and back within the grace; what is told next is not of that.
+    // Lost, and back within the grace period; the next report is about something else.
     try lab.outside.ip("link set eth0 down")
     try lab.outside.ip("link set eth0 up")
-    // A connd that goes away has said nothing.
+    // A connd that goes away changes no condition.
     #expect(try lab.connd?.terminate() == 0)
     try self.waitForError("the units are left as they are", of: keep)
     try lab.startConnd()
@@ -209,7 +211,7 @@ struct CommandsScenario {
   }
 
   @Test(
-    "units are kept by connctl before connd is there, and a systemctl that fails is asked again")
+    "connctl handles units before connd is there, and retries a failed systemctl")
   func unitsWithoutConnd() throws {
     let lab = try Laboratory(configuration: "links: [{match: eth0, medium: wired}]")
     try lab.addLink("eth0", "192.0.2.2")

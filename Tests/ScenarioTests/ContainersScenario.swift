@@ -1,15 +1,15 @@
 import TestKit
 import Testing
 
-/// Links that come and go beside the path, of which connd has the kernel tell no more.
+/// Links that come and go beside the path, which connd stops listening to.
 @Suite("Containers", .needsNamespaces, .laboratory)
 struct ContainersScenario {
   private static let media = "links: [{match: eth0, medium: wired}, {match: late, medium: wifi}]"
 
-  /// A machine on which so many containers came and went that connd does not hear of more.
+  /// A machine on which so many containers came and went that connd filters out new links.
   private func deaf(_ prepare: (Laboratory) throws -> Void) throws -> Laboratory {
     let lab = try Laboratory(ipv6: true, configuration: Self.media)
-    // Otherwise the kernel tells a second later that nobody else has the address (RFC 4862).
+    // Otherwise the kernel reports, a second later, that the address is unique (RFC 4862).
     try lab.namespace.set("net/ipv6/conf/default/accept_dad", "0")
     try lab.addLink("eth0")
     try prepare(lab)
@@ -24,7 +24,7 @@ struct ContainersScenario {
     try self.deaf { try $0.namespace.ip("address add 192.0.2.2/24 dev eth0") }
   }
 
-  /// Pairs of links come, are set up, and go.
+  /// Adds pairs of links, sets them up, and deletes them.
   ///
   /// - Returns: how often that has woken the thread that reads netlink.
   private func pairs(_ count: Int, in lab: Laboratory) throws -> Int {
@@ -41,24 +41,24 @@ struct ContainersScenario {
     return try figures.sleepsAtRest() - sleeps
   }
 
-  /// A link that comes late, up at both ends.
+  /// Adds a link after the filter is set, up at both ends.
   private func addLate(_ lab: Laboratory) throws {
     try lab.namespace.ip(
       "link add late index 5000 type veth peer name late index 6000 netns \(lab.outside.name)")
     for namespace in [lab.namespace, lab.outside] { try namespace.ip("link set late up") }
   }
 
-  @Test("T3 D7 where many containers come and go, one more wakes nobody")
+  @Test("T3 D7 many containers come and go → one more does not wake connd")
   func unheard() throws {
     let lab = try self.deaf()
     #expect(try self.pairs(50, in: lab) == 0)
     try lab.expectSilence(after: "containers")
-    // Whoever asks for them gets them.
+    // A listing includes the late link.
     try self.addLate(lab)
     #expect(try lab.connctl("links").output.contains("late"))
   }
 
-  @Test("K3 I2 a link that comes late is heard of when the path is on it")
+  @Test("K3 I2 the path moves to a late link → it passes the filter")
   func late() throws {
     let lab = try self.deaf()
     try self.addLate(lab)
@@ -71,12 +71,12 @@ struct ContainersScenario {
     #expect(loss.cause?.change == "carrierLost")
     try lab.step("it is gone") { try lab.namespace.ip("link del late") }
     #expect(try lab.events { $0.status.category == "wired" }.last?.status.interface == "eth0")
-    // Nothing of it stays: others come and go unheard again.
+    // Nothing of it stays: other links come and go unnoticed again.
     _ = try self.pairs(10, in: lab)
     try waitUntil("connd sleeps while a pair comes and goes") { try self.pairs(1, in: lab) == 0 }
   }
 
-  @Test("K6 a link that comes late is heard of when it becomes a port of the path's bridge")
+  @Test("K6 a late link becomes a port of the path's bridge → it passes the filter")
   func port() throws {
     let lab = try self.deaf { lab in
       try lab.namespace.ip("link add br0 type bridge")
@@ -93,11 +93,11 @@ struct ContainersScenario {
     #expect(try lab.events { $0.status.category == "none" }.last?.status.interface == "br0")
   }
 
-  @Test("I7 an overrun while links are unheard loses nothing")
+  @Test("I7 an overrun while links are filtered out loses nothing")
   func overrun() throws {
     let lab = try self.deaf()
     try self.addLate(lab)
-    // More than the socket holds, and among it what leads to the late link.
+    // More messages than the socket holds, and among them those that lead to the late link.
     try lab.whileStopped {
       try lab.namespace.ipBatch(
         (0..<2_000).map { "address add 10.7.\($0 / 250).\($0 % 250)/32 dev eth0" } + [

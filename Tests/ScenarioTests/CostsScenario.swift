@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// What users say of links and networks, and what programs hear of it.
+/// Users' overrides for links and networks, and what programs receive.
 @Suite("Costs", .needsNamespaces, .laboratory)
 struct CostsScenario {
   /// A line of `connctl networks --json`.
@@ -34,7 +34,7 @@ struct CostsScenario {
   }
 
   @Test(
-    "I8 I4 a network that a user marks is known again: on another day, by another connd, and not by another's router"
+    "I8 I4 an override for a network is found again later and by another connd, but not on another router's network"
   )
   func network() throws {
     let lab = try self.laboratory()
@@ -49,7 +49,7 @@ struct CostsScenario {
     let history = try lab.connctl("history").output
     #expect(history.contains("(uid \(getuid()))"), "\(history)")
 
-    // By the other network it is not, and by this one it is again.
+    // The override does not apply on the other network, and applies again on this one.
     try lab.ip("link set wlan0 down")
     #expect(try !lab.event().status.constrained)
     try lab.ip("link set wlan0 up")
@@ -66,13 +66,13 @@ struct CostsScenario {
     try lab.startConnd()
     #expect(try lab.status().constrained)
 
-    // By its identity, wherever the machine is.
+    // By its identity, from any network.
     #expect(try lab.connctl("forget", identity).status == 0)
     #expect(try !lab.status().constrained)
     #expect(try lab.connctl("forget", identity).status == 1)
   }
 
-  @Test("a link is marked by its name, for a while; the configuration holds against it")
+  @Test("an override for a link, by name and for a time; the configuration takes precedence")
   func link() throws {
     let lab = try self.laboratory()
     #expect(try lab.connctl("expensive", "wlan0", "--for", "1s").status == 0)
@@ -91,7 +91,7 @@ struct CostsScenario {
     #expect(try !lab.status().expensive)
   }
 
-  @Test("I4 a network has the same identity whenever connd starts, also before anybody marks one")
+  @Test("I4 a network keeps its identity across restarts of connd, even before any override")
   func identity() throws {
     let lab = try self.laboratory()
     let identity = try #require(try self.networks(lab).first?.identity)
@@ -100,7 +100,7 @@ struct CostsScenario {
     #expect(try self.networks(lab).first?.identity == identity)
   }
 
-  @Test("where nothing is named, it is the network that the machine is on; by another it is not")
+  @Test("without a name the current network is meant; its override does not apply on another")
   func here() throws {
     let lab = try self.laboratory()
     let marked = try lab.connctl("constrain")
@@ -114,18 +114,18 @@ struct CostsScenario {
     #expect(try lab.connctl("constrain", "off").status == 1)
   }
 
-  @Test("what cannot be written down holds until connd ends, and whoever says it is told so")
+  @Test("an override that cannot be saved lasts until connd exits, and its user is warned")
   func notKept() throws {
     let lab = try self.laboratory()
     #expect(try lab.connctl("constrain", "wlan0").standardError.isEmpty)
-    // Root may write anywhere, but not a file where a directory is.
+    // Root can write anywhere, but not create a file in place of a directory.
     let obstacle = "\(lab.directory.path)/connd.networks.new"
     #expect(mkdir(obstacle, 0o700) == 0)
     let said = try lab.connctl("expensive", "wlan0")
     #expect(said.status == 0 && said.standardError.contains("until connd ends"), "\(said)")
     #expect(try lab.status().expensive)
     rmdir(obstacle)
-    // Once more is enough.
+    // The next save succeeds.
     #expect(try lab.connctl("expensive", "wlan0").standardError.isEmpty)
     try lab.connd?.terminate()
     try lab.startConnd()
@@ -133,7 +133,7 @@ struct CostsScenario {
   }
 
   @Test(
-    "who may not is refused, and may look",
+    "an unauthorized user may not set overrides, but may read them",
     .enabled(if: Users.areMany, "only one user exists here"))
   func refused() throws {
     let lab = try self.laboratory()

@@ -2,7 +2,8 @@ import Glibc
 import TestKit
 import Testing
 
-/// What applications save where traffic costs money: HTTP, TCP and connd are real, and bytes are counted by the links.
+/// Data that applications save on expensive paths. HTTP, TCP and connd are real, and the links
+/// count the bytes.
 @Suite("Saving data", .needsNamespaces, .laboratory)
 struct DataSavingScenario {
   private static let port = 8080
@@ -30,7 +31,7 @@ struct DataSavingScenario {
       while let line = try client.nextLine(within: .seconds(20)) {
         let report: CallReport = try decode(line)
         if report.event == event, id == nil || report.id == id.map(String.init) { return report }
-        // Nothing that waits is passed over.
+        // No pending report is skipped.
         guard report.event == "begins" || report.event == "part" else {
           throw CommandError("\(report) instead of \(event)")
         }
@@ -38,7 +39,7 @@ struct DataSavingScenario {
       throw CommandError("no \(event): \(client.standardError)")
     }
 
-    /// How many bytes have come by a link.
+    /// The number of bytes received on a link.
     func received(_ link: String) throws -> Int {
       let text = try self.lab.namespace.run("cat", "/proc/net/dev")
       for line in text.split(separator: "\n") {
@@ -54,14 +55,14 @@ struct DataSavingScenario {
     }
   }
 
-  /// The least that a picture's bytes and those of their headers come to.
+  /// The minimum number of bytes for each picture with its headers.
   private static let (large, small) = (2_000_000, 50_000)
 
   @Test(
-    "C8 a picture in two sizes, one expression: over a path that costs money comes the small one")
+    "C8 a picture in two sizes, one expression: an expensive path fetches the small one")
   func picture() throws {
     let bench = try Bench()
-    /// - Returns: The picture's bytes, and those that came by the link.
+    /// - Returns: The picture's bytes, and those received on the link.
     func fetch(_ arguments: String..., over link: String) throws -> (picture: Int?, link: Int) {
       let before = try bench.received(link)
       let client = try bench.client("picture", arguments)
@@ -90,13 +91,13 @@ struct DataSavingScenario {
   }
 
   @Test(
-    "C8 a copy that can wait sends nothing over a path that costs money, and goes on where it stopped"
+    "C8 a copy that can wait sends nothing over an expensive path, and resumes where it stopped"
   )
   func copy() throws {
     let (parts, size) = (64, 262_144)
-    /// Copies while the cable is pulled after the eighth part, until the copy waits, or has ended.
+    /// Copies while the cable is pulled after the eighth part, until the copy waits or has ended.
     ///
-    /// - Returns: The bytes that came by the modem.
+    /// - Returns: The bytes received on the modem.
     func copy(_ arguments: String..., isHeldBack: Bool) throws -> Int {
       let bench = try Bench()
       let pipe = "\(bench.lab.directory.path)/input-\(UInt64.random(in: 0 ..< .max))"
@@ -131,7 +132,7 @@ struct DataSavingScenario {
     let with = try copy(isHeldBack: true)
     let asked = try copy("--user-initiated", isHeldBack: false)
     let without = try copy("--plain", isHeldBack: false)
-    // ARP at most.
+    // At most ARP.
     #expect(with < 1_000)
     #expect(asked > (parts - 8) * size)
     #expect(without > (parts - 8) * size)
@@ -140,7 +141,7 @@ struct DataSavingScenario {
         + "\(asked) where the user asks for it, \(without) without")
   }
 
-  @Test("C8 what is under way ends when a user says that its link costs money, and is begun anew")
+  @Test("C8 a user marks the link as expensive → a running transfer ends, and starts again later")
   func underWay() throws {
     let bench = try Bench()
     let client = try bench.client(
@@ -158,7 +159,7 @@ struct DataSavingScenario {
     #expect(try bench.lab.connctl("constrain", "eth0").status == 0)
     let other = try bench.next("waits", of: client)
     #expect(other.message?.contains("constrained") == true, "\(other)")
-    // ARP at most.
+    // At most ARP.
     #expect(try bench.received("eth0") - before < 1_000)
     #expect(try bench.lab.connctl("expensive", "eth0", "auto").status == 0)
     let last = try bench.next("waits", of: client)
@@ -170,7 +171,7 @@ struct DataSavingScenario {
     try bench.end()
   }
 
-  @Test("C8 a program that knows nothing of connd stands still while data are to be saved")
+  @Test("C8 a program that knows nothing of connd is stopped while data is to be saved")
   func anyProgram() throws {
     let bench = try Bench()
     let run = try RunningCommand(

@@ -10,13 +10,13 @@ struct DatabaseScenario {
   private static let port = 5432
   private static let programs = "/usr/lib/postgresql/15/bin"
 
-  /// A server outside, which accepts whoever comes.
+  /// A server outside that accepts every client.
   private func server(_ bench: CallBench) throws -> RunningCommand {
     let directory = bench.lab.directory
     directory.open()
     let data = "\(directory.path)/database"
     try Command.run(["install", "-d", "-o", "postgres", data])
-    // It refuses to be root.
+    // PostgreSQL refuses to run as root.
     func asPostgres(_ command: String) -> [String] {
       ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "sh", "-c", command]
     }
@@ -43,7 +43,7 @@ struct DatabaseScenario {
   }
 
   @Test(
-    "C10 a query that would hang ends when the cable is pulled, and hangs where nobody guards it")
+    "C10 the cable is pulled → a guarded query ends, an unguarded one hangs")
   func cablePulled() throws {
     let bench = try CallBench(["eth0"])
     let server = try self.server(bench)
@@ -53,11 +53,11 @@ struct DatabaseScenario {
     try bench.lab.outside.ip("link set eth0 down")
     let end: CallReport? = try guarded.nextLine().map { try decode($0) }
     #expect(end?.event == "ended")
-    // libpq's own words.
+    // libpq's own error text.
     #expect(end?.message?.contains("closed the connection") == true, "\(String(describing: end))")
     print("query: ended after \(Duration.nanoseconds(Int64(end?.at ?? 0) - Int64(moment)))")
     #expect(try guarded.wait() == 0)
-    // The other one waits on; nothing in the kernel has told it.
+    // The other query still waits, because the kernel has not reported anything to it.
     let state = try bench.lab.namespace.run("ss", "-Htn", "state", "established")
     #expect(state.contains("\(CallBench.server):\(Self.port)"))
     unguarded.signal(SIGKILL)

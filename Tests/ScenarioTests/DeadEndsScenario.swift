@@ -1,7 +1,8 @@
 import TestKit
 import Testing
 
-/// Routes with a carrier and an address that lead nowhere, and tunnels whose other end the route says.
+/// Routes with a carrier and an address that lead nowhere, and tunnels whose remote end is part of
+/// the route.
 @Suite("Where routes end", .needsNamespaces, .laboratory)
 struct DeadEndsScenario {
   @Test("K3 a link-local IPv4 address and a default route without a gateway → no network")
@@ -17,12 +18,12 @@ struct DeadEndsScenario {
     #expect(event.status.ipv4.status == "requiresConnection")
     #expect(event.status.ipv4.reason == "noSourceAddress")
     #expect(try lab.connctl("is", "online").status == 1)
-    // Neighbours are there.
+    // Neighbours are reachable.
     try lab.outside.ip("address add 169.254.9.9/16 dev eth0")
     let neighbour = try GuardedFlow(lab, to: "169.254.9.9")
     #expect(neighbour.path.status == "satisfied")
 
-    // The server is back.
+    // The DHCP server is back.
     try lab.namespace.ip("address add 10.0.0.2/24 dev eth0")
     try lab.outside.ip("address add 10.0.0.1/24 dev eth0")
     try lab.ip("route replace default via 10.0.0.1 dev eth0")
@@ -31,7 +32,7 @@ struct DeadEndsScenario {
   }
 
   @Test(
-    "K3 I10 a default route into a link that carries nothing → a blackhole, and explain names the kill switch"
+    "K3 I10 a default route into a link without an exit → a blackhole, and explain names the kill switch"
   )
   func killSwitch() throws {
     let lab = try Uplinks.laboratory(["eth0"])
@@ -50,7 +51,7 @@ struct DeadEndsScenario {
     #expect(try lab.events { $0.status.category == "wired" }.last?.to == "wired")
   }
 
-  /// A vxlan that has no remote end of its own.
+  /// A vxlan without a remote end of its own.
   private func tunnel() throws -> Laboratory {
     let lab = try Uplinks.laboratory(["eth0", "wlan0"])
     try lab.namespace.ip("link add vx0 type vxlan external dstport 4789")
@@ -64,7 +65,7 @@ struct DeadEndsScenario {
     return lab
   }
 
-  @Test("K6 a route puts a header before its packets → the path goes on where that leads")
+  @Test("K6 a route encapsulates its packets → the path continues where the outer header leads")
   func encapsulation() throws {
     let lab = try self.tunnel()
     try lab.namespace.ip("route add \(Uplinks.server)/32 via 10.0.0.1 dev eth0")
@@ -77,13 +78,13 @@ struct DeadEndsScenario {
     let loss = try lab.events { $0.status.category == "none" }
     #expect(loss.last?.status.ipv4.reason == "noCarrier")
 
-    // What leads to the header's destination matters, too.
+    // The route to the outer destination matters, too.
     try lab.ip("route add 10.0.0.1/32 via 10.1.0.1 dev wlan0")
     let moved = try lab.events { $0.status.category == "wifi" }
     #expect(moved.last?.status.ipv4.chain == ["vx0", "wlan0"])
   }
 
-  @Test("K6 segment routing names a link → the path leads to the first segment all the same")
+  @Test("K6 segment routing names a link → the path still leads to the first segment")
   func segments() throws {
     let lab = try Uplinks.laboratory(["eth0", "wlan0"], ipv6: true)
     try lab.namespace.ip("-6 route add fc00:1::1/128 via 2001:db8:1::1 dev wlan0")

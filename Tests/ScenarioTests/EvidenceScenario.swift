@@ -1,12 +1,12 @@
 import TestKit
 import Testing
 
-/// What connections' own sockets testify, when the kernel's lookup does not describe them (E1), and
-/// when it stands although nothing comes back (E2).
+/// Evidence of connections' own sockets: the kernel's lookup does not describe them (E1), or it
+/// holds although no answer arrives (E2).
 @Suite("Evidence of sockets", .needsNamespaces, .laboratory)
 struct EvidenceScenario {
-  /// A host that marks packets after their lookup and so sends them by eth1, as mwan3 and split
-  /// tunnels do, while lookups say eth0.
+  /// A host that marks packets after their lookup, as mwan3 and split tunnels do. They leave by
+  /// eth1, while lookups say eth0.
   private func markingLaboratory() throws -> Laboratory {
     let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"])
     try lab.namespace.ip("route add default via 10.1.0.1 dev eth1 table 100")
@@ -22,12 +22,12 @@ struct EvidenceScenario {
     return lab
   }
 
-  /// Takes a link's carrier, by its other end.
+  /// Takes a link's carrier at its other end.
   private func unplug(_ link: String, _ lab: Laboratory) throws {
     try lab.outside.ip("link set \(link) down")
   }
 
-  @Test("E1 netfilter marks packets after the lookup: the address's link fails → spared")
+  @Test("E1 netfilter marks packets after the lookup, and the address's link fails → spared")
   func marked() throws {
     let lab = try self.markingLaboratory()
     let flow = try GuardedFlow(lab, to: Uplinks.server, .init(source: "10.0.0.2"))
@@ -39,14 +39,14 @@ struct EvidenceScenario {
     #expect("\(told.severity) \(told.reason)" == "advise interfaceLost")
     try traffic.awaitAnswers(50)
     #expect(try lab.statistics().spared == 1)
-    // The link that carries it fails, about which the lookup says nothing.
+    // The link that carries the traffic fails, which the lookup does not show.
     try self.unplug("eth1", lab)
     try flow.expectDestroyed("silent", after: nil)
     traffic.stop()
     #expect(try lab.statistics().found == 1)
   }
 
-  @Test("E1 a service address leads to a pod on this machine: the uplink fails → spared")
+  @Test("E1 a service address leads to a pod on this machine, and the uplink fails → spared")
   func service() throws {
     let lab = try Uplinks.laboratory(["eth0"])
     let pod = try NetworkNamespace()
@@ -77,7 +77,7 @@ struct EvidenceScenario {
     try flow.expectAlive(in: lab, on: "eth0")
   }
 
-  @Test("E1 an active flow whose cable is pulled is advised, and destroyed as soon as it is silent")
+  @Test("E1 an active flow's cable is pulled → advised, and destroyed as soon as it is silent")
   func activeAndDead() throws {
     let lab = try Uplinks.laboratory(["eth0", "eth1"])
     try lab.start()
@@ -98,14 +98,14 @@ struct EvidenceScenario {
     try lab.start()
     let flow = try GuardedFlow(lab, to: Uplinks.server)
     #expect(try #require(flow.connection).carries(within: .seconds(10)))
-    // Until the socket was silent for more than a second.
+    // Until the socket has been silent for more than a second.
     let silence = ContinuousClock.now + .milliseconds(1100)
     while ContinuousClock.now < silence { _ = try lab.status() }
     try self.unplug("eth0", lab)
     try flow.expectDestroyed("interfaceLost")
   }
 
-  /// Something changes that hurts no lookup, at the moment when the outside begins to drop packets.
+  /// Makes a change that affects no lookup, at the moment when the outside begins to drop packets.
   private func losePackets(_ lab: Laboratory, _ share: Int) throws {
     let chance = share < 100 ? "numgen random mod 100 < \(share)" : ""
     try lab.outside.nft(
@@ -120,7 +120,7 @@ struct EvidenceScenario {
     try lab.namespace.ip("rule add from 192.0.2.99 lookup 99")
   }
 
-  @Test("E2 packets are lost without a word after a change → advised, then destroyed as silent")
+  @Test("E2 all packets are lost silently after a change → advised, then destroyed as silent")
   func silent() throws {
     let lab = try Uplinks.laboratory(["eth0"])
     try lab.start()
@@ -148,7 +148,7 @@ struct EvidenceScenario {
     }
   }
 
-  /// A host with one link whose round trip takes a time.
+  /// A host with one link that has this round-trip time.
   private func slowLaboratory(roundTrip: Duration) throws -> (Laboratory, DelayedLink) {
     let lab = try Uplinks.laboratory([])
     let link = try DelayedLink(
@@ -174,7 +174,7 @@ struct EvidenceScenario {
   }
 
   @Test(
-    "E2 a slow link, which is a tunnel, falls silent after a change → its flow is advised",
+    "E2 a slow link of a tunnel falls silent after a change → its flow is advised",
     .enabled(if: TunDevice.isAvailable))
   func slowAndDead() throws {
     let (lab, link) = try self.slowLaboratory(roundTrip: .milliseconds(300))
@@ -183,7 +183,7 @@ struct EvidenceScenario {
     try traffic.awaitAnswers()
     link.fallSilent()
     try lab.namespace.ip("rule add from 192.0.2.99 lookup 99")
-    // It is destroyed 30 s later, when a VPN would have moved its tunnel.
+    // It is destroyed 30 s later; by then a VPN would have moved its tunnel.
     try flow.expectAdvice("silent")
     traffic.stop()
     link.end()
@@ -212,7 +212,7 @@ struct EvidenceScenario {
     #expect(connection.carries(within: .seconds(10)))
     connection.fillWindow()
     try lab.namespace.ip("rule add from 192.0.2.99 lookup 99")
-    // Longer than three timeouts take.
+    // Longer than three timeouts.
     let end = ContinuousClock.now + .seconds(4)
     while ContinuousClock.now < end { _ = try lab.status() }
     try lab.namespace.ip("address del 10.0.0.2/24 dev eth0")
@@ -220,7 +220,7 @@ struct EvidenceScenario {
     #expect(told.reason == "sourceAddressLost")
   }
 
-  @Test("E2 a half-closed connection whose FIN is never acknowledged is found")
+  @Test("E2 a half-closed connection whose FIN is never acknowledged → found dead")
   func halfClosed() throws {
     let lab = try Uplinks.laboratory(["eth0"])
     try lab.start()
@@ -235,7 +235,7 @@ struct EvidenceScenario {
 }
 
 extension NetworkNamespace {
-  /// Loads rules, in nft(8)'s words.
+  /// Loads rules in the syntax of nft(8).
   fileprivate func nft(_ rules: String) throws {
     try self.run("nft", rules)
   }

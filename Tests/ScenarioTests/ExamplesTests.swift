@@ -2,7 +2,8 @@ import Glibc
 import TestKit
 import Testing
 
-/// The examples of the guide `GuardYourChannels`, with a server that is reached over Wi-Fi and over cellular.
+/// The examples of the guide `GuardYourChannels`, with a server reachable over Wi-Fi and over
+/// cellular.
 @Suite("Examples", .needsNamespaces, .laboratory)
 struct ExamplesTests {
   /// The example in one of its languages.
@@ -48,7 +49,7 @@ struct ExamplesTests {
     return (lab, server)
   }
 
-  /// Waits for what the example prints, each of these in a line of its own, in any order.
+  /// Waits for each of these lines in the example's output, in any order.
   private func expect(_ example: RunningCommand, _ texts: String...) throws {
     var missing = texts
     while !missing.isEmpty {
@@ -58,14 +59,14 @@ struct ExamplesTests {
   }
 
   @Test(
-    "C2 C3 in other languages: a call that would hang ends, and the next one takes the other link",
+    "C2 C3 in other languages: a call that would hang ends, and the next one uses the other link",
     arguments: Example.allCases)
   func switchOver(_ example: Example) throws {
     let (lab, server) = try self.laboratory()
     try lab.startConnd()
     let guarded = try example.start(in: lab.namespace, connd: lab.socket)
     try self.expect(guarded, "the server sees ipv4:192.0.2.2:", "guarded, by v-wifi")
-    // Its network goes the same way, and nobody tells it.
+    // A client without connd loses its network the same way, and does not notice.
     let plain = try example.start(in: lab.namespace, connd: "/nowhere")
     try self.expect(plain, "the server sees ipv4:192.0.2.2:")
 
@@ -79,7 +80,7 @@ struct ExamplesTests {
   }
 
   @Test(
-    "I8 in other languages: what a user says of a link is heard at once",
+    "I8 in other languages: a user's override arrives immediately",
     arguments: Example.allCases)
   func costs(_ example: Example) throws {
     let (lab, server) = try self.laboratory()
@@ -98,7 +99,7 @@ struct ExamplesTests {
   }
 
   @Test(
-    "C3 in other languages: after a time without any network, calls go out when there is one",
+    "C3 in other languages: after an outage, calls go out as soon as there is a network",
     arguments: Example.allCases)
   func outage(_ example: Example) throws {
     let (lab, server) = try self.laboratory()
@@ -109,7 +110,7 @@ struct ExamplesTests {
 
     try lab.namespace.ip("link set v-wifi down")
     try self.expect(guarded, "the call ended: CANCELLED")
-    // The next one fails at once, for want of a route.
+    // The next one fails immediately, because there is no route.
     try self.expect(guarded, "the call ended: ")
     try lab.namespace.ip("link set v-cell up")
     try lab.namespace.ip("route add default via 198.51.100.1")
@@ -118,7 +119,7 @@ struct ExamplesTests {
   }
 
   @Test(
-    "C7 in other languages: connd is found when it comes, and tells what changed while it was away",
+    "C7 in other languages: connd is found when it starts, and reports what changed while it was away",
     arguments: Example.allCases)
   func restart(_ example: Example) throws {
     let (lab, server) = try self.laboratory()

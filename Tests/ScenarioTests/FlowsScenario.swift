@@ -1,7 +1,7 @@
 import TestKit
 import Testing
 
-/// Which connections connd gives up, and which not; TCP itself is the judge.
+/// Which connections connd gives up, and which not, compared with TCP itself.
 @Suite("Flows", .needsNamespaces, .laboratory)
 struct FlowsScenario {
   private static let server = Uplinks.server
@@ -31,7 +31,8 @@ struct FlowsScenario {
   // MARK: From one medium to another
 
   @Test(
-    "I2 I5 wifi goes down and cellular takes over: the flow on wifi dies, the wide scope is told")
+    "I2 I5 Wi-Fi goes down and cellular takes over → the flow on Wi-Fi is destroyed, and the category change is published"
+  )
   func wifiToCellular() throws {
     let lab = try self.laboratory(["wlan0", "wwan0"])
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -43,13 +44,13 @@ struct FlowsScenario {
     #expect(narrow.scope.interface == "wlan0")
     try self.wide(lab, "destroy")
     try flow.expectDestroyed("interfaceLost", cause: "linkDown")
-    // The next connection goes out at once by what there is.
+    // The next connection immediately uses the available network.
     let next = try GuardedFlow(lab, to: Self.server)
     #expect(next.path.interface == "wwan0")
     try next.expectAlive(in: lab, on: "wwan0")
   }
 
-  @Test("I3 I5 wifi comes back and is preferred: the flow on cellular is given up")
+  @Test("I3 I5 Wi-Fi comes back and is preferred → the flow on cellular is destroyed")
   func cellularToWifi() throws {
     let lab = try self.laboratory(["wlan0", "wwan0"], routes: ["wwan0"])
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -57,11 +58,11 @@ struct FlowsScenario {
     try lab.ip("route add default via 10.0.0.1 dev wlan0 metric 50")
     #expect(try lab.event().to == "wifi")
     try self.wide(lab, "destroy")
-    // Guard knows that the kernel sends it by another link now, which says more than the category.
+    // The kernel now sends the flow by another link, which says more than the category.
     try flow.expectDestroyed("betterPath", cause: "routeAdded")
   }
 
-  @Test("I3 a better link of the same medium: the flow on the old one is given up")
+  @Test("I3 a better link of the same medium appears → the flow on the old one is destroyed")
   func betterPath() throws {
     let lab = try self.laboratory(["eth0", "eth1"], routes: ["eth0"])
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -86,7 +87,7 @@ struct FlowsScenario {
     #expect(try #require(lab.watcher).nextInvalidation().severity == "drain")
   }
 
-  @Test("I3 a rule keeps what comes from the flow's address on its link: it is only advised")
+  @Test("I3 a rule keeps packets from the flow's address on its link → the flow is only advised")
   func pinned() throws {
     let lab = try self.laboratory(["eth0", "eth1"], routes: ["eth0"])
     try lab.ip("route add default via 10.0.0.1 dev eth0 table 100")
@@ -99,14 +100,14 @@ struct FlowsScenario {
 
   // MARK: Grace
 
-  @Test("I10 wifi loses its carrier for a moment, as roaming does: nothing is destroyed")
+  @Test("I10 Wi-Fi loses its carrier briefly, as in roaming → nothing is destroyed")
   func roamed() throws {
     let lab = try self.laboratory(["wlan0"], configuration: "grace: {wifi: 20s}\n")
     let flow = try GuardedFlow(lab, to: Self.server)
     try lab.outside.ip("link set wlan0 down")
     #expect(try lab.event().to == "none")
     try self.wide(lab, "advise")
-    // Flows are looked at behind the publication: what this one is told of, must still be the case then.
+    // Flows are evaluated after the publication: the advice must still be true then.
     try flow.expectAdvice("interfaceLost")
     try lab.outside.ip("link set wlan0 up")
     let back = try lab.event()
@@ -115,7 +116,8 @@ struct FlowsScenario {
     try flow.expectSpared { try lab.namespace.ip("address del 10.0.0.2/24 dev wlan0") }
   }
 
-  @Test("I10 wifi does not come back in time: the flow dies when the grace is over")
+  @Test(
+    "I10 Wi-Fi does not come back in time → the flow is destroyed at the end of the grace period")
   func graceOver() throws {
     let lab = try self.laboratory(["wlan0"])
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -130,7 +132,7 @@ struct FlowsScenario {
     try self.wide(lab, "destroy")
   }
 
-  @Test("I2 the cable is pulled: no grace for other media than wifi")
+  @Test("I2 the cable is pulled → no grace period, which only Wi-Fi has")
   func cablePulled() throws {
     let lab = try self.laboratory(["eth0"])
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -140,7 +142,7 @@ struct FlowsScenario {
     try flow.expectDestroyed("interfaceLost", cause: "carrierLost")
   }
 
-  @Test("I10 the default route is deleted and added again: nothing is destroyed")
+  @Test("I10 the default route is deleted and added again → nothing is destroyed")
   func routeBack() throws {
     let lab = try self.laboratory(["eth0"], configuration: "grace: {route: 20s}\n")
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -155,7 +157,9 @@ struct FlowsScenario {
     }
   }
 
-  @Test("I10 the default route does not come back: the flow dies when the grace is over")
+  @Test(
+    "I10 the default route does not come back → the flow is destroyed at the end of the grace period"
+  )
   func routeGone() throws {
     let lab = try self.laboratory(["eth0"])
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -164,7 +168,7 @@ struct FlowsScenario {
       "interfaceLost", after: ["advise interfaceLost"], cause: "graceEnded")
   }
 
-  @Test("I10 another path takes over while the grace runs: it is over at once")
+  @Test("I10 another path takes over during the grace period → it ends immediately")
   func takenOver() throws {
     let lab = try self.laboratory(
       ["wlan0", "wwan0"], routes: ["wlan0"], configuration: "grace: {wifi: 60s}\n")
@@ -179,16 +183,17 @@ struct FlowsScenario {
 
   // MARK: Links, addresses, gateways
 
-  @Test("I2 the link is deleted")
+  @Test("I2 the link is deleted → its flow is destroyed")
   func linkDeleted() throws {
     let lab = try self.laboratory(["eth0"])
     let flow = try GuardedFlow(lab, to: Self.server)
     try lab.ip("link del eth0")
-    // The kernel tells that the link is down, and then that its address is gone: both may be read at once (I9).
+    // The kernel reports the link as down, and then its address as removed. connd may read both
+    // together (I9).
     try flow.expectDestroyed("interfaceLost", "sourceAddressLost")
   }
 
-  @Test("I1 the address is replaced, the route stays")
+  @Test("I1 the address is replaced and the route stays → the flow is destroyed")
   func addressReplaced() throws {
     let lab = try self.laboratory(["eth0"])
     try lab.ip("address add 10.0.0.3/24 dev eth0")
@@ -198,13 +203,14 @@ struct FlowsScenario {
     try flow.expectDestroyed("sourceAddressLost", cause: "addressRemoved")
   }
 
-  @Test("I4 the carrier was lost, and another router has the gateway's address: another network")
+  @Test("I4 the carrier was lost, and another router has the gateway's address → another network")
   func gatewayReplaced() throws {
     let lab = try self.laboratory(["wlan0"], configuration: "grace: {wifi: 60s}\n")
     let flow = try GuardedFlow(lab, to: Self.server)
     try lab.outside.ip("link set wlan0 down")
     #expect(try lab.event().to == "none")
-    // The kernel knew the gateway since the connection was made. Its successor knows nothing of the connection.
+    // The kernel has known the gateway since the connection was made. Its successor knows nothing
+    // of the connection.
     try lab.outside.ip("link set wlan0 address 02:00:00:00:00:99")
     try lab.outside.ip("address del \(Self.server)/32 dev lo")
     try lab.outside.ip("link set wlan0 up")
@@ -219,7 +225,7 @@ struct FlowsScenario {
     try flow.expectDestroyed("networkChanged", after: nil, cause: "gatewayChanged")
   }
 
-  @Test("I4 the gateway is confirmed again and again: nothing is told")
+  @Test("I4 the gateway is confirmed again and again → nothing is reported")
   func gatewayConfirmed() throws {
     let lab = try self.laboratory(["eth0"])
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -231,9 +237,9 @@ struct FlowsScenario {
     try flow.expectAlive(in: lab, on: "eth0")
   }
 
-  // MARK: What concerns some and not others
+  // MARK: Changes that concern only some destinations
 
-  @Test("I3 a host route captures the server: its flow dies, another's does not")
+  @Test("I3 a host route captures the server → its flow is destroyed, another's is not")
   func captured() throws {
     let lab = try self.laboratory(["eth0", "eth1"], routes: ["eth0"])
     try lab.outside.ip("address add 203.0.113.2/32 dev lo")
@@ -245,7 +251,7 @@ struct FlowsScenario {
   }
 
   @Test(
-    "I3 I10 the server's address moves to this machine: what was connected to the other one is over, unless it moves back"
+    "I3 I10 the server's address moves to this machine → flows to the other machine end, unless it moves back"
   )
   func addressTakenOver() throws {
     let lab = try self.laboratory(["eth0"])
@@ -253,7 +259,7 @@ struct FlowsScenario {
     let flow = try GuardedFlow(lab, to: "10.0.0.100")
     try lab.namespace.ip("address add 10.0.0.100/32 dev eth0")
     #expect(try flow.invalidation().severity == "drain")
-    // Who connects now reaches this machine.
+    // A new connection reaches this machine.
     let local = try GuardedFlow(lab, to: "10.0.0.100", in: lab.namespace)
     #expect(local.path.interface == "lo")
     try flow.expectDestroyed("interfaceLost")
@@ -261,7 +267,7 @@ struct FlowsScenario {
     try local.expectDestroyed("sourceAddressLost", "interfaceLost", after: nil)
   }
 
-  @Test("I5 the server is on the link while the default path changes: its flow goes on")
+  @Test("I5 the server is on the link while the default path changes → its flow goes on")
   func onLink() throws {
     let lab = try self.laboratory(["eth0", "wlan0"], routes: ["wlan0"])
     let near = try GuardedFlow(lab, to: "10.0.0.1")
@@ -274,7 +280,7 @@ struct FlowsScenario {
     try near.expectAlive(in: lab, on: "eth0")
   }
 
-  @Test("I5 a flow inside a tunnel outlives a move of what is below")
+  @Test("I5 the path below a tunnel moves → a flow inside survives")
   func tunnel() throws {
     let lab = try self.laboratory(["wlan0", "wwan0"])
     try self.addTunnel(to: lab)
@@ -289,11 +295,12 @@ struct FlowsScenario {
     try inside.expectAlive(in: lab, on: "tun9")
   }
 
-  @Test("I0 K6 a tunnel that only a rule for source ports carries is one")
+  @Test("I0 K6 a tunnel works although only a source-port rule leads to its remote end")
   func tunnelBySourcePort() throws {
     let lab = try self.laboratory(["wlan0", "wwan0"])
     try self.addTunnel(to: lab)
-    // What asks without a port is refused; a tunnel's packets take their port from what is inside them (udp_flow_src_port).
+    // A lookup without a port is refused; a tunnel takes its packets' source port from the inner
+    // packet (udp_flow_src_port).
     try lab.namespace.ip("route add unreachable \(Self.server)")
     try lab.namespace.ip("route add \(Self.server) via 10.1.0.1 table 100")
     try lab.namespace.ip("rule add ipproto udp sport 32768-60999 lookup 100")
@@ -304,8 +311,8 @@ struct FlowsScenario {
     try inside.expectAlive(in: lab, on: "tun9")
   }
 
-  /// A tunnel whose ends answer whoever speaks to them from the other's outer address: the addresses are on `lo`, as a tunnel's
-  /// that roams are for those inside it.
+  /// A tunnel whose ends answer any outer address of the other. The addresses are on `lo`, so that
+  /// flows inside survive when the tunnel roams.
   private func addTunnel(to lab: Laboratory) throws {
     try lab.namespace.ip("address add 198.51.100.2/32 dev lo")
     try lab.outside.set("net/ipv4/conf/all/rp_filter", "0")
@@ -321,7 +328,7 @@ struct FlowsScenario {
     }
   }
 
-  @Test("T3 I1 a temporary address rotates: old flows go on until it is deleted")
+  @Test("T3 I1 a temporary address is replaced → old flows go on until it is deleted")
   func temporaryAddress() throws {
     let lab = try Laboratory(ipv6: true, configuration: Self.media)
     try lab.addLink("eth0", ipv6: "2001:db8:7::2")
@@ -347,7 +354,7 @@ struct FlowsScenario {
     try new.expectAlive(in: lab, on: "eth0")
   }
 
-  @Test("T3 containers come and go: no flow hears of it")
+  @Test("T3 containers come and go → no flow is affected")
   func containers() throws {
     let lab = try self.laboratory(["eth0"])
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -362,7 +369,8 @@ struct FlowsScenario {
     }
     try lab.step("containers") {}
     try flow.expectAlive(in: lab, on: "eth0")
-    // That took the whole path: even so, nothing of it concerns what never leaves the machine.
+    // The events took away the whole path: even that does not concern flows that never leave the
+    // machine.
     let status = try lab.connctl("status", "--json")
     #expect(status.status == 0)
     withExtendedLifetime(loopback) {}

@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// A client that is made with grpc-go, whose transport is its own; see `Tests/go/client.go`.
+/// A client built with grpc-go, which has its own transport. See `Tests/go/client.go`.
 @Suite("Go client", .needsNamespaces, .laboratory)
 struct GoClientTests {
   private static let program = Result { try Programs.made(by: "go/build") }
@@ -18,17 +18,17 @@ struct GoClientTests {
     return (lab, client)
   }
 
-  @Test("D4 grpc-go follows a thousand changes on one stream, and measures the bandwidth meanwhile")
+  @Test("D4 grpc-go follows a thousand changes on one stream while it measures the bandwidth")
   func watch() throws {
     let (lab, client) = try self.start("watch", "1000")
     try client.line { $0 == "watching" }
-    // Some are told together with the one before.
+    // Some changes are reported together.
     while try lab.status().generation < 1010 { try lab.change(100) }
     try client.expectSuccess()
     #expect(lab.connd?.standardError.contains("connection is closed") == false)
   }
 
-  @Test("I7 grpc-go resumes on another connection, and gets what it has not seen")
+  @Test("I7 grpc-go resumes on another connection, and gets the changes it has missed")
   func resume() throws {
     let (lab, client) = try self.start("resume")
     try client.line { $0 == "watching" }
@@ -39,7 +39,7 @@ struct GoClientTests {
     try client.expectSuccess()
   }
 
-  @Test("I1 grpc-go guards a connection, and is told when it died")
+  @Test("I1 grpc-go guards a connection, and learns of its end")
   func guarded() throws {
     let (lab, client) = try self.start("guard")
     try client.line { $0 == "guarded" }

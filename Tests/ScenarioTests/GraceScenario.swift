@@ -1,7 +1,8 @@
 import TestKit
 import Testing
 
-/// Routes and carriers that come back soon: nothing ends, and nobody is told that there is no network while there is one.
+/// Routes and carriers that return soon: nothing ends, and connd never reports "no network" while
+/// there is one.
 @Suite("Grace", .needsNamespaces, .laboratory)
 struct GraceScenario {
   private static let cableRoute = "default via 10.0.0.1 dev eth0 metric 100"
@@ -20,7 +21,7 @@ struct GraceScenario {
   // MARK: A DHCP client renews a lease
 
   @Test(
-    "I10 T2 cable and wifi: the cable's route goes and is back in the same batch",
+    "I10 T2 cable and Wi-Fi: the cable's route is removed and added in one batch → nothing ends",
     arguments: [true, false])
   func renewal(isReadAtOnce: Bool) throws {
     let lab = try self.laptop(configuration: "grace: {route: 20s}\n")
@@ -32,7 +33,7 @@ struct GraceScenario {
     } else {
       try lab.namespace.ipBatch(batch)
     }
-    // One bounce, or there and back: what the reader has seen of it.
+    // A bounce, or there and back, depending on what connd reads together.
     let events = try lab.events { $0.status.category == "wired" }
     #expect(events.last?.event == "transition")
     #expect(events.count == 1 ? events[0].bounced == true : events.map(\.to) == ["wifi", "wired"])
@@ -40,7 +41,9 @@ struct GraceScenario {
     try flow.expectSpared(atMost: .drain) { try self.end(lab) }
   }
 
-  @Test("I10 T2 cable and wifi: the cable's route goes, wifi takes over, and it is back in time")
+  @Test(
+    "I10 T2 cable and Wi-Fi: the cable's route is removed, Wi-Fi takes over, the route returns in time → nothing ends"
+  )
   func renewalInTwoSteps() throws {
     let lab = try self.laptop(configuration: "grace: {route: 20s}\n")
     let flow = try GuardedFlow(lab, to: Uplinks.server)
@@ -49,7 +52,7 @@ struct GraceScenario {
     #expect(try lab.event().to == "wifi")
     try watcher.wideIs("advise")
     #expect(try flow.invalidation().severity == "drain")
-    // New calls take the new path meanwhile.
+    // New calls use the new path in the meantime.
     let meanwhile = try GuardedFlow(lab, to: Uplinks.server)
     #expect(meanwhile.path.interface == "wlan0")
     try lab.ip("route add \(Self.cableRoute)")
@@ -58,7 +61,9 @@ struct GraceScenario {
     try flow.expectSpared(atMost: .drain) { try self.end(lab) }
   }
 
-  @Test("I10 cable and wifi: the cable's route does not come back, and the grace ends")
+  @Test(
+    "I10 cable and Wi-Fi: the cable's route does not come back → destroyed at the end of the grace period"
+  )
   func noRenewal() throws {
     let lab = try self.laptop()
     let flow = try GuardedFlow(lab, to: Uplinks.server)
@@ -73,7 +78,7 @@ struct GraceScenario {
     try watcher.wideIs("destroy")
   }
 
-  @Test("T1 I10 cable and wifi: the cable's route goes and comes back three times")
+  @Test("T1 I10 cable and Wi-Fi: the cable's route is removed and added three times → nothing ends")
   func renewals() throws {
     let lab = try self.laptop(configuration: "grace: {route: 20s}\n")
     let flow = try GuardedFlow(lab, to: Uplinks.server)
@@ -93,7 +98,7 @@ struct GraceScenario {
     try flow.expectSpared(atMost: .drain) { try self.end(lab) }
   }
 
-  /// Checks that all commands say the same, if nothing is published meanwhile.
+  /// Checks that all commands agree, if nothing is published in between.
   private func expectAgreement(
     _ lab: Laboratory, sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
@@ -114,9 +119,9 @@ struct GraceScenario {
     }
   }
 
-  // MARK: What flaps, and what does not
+  // MARK: What counts as flapping
 
-  @Test("T1 the cable's carrier flaps while wifi has its route: wifi is published while it is held")
+  @Test("T1 the cable's carrier flaps while Wi-Fi has a route → Wi-Fi is published during the hold")
   func carrierFlaps() throws {
     let lab = try Uplinks.laboratory(["eth0", "wlan0"])
     try lab.namespace.set("net/ipv4/conf/eth0/ignore_routes_with_linkdown", "1")
@@ -139,7 +144,7 @@ struct GraceScenario {
   }
 
   @Test(
-    "T1 what comes and goes is no link and no carrier: it is online at once",
+    "T1 routes or addresses come and go → no flapping, and online immediately",
     arguments: ["route", "address"])
   func noFlaps(what: String) throws {
     let lab = try Uplinks.laboratory(["eth0"])
@@ -154,7 +159,7 @@ struct GraceScenario {
       try lab.namespace.ip(route)
       let gain = try lab.event()
       #expect(gain.to == "wired")
-      // Both may be read at once.
+      // connd may read both together.
       #expect(["route", what].contains(gain.cause?.trigger))
       #expect(try lab.connctl("is", "online").status == 0)
     }
@@ -163,7 +168,7 @@ struct GraceScenario {
   enum Carrier: CaseIterable { case veth, tun }
 
   @Test(
-    "T1 T2 fast losses of a carrier, read together: a bounce is told, and the third makes it flap",
+    "T1 T2 fast carrier losses read together → a bounce, and the third one counts as flapping",
     .enabled(if: TunDevice.isAvailable, "/dev/net/tun may not be opened here"),
     arguments: Carrier.allCases, [2, 3])
   func fastLosses(carrier: Carrier, losses: Int) throws {

@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// A system that does not let connd hear everything.
+/// A system on which connd may not join all netlink groups.
 @Suite("Groups", .needsNamespaces, .laboratory)
 struct GroupsScenario {
   /// Starts connd on a system where joining these groups fails.
@@ -20,7 +20,7 @@ struct GroupsScenario {
     return lab
   }
 
-  @Test("K8 a group that is refused makes the category unknown, which counts as online")
+  @Test("K8 a refused group → the category is unknown, which counts as online")
   func refused() throws {
     // RTNLGRP_LINK: without it a dead link would pass for a path.
     let lab = try self.laboratory(refusing: "1", with: EPERM)
@@ -32,7 +32,7 @@ struct GroupsScenario {
     #expect(said.contains("join RTNLGRP_LINK: Operation not permitted"))
   }
 
-  @Test("A kernel without nexthop objects lacks their group, and nothing else")
+  @Test("A kernel without nexthop objects lacks only their group")
   func withoutNexthops() throws {
     let lab = try self.laboratory(refusing: "32", with: EINVAL)
     #expect(try lab.status().category == "other")

@@ -2,8 +2,8 @@ import Glibc
 import TestKit
 import Testing
 
-/// Clients that mean harm, or whose luck has left them, beside one that is well-behaved: connd stays, its memory is
-/// bounded, and the other one gets every event in order (`Watcher` checks that).
+/// Hostile or broken clients beside a well-behaved one. connd keeps running, its memory is bounded,
+/// and the other client gets every event in order, which `Watcher` checks.
 @Suite("Hostile clients", .needsNamespaces, .laboratory)
 struct HostileClientsScenario {
   private func online(configuration: String = "", prefix: [String] = []) throws -> Laboratory {
@@ -14,7 +14,7 @@ struct HostileClientsScenario {
     return lab
   }
 
-  /// - Returns: also how many descriptors connd had before the client came.
+  /// - Returns: also the number of connd's descriptors before the client connected.
   private func online(
     besides client: String
   ) throws -> (Laboratory, RunningCommand, Vitals, descriptors: Int) {
@@ -25,10 +25,11 @@ struct HostileClientsScenario {
   }
 
   @Test(
-    "D4 a hostile client is told or dropped, and nobody else notices", arguments: HostileClient.all)
+    "D4 a hostile client gets an error or is disconnected, and no other client notices",
+    arguments: HostileClient.all)
   func attack(_ attack: HostileClient) throws {
     let (lab, client, vitals, descriptors) = try self.online(besides: attack.name)
-    // While it is at it, and afterwards.
+    // During the attack, and afterwards.
     try lab.change(30)
     let fate = try client.nextLine(within: .seconds(60))
     try lab.change(15)
@@ -37,7 +38,7 @@ struct HostileClientsScenario {
     let growth = try vitals.growth
     print("\(attack.name): \(fate ?? ""), at most \(growth) KiB more")
     #expect(growth < attack.bound * 1024, "bounded by \(attack.mechanism)")
-    // Whoever comes now is served, and what the client had is let go when it has gone.
+    // A new client is served, and the attacker's resources are freed once it has gone.
     try waitUntil("a newcomer is served", within: .seconds(60)) {
       try lab.connctl("status").status == 0
     }
@@ -45,7 +46,7 @@ struct HostileClientsScenario {
     try waitUntil("the client's descriptors are closed") { try vitals.descriptors <= descriptors }
   }
 
-  @Test("D4 a subscriber that was stopped finds the end of the story when it goes on")
+  @Test("D4 a stopped subscriber continues → it receives the end of the history")
   func stopped() throws {
     let lab = try self.online()
     let vitals = try Vitals(of: try #require(lab.connd).processIdentifier)
@@ -61,7 +62,7 @@ struct HostileClientsScenario {
     try client.line { $0 == "generation \(last)" }
   }
 
-  @Test("a call that begins before the client has read SETTINGS may ask as much as any other")
+  @Test("a call sent before the client has read SETTINGS may be as large as any other")
   func early() throws {
     let lab = try self.online()
     let client = try lab.python("hostile.py", "asks_early")
@@ -70,7 +71,7 @@ struct HostileClientsScenario {
   }
 
   @Test(
-    "a client that measures the bandwidth by pings, as gRPC does, is served for as long as it likes"
+    "a client that measures the bandwidth with pings, as gRPC does, is served for any length of time"
   )
   func bandwidth() throws {
     let lab = try self.online()
@@ -81,7 +82,7 @@ struct HostileClientsScenario {
   }
 
   @Test(
-    "a client that shuts its end down for reading is let go by the next event, and costs nothing")
+    "a client shuts down reading → the next event disconnects it, and it costs nothing")
   func hearsNoMore() throws {
     let (lab, client, vitals, descriptors) = try self.online(besides: "hears_no_more")
     try client.line { $0 == "held" }
@@ -91,7 +92,7 @@ struct HostileClientsScenario {
   }
 
   @Test(
-    "a client that cancels each of a thousand calls when it has its answer keeps its connection")
+    "a client cancels each of a thousand calls after the answer → it keeps its connection")
   func cancelled() throws {
     let lab = try self.online()
     let client = try lab.python("hostile.py", "asks_and_cancels")
@@ -99,7 +100,7 @@ struct HostileClientsScenario {
     try lab.change(5)
   }
 
-  @Test("D4 connections that come and are gone again do not keep others from coming")
+  @Test("D4 connections that open and close without end do not keep others out")
   func connecting() throws {
     let lab = try self.online()
     let client = try lab.python("hostile.py", "connects_without_end")
@@ -111,26 +112,26 @@ struct HostileClientsScenario {
     try lab.change(5)
   }
 
-  @Test("D4 the kernel keeps little of what a client does not read")
+  @Test("D4 the kernel buffers little of what a client does not read")
   func sendBuffer() throws {
     let (lab, client, _, _) = try self.online(besides: "never_reads")
     try client.line { $0 == "held" }
     try lab.change(5)
     let sockets = try Command.run(
       lab.namespace.wrapped(["ss", "-xHm", "state", "established", "src", "unix:\(lab.socket)"]))
-    // As the kernel counts it, with what each piece takes beside its bytes: by default 212,992.
+    // As the kernel counts it, with the overhead of each buffer: 212,992 by default.
     let buffers = sockets.matches(of: #/skmem:\(.*?,tb(\d+)/#).compactMap { Int($0.1) }
     #expect(!buffers.isEmpty && buffers.allSatisfy { $0 <= 32_768 }, "\(sockets)")
   }
 
-  @Test("what connd's SETTINGS say: streams, the size of headers, no priorities (RFC 9113, 5.3.2)")
+  @Test("connd's SETTINGS limit streams and header size, and disable priorities (RFC 9113, 5.3.2)")
   func settings() throws {
     let lab = try self.online()
     let client = try lab.python("hostile.py", "reads_settings")
     #expect(try client.nextLine() == "3=1024 6=16384 9=1")
   }
 
-  @Test("calls that end long before their deadlines leave no timer behind")
+  @Test("calls that end long before their deadlines leave no timers behind")
   func deadlines() throws {
     let (lab, client, vitals, descriptors) = try self.online(besides: "have_long_deadlines")
     defer { withExtendedLifetime(lab) {} }
@@ -139,7 +140,7 @@ struct HostileClientsScenario {
     print("have_long_deadlines: \(try vitals.growth) KiB more")
   }
 
-  @Test("subscribers that vanish without a word leave nothing behind")
+  @Test("subscribers vanish without closing → nothing of them stays")
   func vanished() throws {
     let (lab, client, vitals, descriptors) = try self.online(besides: "vanishes")
     try client.line { $0 == "held" }
@@ -152,7 +153,7 @@ struct HostileClientsScenario {
   }
 
   @Test(
-    "more connections than the limit are told so and closed, which is logged once; others are served"
+    "more connections than the limit → refused with a reason, logged once; other users are served"
   )
   func connections() throws {
     let lab = try self.online(configuration: "limits: {connectionsPerUser: 20}")
@@ -164,7 +165,7 @@ struct HostileClientsScenario {
     try lab.change(20)
     #expect(connd.standardError.count(of: "limits.connectionsPerUser") == 1)
     let reason = "takes no more: connd admits at most 20 connections of a user"
-    // connctl waits for the reason only a moment.
+    // connctl waits only briefly for the reason.
     try waitUntil("connctl names the limit") {
       let refused = try lab.connctl("status")
       #expect(refused.status == 69, "\(refused)")
@@ -179,7 +180,7 @@ struct HostileClientsScenario {
     try waitUntil("there is room again") { try lab.connctl("status").status == 0 }
   }
 
-  @Test("more streams than the limit are RESOURCE_EXHAUSTED; a reload changes the limit")
+  @Test("more streams than the limit → RESOURCE_EXHAUSTED; a reload changes the limit")
   func streams() throws {
     let lab = try self.online(configuration: "limits: {streamsPerUser: 10}")
     let connd = try #require(lab.connd)
@@ -197,20 +198,20 @@ struct HostileClientsScenario {
     #expect(try lab.connctl("status").status == 0)
   }
 
-  @Test("with few descriptors at the start, connd keeps some for itself and turns clients away")
+  @Test("few descriptors at the start → connd keeps some for itself and refuses clients")
   func fewDescriptors() throws {
     let lab = try self.online(prefix: ["sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"])
     let connd = try #require(lab.connd)
     #expect(connd.standardError.contains("RLIMIT_NOFILE"))
     let client = try lab.python("hostile.py", "many_connections")
-    // Half of them; of those nine each are kept for services and for people, and one is the watcher's.
+    // Half of them; nine each are reserved for services and for people, and one is the watcher's.
     #expect(try client.nextLine() == "admitted 31")
     #expect(try client.nextLine() == "goaway 11")
     try lab.change(20)
   }
 
   @Test(
-    "when descriptors have run out clients wait, connd does not spin, and goes on when there are some"
+    "descriptors run out → clients wait, connd does not spin, and continues when there are some"
   )
   func noDescriptors() throws {
     let lab = try self.online()
@@ -223,7 +224,7 @@ struct HostileClientsScenario {
     try client.line { $0 == "held" }
     try waitUntil("connd says so") { connd.standardError.contains("no connection can be accepted") }
     try lab.change(100)
-    // One attempt a second, of which one is said in ten.
+    // One attempt a second, and one log line for every ten.
     let tries = Int(beginning.duration(to: .now).components.seconds) + 1
     let count = connd.standardError.count(of: "no connection can be accepted")
     #expect(count <= 1 + tries / 10)
@@ -231,7 +232,7 @@ struct HostileClientsScenario {
     try client.line { $0 == "gone" }
     try waitUntil("clients are served again") { try lab.connctl("status").status == 0 }
     #expect(connd.standardError.contains("connections are accepted again"))
-    // One attempt a second; a loop would make thousands.
+    // One attempt a second; a busy loop would make thousands.
     let seconds = Int(beginning.duration(to: .now).components.seconds) + 1
     let stats = try lab.connctl("stats", "--json").output
     let attempts = stats.firstMatch(of: #/"descriptors": (\d+)/#).flatMap { Int($0.1) }
@@ -239,7 +240,7 @@ struct HostileClientsScenario {
     #expect(try #require(attempts, "\(stats)") <= 5 * seconds)
   }
 
-  @Test("a full disk costs the history and nothing else, is said once, and passes")
+  @Test("a full disk → only the history is lost, logged once, and written again later")
   func fullDisk() throws {
     let mount = "mount -t tmpfs -o size=64k tmpfs \"$RUNTIME_DIRECTORY\" && exec \"$@\""
     let directory = try TemporaryDirectory()
@@ -251,13 +252,14 @@ struct HostileClientsScenario {
     let inside = "/proc/\(connd.processIdentifier)/root\(state)"
     #expect(access("\(inside)/connd.history", F_OK) == 0)
     try Command.run(["sh", "-c", "dd if=/dev/zero of=\(inside)/fill bs=1k || true"])
-    // The file has some room left in its last page; the slower connd is, the more of these changes are one to it.
+    // The file has some room left in its last page; a slower connd merges more of these changes
+    // into one.
     try waitUntil("connd says so") {
       try lab.change(20)
       return connd.standardError.contains("the history cannot be kept")
     }
     #expect(access("\(inside)/connd.history.new", F_OK) != 0)
-    // Whoever reads it now, is told that there was more.
+    // A reader now learns that there was more.
     let header = ["head", "-n", "1", "\(inside)/connd.history"]
     try waitUntil("it is closed") { try Command.run(header) == "connd history -\n" }
     try Command.run(["rm", "\(inside)/fill"])
@@ -271,11 +273,11 @@ struct HostileClientsScenario {
 }
 
 extension Laboratory {
-  /// Changes the default route so many times, and reads what the watcher is told of it, up to the last.
+  /// Changes the default route this many times, and reads the watcher's events up to the last.
   func change(_ count: Int) throws {
     let gateways = (0..<count).map { "192.0.2.\(10 + ($0 + self.changes) % 200)" }
     self.changes += count
-    // Each by a process of its own: of what comes at once, connd reads the end alone.
+    // Each with a process of its own, because connd reads only the end of a batch.
     for gateway in gateways { try self.namespace.ip("route replace default via \(gateway)") }
     let events = try self.events { $0.status.ipv4.gateway == gateways.last }
     #expect(events.allSatisfy { $0.event != "gap" })

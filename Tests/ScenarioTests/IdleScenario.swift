@@ -17,7 +17,7 @@ struct IdleScenario {
     }
   }
 
-  /// What will wake the process within a minute although nothing happens.
+  /// Whatever will wake the process within a minute although nothing happens.
   static func due(_ process: pid_t) -> [String] {
     let threads = entries(of: "/proc/\(process)/task").compactMap { thread -> String? in
       let call = contents(of: "/proc/\(process)/task/\(thread)/syscall")
@@ -27,7 +27,7 @@ struct IdleScenario {
       let lines = contents(of: "/proc/\(process)/fdinfo/\(descriptor)").split(separator: "\n")
       guard let value = lines.first(where: { $0.hasPrefix("it_value:") }) else { return nil }
       let seconds = value.drop { !$0.isNumber }.prefix { $0.isNumber }
-      // gRPC's keepalive asks after two hours; a timer that is not armed says (0, 0).
+      // gRPC's keepalive pings after two hours; a timer that is not armed shows (0, 0).
       let isArmed = !value.contains("(0, 0)")
       return isArmed && (Int(seconds) ?? 0) < 60 ? "descriptor \(descriptor): \(value)" : nil
     }
@@ -47,7 +47,7 @@ struct IdleScenario {
   private static func waitsForever(_ call: String) -> Bool {
     let words = call.split(separator: " ")
     guard let number = words.first.flatMap({ Int($0) }), words.count > 6 else { return false }
-    // The argument that is the timeout, and what it is when there is none.
+    // The index of the timeout argument, and its value for no timeout.
     guard let (argument, never) = waits[number] else { return false }
     return argument.map { words[$0].hasSuffix(never) } ?? true
   }
@@ -59,7 +59,7 @@ struct IdleScenario {
       130: (nil, ""),
     ]
   #else
-    /// The numbers that most other architectures have: ppoll, epoll_pwait, futex, rt_sigsuspend
+    /// The numbers on most other architectures: ppoll, epoll_pwait, futex, rt_sigsuspend
     private static let waits: [Int: (argument: Int?, never: String)] = [
       73: (3, "0x0"), 22: (4, "ffffffff"), 98: (4, "0x0"), 133: (nil, ""),
     ]

@@ -11,11 +11,11 @@ struct LifecycleScenario {
     return lab
   }
 
-  @Test("D1 connd says that it is ready, what is the case, and that it stops")
+  @Test("D1 connd tells systemd that it is ready, its status, and that it stops")
   func notifications() throws {
     let lab = try self.online()
     let connd = try lab.startConnd()
-    // Ready means ready: the first call is answered.
+    // Once connd is ready, the first call is answered.
     #expect(try lab.status().interface == "eth0")
     let watcher = try Watcher(socket: lab.socket)
     _ = try watcher.next()
@@ -29,14 +29,15 @@ struct LifecycleScenario {
     #expect(try connd.wait() == 0)
   }
 
-  @Test("D1 D4 of clients that come and go systemd is told a line a second, and the last one")
+  @Test(
+    "D1 D4 clients come and go → systemd gets at most one status line a second, and the last one")
   func comingAndGoing() throws {
     let lab = try self.online()
     try lab.startConnd()
     let client = try lab.python("hostile.py", "comes_and_goes")
     let beginning = ContinuousClock.now
     var lines = 0
-    // Read meanwhile: the socket holds a few only.
+    // Read in between, because the socket holds only a few.
     while (try? client.nextLine(within: .zero)) != "gone" {
       _ = try? lab.notifications.variable(within: .milliseconds(50)) {
         lines += $0.hasPrefix("STATUS=") ? 1 : 0
@@ -49,7 +50,7 @@ struct LifecycleScenario {
     try lab.notifications.variable { $0 == "STATUS=none, 0 subscribers" }
   }
 
-  @Test("D4 the lock beside the socket is connd's own: nobody else can hold it")
+  @Test("D4 the lock file beside the socket is connd's own: no other user can hold it")
   func lockFile() throws {
     let lab = try self.online()
     try lab.startConnd()
@@ -60,7 +61,7 @@ struct LifecycleScenario {
   }
 
   @Test(
-    "D4 connd's threads ask for short slices of time, and it keeps the niceness that it was given")
+    "D4 connd's threads request short time slices, and it keeps its niceness")
   func slices() throws {
     let lab = try self.online()
     let process = "/proc/\(try lab.startConnd(prefix: ["nice", "-n", "5"]).processIdentifier)"
@@ -69,7 +70,7 @@ struct LifecycleScenario {
     let threads = try Command.run(["ls", "\(process)/task"]).split(separator: "\n")
     #expect(threads.count > 1)
     for thread in threads {
-      // Before Linux 6.12 it is everybody's.
+      // Before Linux 6.12, all threads have the same slice.
       let slice = try self.slice("\(process)/task/\(thread)/sched")
       #expect(try slice <= self.slice("/proc/self/sched"))
     }
@@ -82,7 +83,7 @@ struct LifecycleScenario {
   }
 
   @Test(
-    "SIGTERM and SIGINT end connd, also with a subscriber that is stopped",
+    "SIGTERM and SIGINT end connd, even with a stopped subscriber",
     arguments: [SIGTERM, SIGINT])
   func signals(signal: CInt) throws {
     let lab = try self.online()
@@ -94,13 +95,13 @@ struct LifecycleScenario {
     defer { stopped.signal(SIGCONT) }
     let beginning = ContinuousClock.now
     connd.signal(signal)
-    // The requirement is two seconds; the deadline only keeps a hang from lasting.
+    // The requirement is two seconds; the deadline only limits a hang.
     #expect(try connd.wait(within: .seconds(10)) == 0)
     print("ended by signal \(signal) after \(beginning.duration(to: .now))")
     #expect(access(lab.socket, F_OK) != 0, "the socket is removed")
   }
 
-  @Test("SIGTERM under a thousand subscribers, some of them stopped: each that reads is told")
+  @Test("SIGTERM with a thousand subscribers, some of them stopped → each reader learns of it")
   func manySubscribers() throws {
     let lab = try self.online()
     try lab.startConnd()
@@ -112,7 +113,7 @@ struct LifecycleScenario {
     try sleepers.waitUntilStopped()
     defer { sleepers.signal(SIGCONT) }
     let beginning = ContinuousClock.now
-    // What connd says to systemd finds no room otherwise, and it waits for some.
+    // Otherwise the socket is full, and connd waits until it can send its status to systemd.
     lab.notifications.discard()
     connd.signal(SIGTERM)
     #expect(try connd.wait(within: .seconds(20)) == 0)
@@ -120,7 +121,7 @@ struct LifecycleScenario {
     try readers.line { $0 == "told 900" }
   }
 
-  @Test("SIGHUP reads the configuration again; one that is wrong changes nothing")
+  @Test("SIGHUP reloads the configuration; an invalid one changes nothing")
   func reload() throws {
     let lab = try self.online(configuration: "links: [{match: eth0, medium: wired}]")
     #expect(try lab.start().category == "wired")
@@ -133,7 +134,7 @@ struct LifecycleScenario {
     #expect(event.from == "wired")
     #expect(event.to == "cellular")
     #expect(event.cause?.trigger == "configuration")
-    // The way is what it was (I0).
+    // The flow's way is unchanged (I0).
     let told = try #require(lab.watcher).nextInvalidation()
     #expect("\(told.severity) \(told.reason)" == "advise categoryChanged")
 
@@ -144,7 +145,7 @@ struct LifecycleScenario {
     }
     #expect(try lab.status().category == "cellular")
 
-    // The last good one also judges what happens afterwards.
+    // The last valid configuration also applies afterwards.
     try lab.ip("route replace default via 192.0.2.254")
     #expect(try lab.event().status.category == "cellular")
 
@@ -155,7 +156,7 @@ struct LifecycleScenario {
   }
 
   @Test(
-    "A second connd on the same socket refuses, says who is there, and leaves the first in peace")
+    "A second connd on the same socket refuses to start, names the first, and does not disturb it")
   func second() throws {
     let lab = try self.online()
     try lab.start()
@@ -171,7 +172,8 @@ struct LifecycleScenario {
     try lab.startConnd()
   }
 
-  @Test("D5 a connd that was killed leaves a socket that the next one replaces; generations go on")
+  @Test(
+    "D5 connd is killed and leaves its socket → the next one replaces it, and generations continue")
   func killed() throws {
     let lab = try self.online()
     try lab.start()
@@ -184,14 +186,14 @@ struct LifecycleScenario {
     #expect(try lab.connctl("status").status == 69)
 
     try lab.startConnd()
-    // Nothing has changed, so nothing is published; the watcher checks that generations go on.
+    // Nothing has changed, so nothing is published; the watcher checks that generations continue.
     #expect(try lab.status().generation >= last.generation)
     try lab.ip("route add default via 192.0.2.1")
     let gain = try lab.event()
     #expect(gain.to == "other")
   }
 
-  @Test("D5 a connd that is killed again and again never uses a generation twice")
+  @Test("D5 a connd that is killed again and again never reuses a generation")
   func killedAgainAndAgain() throws {
     let lab = try self.online()
     // The watcher checks that generations grow by one from each event to the next.
@@ -199,7 +201,7 @@ struct LifecycleScenario {
     for number in 1...10 {
       let gateway = "192.0.2.\(100 + number)"
       try lab.namespace.ip("route replace default via \(gateway)")
-      // Before, while or after it is published.
+      // Before, during or after the publication.
       let connd = try #require(lab.connd)
       connd.signal(SIGKILL)
       try connd.wait()
@@ -209,7 +211,7 @@ struct LifecycleScenario {
     #expect(try #require(lab.watcher).command.standardError.contains("connd is back"))
   }
 
-  @Test("D5 I7 a watch outlives a restart, says so, and gets what it missed")
+  @Test("D5 I7 a watch survives a restart, reports it, and gets the missed events")
   func restart() throws {
     let lab = try self.online()
     let before = try lab.start()
@@ -228,7 +230,8 @@ struct LifecycleScenario {
       watcher.command.standardError.contains(
         "connd is back; going on after generation \(before.generation)"))
 
-    // Whoever knows that generation goes on from there; of another one connd knows nothing.
+    // A subscriber that knows that generation resumes from there; another generation is unknown to
+    // connd.
     let resumed = try Watcher(socket: lab.socket, arguments: ["--since", "\(before.generation)"])
     #expect(try resumed.next() == missed)
     let lost = try Watcher(socket: lab.socket, arguments: ["--since", "4242"])
@@ -236,7 +239,7 @@ struct LifecycleScenario {
   }
 
   @Test(
-    "D1 of several sockets that systemd passes connd would serve one: it says so, and does not start"
+    "D1 systemd passes several sockets → connd, which serves one, says so and does not start"
   )
   func severalListeners() throws {
     let lab = try Laboratory()
@@ -252,7 +255,7 @@ struct LifecycleScenario {
     ])
   }
 
-  @Test("I7 what changed and changed back while connd was away is not told")
+  @Test("I7 a change that is undone while connd is away is not reported")
   func unchanged() throws {
     let lab = try self.online()
     let before = try lab.start()
@@ -265,14 +268,14 @@ struct LifecycleScenario {
     #expect(try lab.event().generation == before.generation + 1)
   }
 
-  @Test("connd says in its log where it listens")
+  @Test("connd's log says where it listens")
   func listens() throws {
     let lab = try self.online()
     #expect(try lab.startConnd().standardError.contains("listens on \(lab.socket)"))
   }
 
   @Test(
-    "A directory that may not be written to is named, and the exit status is 77",
+    "A directory that is not writable is named, and the exit status is 77",
     .enabled(if: Users.areMany, "only one user exists here"))
   func unwritable() throws {
     let lab = try Laboratory()
@@ -283,7 +286,7 @@ struct LifecycleScenario {
     #expect(connd.standardError.contains("--socket"))
   }
 
-  @Test("A file that is no socket is left alone")
+  @Test("A file that is not a socket is left alone")
   func notASocket() throws {
     let lab = try Laboratory()
     try lab.directory.write("precious", to: "connd.sock")
@@ -293,7 +296,7 @@ struct LifecycleScenario {
     #expect(try Command.run(["cat", lab.socket]) == "precious")
   }
 
-  @Test("A configuration that is wrong at the start is an error that says where")
+  @Test("An invalid configuration at the start → an error with its place in the file")
   func wrongConfiguration() throws {
     let lab = try Laboratory(configuration: "prefer: ipv4\nlinks:\n  - {match: eth0, medium: 7}\n")
     let connd = try lab.spawnConnd()
@@ -315,12 +318,12 @@ struct LifecycleScenario {
     #expect(try lab.connctl("is", "online").status == 0)
     let path: PathReport = try decode(try lab.connctl("path", "192.0.2.1", "--json").output)
     #expect(path.status == "unknown")
-    // Flows are guarded all the same, however many there are, and judged when the kernel can be asked.
+    // Any number of flows can still be guarded, and is judged when the kernel can be asked.
     try lab.python("guard.py", "blind").expectSuccess()
     #expect(connd.standardError.contains("assume that they are online"))
     #expect(try connd.terminate() == 0)
 
-    // What it said then does not stand in the way when the kernel can be asked.
+    // The earlier answers do not get in the way when the kernel can be asked.
     try lab.startConnd()
     #expect(try lab.status().category == "other")
   }

@@ -1,12 +1,13 @@
 import TestKit
 import Testing
 
-/// Connections to a neighbour's link-local address, which each link may have.
+/// Connections to a neighbour's link-local address, which may exist on every link.
 @Suite("Link-local addresses", .needsNamespaces, .laboratory)
 struct LinkLocalScenario {
   private static let neighbour = "fe80::77"
 
-  /// A host with a cable and Wi-Fi, and the neighbour on the Wi-Fi. Without more than the address the kernel takes the cable.
+  /// A host with a cable and Wi-Fi, and the neighbour on the Wi-Fi. By the address alone, the
+  /// kernel would choose the cable.
   private func laboratory() throws -> Laboratory {
     let lab = try Uplinks.laboratory(["eth0", "wlan0"], ipv6: true)
     try lab.outside.ip("address add \(Self.neighbour)/64 dev wlan0 nodad")
@@ -14,7 +15,7 @@ struct LinkLocalScenario {
     return lab
   }
 
-  /// Pulls a cable, and returns when connd has told so of what is on it.
+  /// Pulls the cable, and returns when connd has reported it to the flows on it.
   private func pullCable(of lab: Laboratory) throws {
     let wired = try GuardedFlow(lab, to: "10.0.0.1")
     try lab.step("the cable is pulled") { try lab.outside.ip("link set eth0 down") }
@@ -22,7 +23,7 @@ struct LinkLocalScenario {
   }
 
   @Test(
-    "I0 C10 a connection to a link-local address is of the link that the address names",
+    "I0 C10 a connection to a link-local address belongs to the link that the address names",
     arguments: ["handler", "socket"])
   func plain(guarding: String) throws {
     let lab = try self.laboratory()
@@ -36,13 +37,13 @@ struct LinkLocalScenario {
     let moment = CallProbe.now
     try lab.ip("link set wlan0 down")
     let end = try client.next("destroy", of: "1")
-    // With the link go its addresses, of IPv6.
+    // The link's IPv6 addresses disappear with it.
     #expect(end.reason == "sourceAddressLost" && end.at > moment, "\(end)")
     try client.quit()
     try server.end()
   }
 
-  @Test("I0 so is a channel's")
+  @Test("I0 a channel keeps a link-local connection on the link that the address names")
   func channel() throws {
     let lab = try self.laboratory()
     let server = try CallServer(lab, ["--ipv6"])
@@ -61,7 +62,7 @@ struct LinkLocalScenario {
     try server.end()
   }
 
-  @Test("I0 who names no link is judged by the connection's own address, or refused")
+  @Test("I0 a flow without a link is placed by its own address, or refused")
   func unnamed() throws {
     let lab = try self.laboratory()
     let own = try lab.namespace.run(

@@ -1,11 +1,11 @@
 import TestKit
 import Testing
 
-/// What only settings of the kernel change, and what the loss of a route leaves alone.
+/// Effects of kernel settings, and of the loss of a route alone.
 @Suite("Linkdown", .needsNamespaces, .laboratory)
 struct LinkdownScenario {
   @Test(
-    "K2 the kernel is told to ignore routes of links without a carrier: another takes over at once",
+    "K2 the kernel ignores routes of links without a carrier → another link takes over immediately",
     arguments: [4, 6])
   func ignored(version: Int) throws {
     let lab = try Uplinks.laboratory(["eth0", "eth1"], ipv6: version == 6)
@@ -25,7 +25,7 @@ struct LinkdownScenario {
     #expect(try lab.connctl("is", "online").status == 0)
   }
 
-  @Test("I9 I10 only the default route goes: what is told of it spares the link's own neighbours")
+  @Test("I9 I10 only the default route is lost → the invalidation spares the link's own neighbours")
   func offLink() throws {
     let lab = try Uplinks.laboratory(["eth0"])
     try lab.start()
@@ -51,7 +51,7 @@ struct LinkdownScenario {
     }
   }
 
-  @Test("I9 the link goes down: what is told of it concerns its neighbours, too")
+  @Test("I9 the link goes down → the invalidation includes its neighbours")
   func wholeLink() throws {
     let lab = try Uplinks.laboratory(["eth0"])
     try lab.start()

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Links", .needsNamespaces, .laboratory)
 struct LinksScenario {
-  /// A laboratory whose default route leaves by eth0, and who watches it.
+  /// A laboratory whose default route uses eth0, and a watcher.
   private func online(configuration: String = "") throws -> Laboratory {
     let lab = try Laboratory(configuration: configuration)
     try lab.addLink("eth0", "192.0.2.2")
@@ -12,7 +12,7 @@ struct LinksScenario {
     return lab
   }
 
-  @Test("K3 the carrier is lost and regained at the peer, and the kernel still names the link")
+  @Test("K3 the carrier is lost and regained at the peer, while the kernel still names the link")
   func carrier() throws {
     let lab = try self.online()
     try lab.step("the peer goes down") { try lab.outside.ip("link set eth0 down") }
@@ -50,7 +50,7 @@ struct LinksScenario {
     #expect(gain.last?.status.ipv6.gateway == "2001:db8::1")
   }
 
-  @Test("K2 where the kernel ignores routes of links without a carrier, another takes over")
+  @Test("K2 the kernel ignores routes of links without a carrier → another link takes over")
   func ignoredWithoutCarrier() throws {
     let lab = try Laboratory()
     try lab.namespace.set("net/ipv4/conf/all/ignore_routes_with_linkdown", "1")
@@ -67,7 +67,7 @@ struct LinksScenario {
     #expect(try lab.event().status.interface == "eth0")
   }
 
-  @Test("K3 a link goes down, and its routes go without a word")
+  @Test("K3 a link goes down → its routes are lost without a message, and it is noticed")
   func downAndUp() throws {
     let lab = try self.online()
     try lab.ip("link set eth0 down")
@@ -84,7 +84,7 @@ struct LinksScenario {
     #expect(gain.to == "other")
   }
 
-  @Test("K2 a link is deleted")
+  @Test("K2 a link is deleted → none")
   func deleted() throws {
     let lab = try self.online()
     try lab.ip("link del eth0")
@@ -100,7 +100,7 @@ struct LinksScenario {
     #expect(try lab.event().status.ipv4.source == "192.0.2.3")
   }
 
-  @Test("K2 a link is renamed under its path")
+  @Test("K2 the path's link is renamed → the path has the new name")
   func renamed() throws {
     let lab = try self.online()
     try lab.ip("link set eth0 name uplink")
@@ -110,7 +110,7 @@ struct LinksScenario {
     #expect(renamed.status.ipv4.chain == ["uplink"])
   }
 
-  @Test("K5 a name decides, and a link that is renamed is another medium")
+  @Test("K5 a link is renamed and matches another rule → another medium")
   func renamedToAnotherMedium() throws {
     let lab = try self.online(
       configuration: """
@@ -125,7 +125,7 @@ struct LinksScenario {
     #expect(renamed.to == "wifi")
   }
 
-  @Test("K2 a link moves to another namespace and back")
+  @Test("K2 a link moves to another namespace and back → lost and regained")
   func moved() throws {
     let lab = try self.online()
     let elsewhere = try NetworkNamespace()
@@ -142,7 +142,7 @@ struct LinksScenario {
   }
 
   @Test(
-    "K1 K5 the configuration's word makes the category",
+    "K1 K5 the configured medium determines the category",
     arguments: [
       ("wired", "wired", "wifi", false), ("wifi", "wifi", "wifi", false),
       ("cellular", "cellular", "cellular", true), ("bluetooth", "other", "wifi", true),
@@ -170,7 +170,7 @@ struct LinksScenario {
     #expect(try lab.connctl("is", "not-\(category)").status == 1)
   }
 
-  @Test("K5 the configuration says that a link costs nothing")
+  @Test("K5 a link can be configured as not expensive")
   func costsNothing() throws {
     let lab = try self.online(
       configuration: "links: [{match: eth0, medium: cellular, expensive: false}]")
@@ -179,7 +179,7 @@ struct LinksScenario {
     #expect(!status.expensive)
   }
 
-  @Test("T1 cellular takes over from wifi, and gives back")
+  @Test("T1 cellular takes over from Wi-Fi, and gives back")
   func takeOver() throws {
     let lab = try Laboratory(
       configuration: """

@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// Flows by the thousand, by a client in another language.
+/// Thousands of flows, from a client in another language.
 @Suite("Many flows", .needsNamespaces, .laboratory)
 struct ManyFlowsScenario {
   private func laboratory(configuration: String = "") throws -> Laboratory {
@@ -14,9 +14,10 @@ struct ManyFlowsScenario {
     return lab
   }
 
-  @Test("I1 I3 a registration races with a change, a thousand times, and is always told")
+  @Test(
+    "I1 I3 a registration races with a change, a thousand times → the change is always reported")
   func races() throws {
-    // An address that goes while its link stands has this time to come back.
+    // An address that is lost while its link stays up has this time to come back.
     let lab = try self.laboratory(configuration: "grace: {route: 20ms}\n")
     let client = try lab.python("guard.py", "races")
     try client.expectSuccess(within: .seconds(330))
@@ -30,7 +31,7 @@ struct ManyFlowsScenario {
     try waitUntil("no flow is guarded any more") { try lab.statistics().guardedFlows == 0 }
   }
 
-  @Test("I7 connd is killed and restarted under a thousand flows")
+  @Test("I7 connd is killed and restarted with a thousand guarded flows")
   func restart() throws {
     let lab = try self.laboratory()
     let client = try lab.python("guard.py", "restart")
@@ -45,7 +46,7 @@ struct ManyFlowsScenario {
     try client.expectSuccess(within: .seconds(60))
   }
 
-  @Test("D4 more flows than a stream may have are refused, and the stream lives on")
+  @Test("D4 more flows than a stream may have → refused, and the stream lives on")
   func limits() throws {
     let lab = try self.laboratory()
     let client = try lab.python("guard.py", "limits")

@@ -1,14 +1,14 @@
 import TestKit
 import Testing
 
-/// Routes with more nexthops than the kernel shows in one answer: 235 in IPv4, 132 in IPv6.
-@Suite("Routes of very many nexthops", .needsNamespaces, .laboratory)
+/// Routes with more next hops than the kernel shows in one answer: 235 in IPv4, 132 in IPv6.
+@Suite("Routes with very many next hops", .needsNamespaces, .laboratory)
 struct ManyNexthopsScenario {
-  /// Of each link; `ip` can write down no more.
+  /// For each link; `ip` accepts no more.
   private static let routers4 = 2...126
   private static let routers6 = 2...71
 
-  /// A host with two links, and so many routers on each.
+  /// A host with two links, and this many routers on each.
   private func laboratory() throws -> Laboratory {
     let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: [], ipv6: true)
     for link in 0...1 {
@@ -40,7 +40,8 @@ struct ManyNexthopsScenario {
   }
 
   @Test(
-    "K8 a default route of 250 nexthops is a path of both families, and its connections are judged")
+    "K8 a default route with 250 next hops → a path in both families, and its connections are judged"
+  )
   func defaultRoute() throws {
     let lab = try self.laboratory()
     try lab.namespace.ip("route add default \(self.nexthops4(0...1))")
@@ -52,7 +53,7 @@ struct ManyNexthopsScenario {
     let flows = try remotes.flatMap { remote in
       try (0..<4).map { _ in try GuardedFlow(lab, to: remote) }
     }
-    // Another of the same links: what was on a leg is on a leg still.
+    // Another default route over the same links: each connection is still on a leg.
     try lab.namespace.ip(
       "route replace default \(self.nexthops4(0...1)) nexthop via 10.0.0.1 dev eth0")
     try GuardedFlow.expectSpared(flows) {
@@ -65,7 +66,7 @@ struct ManyNexthopsScenario {
   }
 
   @Test(
-    "K8 D4 one user's destination with 250 nexthops changes nothing for the others",
+    "K8 D4 one user's destination with 250 next hops changes nothing for the others",
     .enabled(if: Users.areMany))
   func destination() throws {
     let lab = try self.laboratory()
@@ -79,7 +80,7 @@ struct ManyNexthopsScenario {
     }
     let flow = try GuardedFlow(lab, to: Uplinks.server)
     for flow in strange { #expect(flow.path.status == "satisfied") }
-    // The default path moves; what follows is told of that, and of nothing else.
+    // The default path moves; nothing else is reported.
     try lab.ip("route add 192.0.2.0/24 via 10.0.0.1")
     try lab.ip("route replace default via 10.0.0.7 dev eth0")
     #expect(try lab.event().status.ipv4.gateway == "10.0.0.7")

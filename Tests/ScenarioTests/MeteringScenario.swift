@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// What NetworkManager and the leases of systemd-networkd say of links' costs.
+/// Costs of links according to NetworkManager and the leases of systemd-networkd.
 @Suite("Metering", .needsNamespaces, .laboratory, .timeLimit(.minutes(5)))
 struct MeteringScenario {
   private func laboratory() throws -> Laboratory {
@@ -18,7 +18,7 @@ struct MeteringScenario {
   }
 
   @Test(
-    "I8 what NetworkManager says of a device is evidence, and holds on while it is started anew")
+    "I8 NetworkManager's word about a device is evidence, and holds while NetworkManager restarts")
   func networkManager() throws {
     let bus = try NetworkManagerBus()
     let lab = try self.laboratory()
@@ -35,13 +35,14 @@ struct MeteringScenario {
     #expect(try flow.invalidation().reason == "policy")
     #expect(try lab.connctl("explain").output.contains("guess yes: NetworkManager says so"))
 
-    // A stranger says otherwise, and then NetworkManager itself something that makes no difference.
+    // First another bus client claims otherwise, then NetworkManager itself reports something
+    // irrelevant.
     try bus.tell(#"{"forge": [1, {"Metered": 2}]}"#)
     try bus.tell(#"{"set": [1, {"Metered": 1}]}"#)
     try waitUntil("it is certain") { try self.cost(lab) == "yes networkManager" }
     try bus.killService()
     #expect(try self.cost(lab) == "yes networkManager")
-    // One that has just started says nothing of a device at first.
+    // NetworkManager reports nothing about a device right after its start.
     try bus.startService()
     try bus.tell(#"{"device": [1, {"Interface": "eth0", "IpInterface": "", "Metered": 0}]}"#)
     try bus.tell(#"{"device": [2, {"Interface": "eth1", "IpInterface": "", "Metered": 1}]}"#)
@@ -55,14 +56,15 @@ struct MeteringScenario {
     try bus.tell(#"{"set": [7, {"Metered": 1}]}"#)
     #expect(try lab.event().status.expensive)
 
-    // The user's switch beats it, and the configuration that.
+    // The user's override beats it, and the configuration beats the override.
     #expect(try lab.connctl("expensive", "eth0", "off").status == 0)
     #expect(try !lab.event().status.expensive)
     #expect(try self.cost(lab) == "no user")
     #expect(try lab.connctl("expensive", "eth0", "auto").status == 0)
     #expect(try lab.event().status.expensive)
 
-    // It ends, and takes its leave of each device; the link stays. The next one guesses before it has a lease, and again.
+    // NetworkManager exits and removes each device, while the link stays. Its successor guesses
+    // twice: before it has a lease, and after.
     try bus.tell(#"{"remove": 7}"#)
     try bus.killService()
     #expect(try self.cost(lab) == "yes networkManager")
@@ -82,14 +84,14 @@ struct MeteringScenario {
     #expect(try self.cost(lab) == "guessYes networkManager")
     try lab.namespace.ip("link del eth0")
     #expect(try lab.event().to == "none")
-    // Another one that has its name, as phones have by USB.
+    // Another link with the same name, as with phones on USB.
     try lab.addLink("eth0", "192.0.2.2")
     try lab.namespace.ip("route add default via 192.0.2.1")
     #expect(try lab.events { $0.to == "wired" }.last?.status.expensive == false)
     #expect(try self.cost(lab) == "guessNo none")
   }
 
-  @Test("I7 I8 neither its own orderly end nor a connd that is started anew takes its word back")
+  @Test("I7 I8 neither NetworkManager's orderly exit nor a restart of connd drops its information")
   func restarts() throws {
     let bus = try NetworkManagerBus()
     let lab = try Laboratory(configuration: "links: [{match: \"eth*\", medium: cellular}]")
@@ -103,14 +105,14 @@ struct MeteringScenario {
       )
     }
     try bus.tell(#"{"device": [200, {"Interface": "eth0", "IpInterface": "", "Metered": 2}]}"#)
-    // What the first reading shows is what it says already.
+    // The first reading already includes NetworkManager's information.
     #expect(try !lab.start(prefix: bus.prefix).expensive)
     #expect(try self.cost(lab) == "no networkManager")
     let flow = try GuardedFlow(lab, "198.51.100.9", arguments: ["--forbid-expensive"])
 
     #expect(try lab.connd?.terminate() == 0)
     #expect(try !lab.start(prefix: bus.prefix).expensive)
-    // As it ends it removes all devices.
+    // On exit it removes all devices.
     for number in 100..<180 { try bus.tell(#"{"remove": \#(number)}"#) }
     try bus.tell(#"{"remove": 200}"#)
     try bus.killService()
@@ -118,18 +120,18 @@ struct MeteringScenario {
     try bus.startService()
     try bus.tell(#"{"device": [1, {"Interface": "eth0", "IpInterface": "", "Metered": 1}]}"#)
     #expect(try lab.event().status.expensive)
-    // The first that the flow hears.
+    // The flow's first invalidation.
     #expect(try flow.invalidation().reason == "policy")
   }
 
   @Test(
-    "a phone that says in its lease that it pays by use makes its link expensive; a replay knows it"
+    "a lease marks a phone as metered → its link is expensive, also in a replay"
   )
   func lease() throws {
     let lab = try self.laboratory()
     let file = "\(lab.directory.path)/it.recording"
     lab.options = ["--record", file]
-    // A directory that connd sees as networkd's, and nobody else does.
+    // A directory that only connd sees as networkd's.
     let run = try TemporaryDirectory()
     run.open()
     let mount =

@@ -2,14 +2,15 @@ import Glibc
 import TestKit
 import Testing
 
-/// What ModemManager says, by a real bus. Its links stand for a modem's: what they carry is not the modem's matter.
+/// ModemManager's information, over a real bus. The links only stand for a modem's, and their
+/// traffic does not matter.
 @Suite("Modems", .needsNamespaces, .laboratory)
 struct ModemsScenario {
   private let bus: ModemBus
 
   init() throws { self.bus = try ModemBus() }
 
-  /// A laboratory whose default route leaves by a link that nobody can place.
+  /// A laboratory whose default route uses a link of unknown medium.
   private func laboratory() throws -> Laboratory {
     let lab = try Laboratory()
     try lab.addLink("ppp0", "192.0.2.2")
@@ -17,7 +18,7 @@ struct ModemsScenario {
     return lab
   }
 
-  /// The same with connd, and a modem whose link it is.
+  /// The same with connd, and with the link as a modem's.
   private func dialled() throws -> Laboratory {
     let lab = try self.laboratory()
     try self.bus.startBus()
@@ -31,7 +32,7 @@ struct ModemsScenario {
   private static let home = ModemLinkReport.Modem(
     connected: true, suspended: false, technology: "4G", roaming: false)
 
-  @Test("a replay knows what ModemManager said")
+  @Test("a replay includes ModemManager's information")
   func replayed() throws {
     let lab = try self.laboratory()
     let file = "\(lab.directory.path)/it.recording"
@@ -53,7 +54,7 @@ struct ModemsScenario {
     for line in told { #expect(try lines.nextLine() == String(line)) }
   }
 
-  @Test("K5 a link that ModemManager has a bearer for is cellular, and expensive")
+  @Test("K5 ModemManager has a bearer for a link → cellular and expensive")
   func bearer() throws {
     let lab = try self.laboratory()
     try self.bus.startBus()
@@ -85,7 +86,7 @@ struct ModemsScenario {
     try waitUntil("it is cellular") { try lab.status().category == "cellular" }
   }
 
-  @Test("K5 of a serial line the link is that which its pppd has made, however late")
+  @Test("K5 a serial line's link is the one its pppd has made, however late")
   func serialLine() throws {
     let lab = try self.laboratory()
     let run = try TemporaryDirectory()
@@ -94,7 +95,7 @@ struct ModemsScenario {
     try self.bus.startBus()
     try self.bus.startService()
     try self.bus.publishModem(interface: "ttyUSB2")
-    // A directory that connd sees as /run, and nobody else does.
+    // A directory that only connd sees as /run.
     let mount = #"mount --make-rprivate / && mount --bind "$0" /run && exec "$@""#
     let category = try lab.start(
       prefix: self.bus.prefix + ["unshare", "--mount", "sh", "-c", mount, run.path]
@@ -108,7 +109,7 @@ struct ModemsScenario {
   }
 
   @Test(
-    "D7 a bus that says nothing, and a service that does not answer, wake nobody",
+    "D7 a silent bus and a service that does not answer → connd does not wake",
     arguments: [false, true])
   func idle(isMute: Bool) throws {
     let lab = try self.laboratory()
@@ -126,7 +127,7 @@ struct ModemsScenario {
     }
   }
 
-  @Test("T3 technology and roaming are shown, and publish nothing")
+  @Test("T3 technology and roaming are shown, but not published")
   func roaming() throws {
     let lab = try self.dialled()
     try self.bus.tell(
@@ -140,7 +141,7 @@ struct ModemsScenario {
     #expect(try lab.event().to == "none", "the first since")
   }
 
-  @Test("D7 what a connected modem tells of its signal and of bytes is shown, and makes no reading")
+  @Test("D7 a connected modem's signal and byte counts are shown, and cause no reading")
   func signal() throws {
     let lab = try self.dialled()
     let before = try lab.statistics()
@@ -151,25 +152,25 @@ struct ModemsScenario {
     let after = try lab.statistics()
     #expect(after.readings == before.readings)
     #expect(after.published == before.published)
-    // A modem that is not connected hears something, but nothing of this link's.
+    // A modem that is not connected has a signal, but not one of this link.
     try self.bus.tell(#"{"set": ["Bearer/0", "Bearer", {"Connected": ["b", false]}]}"#)
     try waitUntil("it is not shown") { try lab.link("ppp0").modem?.signalQuality == nil }
     try lab.namespace.ip("link set ppp0 down")
     #expect(try lab.event().to == "none", "the first since")
   }
 
-  @Test("D7 where a modem is, and what else it tells that is nobody's matter here, wakes nobody")
+  @Test("D7 a modem's location and other irrelevant signals do not wake connd")
   func others() throws {
     let lab = try self.dialled()
     let process = try #require(lab.connd).processIdentifier
     func tell() throws {
-      // The service answers to each before the next: there is time to wake.
+      // The service answers each command before the next, so that connd would have time to wake.
       for _ in 1...100 {
         try self.bus.tell(
           #"{"set": ["Modem/0", "Modem.Location", {"Location": ["a{uv}", {}]}]}"#)
       }
     }
-    // Whatever the start has left to do is done after the first of them.
+    // Work left over from the start is done after the first batch.
     try tell()
     let before = IdleScenario.waits(process)
     try tell()
@@ -178,7 +179,7 @@ struct ModemsScenario {
     try waitUntil("it is heard still") { try lab.link("ppp0").modem?.signalQuality == 7 }
   }
 
-  @Test("K3 a bearer that is suspended carries nothing for the moment")
+  @Test("K3 a suspended bearer carries no traffic for the moment → none")
   func suspended() throws {
     let lab = try self.dialled()
     try self.bus.tell(#"{"set": ["Bearer/0", "Bearer", {"Suspended": ["b", true]}]}"#)
@@ -192,7 +193,7 @@ struct ModemsScenario {
   }
 
   @Test(
-    "I4 a modem that dials again has another bearer, address and link, which are cellular again")
+    "I4 a modem re-dials → another bearer, address and link, which are cellular again")
   func dialsAgain() throws {
     let lab = try self.dialled()
     try lab.ip("link del ppp0")
@@ -210,7 +211,7 @@ struct ModemsScenario {
   }
 
   @Test(
-    "I0 a connection lives on where its link turns out to be a modem's, and through a suspension")
+    "I0 a connection survives when its link turns out to be a modem's, and through a suspension")
   func connectionLives() throws {
     let lab = try self.laboratory()
     try lab.outside.ip("address add \(Uplinks.server)/32 dev lo")
@@ -229,7 +230,7 @@ struct ModemsScenario {
   }
 
   @Test(
-    "K5 a link stays a modem's where ModemManager ends, and it is known again where that is back")
+    "K5 ModemManager exits → the link stays a modem's; it is back → the link is recognised again")
   func serviceKilled() throws {
     let lab = try self.dialled()
     try self.bus.killService()
@@ -244,7 +245,7 @@ struct ModemsScenario {
     #expect(try lab.event().to == "none", "the first since")
   }
 
-  @Test("K5 a bus that goes, and one that comes later, are found by the next link")
+  @Test("K5 a bus that disappears, and one that appears later, are found with the next link change")
   func busKilled() throws {
     let lab = try self.laboratory()
     #expect(try lab.start(prefix: self.bus.prefix).category == "other")
@@ -268,7 +269,7 @@ struct ModemsScenario {
     #expect(try lab.event().to == "none", "the first since")
   }
 
-  @Test("I7 connd that starts anew takes the link for what it was until ModemManager has answered")
+  @Test("I7 connd restarts → the link keeps its medium until ModemManager has answered")
   func restart() throws {
     let lab = try self.dialled()
     let before = try lab.status()
@@ -279,14 +280,14 @@ struct ModemsScenario {
     #expect(after.category == "cellular" && after.generation == before.generation)
   }
 
-  @Test("D1 nobody waits for a ModemManager that never answers, nor for a bus that does not")
+  @Test("D1 ModemManager or the bus never answers → connd does not wait")
   func silence() throws {
     let lab = try self.laboratory()
     try self.bus.startBus()
     try self.bus.startService()
     try self.bus.tell(#"{"mute": true}"#)
     #expect(try lab.start(prefix: self.bus.prefix).category == "other")
-    // What it tells of its own accord is heard; what it is asked for then it does not say.
+    // Its signals are received, but its replies never come.
     try self.bus.publishModem()
     try lab.ip("link set ppp0 down")
     #expect(try lab.event().to == "none")
@@ -311,7 +312,7 @@ struct ModemsScenario {
     #expect(try lab.connctl("explain").status == 0)
   }
 
-  @Test("D8 a ModemManager that says nonsense, or too much, is believed as far as it can be")
+  @Test("D8 ModemManager sends nonsense, or too much → connd uses what is valid")
   func nonsense() throws {
     let lab = try self.laboratory()
     try self.bus.startBus()
@@ -339,7 +340,7 @@ struct ModemsScenario {
         == .init(connected: true, suspended: false, technology: nil, roaming: false))
   }
 
-  @Test("D8 what a stranger on the bus says is not ModemManager's word")
+  @Test("D8 signals of other bus clients are not taken for ModemManager's")
   func forged() throws {
     let lab = try self.dialled()
     try self.bus.tell(#"{"forge": ["Bearer/0", "Bearer", {"Suspended": ["b", true]}]}"#)

@@ -2,8 +2,8 @@ import Glibc
 import TestKit
 import Testing
 
-/// Connections that do not depend on the one address and the one way that connd can judge.
-@Suite("Connections of several ways, and of foreign addresses", .needsNamespaces, .laboratory)
+/// Connections that do not depend on the single address and way that connd can judge.
+@Suite("Multipath connections, and foreign addresses", .needsNamespaces, .laboratory)
 struct MultipathScenario {
   private static var hasMultipath: Bool {
     let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 262)  // IPPROTO_MPTCP
@@ -12,7 +12,8 @@ struct MultipathScenario {
     return true
   }
 
-  /// A host with Wi-Fi and a cable. With two subflows, one over each, where both sides speak Multipath TCP.
+  /// A host with Wi-Fi and a cable. If both sides support Multipath TCP, there are two subflows,
+  /// one over each.
   private func laboratory() throws -> Laboratory {
     let lab = try Uplinks.laboratory(["wlan0", "eth0"])
     try lab.namespace.ip("rule add from 10.1.0.2 lookup 101")
@@ -26,7 +27,7 @@ struct MultipathScenario {
     return lab
   }
 
-  /// The Wi-Fi's address goes; returns when connd has told so of what is on it.
+  /// Removes the Wi-Fi's address, and returns when connd has reported it to the flows on it.
   private func loseWiFi(_ lab: Laboratory) throws {
     let other = try GuardedFlow(lab, to: Uplinks.server)
     #expect(other.path.interface == "wlan0")
@@ -41,7 +42,8 @@ struct MultipathScenario {
     }
   }
 
-  /// What has a program's sockets speak Multipath TCP, as mptcpize(8) does: gRPC's has no option for it.
+  /// A prefix that makes a program's sockets use Multipath TCP, as mptcpize(8) does, because gRPC
+  /// has no option for it.
   private func makingMultipath(_ lab: Laboratory) throws -> [String] {
     let library = "\(lab.directory.path)/multipath.so"
     let source = Programs.testFile("multipath/multipath.c")
@@ -50,7 +52,7 @@ struct MultipathScenario {
   }
 
   @Test(
-    "I0 a channel's calls go on over the second subflow, where its sockets are made to speak Multipath TCP",
+    "I0 a channel over Multipath TCP loses one subflow → its calls go on over the other",
     .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"))
   func channel() throws {
     let lab = try self.laboratory()
@@ -69,7 +71,7 @@ struct MultipathScenario {
   }
 
   @Test(
-    "C2 a channel whose sockets are made to speak Multipath TCP is guarded where the server speaks TCP alone",
+    "C2 a channel asks for Multipath TCP, but the server only speaks TCP → it is guarded",
     .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"))
   func channelFallback() throws {
     let lab = try self.laboratory()
@@ -85,7 +87,7 @@ struct MultipathScenario {
   }
 
   @Test(
-    "I0 C10 a connection of Multipath TCP goes on over its second subflow, for nobody guards it",
+    "I0 C10 a Multipath TCP connection is not guarded → it goes on over its second subflow",
     .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"),
     arguments: ["handler", "socket"])
   func multipath(guarding: String) throws {
@@ -107,7 +109,7 @@ struct MultipathScenario {
   }
 
   @Test(
-    "C10 where the other side speaks TCP alone, it is guarded as TCP is",
+    "C10 a connection that fell back to TCP is guarded as TCP is",
     .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"),
     arguments: ["handler", "socket"])
   func fallback(guarding: String) throws {
@@ -125,12 +127,13 @@ struct MultipathScenario {
   }
 
   @Test(
-    "I0 C10 a transparent proxy's connection, from an address that is none of this machine's, is left alone",
+    "I0 C10 a transparent proxy's connection from a foreign address is left alone",
     arguments: ["handler", "socket"])
   func transparent(guarding: String) throws {
     let foreign = "203.0.113.50"
     let lab = try Uplinks.laboratory(["eth0"])
-    // What comes in for that address is taken in: connd, which asks for what goes out, does not see it.
+    // Incoming packets for that address are accepted. connd, which looks up outgoing ones, does not
+    // see that.
     try lab.namespace.ip("route add local \(foreign)/32 dev lo table 100")
     try lab.namespace.ip("rule add iif eth0 lookup 100 priority 10")
     try lab.outside.ip("route add \(foreign)/32 via 10.0.0.2")
@@ -144,14 +147,14 @@ struct MultipathScenario {
       #expect(told.message?.contains("none of this machine's") == true)
     }
     try client.expectEcho(1)
-    // An address of its own, by the same option, is as any other.
+    // An own address, set with the same option, is like any other.
     let own = try server.client(to: Uplinks.server, ["--by", guarding, "--source", "10.0.0.2"])
     try own.connect(1)
     try own.next("path", of: "1")
     try lab.ip("address del 10.0.0.2/24 dev eth0")
     #expect(try own.next("destroy", of: "1").reason == "sourceAddressLost")
     for client in [client, own] { try client.quit() }
-    // With its last word all that it told was read.
+    // With the last report, all earlier ones have been read.
     #expect(client.count { ["destroy", "ended"].contains($0.event) } == 0)
     try server.end()
   }

@@ -1,13 +1,14 @@
 import TestKit
 import Testing
 
-/// A client in another network namespace than connd, as a container is that has connd's socket mounted.
+/// A client in another network namespace than connd's, such as a container with connd's socket
+/// mounted.
 @Suite("Namespaces", .needsNamespaces, .laboratory)
 struct NamespacesScenario {
   private static let server = "203.0.113.1"
 
-  /// connd with a link of its own, a server outside, and a namespace from which it can be reached by a link that connd does not
-  /// know of.
+  /// connd with a link of its own, a server outside, and a namespace that reaches the server by a
+  /// link unknown to connd.
   private func laboratory() throws -> (Laboratory, container: NetworkNamespace) {
     let lab = try Laboratory()
     try lab.addLink("eth0", "10.0.0.2")
@@ -28,7 +29,9 @@ struct NamespacesScenario {
     try namespace.run("stat", "-Lc", "%i", "/proc/self/ns/net").filter(\.isNumber)
   }
 
-  @Test("C7 connctl guard says so in one line, names both, and ends with 69; the connection works")
+  @Test(
+    "C7 connctl guard in another namespace → one line that names both, exit status 69; the connection works"
+  )
   func command() throws {
     let (lab, container) = try self.laboratory()
     let connection = try TCPConnection(from: container, to: lab.outside, at: Self.server)
@@ -45,17 +48,19 @@ struct NamespacesScenario {
         #expect(lines.first?.contains(inode) == true, "\(lines)")
       }
     }
-    // What is no question of connections is answered as ever.
+    // Requests that do not concern connections are answered as usual.
     let status = try Command.outcome(
       of: container.wrapped([Programs.connctl, "--socket", lab.socket, "status"]))
     #expect(status.status == 0)
     #expect(connection.carries(within: .seconds(10)))
-    // Where connd is, it guards.
+    // In connd's namespace it guards.
     let flow = try GuardedFlow(lab, to: Self.server)
     #expect(flow.path.interface == "eth0")
   }
 
-  @Test("C7 the library's channel is a plain one: what happens to connd's network ends no call")
+  @Test(
+    "C7 the library's channel in another namespace is unguarded: changes of connd's network end no call"
+  )
   func library() throws {
     let (lab, container) = try self.laboratory()
     let server = try CallServer(lab)
@@ -69,7 +74,7 @@ struct NamespacesScenario {
     #expect(try lab.event().to == "none")
     try client.expectUndisturbed(calls)
     try client.expectNextCall(0, from: "10.50.0.2", "in another namespace")
-    // After a restart of connd it is the same.
+    // The same after a restart of connd.
     try #require(lab.connd).terminate()
     try lab.startConnd()
     try client.expectNextCall(0, from: "10.50.0.2", "in another namespace, connd restarted")

@@ -1,7 +1,8 @@
 import TestKit
 import Testing
 
-/// Other addresses of the same subnet, and other routers of the same LAN: what was made before goes on.
+/// Other addresses of the same subnet, and other routers of the same LAN: earlier connections go
+/// on.
 @Suite("Neighbour routers", .needsNamespaces, .laboratory)
 struct NeighbourRoutersScenario {
   private static let server = Uplinks.server
@@ -9,19 +10,19 @@ struct NeighbourRoutersScenario {
   // MARK: Addresses of one subnet
 
   @Test(
-    "T3 I3 an address of the same subnet appears, with another length of its prefix",
+    "T3 I3 an address of the same subnet appears, with another prefix length → the flow lives on",
     arguments: [("2001:db8::2/64", "2001:db8::d/128"), ("2001:db8::d/128", "2001:db8::2/64")])
   func sameSubnet(first: String, second: String) throws {
     let lab = try Uplinks.laboratory([], ipv6: true)
     try lab.addLink("eth0")
     try lab.outside.ip("address add 2001:db8::1/64 dev eth0 nodad")
     try lab.namespace.ip("address add \(first) dev eth0 nodad")
-    // A router says that the prefix is on the link, whoever hands out the addresses.
+    // A router announces the prefix as on-link, whoever assigns the addresses.
     try lab.namespace.ip("-6 route replace 2001:db8::/64 dev eth0")
     try lab.namespace.ip("-6 route add default via 2001:db8::1 dev eth0")
     try lab.start()
     let flow = try GuardedFlow(lab, to: Uplinks.server6)
-    // Of two that are equally good the kernel takes the newer one.
+    // Of two equally good addresses, the kernel prefers the newer one.
     try lab.namespace.ip("address add \(second) dev eth0 nodad")
     let event = try lab.event()
     #expect(event.event == "path")
@@ -31,7 +32,8 @@ struct NeighbourRoutersScenario {
 
   // MARK: Routers of one LAN
 
-  /// A LAN with two routers, 10.0.0.1 and 10.0.0.254, each with its own MAC; the world is behind both.
+  /// A LAN with two routers, 10.0.0.1 and 10.0.0.254, each with its own MAC; both lead to the
+  /// outside.
   private func lan() throws -> Laboratory {
     let link = "eth0"
     let lab = try Uplinks.laboratory([link])
@@ -51,20 +53,20 @@ struct NeighbourRoutersScenario {
     try lab.namespace.ip("address del 10.0.0.2/24 dev eth0")
   }
 
-  @Test("I3 I4 a host route by another router of the LAN")
+  @Test("I3 I4 a host route by another router of the LAN → the flow lives on")
   func hostRoute() throws {
     let lab = try self.lan()
     let flow = try GuardedFlow(lab, to: Self.server)
     let near = try GuardedFlow(lab, to: "10.0.0.1")
     try lab.ip("route add \(Self.server) via 10.0.0.254 dev eth0")
-    // It is in use, and the kernel knows whose MAC that is, before anything else happens.
+    // The route is in use, and the kernel knows the router's MAC, before anything else happens.
     #expect(flow.connection?.carries(within: .seconds(10)) == true)
     let next = try GuardedFlow(lab, to: Self.server)
     #expect(next.path.gateway == "10.0.0.254")
     try GuardedFlow.expectSpared([flow, next, near]) { try self.end(lab) }
   }
 
-  @Test("I3 I4 the default moves to another router of the LAN")
+  @Test("I3 I4 the default route moves to another router of the LAN → the flow lives on")
   func defaultMoves() throws {
     let lab = try self.lan()
     let flow = try GuardedFlow(lab, to: Self.server)
@@ -76,7 +78,7 @@ struct NeighbourRoutersScenario {
     #expect(flow.connection?.carries(within: .seconds(10)) == true)
     let next = try GuardedFlow(lab, to: Self.server)
     #expect(next.path.gateway == "10.0.0.254")
-    // The one that the flow was made by is used no more, and forgotten.
+    // The flow's original router is no longer used, and forgotten.
     try lab.namespace.ip("neighbour flush dev eth0")
     #expect(flow.connection?.carries(within: .seconds(10)) == true)
     try GuardedFlow.expectSpared([flow, next]) {
@@ -85,7 +87,7 @@ struct NeighbourRoutersScenario {
   }
 
   @Test(
-    "I4 the gateway's MAC changes on a link that never went: it is a failover, and advised, also where a cluster's address goes first",
+    "I4 the gateway's MAC changes while the link stays up → a failover, and advise, even if a cluster's address is lost first",
     arguments: [false, true])
   func failover(losesAddress: Bool) throws {
     let lab = try self.lan()
@@ -93,7 +95,7 @@ struct NeighbourRoutersScenario {
     let flow = try GuardedFlow(lab, to: Self.server)
     let near = try GuardedFlow(lab, to: "10.0.0.1")
     if losesAddress {
-      // Its keeper has seen that the router does not answer any more.
+      // The cluster's manager has noticed that the router no longer answers.
       try lab.namespace.ip("neighbour del 10.0.0.1 dev eth0")
       try lab.namespace.ip("address del 10.0.0.100/32 dev eth0")
     }
@@ -110,7 +112,7 @@ struct NeighbourRoutersScenario {
 
   // MARK: Routers that advertise themselves
 
-  @Test("I3 of two IPv6 routers the one in use falls silent: the path moves, and the flow with it")
+  @Test("I3 the used one of two IPv6 routers falls silent → the path moves, and the flow with it")
   func silence() throws {
     let lab = try Uplinks.laboratory(["eth0"], routes: [], ipv6: true)
     try lab.namespace.set("net/ipv6/conf/eth0/accept_ra", "2")
@@ -120,7 +122,7 @@ struct NeighbourRoutersScenario {
     ] {
       try lab.namespace.set("net/ipv6/neigh/eth0/\(name)", "\(value)")
     }
-    // Who says that it is no router any more (the flag R of its answers), is forgotten as one.
+    // A router that clears the R flag of its advertisements is no longer used as one.
     try lab.outside.set("net/ipv6/conf/all/forwarding", "1")
     let routers = ["fe80::a", "fe80::b"]
     for (number, router) in routers.enumerated() {
@@ -136,7 +138,7 @@ struct NeighbourRoutersScenario {
     let flow = try GuardedFlow(lab, to: Uplinks.server6)
     #expect(flow.path.gateway == first)
     try lab.outside.ip("link set router\(index) down")
-    // TCP goes on trying, and the kernel looks for its neighbour.
+    // TCP retransmits, so that the kernel probes its neighbour.
     #expect(try #require(flow.connection).send())
     let event = try lab.event()
     #expect(event.event == "path")

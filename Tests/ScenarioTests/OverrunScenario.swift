@@ -2,10 +2,10 @@ import Glibc
 import TestKit
 import Testing
 
-/// Messages that come faster than connd reads them: the kernel drops them (ENOBUFS), and says no more than that.
+/// Messages faster than connd reads them: the kernel drops them, and only reports ENOBUFS.
 @Suite("Overruns", .needsNamespaces, .laboratory)
 struct OverrunScenario {
-  /// More messages than the buffer of a socket holds, whatever its size is by default.
+  /// More messages than a socket's buffer holds at any default size.
   private static let churn = (0..<3_000).map {
     "address add 10.\(64 + $0 / 250).\($0 % 250).1/32 dev eth1"
   }
@@ -19,7 +19,7 @@ struct OverrunScenario {
     return lab
   }
 
-  @Test("I7 an overrun during which nothing of the path changed tells nothing")
+  @Test("I7 an overrun without a change of the path → nothing is reported")
   func nothing() throws {
     let lab = try self.laboratory()
     try lab.start()
@@ -33,7 +33,7 @@ struct OverrunScenario {
     try abroad.expectAlive(in: lab, on: "eth0")
   }
 
-  @Test("I7 D8 what changed during an overrun is found by comparison, marked as learnt late")
+  @Test("I7 D8 a change during an overrun is found by comparison, and marked as learnt late")
   func change() throws {
     let lab = try self.laboratory()
     try lab.start()
@@ -42,7 +42,7 @@ struct OverrunScenario {
     let lost = try GuardedFlow(lab, to: "192.0.2.1")
     try lab.whileStopped {
       try lab.namespace.ipBatch(Self.churn)
-      // Of these no message is left.
+      // The messages of these changes are lost.
       try lab.namespace.ip("address add 192.0.2.7/24 dev eth0")
       try lab.namespace.ip("address del 192.0.2.2/24 dev eth0")
       try lab.namespace.ip("route replace default via 10.1.0.1 metric 100")
@@ -57,7 +57,7 @@ struct OverrunScenario {
     try unaffected.expectAlive(in: lab, on: "eth2")
   }
 
-  @Test("D8 a path that is lost during an overrun, and back during the next one")
+  @Test("D8 a path is lost during an overrun, and back during the next one → both are reported")
   func lossAndGain() throws {
     let lab = try self.laboratory()
     try lab.start()
@@ -78,7 +78,7 @@ struct OverrunScenario {
     try lab.expectSilence(after: "both")
   }
 
-  @Test("D8 with a buffer of a few messages connd overruns all the time, and is right at the end")
+  @Test("D8 with a tiny buffer, connd overruns all the time, and has the final state right")
   func tinyBuffer() throws {
     let lab = try self.laboratory()
     try lab.start(prefix: ["python3", Programs.testFile("python/passed_netlink.py"), "0"])
@@ -106,12 +106,12 @@ struct OverrunScenario {
       let event = try lab.event()
       events += 1
       if event.cause?.learntLate == true { late += 1 }
-      // A gap, where this reader is too slow; but the default route was never gone.
+      // A slow reader may get a gap, but the default route was never lost.
       #expect(event.event != "transition", "\(event)")
       if event.status.ipv4.gateway == last { break }
     }
     #expect(late > 0)
-    // The log says that it happens, not each time that it does.
+    // The log mentions overruns, but not each one.
     #expect((1...100).contains(connd.overruns))
     try lab.step("overruns") {}
     try unaffected.expectAlive(in: lab, on: "eth2")

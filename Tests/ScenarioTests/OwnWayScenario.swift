@@ -1,19 +1,20 @@
 import TestKit
 import Testing
 
-/// Connections that the kernel sends another way than the rest: by a rule, a route, a mark or a link of their own.
+/// Connections that the kernel routes differently from the rest: by a rule, a route, a mark or a
+/// link of their own.
 @Suite("Own way", .needsNamespaces, .laboratory)
 struct OwnWayScenario {
-  /// How a connection comes to leave by the second link, while the rest leaves by the first.
+  /// How a connection comes to use the second link, while the rest uses the first.
   struct Way: Sendable, CustomTestStringConvertible {
     var testDescription: String
-    /// Words for `ip`; FAMILY stands for `-4` or `-6`, GATEWAY for the second link's.
+    /// Arguments of `ip`; FAMILY stands for `-4` or `-6`, GATEWAY for the second link's gateway.
     var commands: [String]
     var options = TCPConnection.Options()
 
     private static let table = "FAMILY route add default via GATEWAY table 100"
 
-    /// Rules that look at what only the connection's own protocol and ports tell.
+    /// Rules on the connection's own protocol and ports.
     static let byProtocol = [
       Way(
         testDescription: "rule ipproto tcp",
@@ -36,7 +37,7 @@ struct OwnWayScenario {
         options: .init(sourcePort: 2345)),
     ]
 
-    /// What else sends a connection its own way.
+    /// Other reasons for a connection's own way.
     static let others = [
       Way(
         testDescription: "rule from",
@@ -54,7 +55,7 @@ struct OwnWayScenario {
         testDescription: "host route", commands: ["FAMILY route add SERVER via GATEWAY dev LINK"]),
     ]
 
-    /// The connection, by the second of the links given.
+    /// The connection, over the second of the given links.
     func flow(_ lab: Laboratory, family: String, link: String) throws -> GuardedFlow {
       let isIPv6 = family == "-6"
       let server = isIPv6 ? Uplinks.server6 : Uplinks.server
@@ -84,9 +85,9 @@ struct OwnWayScenario {
       "address del \(family == "-6" ? "2001:db8:1::2/64" : "10.1.0.2/24") dev \(link)")
   }
 
-  // MARK: A way that is made anew
+  // MARK: A way that is rebuilt
 
-  /// How the connection's own way goes, and comes back, while another default route leads over the same link.
+  /// Ways that are taken away and restored, while another default route uses the same link.
   private static let refills = [
     (
       ["route add default via 10.1.0.1 dev eth1 table 101", "rule add from 10.1.0.2 lookup 101"], 0
@@ -98,7 +99,7 @@ struct OwnWayScenario {
   ]
 
   @Test(
-    "I10 a way of its own that is taken away and made anew ends nothing, although a worse one leads over its link",
+    "I10 a flow's own way is removed and rebuilt → nothing ends, although a worse route uses its link",
     arguments: Self.refills, [true, false])
   func refilled(way: (words: [String], last: Int), comesBack: Bool) throws {
     let lab = try Uplinks.laboratory(
@@ -112,7 +113,7 @@ struct OwnWayScenario {
     let told = try flow.invalidation()
     #expect("\(told.severity) \(told.reason)" == "drain interfaceLost")
     guard comesBack else { return try flow.expectDestroyed("betterPath") }
-    // What else happens meanwhile changes nothing of that.
+    // Other events in between change nothing.
     try lab.namespace.ip("address add 10.0.0.3/24 dev eth0")
     try lab.namespace.ip("route add 192.0.2.0/24 via 10.0.0.1 dev eth0")
     try lab.namespace.ip(words)
@@ -124,7 +125,7 @@ struct OwnWayScenario {
   // MARK: Protocol and ports
 
   @Test(
-    "I0 a rule by protocol or port: the flow is asked for with its own",
+    "I0 a rule by protocol or port → the flow is looked up with its own",
     arguments: Way.byProtocol, Self.families)
   func protocolsAndPorts(way: Way, family: String) throws {
     let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"], ipv6: family == "-6")
@@ -135,7 +136,8 @@ struct OwnWayScenario {
   }
 
   @Test(
-    "I3 I10 the rule by protocol goes: the flow drains, and dies when the route's grace is over")
+    "I3 I10 the rule by protocol is deleted → the flow drains, and is destroyed after the route's grace period"
+  )
   func ruleGone() throws {
     let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"])
     try lab.start()
@@ -146,12 +148,12 @@ struct OwnWayScenario {
   }
 
   @Test(
-    "I0 several nexthops, chosen by protocol and ports: each is right", arguments: Self.families)
+    "I0 several next hops, chosen by protocol and ports → each is right", arguments: Self.families)
   func multipath(family: String) throws {
     let isIPv6 = family == "-6"
     let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: [], ipv6: isIPv6)
     for link in ["all", "eth0", "eth1"] {
-      // A connection may leave by the one link with the address of the other.
+      // A connection may leave by one link with the address of the other.
       try lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0")
     }
     let hops = (0...1).map { number in
@@ -169,7 +171,8 @@ struct OwnWayScenario {
       for number in 0...1 {
         let prefix = isIPv6 ? "2001:db8:\(number)::" : "10.\(number).0."
         let (length, link) = (isIPv6 ? 64 : 24, "eth\(number)")
-        // Another address stays, and with it the nexthops: the end of the one is no change for those on the other.
+        // Another address stays, and with it the next hops: the loss of one does not affect
+        // connections on the others.
         try lab.namespace.set("net/ipv4/conf/\(link)/promote_secondaries", "1")
         try lab.namespace.ip("address add \(prefix)3/\(length) dev \(link)")
         try lab.namespace.ip("address del \(prefix)2/\(length) dev \(link)")
@@ -177,10 +180,10 @@ struct OwnWayScenario {
     }
   }
 
-  // MARK: The default goes, or is another
+  // MARK: The default route is lost or replaced
 
   @Test(
-    "I0 I10 main's default route goes, and a flow with a way of its own lives",
+    "I0 I10 main's default route is lost → a flow with a way of its own lives",
     arguments: Way.byProtocol.prefix(1) + Way.others, Self.families)
   func defaultGone(way: Way, family: String) throws {
     let lab = try Uplinks.laboratory(["eth0", "wlan0"], routes: ["eth0"], ipv6: family == "-6")
@@ -190,13 +193,13 @@ struct OwnWayScenario {
     let flow = try way.flow(lab, family: family, link: "wlan0")
     let watcher = try #require(lab.watcher)
     try lab.namespace.ip("\(family) route del default dev eth0")
-    // What is bound to the link has a default there, which then is everybody's.
+    // A bound flow needs a default route on its link, which then everyone uses.
     try watcher.wideDestroy()
     try flow.expectSpared { try self.end(lab, link: "wlan0", family: family) }
   }
 
   @Test(
-    "I0 I5 the category changes, and a flow with a way of its own lives",
+    "I0 I5 the category changes → a flow with a way of its own lives",
     // A rule for all of TCP would give the other flow that way, too.
     arguments: Way.byProtocol.dropFirst().prefix(1) + Way.others)
   func categoryChanges(way: Way) throws {
@@ -211,7 +214,7 @@ struct OwnWayScenario {
     try flow.expectSpared { try self.end(lab, link: "wwan0", family: "-4") }
   }
 
-  @Test("I2 the link of a flow with a way of its own goes: that is its end")
+  @Test("I2 the link of a flow with a way of its own goes down → destroyed")
   func ownLinkGone() throws {
     let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"])
     try lab.start()

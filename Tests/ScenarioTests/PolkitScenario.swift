@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// polkit decides who may say what networks cost, where it is there; a connd that it keeps waiting goes on.
+/// polkit, if present, decides who may set overrides. A connd waiting for polkit still works.
 @Suite(
   "polkit", .needsNamespaces, .laboratory, .timeLimit(.minutes(5)),
   .enabled(if: Users.areMany, "only one user exists here"))
@@ -28,7 +28,7 @@ struct PolkitScenario {
   }
 
   @Test(
-    "its word holds, yes and no, and is asked for the process by the kernel's word of who that is")
+    "polkit's decision holds, and the process it is asked about is the one the kernel names")
   func decides() throws {
     try self.bus.startService()
     let refused = try self.mark("on")
@@ -41,7 +41,7 @@ struct PolkitScenario {
     #expect(question.flags == 0 && question.details == 0)
     #expect(question.path == "/org/freedesktop/PolicyKit1/Authority")
 
-    // What an administrator would have to confirm is refused: nobody is asked for a password.
+    // An action that needs an administrator's password is refused: connd never prompts.
     try self.bus.answer("challenge")
     #expect(try self.mark("on").status == 77)
     try self.bus.answer("yes")
@@ -71,7 +71,7 @@ struct PolkitScenario {
     }
   }
 
-  @Test("no polkit → the seat and the group decide; one that makes no sense → nothing decides")
+  @Test("no polkit → the seat and the group decide; an invalid answer → refused")
   func falls() throws {
     try self.expectRule()
     try self.bus.startService()
@@ -83,12 +83,12 @@ struct PolkitScenario {
     #expect(try self.mark("on").status == 0)
     try self.bus.killService()
     try self.expectRule()
-    // It is there again, and says no.
+    // polkit is back, and says no.
     try self.bus.startService()
     #expect(try self.mark("on").standardError.contains("org.connd.set-cost"))
   }
 
-  @Test("polkit is installed and does not start → nothing decides, root is obeyed")
+  @Test("polkit is installed but does not start → refused, except for root")
   func broken() throws {
     try self.bus.install()
     try self.expectUndecided("org.connd.set-cost")
@@ -111,7 +111,7 @@ struct PolkitScenario {
       of: Programs.asNobody([Programs.connctl, "--socket", relay, "constrain", "eth0", "on"]))
   }
 
-  @Test("the process that connected has exited → its user may not, and the group does not count")
+  @Test("the process that connected has exited → its user is refused, whatever its groups")
   func orphan() throws {
     try self.bus.startService()
     try self.bus.answer("unknown")
@@ -124,7 +124,7 @@ struct PolkitScenario {
     withExtendedLifetime(orphan) {}
   }
 
-  @Test("a process that may has the pid of the one that connected → that does not help the latter")
+  @Test("an authorized process reuses the pid of the one that connected → refused all the same")
   func reusedPID() throws {
     try self.bus.startService()
     try self.bus.answer("yes")
@@ -137,7 +137,7 @@ struct PolkitScenario {
     #expect(try other.nextLine() == "taken", "\(other.standardError)")
     let outcome = try self.mark(by: "\(directory.path)/relay")
     #expect(outcome.status == 77 && outcome.standardError.contains("has exited"), "\(outcome)")
-    // polkit was asked about that pid, and would have had it done.
+    // polkit was asked about that pid, and would have agreed.
     #expect(try self.bus.question().subject.pid == Int(pid))
     #expect(try !self.lab.status().constrained)
     withExtendedLifetime(orphan) {}
@@ -149,7 +149,7 @@ struct PolkitScenario {
     try self.bus.answer("mute")
     let waiting = try (0..<2).map { _ in try RunningCommand(self.asNobody(["constrain", "eth0"])) }
     _ = try (self.bus.question(), self.bus.question())
-    // Meanwhile connd answers, root is obeyed, and the kernel is heard.
+    // In the meantime connd answers, obeys root, and receives the kernel's messages.
     #expect(try self.lab.connctl("constrain", "eth0").status == 0)
     try self.lab.outside.ip("link set eth0 down")
     #expect(try self.lab.connctl("wait", "none", "--timeout", "30s").status == 0)

@@ -1,7 +1,8 @@
 import TestKit
 import Testing
 
-/// What a bridge does with its ports, with real bytes: it takes what they receive, holds frames back, and learns where the gateway is.
+/// A bridge's effects on its ports, with real traffic: it takes their packets, blocks frames, and
+/// learns the gateway's port.
 @Suite("Ports of bridges", .needsNamespaces, .laboratory)
 struct PortsScenario {
   /// A host whose address is on its cable, and a bridge beside it.
@@ -12,12 +13,12 @@ struct PortsScenario {
   }
 
   @Test(
-    "K3 I10 the uplink, with its address, becomes a port of a bridge → no network, and the connection is dead",
+    "K3 I10 the uplink becomes a port of a bridge and keeps its address → no network, and the connection is dead",
     arguments: [false, true])
   func taken(isUp: Bool) throws {
     let lab = try self.cable()
     if isUp { try lab.namespace.ip("link set br0 up") }
-    // As distributions set it: else the bytes go on until the router has to be found again.
+    // The distributions' default: otherwise traffic continues until the router's entry expires.
     for link in ["all", "br0"] { try lab.namespace.set("net/ipv4/conf/\(link)/rp_filter", "2") }
     #expect(try lab.start().category == "wired")
     let flow = try GuardedFlow(lab, to: Uplinks.server)
@@ -33,7 +34,7 @@ struct PortsScenario {
   }
 
   @Test(
-    "K3 I10 the uplink is given back by the bridge within the grace period → nothing is destroyed")
+    "K3 I10 the uplink leaves the bridge within the grace period → nothing is destroyed")
   func givenBack() throws {
     let lab = try self.cable()
     try lab.start()
@@ -44,7 +45,7 @@ struct PortsScenario {
     try flow.expectSpared { try lab.namespace.ip("address del 10.0.0.2/24 dev eth0") }
   }
 
-  /// A bridge with the address, the cable, and a guest that is forwarded to.
+  /// A bridge with the address, the cable, and a guest whose port forwards.
   private func bridged() throws -> (Laboratory, NetworkNamespace) {
     let lab = try Laboratory(configuration: Uplinks.media)
     try lab.outside.ip("address add \(Uplinks.server)/32 dev lo")
@@ -64,13 +65,13 @@ struct PortsScenario {
     return (lab, guest)
   }
 
-  @Test("K3 the spanning tree holds the uplink's port back → no network until the port forwards")
+  @Test("K3 the spanning tree blocks the uplink's port → no network until the port forwards")
   func spanningTree() throws {
     let (lab, guest) = try self.bridged()
     try lab.outside.ip("address add 10.0.0.1/24 dev eth0")
     #expect(try lab.start().category == "wired")
     let flow = try GuardedFlow(lab, to: Uplinks.server)
-    // 2 s each of listening and learning. The guest's port is up all along.
+    // 2 s each for listening and learning. The guest's port is up all the time.
     try lab.namespace.ip("link set br0 type bridge stp_state 1 forward_delay 200")
     try lab.namespace.ip("link set eth0 nomaster")
     try lab.events { $0.status.category == "none" }
@@ -82,7 +83,7 @@ struct PortsScenario {
     let next = try TCPConnection(from: lab.namespace, to: lab.outside, at: Uplinks.server)
     #expect(next.carries(within: .seconds(10)))
 
-    // Back to blocking: a program that runs the protocol found a loop.
+    // Blocking again: an STP daemon found a loop.
     try lab.namespace.ip("link set br0 type bridge stp_state 0")
     try lab.namespace.run("bridge", "link", "set", "dev", "eth0", "state", "4")
     let loss = try lab.events { $0.status.category == "none" }
@@ -90,7 +91,7 @@ struct PortsScenario {
     withExtendedLifetime(guest) {}
   }
 
-  @Test("K3 a locked port that the gateway may not use → no network until the bridge is told of it")
+  @Test("K3 the uplink's port is locked for the gateway → no network until the bridge has an entry")
   func locked() throws {
     let (lab, guest) = try self.bridged()
     try lab.outside.ip("address add 10.0.0.1/24 dev eth0")
@@ -102,7 +103,7 @@ struct PortsScenario {
     let address = try lab.outside.run("cat", "/sys/class/net/eth0/address").filter {
       !$0.isWhitespace
     }
-    // Somebody asks for the gateway, which connd knows by that.
+    // A lookup of the gateway, from which connd knows its MAC.
     try lab.namespace.run("bridge", "fdb", "add", address, "dev", "eth0", "master", "static")
     let connection = try TCPConnection(from: lab.namespace, to: lab.outside, at: Uplinks.server)
     #expect(connection.carries(within: .seconds(10)))
@@ -111,7 +112,7 @@ struct PortsScenario {
   }
 
   @Test(
-    "K6 I5 I0 the bridge learns that the gateway is a guest → the path is known better, and nothing ends"
+    "K6 I5 I0 the bridge learns that the gateway is a guest → the path is refined, and nothing ends"
   )
   func gatewayIsGuest() throws {
     let (lab, guest) = try self.bridged()
@@ -119,7 +120,7 @@ struct PortsScenario {
     try guest.ip("address add \(Uplinks.server)/32 dev lo")
     try guest.ip("link set lo up")
     try lab.outside.ip("address del \(Uplinks.server)/32 dev lo")
-    // Before anything was sent, a cable is the likeliest.
+    // Before any traffic, a cable is the likeliest port.
     let first = try lab.start()
     #expect(first.category == "wired")
     #expect(first.ipv4.chain == ["br0", "eth0"])

@@ -2,10 +2,11 @@ import Glibc
 import TestKit
 import Testing
 
-/// A client in another language, with the stubs that its own tools make of the .proto; see `Tests/python/client.py`.
+/// A client in another language, with stubs generated from the .proto by that language's tools. See
+/// `Tests/python/client.py`.
 @Suite("Python client", .needsNamespaces, .laboratory)
 struct PythonClientTests {
-  /// A laboratory that the client expects, with connd running.
+  /// The laboratory that the client expects, with connd running.
   private func laboratory(configuration: String = "") throws -> Laboratory {
     let lab = try Laboratory(configuration: configuration)
     try lab.addLink("eth0", "192.0.2.2")
@@ -21,21 +22,21 @@ struct PythonClientTests {
       "get_path", "watch_path", "explain", "links", "history", "costs", "invalid",
     ])
   func check(_ name: String) throws {
-    // Long enough for a route to come back in time, whatever else the machine does.
+    // Long enough for a route to return in time on a busy machine.
     let lab = try self.laboratory(
       configuration: name == "invalidations" ? "grace: {route: 5s}\n" : "")
     let client = try lab.python("client.py", name)
     try client.expectSuccess()
   }
 
-  @Test("D4 a client that never reads disturbs nobody")
+  @Test("D4 a client that never reads disturbs no other")
   func idleReader() throws {
     let lab = try self.laboratory()
     let client = try lab.python("client.py", "idle_reader")
     try client.expectSuccess()
   }
 
-  @Test("connd stops, and every stream says so")
+  @Test("connd stops → every stream ends with a reason")
   func stopping() throws {
     let lab = try self.laboratory()
     let client = try lab.python("client.py", "stopping")
@@ -49,7 +50,7 @@ struct PythonClientTests {
     let lab = try self.laboratory()
     let client = try lab.python("client.py", "cancelled")
     try client.line { $0 == "watching" }
-    // Not all that connd said meanwhile found room in the socket; what it says from now on does.
+    // Some of connd's status lines were lost because the socket was full; later ones fit.
     lab.notifications.discard()
     try lab.namespace.ip("route del default")
     try lab.notifications.variable { $0 == "STATUS=none, 50 subscribers" }

@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// What connd records, and what a replay of it says.
+/// connd's recordings, and their replay.
 @Suite("Recording and replay", .needsNamespaces, .laboratory)
 struct RecordingScenario {
   /// Two uplinks, eth0 preferred, and a connd that records.
@@ -22,7 +22,7 @@ struct RecordingScenario {
     return (lab, lines, file)
   }
 
-  /// Stops connd, and holds each line that was printed against the replay.
+  /// Stops connd, and compares each printed line with the replay.
   private func check(
     _ lab: Laboratory, _ lines: RunningCommand, _ file: String,
     as user: ([String]) -> [String] = { $0 }
@@ -37,7 +37,7 @@ struct RecordingScenario {
     #expect(expected.count > 2)
   }
 
-  @Test("a replay says byte for byte what was told, whatever clients ask in between")
+  @Test("a replay repeats the events byte for byte, whatever clients ask in between")
   func replay() throws {
     let (lab, lines, file) = try self.laboratory()
     let flow = try GuardedFlow(lab, to: "192.0.2.1")
@@ -62,7 +62,7 @@ struct RecordingScenario {
     try self.check(lab, lines, file)
   }
 
-  @Test("a replay knows what users say of costs, from before and while it was recorded")
+  @Test("a replay includes users' overrides, from before and during the recording")
   func costs() throws {
     let (lab, lines, file) = try self.laboratory()
     #expect(try lab.connctl("constrain", "eth0").status == 0)
@@ -75,7 +75,7 @@ struct RecordingScenario {
     #expect(try !lab.event().status.expensive)
     try self.check(lab, lines, file)
 
-    // The next one begins with what was said.
+    // The next connd begins with the stored overrides.
     try lab.start()
     let more = try RunningCommand([
       Programs.connctl, "--socket", lab.socket, "watch", "--json",
@@ -88,13 +88,13 @@ struct RecordingScenario {
     #expect(try lab.connd?.terminate() == 0)
     let replay = try Command.outcome(of: [Programs.connd, "--replay", file])
     #expect(replay.standardError == "")
-    // The start has nothing to tell: all is as the first one left it.
+    // The start publishes nothing, because the first connd left the same state.
     let told = replay.output.split(separator: "\n").dropFirst()
     #expect(told.last?.contains("constrainedSet") == true)
     for line in told { #expect(try more.nextLine() == String(line)) }
   }
 
-  @Test("I7 a replay says what was found after messages were lost")
+  @Test("I7 a replay repeats what was found after messages were lost")
   func overrun() throws {
     let (lab, lines, file) = try self.laboratory()
     let connd = try #require(lab.connd)
@@ -109,7 +109,7 @@ struct RecordingScenario {
   }
 
   @Test(
-    "a recording that is cut off anywhere replays as far as it is whole, and says that it ends early"
+    "a recording cut off anywhere replays up to there, and says that it ends early"
   )
   func cutOff() throws {
     let (lab, lines, file) = try self.laboratory()
@@ -131,11 +131,11 @@ struct RecordingScenario {
       #expect(whole.hasPrefix(cut.output))
       if cut.standardError.contains("ends early") { early += 1 }
     }
-    // By chance one may be cut between two turns.
+    // A cut may happen to fall between two turns.
     #expect(early >= 15)
   }
 
-  @Test("a later run's replay says what those were told who had followed the run before")
+  @Test("a later run's replay repeats what subscribers of the run before were sent")
   func restored() throws {
     let (lab, lines, file) = try self.laboratory()
     lab.connd?.signal(SIGKILL)
@@ -149,7 +149,7 @@ struct RecordingScenario {
   }
 
   @Test(
-    "who has no rights replays what another user has recorded",
+    "an unprivileged user can replay another user's recording",
     .enabled(if: Users.areMany, "only one user exists here"))
   func unprivileged() throws {
     let (lab, lines, file) = try self.laboratory()
@@ -161,7 +161,7 @@ struct RecordingScenario {
   }
 
   @Test(
-    "what cannot be recorded into keeps connd from starting, and what cannot be replayed is said")
+    "an unwritable recording prevents connd's start, and an invalid recording is an error")
   func refusals() throws {
     let lab = try Laboratory()
     lab.options = ["--record", "\(lab.directory.path)/no/such/directory"]

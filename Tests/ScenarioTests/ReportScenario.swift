@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// What users record by themselves, and what they give to others.
+/// Recordings that users make themselves, and reports that they share.
 @Suite(
   "Recording for others", .needsNamespaces, .laboratory, .timeLimit(.minutes(5)))
 struct ReportScenario {
@@ -16,14 +16,15 @@ struct ReportScenario {
     return lab
   }
 
-  /// connctl in the namespace, and what it says when it records.
+  /// connctl in the namespace, and its output while it records.
   private func spawn(_ lab: Laboratory, _ arguments: String...) throws -> RunningCommand {
     try lab.namespace.spawn(
       [Programs.connctl] + arguments,
       environment: ["TMPDIR": lab.directory.path, "XDG_RUNTIME_DIR": lab.directory.path])
   }
 
-  /// Waits until the connd that connctl runs has read the kernel, by its file: the start is written then.
+  /// Waits until the connd that connctl runs has read the kernel. Its file shows that, because the
+  /// start is written then.
   private func waitForStart(_ file: String) throws {
     try waitUntil("connd records") {
       var status = stat()
@@ -49,7 +50,7 @@ struct ReportScenario {
     [0x00, 0x1B, 0x63, 0x84, 0x45, 0xE6], [0x63, 0xFF, 0xFE, 0x84, 0x45, 0xE6],
   ]
 
-  /// A recording of a cable that is pulled, and comes back.
+  /// A recording of a cable that is pulled and plugged in again.
   private func record(_ lab: Laboratory, _ file: String) throws -> RunningCommand {
     let connctl = try self.spawn(lab, "record", file)
     try self.waitForStart(file)
@@ -59,7 +60,7 @@ struct ReportScenario {
   }
 
   @Test(
-    "connctl records with a connd of its own until it is interrupted, and leaves nothing else behind"
+    "connctl records with a connd of its own until interrupted, and leaves nothing else behind"
   )
   func record() throws {
     let lab = try self.laboratory()
@@ -78,7 +79,7 @@ struct ReportScenario {
     #expect(stat(file, &status) == 0 && status.st_mode & 0o777 == 0o600)
   }
 
-  @Test("a report has nothing of what was recorded, and tells the same of substitutes")
+  @Test("a report contains nothing recorded literally, and replays to the same events")
   func report() throws {
     let lab = try self.laboratory()
     let (file, report) = ("\(lab.directory.path)/it.recording", "\(lab.directory.path)/it.report")
@@ -90,7 +91,7 @@ struct ReportScenario {
     let (own, others) = (try Self.replay(file), try Self.replay(report))
     #expect(own.contains { $0.contains("\"interface\": \"acme\"") })
     #expect(own.count > 2 && own.count == others.count)
-    // The times and the words are the same, and so are the numbers.
+    // Times, words and numbers are the same.
     for (one, other) in zip(own, others) {
       #expect(Self.withoutNames(one) == Self.withoutNames(other))
       for secret in Self.secrets { #expect(!other.contains(secret)) }
@@ -104,7 +105,7 @@ struct ReportScenario {
     #expect(text.contains("--- the end, explained\ndestination: \""))
   }
 
-  @Test("a report is made of a moment where nothing was recorded before")
+  @Test("without a recording, connctl report records for a moment")
   func moment() throws {
     let lab = try self.laboratory()
     let report = "\(lab.directory.path)/it.report"
@@ -113,7 +114,7 @@ struct ReportScenario {
     #expect(try Self.replay(report).first?.contains("\"event\": \"snapshot\"") == true)
   }
 
-  @Test("what keeps connctl from recording is said, and no file that was there is touched")
+  @Test("connctl cannot record → an error with the reason, and no existing file is touched")
   func refusals() throws {
     let lab = try self.laboratory()
     let there = try lab.directory.write("mine", to: "there")
@@ -121,7 +122,7 @@ struct ReportScenario {
     let replaced = try Command.outcome(
       of: [Programs.connd, "--replay", recording, "--report", there])
     #expect(replaced.status == 1 && replaced.standardError.contains("is there already"))
-    // A link that another user has put there would give the report away.
+    // A link planted by another user would leak the report.
     let link = "\(lab.directory.path)/link"
     try Command.run(["ln", "-s", "\(lab.directory.path)/elsewhere", link])
     let refused = try Command.outcome(of: [Programs.connd, "--replay", recording, "--report", link])
@@ -135,7 +136,7 @@ struct ReportScenario {
       #expect(missing.standardError.contains("No such file or directory"))
     }
     #expect(String(decoding: try Self.contents(there), as: UTF8.self) == "mine")
-    // A disk that is full.
+    // A full disk.
     let small = "\(lab.directory.path)/small"
     try Command.run(["mkdir", small])
     let full = try Command.outcome(of: [
@@ -145,12 +146,12 @@ struct ReportScenario {
     #expect(full.status == 1)
     #expect(full.standardError.contains("No space left on device"))
     #expect(full.standardError.contains("there was no room for more"))
-    // None that is of a recording.
+    // A file that is not a recording.
     let report = "\(lab.directory.path)/it.report"
     let broken = try Command.outcome(of: [Programs.connctl, "report", "--recording", there, report])
     #expect(broken.status == 1 && broken.standardError.contains("is no recording"))
     #expect(access(report, F_OK) != 0)
-    // Without a connd beside it, nor in PATH.
+    // Without a connd beside it or in PATH.
     let alone = "\(lab.directory.path)/connctl"
     try Command.run(["cp", Programs.connctl, alone])
     let lonely = try Command.outcome(of: [

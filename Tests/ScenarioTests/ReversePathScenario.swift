@@ -1,11 +1,12 @@
 import TestKit
 import Testing
 
-/// Strict reverse path filtering (RFC 3704) on the machine itself: what comes in by a link is dropped if the answer would leave by
-/// another.
+/// Strict reverse path filtering (RFC 3704) on the machine itself: a packet is dropped if its
+/// answer would leave by another link.
 @Suite("Reverse path filtering", .needsNamespaces, .laboratory)
 struct ReversePathScenario {
-  /// Two links, of which only eth1 leads anywhere. The greater of a link's setting and that of all holds.
+  /// Two links, of which only eth1 leads anywhere. The greater of a link's setting and the global
+  /// one applies.
   private func laboratory(_ all: Int, _ link: Int) throws -> Laboratory {
     let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: [])
     for (name, value) in [("all", all), ("eth0", 0), ("eth1", link)] {
@@ -19,7 +20,7 @@ struct ReversePathScenario {
   private static let preferred = "default via 10.0.0.1 dev eth0 metric 100"
 
   @Test(
-    "I2 I10 a bound connection whose answers are dropped drains, and is destroyed after the route's grace",
+    "I2 I10 a bound connection whose replies are dropped drains, and is destroyed after the route's grace period",
     arguments: [(0, 0), (0, 1), (1, 0), (0, 2), (1, 2)])
   func preferred(all: Int, link: Int) throws {
     let lab = try self.laboratory(all, link)
@@ -32,7 +33,7 @@ struct ReversePathScenario {
     }
   }
 
-  @Test("I10 answers that are taken again within the grace end nothing")
+  @Test("I10 replies are accepted again within the grace period → nothing ends")
   func back() throws {
     let lab = try self.laboratory(0, 1)
     let flow = try GuardedFlow(lab, to: Uplinks.server, .init(link: "eth1"))
@@ -44,7 +45,7 @@ struct ReversePathScenario {
   }
 
   @Test(
-    "I2 a filter that is switched on while another link is preferred counts from the next change of a route"
+    "I2 the filter is switched on while another link is preferred → it counts from the next route change"
   )
   func switchedOn() throws {
     let lab = try self.laboratory(0, 0)
@@ -52,13 +53,13 @@ struct ReversePathScenario {
     try lab.namespace.ip("route add \(Self.preferred)")
     #expect(flow.connection?.carries(within: .seconds(10)) == true)
     try lab.namespace.set("net/ipv4/conf/eth1/rp_filter", "1")
-    // The socket remembers the route of what it has received.
+    // The socket caches the route of received packets.
     #expect(flow.connection?.carries(within: .seconds(10)) == true)
     try lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 300")
     try flow.expectDestroyed("interfaceLost", after: ["drain interfaceLost"])
   }
 
-  @Test("I0 a connection by a rule's way is judged by that rule, which the filter heeds")
+  @Test("I0 a connection routed by a rule is judged by that rule, as the filter does")
   func rule() throws {
     let lab = try self.laboratory(0, 1)
     try lab.namespace.ip("rule add from 10.1.0.2 lookup 100")

@@ -1,7 +1,7 @@
 import TestKit
 import Testing
 
-/// Default routes as IPv6 routers give them: for a time, and for a source.
+/// Default routes as IPv6 routers announce them: with a lifetime, and for a source.
 @Suite("Router advertisements", .needsNamespaces, .laboratory)
 struct RouterAdvertisementScenario {
   private static let gateway = "2001:db8:0::1"
@@ -14,7 +14,7 @@ struct RouterAdvertisementScenario {
 
   enum Origin: CaseIterable { case command, router }
 
-  @Test("D9 a default route's time is over: it is told in time", arguments: Origin.allCases)
+  @Test("D9 a default route expires → reported in time", arguments: Origin.allCases)
   func expiry(origin: Origin) throws {
     let lab = try self.laboratory(["eth0"])
     try lab.start()
@@ -35,19 +35,20 @@ struct RouterAdvertisementScenario {
     try lab.step("the route's time is over") {}
   }
 
-  @Test("D9 T3 a router that advertises itself again in time: nothing is told")
+  @Test("D9 T3 a router advertises itself again in time → nothing is reported")
   func renewed() throws {
     let lab = try self.laboratory(["eth0"])
     try RouterAdvertisement(lifetime: 2).announce(to: lab, by: "eth0")
     #expect(try lab.start().category == "wired")
     let beginning = ContinuousClock.now
     try RouterAdvertisement(lifetime: 4).send(from: lab.outside, by: "eth0")
-    // The next that is told is the end of the second one's time.
+    // The next event is the end of the second lifetime.
     #expect(try lab.event().to == "none")
     #expect(beginning.duration(to: .now) > .seconds(3))
   }
 
-  @Test("K2 only a default for a source: the path is satisfied, and a connection is guarded")
+  @Test(
+    "K2 only a source-specific default route → the path is satisfied, and a connection is guarded")
   func sourceSpecific() throws {
     let lab = try self.laboratory(["eth0"])
     try lab.start()
@@ -68,7 +69,9 @@ struct RouterAdvertisementScenario {
     }
   }
 
-  @Test("K2 I0 two links, each with a default for its own source: each connection has its own way")
+  @Test(
+    "K2 I0 two links, each with a default route for its own source → each connection has its own way"
+  )
   func multihomed() throws {
     let lab = try self.laboratory(["eth0", "eth1"])
     for number in 0...1 {
@@ -82,7 +85,7 @@ struct RouterAdvertisementScenario {
     #expect(flows.map(\.path.interface) == ["eth0", "eth1"])
     try lab.namespace.ip("link set eth1 mtu 1400")
     #expect(flows[1].connection?.carries(within: .seconds(10)) == true)
-    // The one's end is nothing to the other.
+    // The loss of one does not affect the other.
     try lab.namespace.ip("link set eth0 down")
     try flows[0].expectDestroyed("interfaceLost", "sourceAddressLost", after: nil)
     try flows[1].expectSpared { try lab.namespace.ip("address del 2001:db8:1::2/64 dev eth1") }

@@ -57,7 +57,7 @@ struct RoutesScenario {
     #expect(link.status.ipv4.source == "198.51.100.2")
   }
 
-  @Test("K2 of two default routes the one with the lower metric counts")
+  @Test("K2 the default route with the lower metric counts")
   func metrics() throws {
     let lab = try Laboratory()
     try lab.addLink("eth0", "192.0.2.2")
@@ -94,7 +94,7 @@ struct RoutesScenario {
     try lab.namespace.ip("route add default via 192.0.2.1")
     try lab.start()
 
-    // Nobody looks into the table yet.
+    // No rule uses the table yet.
     try lab.ip("route add default via 198.51.100.1 table 100")
     try lab.ip("rule add priority 1000 from all lookup 100")
     let other = try lab.event()
@@ -111,7 +111,7 @@ struct RoutesScenario {
     #expect(back.cause?.message == "RTM_DELRULE")
     #expect(back.status.ipv4.table == 254)
 
-    // Rules for marked traffic, and for other users, do not concern what is asked here.
+    // Rules for marked traffic and for other users do not concern this lookup.
     try lab.ip("rule add priority 1001 fwmark 0x10 lookup 100")
     try lab.ip("rule add priority 1002 uidrange 65534-65534 lookup 100")
     try lab.ip("rule add priority 1003 from all prohibit")
@@ -123,7 +123,7 @@ struct RoutesScenario {
   }
 
   @Test(
-    "K2 the path is that of the user who asks",
+    "K2 a user gets the path of their own uid",
     .enabled(if: Users.areMany, "only one user exists here"))
   func users() throws {
     let lab = try Laboratory()
@@ -144,7 +144,7 @@ struct RoutesScenario {
     #expect(ours.interface == "eth0")
     #expect(try lab.status().interface == "eth0")
 
-    // So is a flow's; and that of marked or bound traffic is its own, too.
+    // The same holds for a flow, and for its mark or link.
     try lab.namespace.ip("rule add priority 1001 fwmark 16 lookup 100")
     let nobodys = try GuardedFlow(lab, "203.0.113.9", as: Programs.asNobody)
     let marked = try GuardedFlow(lab, "203.0.113.9", arguments: ["--mark", "16"])
@@ -153,7 +153,8 @@ struct RoutesScenario {
     #expect(
       [nobodys, marked, bound, plain].map(\.path.interface) == ["eth1", "eth1", "eth1", "eth0"])
     try lab.namespace.ip("route del default via 198.51.100.1 table 100")
-    // Only the route went, and another link takes over: it is over when the route's grace is.
+    // Only the route is lost, and another link takes over: the flows end after the route's grace
+    // period.
     for flow in [nobodys, marked] {
       #expect(try flow.invalidation().severity == "drain")
       try flow.expectDestroyed("betterPath", "interfaceLost", cause: "graceEnded")
@@ -164,7 +165,7 @@ struct RoutesScenario {
     try plain.expectDestroyed("interfaceLost")
   }
 
-  @Test("K2 two halves of the address space stand for a default route")
+  @Test("K2 two halves of the address space count as a default route")
   func halves() throws {
     let lab = try Laboratory()
     try lab.addLink("eth0", "192.0.2.2")
@@ -189,7 +190,7 @@ struct RoutesScenario {
   }
 
   @Test(
-    "K2 a route that leads nowhere says so",
+    "K2 a route that rejects or drops packets is reported with its type",
     arguments: [
       ("unreachable", "unreachable"), ("prohibit", "prohibited"), ("blackhole", "blackhole"),
     ], ["", "-6 "])
@@ -227,7 +228,7 @@ struct RoutesScenario {
     #expect(try lab.event().status.interface == "eth0")
   }
 
-  @Test("K2 a default route of several nexthops")
+  @Test("K2 a default route with several next hops")
   func multipath() throws {
     let lab = try Laboratory()
     try lab.addLink("eth0", "192.0.2.2")
@@ -246,7 +247,7 @@ struct RoutesScenario {
     #expect(moved.last?.status.category == "other")
   }
 
-  @Test("K2 a nexthop object is deleted, and its routes go without a word")
+  @Test("K2 a nexthop object is deleted → its routes are lost without a message, and it is noticed")
   func nexthopObject() throws {
     let lab = try Laboratory()
     try lab.addLink("eth0", "192.0.2.2")
@@ -258,7 +259,7 @@ struct RoutesScenario {
     try lab.ip("nexthop replace id 7 via 192.0.2.254 dev eth0")
     let moved = try lab.event()
     #expect(moved.event == "path")
-    // The kernel tells of the route first, which it calls replaced, and then of the nexthop.
+    // The kernel first reports the route as replaced, and then the nexthop.
     #expect(["route", "nexthop"].contains(moved.cause?.trigger))
     #expect(moved.status.ipv4.gateway == "192.0.2.254")
 

@@ -1,11 +1,11 @@
 import TestKit
 import Testing
 
-/// connd on a machine that seems to have slept: see `Tests/sleep`.
+/// connd on a machine that seems to have slept. See `Tests/sleep`.
 @Suite("Sleep", .needsNamespaces, .laboratory)
 struct SleepScenario {
   @Test(
-    "I6 after a sleep all is suspect, after a long one it is given up",
+    "I6 after a short sleep all flows are advised, after a long one destroyed",
     arguments: [(10, "advise"), (400, "destroy")])
   func slept(seconds: Int, severity: String) throws {
     let lab = try Laboratory()
@@ -25,7 +25,7 @@ struct SleepScenario {
     let loopback = try GuardedFlow(lab, "127.0.0.1")
 
     try lab.directory.write("\(seconds)", to: "slept")
-    // Any message wakes connd, as the timer does that the kernel cancels.
+    // Any message wakes connd, just as the timer that the kernel cancels.
     try lab.namespace.ip("link set eth0 mtu 1400")
     let wide = try watcher.nextInvalidation()
     #expect(wide.reason == "resumed")
@@ -37,7 +37,7 @@ struct SleepScenario {
     #expect(invalidation.reason == "resumed")
     #expect(invalidation.severity == severity)
 
-    // What never leaves the machine slept at both ends.
+    // Traffic that never leaves the machine slept at both ends.
     try lab.namespace.ip("link set lo down")
     #expect(try loopback.invalidation().reason != "resumed")
   }

@@ -1,7 +1,7 @@
 import TestKit
 import Testing
 
-/// Addresses that connections leave from, and that are not those of the link that they leave by.
+/// Connections whose source address is not one of the link they leave by.
 @Suite("Sources", .needsNamespaces, .laboratory)
 struct SourcesScenario {
   private func online() throws -> Laboratory {
@@ -10,7 +10,7 @@ struct SourcesScenario {
     return lab
   }
 
-  @Test("I0 a router's own connection from its address on the LAN lives, whatever the LAN does")
+  @Test("I0 a router's own connection from its LAN address lives, whatever happens on the LAN")
   func sideOfTheLAN() throws {
     let lab = try self.online()
     try lab.addLink("lan0")
@@ -29,7 +29,7 @@ struct SourcesScenario {
     }
   }
 
-  @Test("I0 I1 an address of lo")
+  @Test("I0 I1 an address on lo → guarded, and destroyed when it is removed")
   func loopback() throws {
     let lab = try self.online()
     try lab.namespace.ip("address add 198.51.100.7/32 dev lo")
@@ -43,7 +43,7 @@ struct SourcesScenario {
   }
 
   @Test(
-    "I0 I3 an address of the router's own, which goes with the route: by another link, in time where the cable is pulled",
+    "I0 I3 a routing daemon's address follows the route to another link, or in time when the cable is pulled",
     arguments: [false, true])
   func routingDaemon(fails: Bool) throws {
     let lab = try Uplinks.laboratory(
@@ -74,7 +74,7 @@ struct SourcesScenario {
   }
 
   @Test(
-    "I0 I3 an address that a VPN has given stays on the link that it was given on, and goes with the route"
+    "I0 I3 an address given by a VPN stays on its link, and follows the route"
   )
   func virtualAddress() throws {
     let lab = try Uplinks.laboratory(
@@ -82,7 +82,7 @@ struct SourcesScenario {
     for link in ["all", "wlan0", "eth1"] {
       try lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0")
     }
-    // As strongSwan installs it, and has MOBIKE move what is outside (RFC 4555).
+    // As strongSwan installs it, and moves the outer connection with MOBIKE (RFC 4555).
     try lab.namespace.ip("address add 10.9.0.5/32 dev wlan0")
     try lab.namespace.ip("rule add priority 220 lookup 220")
     func route(by link: String, _ number: Int) throws {
@@ -102,10 +102,10 @@ struct SourcesScenario {
     try lab.namespace.ip("address del 10.9.0.5/32 dev wlan0")
     try flow.expectAdvice("sourceAddressLost")
     try lab.namespace.ip("address add 10.9.0.5/32 dev eth1")
-    // With the address the routes went that set it.
+    // Its routes were removed together with the address.
     try route(by: "eth1", 1)
     #expect(flow.connection?.carries(within: .seconds(10)) == true)
-    // Then the tunnel's link goes, and its routes with it; the tunnel is moved a moment later.
+    // Then the tunnel's link goes down and its routes with it; the tunnel moves a moment later.
     try lab.namespace.ip("link set eth1 down")
     #expect(try flow.invalidation().severity == "drain")
     try lab.namespace.ip("address del 10.9.0.5/32 dev eth1")
@@ -118,13 +118,13 @@ struct SourcesScenario {
   }
 
   @Test(
-    "I0 an address of lo over two nexthops: the link of one goes, and the connection goes on by the other"
+    "I0 an address on lo over two next hops: one link goes down → the connection goes on by the other"
   )
   func deadLeg() throws {
     let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: [])
     try lab.namespace.ip("address add 198.51.100.7/32 dev lo")
     for link in ["all", "eth0", "eth1"] {
-      // The host is reached by both, as by those that carry.
+      // The host is reachable over both links, as long as they carry traffic.
       try lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0")
       try lab.outside.set("net/ipv4/conf/\(link)/ignore_routes_with_linkdown", "1")
     }
@@ -140,7 +140,7 @@ struct SourcesScenario {
     }
   }
 
-  @Test("I0 I1 AnyIP: an address that is the machine's own by a local route alone")
+  @Test("I0 I1 AnyIP: a local route alone makes the address the machine's own")
   func anyIP() throws {
     let lab = try self.online()
     try lab.namespace.ip("route add local 198.18.0.0/24 dev lo")
@@ -155,7 +155,7 @@ struct SourcesScenario {
   }
 
   @Test(
-    "I0 I1 mapped addresses, as a dual-stack socket has them, are IPv4", arguments: [true, false])
+    "I0 I1 IPv4-mapped addresses of a dual-stack socket count as IPv4", arguments: [true, false])
   func mapped(remoteToo: Bool) throws {
     let lab = try self.online()
     let connection = try TCPConnection(
@@ -175,7 +175,7 @@ struct SourcesScenario {
     }
   }
 
-  @Test("I2 a mapped flow's link goes down: it is told as any other")
+  @Test("I2 the link of a flow with mapped addresses goes down → destroyed like any other")
   func mappedLost() throws {
     let lab = try self.online()
     let flow = try GuardedFlow(lab, to: Uplinks.server, .init(isDualStack: true))

@@ -5,7 +5,7 @@ import Testing
 struct StacksScenario {
   private static let media = "links: [{match: eth0, medium: wired}, {match: eth1, medium: wifi}]"
 
-  @Test("K6 a macvlan takes the medium of the link below it, and its trouble")
+  @Test("K6 a macvlan takes the medium and the failures of the link below it")
   func macvlan() throws {
     let lab = try Laboratory(configuration: Self.media)
     try lab.addLink("eth0")
@@ -52,7 +52,7 @@ struct StacksScenario {
     #expect(other.last?.status.ipv4.chain == ["br0", "eth1"])
   }
 
-  /// Everything goes into a tunnel, whose other end is a neighbour on eth0.
+  /// Everything goes into a tunnel, whose remote end is a neighbour on eth0.
   private func tunnel() throws -> Laboratory {
     let lab = try Laboratory(configuration: Self.media)
     try lab.addLink("eth0", "198.51.100.2")
@@ -77,14 +77,14 @@ struct StacksScenario {
     #expect(moved.last?.status.ipv4.chain == ["vx0", "eth1"])
   }
 
-  @Test("I0 K6 a tunnel's own packets go where a rule for their port leads, whatever others do")
+  @Test("I0 K6 a tunnel's own packets follow a rule for their port")
   func vxlanByRule() throws {
     let lab = try self.tunnel()
     try lab.ip("route add default via 203.0.113.1 table 100")
     try lab.ip("rule add ipproto udp dport 4789 lookup 100")
     let moved = try lab.events { $0.status.category == "wifi" }
     #expect(moved.last?.status.ipv4.chain == ["vx0", "eth1"])
-    // Without it the only way to the other end is the tunnel itself.
+    // Without the rule, the only way to the remote end is the tunnel itself.
     try lab.namespace.ip("link set eth0 down")
     try lab.ip("rule del ipproto udp dport 4789 lookup 100")
     #expect(try lab.events { $0.status.category == "none" }.last?.status.ipv4.reason == "noRoute")

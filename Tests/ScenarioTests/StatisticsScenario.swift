@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Statistics", .needsNamespaces, .laboratory)
 struct StatisticsScenario {
-  @Test("What happened is counted, and what there is can be seen")
+  @Test("Events are counted, and gauges can be read")
   func counted() throws {
     let lab = try Laboratory()
     try lab.addLink("eth0", "192.0.2.2")
@@ -35,7 +35,7 @@ struct StatisticsScenario {
     #expect(end.overruns == 0)
     #expect(end.history == end.published.values.reduce(0, +))
 
-    // Nothing of it concerns the default path: read, and suppressed.
+    // None of it concerns the default path, so it is read and suppressed.
     try lab.namespace.ip("link set lo down")
     try waitUntil("the reading is counted") { try lab.statistics().suppressed > end.suppressed }
   }
@@ -53,7 +53,7 @@ struct StatisticsScenario {
   }
 }
 
-/// What `connctl stats --json` prints.
+/// The output of `connctl stats --json`.
 struct StatisticsReport: Decodable {
   var batches, events, readings, resynchronisations, suppressed, overruns: Int
   var subscriptions, subscribers, guardedFlows, history, spared, found: Int

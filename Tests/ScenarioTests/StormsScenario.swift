@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// Much that happens beside the path, and a path that never rests.
+/// Storms of events beside the path, and a path that never rests.
 @Suite("Storms", .needsNamespaces, .laboratory)
 struct StormsScenario {
   private func laboratory() throws -> Laboratory {
@@ -14,20 +14,22 @@ struct StormsScenario {
     return lab
   }
 
-  @Test("D6 D7 routes by the hundred thousand come and go, and connd sleeps")
+  @Test("D6 D7 hundreds of thousands of routes come and go → connd sleeps")
   func routes() throws {
     let lab = try self.laboratory()
     try self.storm(in: lab)
     try lab.step("a storm of routes") {}
   }
 
-  @Test("D6 D7 the same under a hundred watched destinations: only what may hold one wakes connd")
+  @Test(
+    "D6 D7 the same with a hundred watched destinations → only routes that may contain one wake connd"
+  )
   func watched() throws {
     let lab = try self.laboratory()
     let client = try lab.python("guard.py", "watching")
     try client.line { $0 == "guarding" }
     try self.storm(in: lab)
-    // A route to one of them is told, and to no other.
+    // Only the destination with a new route gets a report.
     try lab.namespace.ip("route add 198.18.70.0/24 via 10.1.0.1")
     #expect(try client.nextLine() == "70 invalidation")
     try lab.namespace.ip("route add 198.18.71.1/32 via 10.1.0.1")
@@ -35,7 +37,7 @@ struct StormsScenario {
     try lab.step("a storm of routes") {}
   }
 
-  /// Loads routes to elsewhere and flushes them. connd must not notice.
+  /// Loads unrelated routes and flushes them. connd must not notice.
   private func storm(in lab: Laboratory) throws {
     let connd = try #require(lab.connd)
     let figures = try ProcessFigures(connd)
@@ -59,16 +61,18 @@ struct StormsScenario {
     Storm.note("\(count) routes came and went: no wake-up, \(growth) kB more memory")
   }
 
-  @Test("T1 a link flaps: every loss of what was told is told, gains are held, the end is right")
+  @Test(
+    "T1 a link flaps → every published link's loss is published, gains are held, and the final state is right"
+  )
   func flapping() throws {
     let lab = try self.laboratory()
     let flaps = Storm.size(40, full: 1_000)
     var events: [EventReport] = []
     for flap in 1...flaps {
-      // The last gain is known by its gateway.
+      // The last gain is recognised by its gateway.
       let gateway = flap == flaps ? "10.0.0.9" : "10.0.0.1"
       try lab.namespace.ip("link set eth0 down")
-      // However slow connd is, it sees each of the first ones: the third has its gain held back.
+      // Even a slow connd sees each of the first losses, so that the third gain is held back.
       if flap <= 3 { events += try lab.events { $0.status.category == "none" } }
       try lab.namespace.ipBatch(["link set eth0 up", "route add default via \(gateway)"])
       if flap < 3 { events += try lab.events { $0.status.category == "other" } }
@@ -81,7 +85,7 @@ struct StormsScenario {
     let losses = transitions.filter { $0.to == "none" }
     #expect(losses.count == gains.count, "\(transitions.map { "\($0.from ?? "") \($0.to ?? "")" })")
     #expect(losses.count >= 3)
-    // Two losses are tolerated; from the third on a gain is told by the timer that ends its hold.
+    // Two losses are tolerated; from the third on, the hold's timer publishes the gain.
     #expect(gains.dropFirst(2).allSatisfy { $0.cause?.trigger == "timer" }, "\(gains)")
     try lab.step("\(flaps) flaps") {}
     Storm.note("a link flapped \(flaps) times: \(losses.count) losses and gains were told")

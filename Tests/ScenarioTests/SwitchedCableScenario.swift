@@ -1,8 +1,8 @@
 import TestKit
 import Testing
 
-/// The other end of a cable moves to another network so fast that the kernel never shows the link without a carrier: it goes on
-/// believing in the router of before.
+/// The remote end of a cable moves to another network so fast that the kernel never shows the lost
+/// carrier, and still trusts the former router.
 @Suite("Switched cables", .needsNamespaces, .laboratory)
 struct SwitchedCableScenario {
   private static let router = "02:00:00:00:00:99"
@@ -10,7 +10,8 @@ struct SwitchedCableScenario {
   private func laboratory() throws -> Laboratory {
     let lab = try Laboratory(configuration: Uplinks.media + "grace: {wired: 60s}\n")
     try lab.outside.ip("address add \(Uplinks.server)/32 dev lo")
-    // As real links do, it tells of its carrier once a second at most: its ends have equal indexes (net/core/link_watch.c).
+    // Like real links, it reports its carrier at most once a second: its ends have equal indexes
+    // (net/core/link_watch.c).
     try lab.namespace.ip(
       "link add eth0 index 11 type veth peer name eth0 index 11 netns \(lab.outside.name)")
     for (namespace, host) in [(lab.namespace, "10.0.0.2"), (lab.outside, "10.0.0.1")] {
@@ -18,15 +19,15 @@ struct SwitchedCableScenario {
       try namespace.ip("link set eth0 up")
     }
     try lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 100")
-    // Otherwise the kernel does not take another hardware address within a second.
+    // Otherwise the kernel refuses another MAC address within a second.
     try lab.namespace.set("net/ipv4/neigh/eth0/locktime", "0")
     try lab.start()
     return lab
   }
 
-  /// The carrier goes and comes within the second after another link's has gone.
+  /// Loses and regains the carrier within the second after another link's loss.
   ///
-  /// - Parameter meanwhile: what happens at the other end.
+  /// - Parameter meanwhile: changes at the other end.
   private func bounce(_ lab: Laboratory, _ meanwhile: [String] = []) throws {
     try lab.namespace.ip(
       "link add other index 99 type veth peer name other index 99 netns \(lab.outside.name)")
@@ -41,13 +42,13 @@ struct SwitchedCableScenario {
     try lab.namespace.ip("link del other")
   }
 
-  /// The router speaks, and the kernel hears what hardware address it has.
+  /// Lets the router send, so that the kernel learns its MAC address.
   private func speak(_ lab: Laboratory) throws {
     try lab.outside.ip("neighbour flush dev eth0")
     try lab.outside.run("ping", "-c", "1", "-W", "5", "10.0.0.2")
   }
 
-  @Test("I4 the carrier count moved between two MACs of the gateway → destroyed")
+  @Test("I4 the carrier counter moved between two MACs of the gateway → destroyed")
   func otherNetwork() throws {
     let lab = try self.laboratory()
     let flow = try GuardedFlow(lab, to: Uplinks.server)
@@ -59,12 +60,12 @@ struct SwitchedCableScenario {
     try flow.expectDestroyed("networkChanged", after: nil, cause: "gatewayChanged")
   }
 
-  @Test("I4 the carrier count moved, and the router was confirmed since → another MAC is advice")
+  @Test("I4 the carrier counter moved, and the router was confirmed since → another MAC is advised")
   func sameNetwork() throws {
     let lab = try self.laboratory()
     let flow = try GuardedFlow(lab, to: Uplinks.server)
     try self.bounce(lab)
-    // Its bytes confirm the router; connd looks when something else happens.
+    // The connection's traffic confirms the router; connd checks when something else happens.
     try waitUntil("the kernel has confirmed the router since") {
       #expect(flow.connection?.carries(within: .seconds(10)) == true)
       return try lab.namespace.ip("-s neighbour show 10.0.0.1").contains(/used \d+\/0\//)

@@ -3,9 +3,9 @@ import TestKit
 import Testing
 
 /// `connctl top` on a real terminal, with a real connd.
-@Suite("Pictures in the terminal", .needsNamespaces, .laboratory)
+@Suite("Terminal pictures", .needsNamespaces, .laboratory)
 struct TopScenario {
-  /// Wired by eth0, with wlan0 beside it, and two changes behind it.
+  /// Wired by eth0, with wlan0 beside it, after two changes.
   private func online() throws -> Laboratory {
     let lab = try Laboratory(
       configuration: """
@@ -29,7 +29,7 @@ struct TopScenario {
     ) { lab.namespace.wrapped($0) }
   }
 
-  /// - Parameter heading: how the first row begins when the view stands.
+  /// - Parameter heading: the beginning of the first row once the view is shown.
   private func top(
     _ lab: Laboratory, _ heading: String = "wired via eth0 (since"
   ) throws -> TerminalEmulator {
@@ -39,8 +39,8 @@ struct TopScenario {
     return terminal
   }
 
-  /// Without what differs from run to run and from machine to machine: times, ages, numbers of processes, name servers, and how
-  /// many rows are empty for it.
+  /// Without what differs between runs and machines: times, ages, process IDs, name servers, and
+  /// the number of empty rows.
   private func lasting(_ screen: [String]) -> [String] {
     screen.filter { !$0.hasPrefix("  dns ") }.reduce(into: [String]()) { rows, row in
       if !row.isEmpty || rows.last != "" { rows.append(row) }
@@ -52,7 +52,7 @@ struct TopScenario {
     }
   }
 
-  /// Waits until the screen is a picture of `Tests/pictures`.
+  /// Waits until the screen matches a picture in `Tests/pictures`.
   private func expect(
     _ terminal: TerminalEmulator, _ name: String,
     sourceLocation: SourceLocation = #_sourceLocation
@@ -67,7 +67,7 @@ struct TopScenario {
     }
   }
 
-  @Test("the screen at three sizes, each after the one before in the same window")
+  @Test("the screen at three sizes, one after the other in the same window")
   func sizes() throws {
     let lab = try self.online()
     try lab.namespace.ip("route replace default via 198.51.100.1 dev wlan0")
@@ -79,7 +79,7 @@ struct TopScenario {
     try self.expect(terminal, "terminal-132x50")
   }
 
-  @Test("a change stands there at once, with its cause, and the way is drawn with its gap")
+  @Test("a change appears immediately, with its cause, and the path is drawn with its gap")
   func change() throws {
     let lab = try self.online()
     let terminal = try self.top(lab)
@@ -92,7 +92,7 @@ struct TopScenario {
     #expect(screen.contains { $0.contains("wired → none") && $0.contains("carrier lost on eth0") })
   }
 
-  @Test("bytes a second are the kernel's, also of a link beside the path")
+  @Test("bytes per second are the kernel's, even for a link beside the path")
   func rates() throws {
     let lab = try self.online()
     let terminal = try self.top(lab)
@@ -108,7 +108,7 @@ struct TopScenario {
     try terminal.wait("bytes go") { $0.contains { $0.hasPrefix("wlan0") && $0.contains(" kB/s") } }
   }
 
-  @Test("who follows stands there, with what it is called")
+  @Test("clients are listed with the destinations they follow")
   func clients() throws {
     let lab = try self.online()
     let terminal = try self.top(lab)
@@ -123,7 +123,7 @@ struct TopScenario {
   }
 
   @Test(
-    "root is told of everybody who follows, others of themselves",
+    "root sees all clients, other users only their own",
     .enabled(if: Users.areMany, "only one user exists here"))
   func users() throws {
     let lab = try self.online()
@@ -144,14 +144,14 @@ struct TopScenario {
     }
     #expect(try processes(command + ["top"]) == [true, true])
     #expect(try processes(Programs.asNobody(command + ["top"])) == [false, true])
-    // One that has gone is not there any more.
+    // A client that has exited is no longer listed.
     try watchers[1].terminate()
     try waitUntil("who has gone is not told") {
       try processes(command + ["top"]) == [true, false]
     }
   }
 
-  @Test("q gives the terminal back as it was; so do Ctrl-C, SIGTERM and SIGHUP")
+  @Test("q restores the terminal; so do Ctrl-C, SIGTERM and SIGHUP")
   func ends() throws {
     let lab = try self.online()
     let terminal = try self.terminal(lab)
@@ -182,7 +182,8 @@ struct TopScenario {
     }
   }
 
-  @Test("Ctrl-Z stops it and gives the terminal back; stopped it does nothing, and fg goes on")
+  @Test(
+    "Ctrl-Z stops connctl and restores the terminal; while stopped it does nothing, and fg resumes")
   func stops() throws {
     let lab = try self.online()
     let terminal = try self.top(lab)
@@ -192,8 +193,8 @@ struct TopScenario {
     }
     #expect(try terminal.modes() == (cursor: true, alternate: false))
     try lab.outside.ip("link set eth0 down")
-    // In the background it is not looked at: the kernel stops it before it writes anything.
-    // The shell says so when it is asked after that.
+    // The kernel stops it in the background before it writes anything. The shell reports that at
+    // its next prompt.
     try terminal.run("bg")
     try waitUntil("it is stopped again") {
       try terminal.run("jobs")
@@ -208,7 +209,7 @@ struct TopScenario {
     try terminal.wait("it has ended") { $0.last { !$0.isEmpty } == TerminalEmulator.prompt }
   }
 
-  @Test("a view that is open lives through a restart of connd, and says that it is away")
+  @Test("an open view survives a restart of connd, and says that connd is away")
   func restart() throws {
     let lab = try self.online()
     let terminal = try self.top(lab)
@@ -220,7 +221,7 @@ struct TopScenario {
     }
   }
 
-  @Test("hostile names of links do nothing to the terminal")
+  @Test("hostile link names do not affect the terminal")
   func hostileNames() throws {
     let lab = try self.online()
     for name in [
@@ -239,7 +240,7 @@ struct TopScenario {
     #expect(screen.contains { $0.hasPrefix("?c ") })
     #expect(screen.contains { $0.hasPrefix("日本日本 ") })
     #expect(screen.contains { $0.hasPrefix("e\u{301}\u{301}x ") })
-    // Each row's state stands where its title does, by the columns of the terminal.
+    // Each row's state is aligned with its heading, in terminal columns.
     let title = try #require(screen.first { $0.hasPrefix("LINK") })
     let column = title[..<(try #require(title.firstRange(of: "STATE")).lowerBound)].count
     for row in screen where row.contains("  down  ") || row.hasSuffix("  down") {
@@ -250,7 +251,7 @@ struct TopScenario {
     #expect(try terminal.modes() == (cursor: false, alternate: true))
   }
 
-  @Test("NO_COLOR, a locale without UTF-8 and a dumb terminal are heeded")
+  @Test("NO_COLOR, a locale without UTF-8 and a dumb terminal are respected")
   func poorTerminals() throws {
     let lab = try self.online()
     let plain = try self.terminal(lab, environment: ["NO_COLOR": "1", "LC_ALL": "C"])
@@ -275,7 +276,7 @@ struct TopScenario {
     #expect(try dumb.modes() == (cursor: true, alternate: false))
   }
 
-  @Test("history is drawn along the time, on the terminal")
+  @Test("history --graph draws a timeline on the terminal")
   func graph() throws {
     let lab = try self.online()
     try lab.outside.ip("link set eth0 down")

@@ -1,8 +1,8 @@
 import TestKit
 import Testing
 
-/// Real tunnels whose other end the kernel does not tell whom is not privileged: what connd says of what is below, and of connections
-/// inside, held against whether these carry bytes.
+/// Real tunnels whose remote end the kernel does not show to unprivileged processes. connd's
+/// guesses below, and its verdicts for connections inside, are compared with real traffic.
 @Suite(
   "Tunnels", .needsNamespaces, .laboratory,
   .enabled(if: TunDevice.isAvailable, "/dev/net/tun may not be opened here"))
@@ -10,13 +10,15 @@ struct TunnelsScenario {
   /// A host with a cable, preferred, and a modem.
   private func laboratory() throws -> Laboratory {
     let lab = try Uplinks.laboratory(["eth0", "wwan0"])
-    // What comes by a tunnel is answered by it.
+    // Packets from a tunnel are answered through it.
     try lab.outside.set("net/ipv4/conf/all/rp_filter", "0")
     try lab.outside.set("net/ipv4/conf/default/rp_filter", "0")
     return lab
   }
 
-  @Test("K6 I5 I0 WireGuard's wg-quick: the uplink is guessed by the mark, and a connection roams")
+  @Test(
+    "K6 I5 I0 WireGuard with wg-quick: the uplink is guessed by the mark, and a connection survives roaming"
+  )
   func wireGuard() throws {
     let lab = try self.laboratory()
     let wireGuard = try WireGuard(lab, to: Uplinks.server)
@@ -34,13 +36,14 @@ struct TunnelsScenario {
     #expect(moved.status.ipv4.chain == [wireGuard.link, "wwan0"])
     #expect(moved.status.expensive)
     #expect(try #require(lab.watcher).nextInvalidation().severity == "advise")
-    // The kernel's WireGuard roams at once. wireguard-go goes on sending from the address that is gone, for routes go with a link
-    // without a message, until it clears that with the second handshake that is not answered: after 20 s.
+    // The kernel's WireGuard roams immediately. wireguard-go keeps sending from the lost address,
+    // because the kernel removes a link's routes without a message. It stops at the second
+    // unanswered handshake, after 20 s.
     #expect(flow.connection?.carries(within: .seconds(60)) == true)
     try flow.expectAlive(in: lab, on: wireGuard.link, advised: nil)
   }
 
-  @Test("K6 without any uplink the tunnel is one with nothing known below, and nobody is offline")
+  @Test("K6 no uplink → nothing is known below the tunnel, and the machine still counts as online")
   func withoutUplink() throws {
     let lab = try self.laboratory()
     let wireGuard = try WireGuard(lab, to: Uplinks.server)
@@ -57,7 +60,7 @@ struct TunnelsScenario {
   }
 
   @Test(
-    "I8 K6 a VPN's modem loses its network for a moment → work that waits for a free path waits on")
+    "I8 K6 a VPN's modem loses its network briefly → work that waits for a free path keeps waiting")
   func heldCost() throws {
     let lab = try self.laboratory()
     let wireGuard = try WireGuard(lab, to: Uplinks.server)
@@ -76,7 +79,7 @@ struct TunnelsScenario {
     #expect(try lab.connctl("is", "not-expensive").status == 1)
     try lab.outside.ip("link set wwan0 up")
     #expect(try lab.event().to == "cellular")
-    // Without a word on what it costs there is neither.
+    // Without information on its cost there is neither.
     try lab.outside.ip("link set wwan0 down")
     #expect(try lab.event().to == "other")
     #expect(try lab.connd?.terminate() == 0)
@@ -84,7 +87,7 @@ struct TunnelsScenario {
     for condition in ["expensive", "not-expensive"] {
       #expect(try lab.connctl("is", condition).status == 1)
     }
-    // The cable is free. Had it run before, its line would be there, and so would be its end.
+    // The cable is free. If the work had run before, its line and its end would be there.
     try lab.namespace.ip("link set eth0 up")
     try lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 100")
     #expect(try run.nextLine() == "runs")
@@ -92,7 +95,7 @@ struct TunnelsScenario {
     #expect(try lab.status().ipv4.chain == [wireGuard.link, "eth0"])
   }
 
-  @Test("I8 K6 a connection that forbids what is expensive drains when its tunnel moves to a modem")
+  @Test("I8 K6 a connection that forbids expensive paths drains when its tunnel moves to a modem")
   func forbidden() throws {
     let lab = try self.laboratory()
     let wireGuard = try WireGuard(lab, to: Uplinks.server)
@@ -102,7 +105,7 @@ struct TunnelsScenario {
     let flow = try GuardedFlow(
       lab, connection.remoteEndpoint, connection,
       arguments: ["--local", connection.localEndpoint, "--forbid-expensive"])
-    // As the uplink's manager does it: of its route that is told.
+    // As the uplink's manager does, because a route's removal is reported.
     try lab.namespace.ip("route del default via 10.0.0.1 dev eth0 metric 100")
     let told = try flow.invalidation()
     #expect("\(told.severity) \(told.reason)" == "drain policy")
@@ -111,7 +114,7 @@ struct TunnelsScenario {
   }
 
   @Test(
-    "I8 I4 K6 a cable's network that a user marks is spared below a VPN, and where the VPN moves to it again",
+    "I8 I4 K6 a user marks a cable's network → data is saved there below a VPN, also when the VPN moves to it again",
     arguments: ["WireGuard", "OpenVPN"])
   func marked(client: String) throws {
     let lab = try self.laboratory()
@@ -130,7 +133,7 @@ struct TunnelsScenario {
     let marked = try lab.event()
     #expect(marked.event == "path" && marked.status.constrained && !marked.status.expensive)
     #expect(marked.cause?.change == "constrainedSet")
-    // What is below is a guess, and ends nothing.
+    // The link below is a guess, and ends nothing.
     let told = try flow.invalidation()
     #expect("\(told.severity) \(told.reason)" == "drain policy")
 
@@ -150,7 +153,7 @@ struct TunnelsScenario {
     try lab.namespace.ip("address add 100.64.0.2/32 dev tailscale0")
     try lab.namespace.ip("link set tailscale0 up")
     try lab.start()
-    // As tailscaled makes them, the routes of its table last.
+    // As tailscaled makes them, its table's routes last.
     for rule in [
       "5210 fwmark 0x80000/0xff0000 lookup main", "5230 fwmark 0x80000/0xff0000 lookup default",
       "5250 fwmark 0x80000/0xff0000 unreachable", "5270 lookup 52",
@@ -165,7 +168,7 @@ struct TunnelsScenario {
     try lab.namespace.ip("route add default via 10.1.0.1 dev wwan0 metric 50")
     let moved = try lab.event()
     #expect(moved.to == "cellular" && moved.status.ipv4.chain == ["tailscale0", "wwan0"])
-    // And a rule does it.
+    // A rule does the same.
     try lab.namespace.ip("route add default via 10.0.0.1 dev eth0 table 100")
     try lab.namespace.ip("rule add priority 5200 fwmark 0x80000/0xff0000 lookup 100")
     #expect(try lab.event().to == "wired")
@@ -173,7 +176,7 @@ struct TunnelsScenario {
   }
 
   @Test(
-    "K6 I5 I0 OpenVPN is moved to another uplink: connd advises at most, whether bytes come at once (UDP) or late (TCP)",
+    "K6 I5 I0 OpenVPN moves to another uplink → at most advised, whether traffic returns fast (UDP) or late (TCP)",
     arguments: ["udp", "tcp"])
   func openVPN(transport: String) throws {
     let lab = try self.laboratory()
@@ -187,14 +190,15 @@ struct TunnelsScenario {
     #expect(
       try lab.connctl("explain").output.contains("eth0, the default route without the tunnel"))
 
-    // The route to the server goes with the link, and is made anew, as NetworkManager does.
+    // The route to the server is lost with the link, and added again, as NetworkManager does.
     try lab.namespace.ip("link set eth0 down")
     try lab.namespace.ip("route add \(Uplinks.server)/32 via 10.1.0.1 dev wwan0")
     let moved = try lab.event()
     #expect(moved.from == "wired" && moved.to == "cellular" && moved.status.expensive)
     #expect(moved.status.ipv4.chain == [OpenVPN.link, "wwan0"])
     #expect(try #require(lab.watcher).nextInvalidation().severity == "advise")
-    // Over TCP the outer connection is bound to an address that is gone: OpenVPN notices when its pings are not answered.
+    // Over TCP the outer connection is bound to the lost address: OpenVPN notices when its pings
+    // stay unanswered.
     if transport == "tcp" {
       #expect(!connection.carries(within: .milliseconds(700)))
       try vpn.awaitConnection()
@@ -204,7 +208,7 @@ struct TunnelsScenario {
   }
 
   @Test(
-    "K6 I5 I0 OpenConnect is moved to another uplink: connd advises at most, and bytes come when it has connected anew",
+    "K6 I5 I0 OpenConnect moves to another uplink → at most advised, and traffic returns once it has reconnected",
     .enabled(if: OpenConnect.isAvailable, "ocserv is not installed"))
   func openConnect() throws {
     let lab = try self.laboratory()
@@ -216,17 +220,19 @@ struct TunnelsScenario {
     let connection = try #require(flow.connection)
     #expect(connection.carries(within: .seconds(10)))
 
-    // Its script has given the server a route by each uplink, with the metrics of the default routes.
+    // Its script has added a route to the server over each uplink, with the metrics of the default
+    // routes.
     try lab.namespace.ip("link set eth0 down")
     let moved = try lab.event()
     #expect(moved.from == "wired" && moved.to == "cellular" && moved.status.expensive)
     #expect(moved.status.ipv4.chain == [OpenConnect.link, "wwan0"])
     #expect(try #require(lab.watcher).nextInvalidation().severity == "advise")
-    // The outer connections are bound to an address that is gone, until the pings are not answered.
+    // The outer connections are bound to the lost address, until the pings stay unanswered.
     try vpn.awaitConnection()
     #expect(connection.carries(within: .seconds(20)))
 
-    // The script keeps to the modem's route to the server: what connd guesses below is wrong, and still ends nothing.
+    // The script keeps the modem's route to the server: connd's guess below is wrong, and still
+    // ends nothing.
     try lab.namespace.ip("link set eth0 up")
     try lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 100")
     let back = try lab.events { $0.status.ipv4.chain.last == "eth0" }.last

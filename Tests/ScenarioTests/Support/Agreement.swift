@@ -1,19 +1,20 @@
 import TestKit
 import Testing
 
-/// Whether connd says of a path what `ip route get` says.
+/// Compares connd's path with the output of `ip route get`.
 enum Agreement {
-  /// Probes of connd's, addresses beside them, one on the links' subnets, and one of the machine's own.
+  /// connd's probes, addresses next to them, one in the links' subnets, and one of the machine's
+  /// own.
   static let destinations = [
     "17.0.0.1", "203.0.113.9", "192.0.2.200", "2001:500::1", "2001:db8:0:1::9",
   ]
 
-  /// What both know of a path.
+  /// The properties of a path that both know.
   private struct Answer: Hashable {
     var interface: String?
     var source: String?
     var gateway: String?
-    /// Why there is none.
+    /// The reason if there is no path.
     var reason: String?
   }
 
@@ -21,8 +22,8 @@ enum Agreement {
     _ destination: String, in laboratory: Laboratory, after step: String,
     _ location: SourceLocation
   ) throws {
-    // The kernel goes on by itself after a step: it tells of carriers and detects duplicate addresses. So connd's answer
-    // counts if the kernel's was the same before and after it.
+    // The kernel works on after a step: it reports carriers and detects duplicate addresses. So
+    // connd's answer counts if the kernel's was the same before and after it.
     for _ in 0..<50 {
       let before = try self.kernel(destination, in: laboratory.namespace)
       let outcome = try laboratory.connctl("path", destination, "--json")
@@ -42,7 +43,7 @@ enum Agreement {
   }
 
   private static func answer(_ path: PathReport) -> Answer {
-    // With a route that carries no traffic there is a reason too, of which `ip route get` knows nothing.
+    // A route that carries no traffic also has a reason, which `ip route get` does not know.
     path.status == "unsatisfied"
       ? Answer(reason: path.reason)
       : Answer(interface: path.interface, source: path.source, gateway: path.gateway)
@@ -61,7 +62,7 @@ enum Agreement {
       interface: route.dev, source: route.prefsrc, gateway: route.gateway ?? route.via?.host)
   }
 
-  /// The reasons that stand behind the kernel's errors.
+  /// The reasons for the kernel's error texts.
   private static func reason(_ error: String) -> String {
     let reasons = [
       "Network is unreachable": "noRoute", "No route to host": "unreachable",

@@ -1,12 +1,13 @@
 import Glibc
 import Synchronization
 
-/// Threads that jobs may block. Each runs one job at a time, so there are never more scenarios at once than threads.
+/// Threads that jobs may block. Each runs one job at a time, so that there are never more scenarios
+/// at once than threads.
 final class BlockingExecutor: TaskExecutor {
   static let shared = BlockingExecutor(threads: 4)
 
   private let jobs = Mutex<[UnownedJob]>([])
-  /// Counts the jobs that wait. Never destroyed: the threads last as long as the process.
+  /// Counts the waiting jobs. Never destroyed, because the threads last as long as the process.
   private nonisolated(unsafe) let waiting: UnsafeMutablePointer<sem_t>
 
   private init(threads: Int) {

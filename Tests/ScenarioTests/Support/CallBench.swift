@@ -1,14 +1,14 @@
 import TestKit
 import Testing
 
-/// A laboratory with a server of calls outside, and a client with three channels: two to addresses of the server by the
-/// default route, one to its address on a link that nothing happens to.
+/// A laboratory with a call server outside, and a client with three channels: two to addresses of
+/// the server by the default route, one to its address on an unaffected link.
 struct CallBench {
-  /// An address of the host outside that is on none of the links.
+  /// An address of the outside host that is on none of the links.
   static let server = "203.0.113.1"
-  /// Another one.
+  /// Another such address.
   static let otherServer = "203.0.113.2"
-  /// The host outside on the link eth9.
+  /// The outside host on the link eth9.
   static let neighbour = "10.9.0.1"
 
   /// The channels of the client.
@@ -26,14 +26,15 @@ struct CallBench {
 
   let lab: Laboratory
 
-  /// A host with the links given, each with the address 10.N.0.2, and default routes by all of them, the first preferred.
+  /// A host with the given links, each with the address 10.N.0.2, and default routes over all of
+  /// them, the first preferred.
   ///
-  /// The host outside drops what comes by a link that it would not answer by, as providers do (RFC 3704).
+  /// The outside host drops packets by strict reverse path filtering, as providers do (RFC 3704).
   ///
   /// - Parameters:
-  ///   - routes: the links that have a default route; `nil`: all.
-  ///   - configuration: of connd's, after what the links are.
-  ///   - withConnd: connd runs, and is watched.
+  ///   - routes: the links that have a default route; `nil` for all.
+  ///   - configuration: the text that follows the media in connd's configuration.
+  ///   - withConnd: whether connd runs, and is watched.
   init(
     _ links: [String], routes: [String]? = nil, configuration: String = "", withConnd: Bool = true
   ) throws {
@@ -55,9 +56,10 @@ struct CallBench {
     if withConnd { try lab.start() }
   }
 
-  /// A client with a channel to each of these: addresses, or names of the file that the arguments name.
+  /// A client with a channel to each target: addresses, or names in the file that the arguments
+  /// give.
   ///
-  /// Its backoff is so long that whatever has to wait for it does not come in time.
+  /// Its backoff is so long that a call that waits for it comes too late.
   func client(
     to targets: [String] = [CallBench.server, CallBench.otherServer, CallBench.neighbour],
     arguments: [String] = []
@@ -66,12 +68,12 @@ struct CallBench {
     return try CallProbe(self.lab, to: targets, ["--backoff", "60"] + arguments)
   }
 
-  /// Starts calls on all channels and makes the change: those by the default route end, those to the neighbour go on, and
-  /// the next calls succeed.
+  /// Starts calls on all channels and makes the change: calls by the default route end, those to
+  /// the neighbour go on, and the next calls succeed.
   ///
   /// - Parameters:
-  ///   - reasons: those that the calls may end for.
-  ///   - local: the address that the next calls come from.
+  ///   - reasons: the reasons for which the calls may end.
+  ///   - local: the local address of the next calls.
   func expectEnd(
     _ what: String, _ reasons: String?..., next local: String,
     sourceLocation: SourceLocation = #_sourceLocation, change: () throws -> Void
@@ -112,7 +114,7 @@ struct CallBench {
     try server.end(sourceLocation: sourceLocation)
   }
 
-  /// Returns when all that was sent on connections between the two hosts was acknowledged.
+  /// Returns when all data on connections between the two hosts is acknowledged.
   func settled() throws {
     try waitUntil("all that was sent has arrived") {
       try [self.lab.namespace, self.lab.outside].allSatisfy { namespace in
@@ -122,7 +124,7 @@ struct CallBench {
     }
   }
 
-  /// How many packets have come to the host outside by links that it would not answer their senders by.
+  /// The number of packets that the outside host received on links by which it would not answer.
   func strayPackets() throws -> Int {
     let lines = try self.lab.outside.run("cat", "/proc/net/netstat").split(separator: "\n")
       .filter { $0.hasPrefix("TcpExt:") }.map { $0.split(separator: " ") }

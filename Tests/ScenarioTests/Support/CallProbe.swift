@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// A line that `callprobe` prints; `at` in nanoseconds of CLOCK_MONOTONIC.
+/// A line that `callprobe` prints; `at` is in nanoseconds of CLOCK_MONOTONIC.
 struct CallReport: Decodable, Hashable {
   var event: String
   var at: UInt64
@@ -18,22 +18,22 @@ struct CallReport: Decodable, Hashable {
   var method: String?
 }
 
-/// Calls in flight on one channel: a unary one, one of each kind of streaming, by kind.
+/// Calls in flight on one channel: a unary one, and one of each kind of streaming.
 struct OpenCalls {
   var channel: Int
   var ids: [String: String]
-  /// The address that their connection has.
+  /// The local address of their connection.
   var local: String
 }
 
-/// `callprobe call`, or another of its commands that is told what to do, in a laboratory's namespace.
+/// `callprobe call`, or another of its interactive commands, in a laboratory's namespace.
 ///
 /// Used by one thread.
 final class CallProbe {
   let command: RunningCommand
   /// The writing end of its standard input.
   private let input: CInt
-  /// What was read and not taken yet.
+  /// Reports that were read and not taken yet.
   private var reports: [CallReport] = []
   private var lastCall = 0
   private static let kinds = ["unary", "client", "server", "bidi"]
@@ -41,7 +41,7 @@ final class CallProbe {
   /// - Parameters:
   ///   - targets: one for each channel.
   ///   - namespace: where it runs, if not in the laboratory's.
-  ///   - prefix: what runs it.
+  ///   - prefix: a command that runs it.
   init(
     _ lab: Laboratory, to targets: [String], _ arguments: [String] = [],
     in namespace: NetworkNamespace? = nil, command: String = "call", prefix: [String] = []
@@ -58,14 +58,14 @@ final class CallProbe {
 
   deinit { close(self.input) }
 
-  /// Now, on the clock of the reports.
+  /// The current time, on the clock of the reports.
   static var now: UInt64 {
     var now = timespec()
     clock_gettime(CLOCK_MONOTONIC, &now)
     return UInt64(now.tv_sec) * 1_000_000_000 + UInt64(now.tv_nsec)
   }
 
-  /// Gives it one line.
+  /// Sends it one line.
   func send(_ line: String) throws {
     let bytes = Array("\(line)\n".utf8)
     guard write(self.input, bytes, bytes.count) == bytes.count else {
@@ -73,9 +73,9 @@ final class CallProbe {
     }
   }
 
-  /// The first report not taken yet of this event, and of this call if one is named.
+  /// The first untaken report of this event, and of this call if one is named.
   ///
-  /// - Throws: where it does not come in time.
+  /// - Throws: if it does not come in time.
   @discardableResult
   func next(
     _ event: String, of id: String? = nil, within deadline: Duration = .seconds(20),
@@ -101,7 +101,7 @@ final class CallProbe {
     throw CommandError("callprobe has ended: \(self.command.standardError)")
   }
 
-  /// How many reports were read that nobody took, of those for which `matches` holds.
+  /// The number of untaken reports for which `matches` holds.
   func count(where matches: (CallReport) -> Bool) -> Int { self.reports.count(where: matches) }
 
   // MARK: Calls
@@ -124,8 +124,8 @@ final class CallProbe {
     return calls
   }
 
-  /// Checks that all calls end with UNAVAILABLE for one of these reasons; `nil` is none that connd gave. Says how long
-  /// that took, from the moment given.
+  /// Checks that all calls end with UNAVAILABLE for one of these reasons; `nil` stands for an end
+  /// without connd's reason. Prints how long that took since the given moment.
   func expectEnded(
     _ calls: OpenCalls, _ reasons: [String?], since moment: UInt64, _ what: String,
     within limit: Duration = .seconds(10), sourceLocation: SourceLocation = #_sourceLocation
@@ -141,7 +141,8 @@ final class CallProbe {
     print("\(what): channel \(calls.channel): four calls UNAVAILABLE after \(longest)")
   }
 
-  /// Checks that all calls go on: their streams carry messages in both directions, and they come to a good end.
+  /// Checks that all calls go on: their streams carry messages in both directions, and they end
+  /// well.
   func expectUndisturbed(
     _ calls: OpenCalls, sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
@@ -160,14 +161,14 @@ final class CallProbe {
     }
   }
 
-  /// Starts a unary call, which is answered at once if it arrives.
+  /// Starts a unary call, which the server answers immediately.
   func startQuick(_ channel: Int) throws -> String {
     let id = self.newID("quick", channel)
     try self.send("quick \(channel) \(id)")
     return id
   }
 
-  /// Makes a call that may not cost money.
+  /// Makes a call that forbids expensive paths.
   ///
   /// - Returns: how it ended.
   func spareCall(_ channel: Int) throws -> CallReport {
@@ -176,8 +177,8 @@ final class CallProbe {
     return try self.next("ended", of: id)
   }
 
-  /// Checks that the next call succeeds, from this local address and to this remote one, where they are given. Says
-  /// how long it took.
+  /// Checks that the next call succeeds, from this local address and to this remote one, if they
+  /// are given. Prints how long it took.
   @discardableResult
   func expectNextCall(
     _ channel: Int, from local: String? = nil, to remote: String? = nil, _ what: String,
@@ -188,7 +189,7 @@ final class CallProbe {
       of: id, from: local, to: remote, what, within: limit, sourceLocation: sourceLocation)
   }
 
-  /// The same of a call that was started before.
+  /// Checks the same for a call that was started before.
   @discardableResult
   func expectSuccess(
     of id: String, from local: String? = nil, to remote: String? = nil, _ what: String,
@@ -213,7 +214,7 @@ final class CallProbe {
     return duration
   }
 
-  /// Checks that these calls have not ended, as far as it knows that has read all its input.
+  /// Checks that these calls have not ended, according to the input read so far.
   func expectOpen(
     _ calls: OpenCalls, sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
@@ -226,7 +227,7 @@ final class CallProbe {
     #expect(ended.isEmpty, sourceLocation: sourceLocation)
   }
 
-  /// Checks that it ends when it is asked to, whatever is in flight.
+  /// Checks that it exits on request, whatever is in flight.
   func quit(sourceLocation: SourceLocation = #_sourceLocation) throws {
     try self.send("quit")
     try self.next("quit")
@@ -240,7 +241,7 @@ final class CallServer {
   static let port = 50051
   private let command: RunningCommand
 
-  /// - Parameter prefix: what runs it.
+  /// - Parameter prefix: a command that runs it.
   init(
     _ lab: Laboratory, port: Int = CallServer.port, _ arguments: [String] = [],
     prefix: [String] = []
@@ -250,7 +251,7 @@ final class CallServer {
     try self.command.line { $0.contains("\"ready\"") }
   }
 
-  /// Kills it, and checks that no call came twice (C6).
+  /// Kills it, and checks that no call arrived twice (C6).
   func end(sourceLocation: SourceLocation = #_sourceLocation) throws {
     self.command.signal(SIGKILL)
     let lines = try self.command.remainingOutput().split(separator: "\n")

@@ -2,8 +2,8 @@ import Glibc
 import Synchronization
 import TestKit
 
-/// A link whose packets take a time to the other end: two tun devices, and a thread that carries
-/// packets between them. It lasts as long as this.
+/// A link that delays its packets: two tun devices, and a thread that carries packets between them.
+/// It lasts as long as this object.
 final class DelayedLink {
   private let inside: TunDevice
   private let outside: TunDevice
@@ -37,11 +37,11 @@ final class DelayedLink {
 
   deinit { self.end() }
 
-  /// Loses all packets from now on. They are still read: TCP sends nothing again that waits in a
-  /// queue of its own machine.
+  /// Loses all packets from now on. They are still read, because TCP does not retransmit data that
+  /// waits in a local queue.
   func fallSilent() { self.state.isSilent.store(true, ordering: .relaxed) }
 
-  /// Carries nothing more.
+  /// Stops carrying packets.
   func end() {
     self.state.isOver.store(true, ordering: .relaxed)
     while !self.state.hasEnded.load(ordering: .acquiring) { sched_yield() }

@@ -15,9 +15,9 @@ final class EchoServer {
     try self.command.line { $0.contains("\"ready\"") }
   }
 
-  /// Who makes plain connections to it.
+  /// A program that makes plain connections to the server.
   ///
-  /// - Parameter address: one of the server's; of IPv6 with its zone.
+  /// - Parameter address: one of the server's, with its zone for IPv6.
   func client(to address: String, _ arguments: [String]) throws -> CallProbe {
     let host = address.contains(":") ? "[\(address)]" : address
     return try CallProbe(
@@ -30,7 +30,7 @@ final class EchoServer {
   }
 }
 
-/// Those of `callprobe connections`.
+/// The commands of `callprobe connections`.
 extension CallProbe {
   /// Makes a connection.
   func connect(_ number: Int) throws {
@@ -38,7 +38,7 @@ extension CallProbe {
     try self.next("open", of: "\(number)")
   }
 
-  /// Checks that what is sent on a connection comes back.
+  /// Checks that data sent on a connection comes back.
   func expectEcho(_ number: Int, within deadline: Duration = .seconds(20)) throws {
     try self.send("echo \(number)")
     try self.next("echoed", of: "\(number)", within: deadline)

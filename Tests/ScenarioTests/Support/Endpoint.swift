@@ -36,7 +36,7 @@ struct Endpoint {
     }
   }
 
-  /// The own end of a socket.
+  /// The local end of a socket.
   static func name(of descriptor: CInt) throws -> Endpoint {
     var endpoint = try Endpoint("::")
     endpoint.length = socklen_t(MemoryLayout<sockaddr_storage>.size)
@@ -51,7 +51,7 @@ struct Endpoint {
   }
 
   var port: UInt16 {
-    // The port is at the same place in both families.
+    // The port is at the same offset in both families.
     withUnsafeBytes(of: self.storage) {
       UInt16(bigEndian: $0.loadUnaligned(fromByteOffset: 2, as: UInt16.self))
     }

@@ -1,16 +1,17 @@
 import TestKit
 import Testing
 
-/// A TCP connection that `connctl guard` guards: what connd says of it, and what it is worth itself.
+/// A TCP connection that `connctl guard` guards: connd's verdict, compared with what the connection
+/// still carries.
 final class GuardedFlow {
   let connection: TCPConnection?
   private let command: RunningCommand
-  /// The path that was told last.
+  /// The last reported path.
   private(set) var path: PathReport
 
   /// Connects from the laboratory to an address outside, and has the connection guarded.
   ///
-  /// - Parameter other: where the address is, if it is not outside.
+  /// - Parameter other: the namespace of the address, if it is not outside.
   convenience init(
     _ laboratory: Laboratory, to remote: String, _ options: TCPConnection.Options = .init(),
     in other: NetworkNamespace? = nil
@@ -52,7 +53,7 @@ final class GuardedFlow {
     throw CommandError("connctl guard has ended: \(self.command.standardError)")
   }
 
-  /// Checks that the next thing that connd says of the flow is this advice.
+  /// Checks that connd's next report about the flow is this advice.
   func expectAdvice(
     _ reason: String, sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
@@ -61,9 +62,9 @@ final class GuardedFlow {
       "\(told.severity) \(told.reason)" == "advise \(reason)", sourceLocation: sourceLocation)
   }
 
-  /// Checks that connd declares the flow dead for one of these reasons, that it said only `before`
-  /// until then (`nil`: anything weaker), and that TCP agrees. An active flow is advised for the
-  /// same reason first, while its socket is asked (E1).
+  /// Checks that connd destroys the flow for one of these reasons, after reporting only `before`
+  /// (`nil`: anything weaker), and that TCP agrees. An active flow is first advised for the same
+  /// reason, while its socket is queried (E1).
   func expectDestroyed(
     _ reasons: String..., after before: [String]? = [], cause: String? = nil,
     sourceLocation: SourceLocation = #_sourceLocation
@@ -92,13 +93,14 @@ final class GuardedFlow {
     }
   }
 
-  /// Checks that the connection works, and that connd has given this advice (`nil`: any) and says nothing more. Then ends the flow by
-  /// taking its address away: what connd says of that must be the next thing that it says.
+  /// Checks that the connection works, and that connd has given this advice (`nil`: any) and
+  /// nothing more. Then removes the flow's address: its loss must be connd's next report.
   func expectAlive(
     in laboratory: Laboratory, on link: String, advised advice: [String]? = [],
     sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
-    // Flows are looked at after the change was published: advice that is on its way must not meet the end of the address.
+    // Flows are evaluated after the change is published: pending advice must not mix with the loss
+    // of the address.
     for reason in advice ?? [] { try self.expectAdvice(reason, sourceLocation: sourceLocation) }
     if let connection = self.connection {
       #expect(connection.carries(within: .seconds(10)), sourceLocation: sourceLocation)
@@ -109,8 +111,9 @@ final class GuardedFlow {
       "sourceAddressLost", after: advice == nil ? nil : [], sourceLocation: sourceLocation)
   }
 
-  /// Checks that connd says nothing stronger of these flows than `severity`, and that their bytes come and go. The end is one
-  /// that takes their source addresses away: what connd says of that must be the first `destroy` that they hear of.
+  /// Checks that connd reports nothing stronger than `severity` for these flows, and that their
+  /// traffic continues. Finally removes their source addresses: that must cause their first
+  /// `destroy`.
   static func expectSpared(
     _ flows: [GuardedFlow], atMost severity: Severity = .advise,
     sourceLocation: SourceLocation = #_sourceLocation, end: () throws -> Void
@@ -141,7 +144,7 @@ final class GuardedFlow {
   }
 }
 
-/// How strong an invalidation is.
+/// The severity of an invalidation.
 enum Severity: String, Comparable {
   case nothing, advise, drain, destroy
 

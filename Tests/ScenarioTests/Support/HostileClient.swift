@@ -1,12 +1,12 @@
 import Testing
 
-/// A client that connd has to survive, see Tests/python/hostile.py; and what it gets.
+/// A client that connd has to survive, see Tests/python/hostile.py, and its expected fate.
 struct HostileClient: CustomTestStringConvertible, Sendable {
   let name: String
-  /// What it may be told: one of these.
+  /// The answers it may get: one of these.
   let fates: Set<String>
-  /// How many MiB connd's memory may grow by, far above what was measured; what bounds it says why it does not grow with
-  /// what the client sends.
+  /// The MiB that connd's memory may grow by, far above the measured value. The comment on each
+  /// says why it does not grow with what the client sends.
   let bound: Int
   let mechanism: String
 

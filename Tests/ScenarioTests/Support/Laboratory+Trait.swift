@@ -1,8 +1,9 @@
 import TestKit
 import Testing
 
-/// For tests with real processes in namespaces: skipped where none can be made, and run on threads of their own, a few at
-/// a time. They wait for processes, which on the threads of Swift's pool would keep the other tests from going on.
+/// A trait for tests with real processes in namespaces. They are skipped if no namespace can be
+/// created. They run on threads of their own, a few at a time, because they block: on the threads
+/// of Swift's pool they would hold up the other tests.
 struct LaboratoryTrait: SuiteTrait, TestTrait, TestScoping {
   var isRecursive: Bool { true }
 

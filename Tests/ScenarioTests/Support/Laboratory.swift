@@ -2,27 +2,28 @@ import Glibc
 import TestKit
 import Testing
 
-/// A network namespace with connd in it, a second one that stands for the world outside, and somebody who watches.
+/// A network namespace with connd in it, a second one that stands for the outside world, and a
+/// watcher.
 ///
 /// Used by one thread.
 final class Laboratory {
   let namespace: NetworkNamespace
-  /// Where the other ends of the links are.
+  /// The namespace of the links' other ends.
   let outside: NetworkNamespace
   let directory: TemporaryDirectory
   let notifications: NotificationReceiver
   private(set) var connd: RunningCommand?
   private(set) var watcher: Watcher?
   private var links = 0
-  /// Of connd, beside those that all have.
+  /// connd's options, besides the usual ones.
   var options: [String] = []
 
   var socket: String { "\(self.directory.path)/connd.sock" }
   private var configuration: String { "\(self.directory.path)/connd.yaml" }
 
   /// - Parameters:
-  ///   - ipv6: whether links have IPv6 at all. Without it, a step gives one event at most.
-  ///   - configuration: the text of the configuration's file.
+  ///   - ipv6: whether links have IPv6 at all. Without it, a step causes at most one event.
+  ///   - configuration: the text of the configuration file.
   init(ipv6: Bool = false, configuration: String = "") throws {
     self.namespace = try NetworkNamespace()
     self.outside = try NetworkNamespace()
@@ -37,7 +38,7 @@ final class Laboratory {
 
   // MARK: connd
 
-  /// Starts connd, and returns when it has said that it is ready.
+  /// Starts connd, and returns when it is ready.
   @discardableResult
   func startConnd(
     prefix: [String] = [], until isStarted: (String) -> Bool = { $0 == "READY=1" }
@@ -52,9 +53,9 @@ final class Laboratory {
     return connd
   }
 
-  /// Starts connd, and returns at once.
+  /// Starts connd, and returns immediately.
   ///
-  /// - Parameter prefix: what starts connd in another way than usual.
+  /// - Parameter prefix: a command that starts connd.
   func spawnConnd(prefix: [String] = []) throws -> RunningCommand {
     try self.namespace.spawn(
       prefix + [
@@ -64,9 +65,9 @@ final class Laboratory {
       environment: ["NOTIFY_SOCKET": self.notifications.path])
   }
 
-  /// Starts connd and somebody who watches it, once the namespace is as the scenario begins.
+  /// Starts connd and a watcher, once the namespace is prepared.
   ///
-  /// - Returns: The snapshot that the watcher got.
+  /// - Returns: The watcher's snapshot.
   @discardableResult
   func start(prefix: [String] = []) throws -> StatusReport {
     try self.startConnd(prefix: prefix)
@@ -83,7 +84,7 @@ final class Laboratory {
 
   // MARK: connctl
 
-  /// Runs it to its end, outside of the namespace; but where connections are guarded, inside.
+  /// Runs it to its end, outside of the namespace; commands that guard connections run inside.
   func connctl(_ arguments: String...) throws -> Command.Outcome {
     let command = [Programs.connctl, "--socket", self.socket] + arguments
     return try Command.outcome(
@@ -96,7 +97,7 @@ final class Laboratory {
 
   // MARK: Steps
 
-  /// Runs `ip` in the namespace, and checks that connd and the kernel agree on what is now the case.
+  /// Runs `ip` in the namespace, and checks that connd and the kernel agree afterwards.
   func ip(_ words: String, sourceLocation: SourceLocation = #_sourceLocation) throws {
     try self.namespace.ip(words)
     try self.checkAgreement(after: words, sourceLocation)
@@ -137,8 +138,8 @@ final class Laboratory {
     return events
   }
 
-  /// Makes a change that shows, and checks that it is the next one told: so nothing was told before it. The path must
-  /// be satisfied in IPv4 by a route of the main table.
+  /// Makes a visible change, and checks that it is the next event, so that nothing was reported
+  /// before it. The path must be satisfied in IPv4 by a route of the main table.
   func expectSilence(
     after step: String, sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
@@ -162,11 +163,13 @@ final class Laboratory {
   /// Adds a link whose other end, of the same name, is outside, with both up.
   ///
   /// - Parameters:
-  ///   - address: an IPv4 address of a /24; the other end gets the first of that.
-  ///   - ipv6: an IPv6 address of a /64, without duplicate address detection; the other end gets `…::1`.
+  ///   - address: an IPv4 address of a /24; the other end gets the first address of it.
+  ///   - ipv6: an IPv6 address of a /64, without duplicate address detection; the other end gets
+  ///     `…::1`.
   func addLink(_ name: String, _ address: String? = nil, ipv6: String? = nil) throws {
     self.links += 1
-    // Equal indexes at both ends would delay the kernel's messages about the carrier (net/core/link_watch.c).
+    // Equal indexes at both ends would delay the kernel's messages about the carrier
+    // (net/core/link_watch.c).
     try self.namespace.ip(
       "link add \(name) index \(10 + self.links) type veth "
         + "peer name \(name) index \(1000 + self.links) netns \(self.outside.name)")

@@ -1,7 +1,7 @@
 import Glibc
 import TestKit
 
-/// A message bus of a test's own that connd takes for the system's, and a ModemManager on it that says what the test has it say.
+/// A private message bus that connd takes for the system bus, and a scripted ModemManager on it.
 final class ModemBus {
   private let directory: TemporaryDirectory
   private var bus: RunningCommand?
@@ -12,12 +12,12 @@ final class ModemBus {
     guard mkfifo(self.commands, 0o600) == 0 else { throw CommandError("mkfifo: errno \(errno)") }
   }
 
-  /// Where the bus listens.
+  /// The address that the bus listens on.
   var socket: String { "\(self.directory.path)/bus" }
   private var address: String { "unix:path=\(self.socket)" }
   private var commands: String { "\(self.directory.path)/commands" }
 
-  /// What starts connd beside it.
+  /// A command that starts connd with this bus.
   var prefix: [String] { ["env", "DBUS_SYSTEM_BUS_ADDRESS=\(self.address)"] }
 
   func startBus() throws {
@@ -35,7 +35,7 @@ final class ModemBus {
     unlink(self.socket)
   }
 
-  /// Starts ModemManager; the packages that it is made of are those of the system's Python.
+  /// Starts ModemManager, which uses packages of the system's Python.
   func startService() throws {
     let service = try RunningCommand([
       "/usr/bin/python3", "-B", Programs.testFile("python/modem_manager.py"), self.address,
@@ -50,7 +50,7 @@ final class ModemBus {
     try self.service?.wait()
   }
 
-  /// Has the service do something; see its text.
+  /// Sends the service a command; see its source.
   func tell(_ command: String) throws {
     let file = open(self.commands, O_WRONLY | O_CLOEXEC)
     defer { close(file) }
@@ -61,7 +61,7 @@ final class ModemBus {
     }
   }
 
-  /// A modem of 4G at home, with one bearer, of this link.
+  /// Publishes a 4G modem in its home network, with one bearer for this link.
   func publishModem(bearer: Int = 0, interface: String = "ppp0") throws {
     try self.tell(
       """
@@ -77,7 +77,7 @@ final class ModemBus {
   }
 }
 
-/// A line of `connctl links --json`, as far as the scenarios of modems read it.
+/// A line of `connctl links --json`, with the fields that the modem scenarios read.
 struct ModemLinkReport: Decodable {
   struct Modem: Decodable, Hashable {
     var connected: Bool

@@ -1,7 +1,7 @@
 import Glibc
 import TestKit
 
-/// A message bus of a test's own that connd takes for the system's, and a NetworkManager on it that says what the test has it say.
+/// A private message bus that connd takes for the system bus, and a scripted NetworkManager on it.
 final class NetworkManagerBus {
   private let directory: TemporaryDirectory
   private let bus: RunningCommand
@@ -21,12 +21,12 @@ final class NetworkManagerBus {
 
   private var address: String { "unix:path=\(self.directory.path)/bus" }
 
-  /// What starts connd beside it.
+  /// A command that starts connd with this bus.
   var prefix: [String] { ["env", "DBUS_SYSTEM_BUS_ADDRESS=\(self.address)"] }
 
-  /// Starts NetworkManager; the packages that it is made of are those of the system's Python.
+  /// Starts NetworkManager, which uses packages of the system's Python.
   func startService() throws {
-    // Open for writing as well: its input never ends.
+    // Also open for writing, so that its input never ends.
     let service = try RunningCommand([
       "sh", "-c", #"exec /usr/bin/python3 -B "$0" "$1" 0<>"$2""#,
       Programs.testFile("python/network_manager.py"), self.address,
@@ -41,7 +41,7 @@ final class NetworkManagerBus {
     try self.service?.wait()
   }
 
-  /// Has the service do something; see its text.
+  /// Sends the service a command; see its source.
   func tell(_ command: String) throws {
     let file = open("\(self.directory.path)/commands", O_WRONLY | O_CLOEXEC)
     defer { close(file) }

@@ -1,7 +1,7 @@
 import Glibc
 import TestKit
 
-/// A message bus of a test's own that connd takes for the system's, and a polkit on it that answers as the test has it answer.
+/// A private message bus that connd takes for the system bus, and a scripted polkit on it.
 final class PolkitBus {
   private let directory: TemporaryDirectory
   private let bus: RunningCommand
@@ -30,10 +30,10 @@ final class PolkitBus {
 
   private var address: String { "unix:path=\(self.directory.path)/bus" }
 
-  /// What starts connd beside it.
+  /// A command that starts connd with this bus.
   var prefix: [String] { ["env", "DBUS_SYSTEM_BUS_ADDRESS=\(self.address)"] }
 
-  /// Starts polkit; the packages that it is made of are those of the system's Python.
+  /// Starts polkit, which uses packages of the system's Python.
   func startService() throws {
     let service = try RunningCommand([
       "/usr/bin/python3", "-B", Programs.testFile("python/polkitd.py"), self.address,
@@ -43,7 +43,7 @@ final class PolkitBus {
     guard try service.nextLine() == "ready" else { throw CommandError(service.standardError) }
   }
 
-  /// From now on the bus could start polkit, and that fails.
+  /// Makes polkit activatable on the bus, with a start that fails.
   func install() throws {
     try self.directory.write(
       "[D-BUS Service]\nName=org.freedesktop.PolicyKit1\nExec=/bin/false\n",
@@ -59,10 +59,10 @@ final class PolkitBus {
     try self.service?.wait()
   }
 
-  /// What is answered from now on; see polkitd.py.
+  /// Sets the answer from now on; see polkitd.py.
   func answer(_ word: String) throws { try self.directory.write(word, to: "answer") }
 
-  /// What it was asked next.
+  /// The next query it received.
   func question() throws -> Question {
     guard let line = try self.service?.nextLine() else { throw CommandError("polkit has ended") }
     return try decode(line)

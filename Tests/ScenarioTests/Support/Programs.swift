@@ -1,6 +1,6 @@
 import TestKit
 
-/// The programs under test, and what lies beside the tests' sources.
+/// The programs under test, and files beside the tests' sources.
 enum Programs {
   static let connd = "\(buildDirectory)/connd"
   static let connctl = "\(buildDirectory)/connctl"
@@ -12,14 +12,15 @@ enum Programs {
     return "/\(folder)/\(name)"
   }
 
-  /// What a script in the folder `Tests` makes, unless it is there already: the path that it prints.
+  /// The output of a script in the folder `Tests`, built if it is missing. The script prints its
+  /// path.
   static func made(by script: String) throws -> String {
     let output = try Command.run([self.testFile(script)], within: .seconds(600))
     return String(output.prefix { !$0.isNewline })
   }
 
-  /// The command that runs these arguments as a user without rights, save that of reading whatever the programs consist
-  /// of: a checkout may be closed to others.
+  /// The command that runs these arguments as an unprivileged user, who may only read the programs'
+  /// files: a checkout may be closed to others.
   static func asNobody(_ arguments: [String]) -> [String] {
     [
       "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",

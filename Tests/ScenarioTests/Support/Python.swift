@@ -1,7 +1,7 @@
 import TestKit
 import Testing
 
-/// Programs in Python, with the stubs that Python's own tools make of the .proto.
+/// Programs in Python, with stubs generated from the .proto by Python's own tools.
 enum Python {
   private static let environment = Result { try Programs.made(by: "python/setup") }
 

@@ -56,13 +56,13 @@ struct EventReport: Decodable, Hashable {
   var status: StatusReport
 }
 
-/// What every line of `connctl watch --json` has.
+/// The field that every line of `connctl watch --json` has.
 struct EventKindReport: Decodable {
   var event: String
   var generation: UInt64
 }
 
-/// A line of `connctl watch --json` about whom names are asked of.
+/// A line of `connctl watch --json` about DNS servers.
 struct DNSReport: Decodable {
   struct Cause: Decodable {
     var change: String
@@ -89,17 +89,17 @@ struct InvalidationReport: Decodable, Hashable {
   var severity: String
   var scope: Scope
   var cause: EventReport.Cause
-  /// Of `connctl guard --json`: what the connection's socket said.
+  /// In `connctl guard --json`: the report of the connection's socket.
   var socket: SocketReport?
 }
 
-/// What a connection's socket said.
+/// The report of a connection's socket.
 struct SocketReport: Decodable, Hashable {
   var lastHeardMs: Int
   var timeouts: Int
 }
 
-/// The object of `connctl explain --json`, as far as the scenarios read it.
+/// The object of `connctl explain --json`, with the fields that the scenarios read.
 struct ExplanationReport: Decodable {
   struct Rule: Decodable, Hashable {
     var priority: UInt32
@@ -135,7 +135,7 @@ struct ExplanationReport: Decodable {
   var category: String
 }
 
-/// An element of what `ip -json route get` prints.
+/// An element of the output of `ip -json route get`.
 struct RouteReport: Decodable, Hashable {
   struct Via: Decodable, Hashable {
     var host: String

@@ -1,14 +1,15 @@
 import Glibc
 import TestKit
 
-/// What a router says of itself to the hosts of a link (RFC 4861).
+/// A router advertisement (RFC 4861).
 struct RouterAdvertisement {
-  /// For how many seconds hosts may use it as their default router.
+  /// How many seconds hosts may use it as their default router.
   var lifetime: UInt16
 
-  /// Sends it, as routers do, again and again, until the kernel has a route by the link that it came by, and says till when.
+  /// Sends it repeatedly, as routers do, until the kernel has a route with a lifetime over that
+  /// link.
   ///
-  /// - Parameter router: the router's own address; else any will do.
+  /// - Parameter router: the router's own address, or any.
   func announce(to laboratory: Laboratory, by link: String, as router: String = "") throws {
     try waitUntil("the router behind \(link) is known") {
       try self.send(from: laboratory.outside, by: link)
@@ -30,7 +31,7 @@ struct RouterAdvertisement {
         AF_INET6, CInt(SOCK_RAW.rawValue) | CInt(SOCK_CLOEXEC.rawValue), CInt(IPPROTO_ICMPV6))
       guard descriptor >= 0 else { throw CommandError("socket: errno \(errno)") }
       defer { close(descriptor) }
-      // Hosts take nothing that a router has forwarded.
+      // Hosts ignore advertisements that a router has forwarded.
       var (hops, index): (CInt, CInt) = (255, CInt(if_nametoindex(link)))
       let size = socklen_t(MemoryLayout<CInt>.size)
       setsockopt(descriptor, CInt(IPPROTO_IPV6), IPV6_MULTICAST_HOPS, &hops, size)

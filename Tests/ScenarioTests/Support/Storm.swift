@@ -1,26 +1,27 @@
 import Glibc
 import TestKit
 
-/// How large storms are: `make storms` sets CONND_STORMS=full, and the ordinary tests run smaller ones of the same kind.
+/// The size of storms: `make storms` sets CONND_STORMS=full, and the ordinary tests run smaller
+/// ones of the same kind.
 enum Storm {
   static let isFull = getenv("CONND_STORMS").map { String(cString: $0) } == "full"
 
   static func size(_ ordinary: Int, full: Int) -> Int { self.isFull ? full : ordinary }
 
-  /// Prints what a full storm has shown; nothing of it is a test.
+  /// Prints the figures of a full storm, which are not part of the test.
   static func note(_ text: @autoclosure () -> String) {
     if self.isFull { print("storm: \(text())") }
   }
 }
 
-/// What proc(5) tells of a running connd.
+/// Figures of a running connd from proc(5).
 struct ProcessFigures {
   private let directory: String
   private let reader: String
 
   init(_ connd: RunningCommand) throws {
     self.directory = "/proc/\(connd.processIdentifier)"
-    // Other threads may end meanwhile.
+    // Other threads may end in between.
     let files = "\(self.directory)/task/*/comm"
     let names = try Command.run(["sh", "-c", "grep -lsx connd-monitor \(files) || true"])
     guard let name = names.split(separator: "\n").first else {
@@ -34,7 +35,7 @@ struct ProcessFigures {
     get throws { try self.number("voluntary_ctxt_switches", in: "\(self.reader)/status") }
   }
 
-  /// The same, once it has dealt with all there was.
+  /// The same count, once the thread has finished its work.
   func sleepsAtRest() throws -> Int {
     try waitUntil("connd's reader sleeps") {
       try Command.run(["grep", "^State:", "\(self.reader)/status"]).contains("S (sleeping)")
@@ -42,7 +43,7 @@ struct ProcessFigures {
     return try self.sleeps
   }
 
-  /// The memory that no file stands for, in kilobytes.
+  /// The anonymous memory, in kilobytes.
   var memory: Int { get throws { try self.number("RssAnon", in: "\(self.directory)/status") } }
 
   private func number(_ key: String, in file: String) throws -> Int {
@@ -55,7 +56,7 @@ struct ProcessFigures {
 }
 
 extension RunningCommand {
-  /// How often connd has said that messages came faster than it read them.
+  /// How often connd has logged an overrun.
   var overruns: Int {
     self.standardError.split(separator: "\n").count { $0.contains("faster than they were read") }
   }

@@ -1,35 +1,35 @@
 import Glibc
 import TestKit
 
-/// A TCP connection between two namespaces: the judge of what connd says about it.
+/// A TCP connection between two namespaces, against which connd's verdict is checked.
 final class TCPConnection {
   private let client: CInt
   private let server: CInt
-  /// The client's address, as text, and with its port, as `connctl guard` takes it.
+  /// The client's address as text with its port, in the format of `connctl guard`.
   let local: String
   let localEndpoint: String
   let remoteEndpoint: String
   private var sent: UInt8 = 0
 
-  /// What the client's socket is told before it connects.
+  /// Options of the client's socket, set before it connects.
   struct Options: Sendable {
-    /// The address that it is bound to; else the kernel chooses.
+    /// The address it is bound to; otherwise the kernel chooses.
     var source: String?
-    /// The port that it is bound to.
+    /// The port it is bound to.
     var sourcePort: UInt16 = 0
-    /// The port that the server listens on; else any.
+    /// The port that the server listens on; otherwise any.
     var remotePort: UInt16 = 0
     /// SO_BINDTODEVICE.
     var link: String?
     /// SO_MARK.
     var mark: UInt32?
-    /// An IPv6 socket, also for a server that has an IPv4 address: it calls that `::ffff:a.b.c.d`.
+    /// An IPv6 socket, even for a server with an IPv4 address, which it sees as `::ffff:a.b.c.d`.
     var isDualStack = false
-    /// The server's own address, if packets to the remote address are sent on to another.
+    /// The server's own address, if packets to the remote address are forwarded to another.
     var listen: String?
   }
 
-  /// Connects to an address that the other namespace has.
+  /// Connects to an address of the other namespace.
   init(
     from namespace: NetworkNamespace, to other: NetworkNamespace, at address: String,
     _ options: Options = Options()
@@ -72,7 +72,7 @@ final class TCPConnection {
         throw CommandError("bind to \(source.text): errno \(errno)")
       }
     }
-    // Guards against hanging: connect(2) waits for as long as sending may take.
+    // Limits a hang: connect(2) waits as long as the send timeout.
     var limit = timeval(tv_sec: 10, tv_usec: 0)
     setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
     guard target.withAddress({ connect(client, $0, $1) }) == 0 else {
@@ -93,8 +93,8 @@ final class TCPConnection {
 
   private static let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
 
-  /// Whether what is sent now is answered in time. (That it arrives is not enough: what comes from an address that is gone
-  /// may arrive, and cannot be answered.)
+  /// Whether data sent now is answered in time. (Arriving is not enough: packets from a lost
+  /// address may arrive, and cannot be answered.)
   func carries(within deadline: Duration) -> Bool {
     self.sent += 1
     guard Self.send(self.sent, on: self.client) else { return false }
@@ -103,15 +103,15 @@ final class TCPConnection {
       && Self.receives(self.sent, on: self.client, within: deadline)
   }
 
-  /// Bytes that go back and forth from now on, until they are stopped.
+  /// Starts traffic in both directions until it is stopped.
   func startTraffic(every interval: Duration = .milliseconds(5)) -> Traffic {
     Traffic(client: self.client, server: self.server, every: interval)
   }
 
-  /// Half-closes the client's side: what it has sent is followed by a FIN.
+  /// Half-closes the client's side: a FIN follows the data.
   func endSending() { shutdown(self.client, CInt(SHUT_WR)) }
 
-  /// Sends until nothing more fits, because the server does not read: its window closes.
+  /// Sends until the server's window is closed, because it does not read.
   func fillWindow() {
     let bytes = [UInt8](repeating: 0, count: 65_536)
     while Glibc.send(
@@ -119,7 +119,7 @@ final class TCPConnection {
     {}
   }
 
-  /// Sends without waiting for an answer: TCP goes on trying.
+  /// Sends without waiting for an answer; TCP retransmits.
   func send() -> Bool {
     self.sent += 1
     return Self.send(self.sent, on: self.client)
@@ -130,7 +130,7 @@ final class TCPConnection {
     return Glibc.send(descriptor, &byte, 1, CInt(MSG_NOSIGNAL)) == 1
   }
 
-  /// Earlier bytes come first, where they had been lost.
+  /// Lost bytes that are retransmitted come first.
   private static func receives(
     _ expected: UInt8, on descriptor: CInt, within deadline: Duration
   ) -> Bool {

@@ -2,13 +2,13 @@ import Glibc
 import Synchronization
 import TestKit
 
-/// Bytes that go back and forth over a connection all the time, by a thread of its own: the client
-/// sends one at an interval, and the server sends back what it gets. Ends with ``stop()``.
+/// Continuous traffic over a connection, from a thread of its own: the client sends a byte at an
+/// interval, and the server echoes it. Ends with ``stop()``.
 final class Traffic: Sendable {
   private struct State {
     var isStopping = false
     var hasStopped = false
-    /// How many bytes have come back to the client.
+    /// The number of bytes that the client has received.
     var answers = 0
   }
 
@@ -57,7 +57,7 @@ final class Traffic: Sendable {
     try waitUntil("bytes come back") { self.answers >= wanted }
   }
 
-  /// Ends the traffic; what is on its way stays there.
+  /// Ends the traffic; bytes on their way stay there.
   func stop() {
     self.state.withLock { $0.isStopping = true }
     while !self.state.withLock({ $0.hasStopped }) { sched_yield() }

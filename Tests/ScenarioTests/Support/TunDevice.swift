@@ -1,9 +1,9 @@
 import Glibc
 import TestKit
 
-/// A tun device whose ARPHRD type and carrier the test sets. It lasts as long as this.
+/// A tun device whose ARPHRD type and carrier the test sets. It lasts as long as this object.
 final class TunDevice {
-  /// Where packets are read and written.
+  /// The descriptor on which packets are read and written.
   let descriptor: CInt
 
   // include/uapi/linux/if_tun.h: macros that Swift cannot import.
@@ -12,7 +12,7 @@ final class TunDevice {
   private static let setCarrierState: UInt = 0x4004_54E2  // TUNSETCARRIER
   private static let tunWithoutHeader: UInt16 = 0x1001  // IFF_TUN | IFF_NO_PI
 
-  /// Where CI=true the tests run and fail, rather than being skipped.
+  /// With CI=true the tests run and fail instead of being skipped.
   static var isAvailable: Bool {
     getenv("CI").map { String(cString: $0) } == "true" || access("/dev/net/tun", R_OK | W_OK) == 0
   }
@@ -34,7 +34,7 @@ final class TunDevice {
 
   deinit { close(self.descriptor) }
 
-  /// Only while the link is down.
+  /// Allowed only while the link is down.
   func setHardwareType(_ type: UInt16) throws {
     guard ioctl(self.descriptor, Self.setLinkType, CInt(type)) == 0 else {
       throw CommandError("TUNSETLINK: errno \(errno)")

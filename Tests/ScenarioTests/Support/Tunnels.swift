@@ -2,15 +2,15 @@ import Glibc
 import Synchronization
 import TestKit
 
-/// A WireGuard tunnel from a laboratory to the world outside, made by wg-quick: with the kernel's module, or by wireguard-go where the
-/// kernel has none. It lasts as long as this.
+/// A WireGuard tunnel from a laboratory to the outside world, set up by wg-quick. It uses the
+/// kernel's module, or wireguard-go if there is none. It lasts as long as this object.
 final class WireGuard {
-  /// The link inside, and the one outside, which has 10.8.0.1.
+  /// The link inside; the one outside has 10.8.0.1.
   let link: String
   private let outer: String
   private let laboratory: Laboratory
 
-  /// wireguard-go's sockets bear the links' names, and are the same for all namespaces.
+  /// wireguard-go's sockets have the links' names, and are shared by all namespaces.
   private static let count = Atomic<Int>(0)
 
   /// Leads all traffic of the laboratory into a tunnel that ends at one of the addresses outside.
@@ -50,15 +50,15 @@ final class WireGuard {
     try namespace.run("wg-quick", "up", "\(self.laboratory.directory.path)/\(link).conf")
   }
 
-  /// wireguard-go ends with its link.
+  /// wireguard-go exits with its link.
   deinit {
     _ = try? self.laboratory.namespace.ip("link del \(self.link)")
     _ = try? self.laboratory.outside.ip("link del \(self.outer)")
   }
 }
 
-/// An OpenVPN tunnel from a laboratory to the world outside, whose end has 10.9.0.1: a client that leads all traffic into it, and a
-/// server. It lasts as long as this.
+/// An OpenVPN tunnel from a laboratory to the outside world, whose end has 10.9.0.1: a server, and
+/// a client that leads all traffic into the tunnel. It lasts as long as this object.
 final class OpenVPN {
   static let link = "tun0"
   private let server: RunningCommand
@@ -97,14 +97,14 @@ final class OpenVPN {
     try self.awaitConnection()
   }
 
-  /// The client has connected, or has connected anew.
+  /// Waits until the client has connected or reconnected.
   func awaitConnection() throws {
     _ = try self.client.line { $0.contains("Initialization Sequence Completed") }
   }
 }
 
-/// An OpenConnect tunnel from a laboratory to the world outside, whose end has 10.10.0.1: a client that leads all traffic into it,
-/// and ocserv. It lasts as long as this.
+/// An OpenConnect tunnel from a laboratory to the outside world, whose end has 10.10.0.1: ocserv,
+/// and a client that leads all traffic into the tunnel. It lasts as long as this object.
 final class OpenConnect {
   static let link = "tun0"
   static var isAvailable: Bool { access("/usr/sbin/ocserv", X_OK) == 0 }
@@ -154,19 +154,19 @@ final class OpenConnect {
         "--interface", Self.link, "--force-dpd", "1", "https://\(address)/",
       ])
     _ = try self.client.line { $0.contains("Configured as") }
-    // Its script goes on.
+    // Its script is still running.
     try waitUntil("all traffic is led into the tunnel") {
       try laboratory.namespace.ip("route show default").contains(" dev \(Self.link) ")
     }
   }
 
-  /// The client has connected anew.
+  /// Waits until the client has reconnected.
   func awaitConnection() throws {
     _ = try self.client.line { $0.contains("CSTP connected") }
   }
 }
 
-/// Makes NAME.pem and NAME.key in the laboratory's directory: a certificate that nobody but itself vouches for.
+/// Creates NAME.pem and NAME.key in the laboratory's directory: a self-signed certificate.
 private func makeCertificate(named name: String, in laboratory: Laboratory) throws {
   let path = "\(laboratory.directory.path)/\(name)"
   try Command.run(

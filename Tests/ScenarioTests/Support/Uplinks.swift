@@ -1,8 +1,8 @@
 import TestKit
 
-/// A host with several ways out, and a world outside that has one server.
+/// A host with several uplinks, and an outside world with one server.
 enum Uplinks {
-  /// Addresses of the host outside that are on none of the links.
+  /// Addresses of the outside host that are on none of the links.
   static let server = "203.0.113.1"
   static let server6 = "2001:db8:99::1"
 
@@ -14,11 +14,12 @@ enum Uplinks {
 
     """
 
-  /// A host with the links given, and default routes by `routes` (by default all of them), the first preferred. Link N has
-  /// the address 10.N.0.2 and, with IPv6, 2001:db8:N::2; the other ends have ….1.
+  /// A host with the given links, and default routes over `routes` (by default all of them), the
+  /// first preferred. Link N has the address 10.N.0.2 and, with IPv6, 2001:db8:N::2; the other ends
+  /// have ….1.
   ///
-  /// The host outside drops what comes by a link that it would not answer by, as providers do (RFC 3704): what leaves by
-  /// the wrong link with the address of another is lost.
+  /// The outside host drops packets by strict reverse path filtering, as providers do (RFC 3704).
+  /// So a packet that leaves by the wrong link with another's address is lost.
   static func laboratory(
     _ links: [String], routes: [String]? = nil, ipv6: Bool = false, configuration: String = ""
   ) throws -> Laboratory {
@@ -27,7 +28,8 @@ enum Uplinks {
     try lab.outside.set("net/ipv4/conf/default/rp_filter", "1")
     try lab.outside.ip("address add \(self.server)/32 dev lo")
     if ipv6 {
-      // Otherwise the kernel tells a second later that nobody else has the link-local addresses (RFC 4862).
+      // Otherwise the kernel reports, a second later, that the link-local addresses are unique (RFC
+      // 4862).
       for namespace in [lab.namespace, lab.outside] {
         try namespace.set("net/ipv6/conf/default/accept_dad", "0")
       }

@@ -1,20 +1,20 @@
 import Glibc
 import TestKit
 
-/// What a process takes of the machine, as /proc tells it.
+/// A process's use of resources, as shown by /proc.
 struct Vitals {
   let process: pid_t
   private let peak: Int
 
-  /// From now on memory is compared with what it is now.
+  /// Takes the present memory as the reference.
   init(of process: pid_t) throws {
     self.process = process
-    // Begins a new peak (proc_pid_clear_refs(5)).
+    // Resets the peak (proc_pid_clear_refs(5)).
     try Command.run(["sh", "-c", "echo 5 >/proc/\(process)/clear_refs"])
     self.peak = try Self.peak(of: process)
   }
 
-  /// By how many KiB the resident memory has grown, at its highest.
+  /// The growth of the peak resident memory, in KiB.
   var growth: Int { get throws { try Self.peak(of: self.process) - self.peak } }
 
   var descriptors: Int {

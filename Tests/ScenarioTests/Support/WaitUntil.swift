@@ -1,8 +1,8 @@
 import TestKit
 
-/// Asks again and again until a condition holds of which nobody tells.
+/// Polls until a condition holds that sends no notification.
 ///
-/// - Throws: where it does not come true in time.
+/// - Throws: if it does not become true in time.
 func waitUntil(
   _ what: String, within deadline: Duration = .seconds(20), _ condition: () throws -> Bool
 ) throws {

@@ -1,12 +1,12 @@
 import TestKit
 import Testing
 
-/// `connctl watch --json`, running beside the test. What it says is checked to be in order.
+/// `connctl watch --json`, running beside the test. Checks the order of its events.
 final class Watcher {
   let command: RunningCommand
   private var last: EventReport?
   private var lastGeneration: UInt64?
-  /// The invalidations that came before or between the events that were read, and were not taken yet.
+  /// Invalidations that were read before an event, and not taken yet.
   private var invalidations: [InvalidationReport] = []
 
   init(socket: String, arguments: [String] = []) throws {
@@ -14,9 +14,10 @@ final class Watcher {
       [Programs.connctl, "--socket", socket, "watch", "--json"] + arguments)
   }
 
-  /// The next event that is no invalidation; those before it are kept for `nextInvalidation`.
+  /// The next event that is not an invalidation. Invalidations before it are kept for
+  /// `nextInvalidation`.
   ///
-  /// - Throws: where it does not come in time.
+  /// - Throws: if it does not come in time.
   func next(within deadline: Duration = .seconds(10)) throws -> EventReport {
     while true {
       switch try self.read(within: deadline) {
@@ -26,7 +27,7 @@ final class Watcher {
     }
   }
 
-  /// The next invalidation that was not taken yet; events before it are skipped.
+  /// The next untaken invalidation; events before it are skipped.
   func nextInvalidation(within deadline: Duration = .seconds(10)) throws -> InvalidationReport {
     while self.invalidations.isEmpty {
       if case .invalidation(let invalidation) = try self.read(within: deadline) {
@@ -61,7 +62,7 @@ final class Watcher {
         #expect(event.from == last.status.category, "\(last)\n\(event)")
         #expect(event.from != event.to || event.bounced == true, "\(event)")
       } else if event.status.category != last.status.category {
-        // The path is known better, and is the same.
+        // The path is described better, and is the same.
         let (now, before) = (event.status, last.status)
         #expect(now.interface == before.interface, "\(last)\n\(event)")
         #expect(now.ipv4.source == before.ipv4.source, "\(last)\n\(event)")
@@ -74,7 +75,7 @@ final class Watcher {
 }
 
 extension Watcher {
-  /// Reads up to the next change of the category, and checks that it is told to all, and how severely.
+  /// Reads up to the next invalidation by a category change, and checks its scope and severity.
   func wideIs(_ severity: String, sourceLocation: SourceLocation = #_sourceLocation) throws {
     while true {
       let invalidation = try self.nextInvalidation()
@@ -88,7 +89,7 @@ extension Watcher {
     }
   }
 
-  /// Reads up to the change of the category that ends all that was made before.
+  /// Reads up to the category change that destroys all earlier flows.
   func wideDestroy() throws {
     while true {
       let invalidation = try self.nextInvalidation()
