@@ -3,7 +3,7 @@ import TestKit
 import Testing
 
 /// Options of channels: networks they may use, links and marks, keepalive. TCP and connd are real.
-@Suite("Options of channels", .needsNamespaces, .laboratory)
+@Suite("Channel options", .needsNamespaces, .laboratory)
 struct ChannelOptionsScenario {
   // MARK: Forbidden networks
 
@@ -163,7 +163,7 @@ struct ChannelOptionsScenario {
   }
 
   @Test(
-    "C10 I0 what a rule moves alone is not told that it is back where it was, and is guarded on its link"
+    "C10 I0 a rule moves one connection only → it is guarded on its link, and the end of the better path is not reported"
   )
   func movedAlone() throws {
     let bench = try CallBench(["eth0", "wwan0"], routes: ["eth0", "wwan0"])
