@@ -1,6 +1,6 @@
 import CSystemd
 
-/// A call of a method that is being written, from its beginning to its end.
+/// A method call that is being written, from start to end.
 struct BusCall {
   private let message: OpaquePointer
 
@@ -10,7 +10,7 @@ struct BusCall {
     try check(sd_bus_message_append_basic(self.message, busType("s"), text))
   }
 
-  /// - Parameter type: Of the number's width.
+  /// - Parameter type: The D-Bus type with the number's width.
   func append(_ type: Unicode.Scalar, _ number: some FixedWidthInteger) throws(SystemdError) {
     let result = withUnsafeBytes(of: number) {
       sd_bus_message_append_basic(self.message, busType(type), $0.baseAddress)
@@ -18,7 +18,7 @@ struct BusCall {
     try check(result)
   }
 
-  /// An entry of `a{sv}`.
+  /// Appends an entry of `a{sv}`.
   func appendEntry(
     _ name: String, _ type: Unicode.Scalar, _ number: some FixedWidthInteger
   ) throws(SystemdError) {
@@ -30,7 +30,7 @@ struct BusCall {
     }
   }
 
-  /// What stands in an array (`a`), a structure (`r`), an entry (`e`) or a variant (`v`).
+  /// Appends an array (`a`), a structure (`r`), an entry (`e`) or a variant (`v`) with contents.
   func enclose(
     _ type: Unicode.Scalar, _ contents: String,
     _ write: (BusCall) throws(SystemdError) -> Void

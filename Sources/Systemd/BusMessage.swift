@@ -1,6 +1,6 @@
 import CSystemd
 
-/// A message of the bus. What it holds is read once, from its beginning to its end; whoever sent it may have written anything.
+/// A message from the bus. Its contents are read once, from start to end. They are not trusted.
 ///
 /// Thread-safety: one thread only.
 public final class BusMessage {
@@ -10,7 +10,7 @@ public final class BusMessage {
 
   deinit { sd_bus_message_unref(self.message) }
 
-  /// The unique name of who sent it, which the bus has written there; `nil` where it says none.
+  /// The unique name of the sender as set by the bus, or `nil` if it is missing.
   public var sender: String? { sd_bus_message_get_sender(self.message).map { String(cString: $0) } }
   public var path: String? { sd_bus_message_get_path(self.message).map { String(cString: $0) } }
   public var interface: String? {
@@ -18,27 +18,27 @@ public final class BusMessage {
   }
   public var member: String? { sd_bus_message_get_member(self.message).map { String(cString: $0) } }
 
-  /// The number of the call that this answers; `nil` where it is no answer.
+  /// The number of the call that this answers, or `nil` if it is not an answer.
   public var answeredCall: UInt64? {
     var number: UInt64 = 0
     return sd_bus_message_get_reply_cookie(self.message, &number) >= 0 ? number : nil
   }
 
-  /// Whether it says that a call has failed.
+  /// Whether it reports that a call has failed.
   public var isError: Bool { sd_bus_message_is_method_error(self.message, nil) > 0 }
 
-  /// What an error says, or `nil` if it is not an error.
+  /// The text of an error, or `nil` if it is not an error.
   var errorText: String? {
     guard let error = sd_bus_message_get_error(self.message)?.pointee else { return nil }
     return error.message.map { String(cString: $0) } ?? error.name.map { String(cString: $0) }
   }
 
-  /// Whether it is a signal of this interface and name.
+  /// Whether it is a signal with this interface and name.
   public func isSignal(_ interface: String, _ member: String) -> Bool {
     sd_bus_message_is_signal(self.message, interface, member) > 0
   }
 
-  /// How much of what somebody published is read: the rest is as if it were not there.
+  /// The limits on what is read. Anything beyond is ignored.
   private enum Most {
     static let objects = 64
     static let interfaces = 64
@@ -47,39 +47,39 @@ public final class BusMessage {
   }
 }
 
-// MARK: - What it holds
+// MARK: - Contents
 
 extension BusMessage {
-  /// That what comes next is something else than expected.
+  /// The next value has another type than expected.
   private struct OtherType: Error {}
 
-  /// A string or an object's path; `nil` where something else comes next.
+  /// Reads a string or an object path, or returns `nil` if the next value is something else.
   public func readText() -> String? { try? self.text() }
 
-  /// Several of them; what there is beyond the first `most` is left out.
+  /// Reads an array of strings or object paths. Ignores elements beyond the first `most`.
   public func readTexts(most: Int = 64) -> [String]? {
     var texts: [String] = []
     do {
       try self.eachText(most: most) { texts.append($0) }
     } catch is Enough {
-      // Those that were read.
+      // Return the elements so far.
     } catch {
       return nil
     }
     return texts
   }
 
-  /// `a{sv}`: the properties of these names; `nil` where something else comes next.
+  /// Reads `a{sv}`: the properties with these names, or `nil` if the next value is something else.
   public func readProperties(_ wanted: Set<String>) -> [String: BusValue]? {
     try? self.properties(wanted)
   }
 
-  /// `a{sa{sv}}`: an object's interfaces, of each the properties of these names.
+  /// Reads `a{sa{sv}}`: an object's interfaces, each with the properties of these names.
   public func readInterfaces(_ wanted: [String: Set<String>]) -> [BusProperties]? {
     try? self.interfaces(wanted)
   }
 
-  /// `a{oa{sa{sv}}}`: objects by their paths.
+  /// Reads `a{oa{sa{sv}}}`: objects by their paths.
   public func readObjects(
     _ wanted: [String: Set<String>]
   ) -> [(path: String, interfaces: [BusProperties])]? {
@@ -89,14 +89,15 @@ extension BusMessage {
         objects.append((try self.text(), try self.interfaces(wanted)))
       }
     } catch is Enough {
-      // Those that were read.
+      // Return the objects so far.
     } catch {
       return nil
     }
     return objects
   }
 
-  /// The flag that a structure of these types begins with; `nil` where something else comes next.
+  /// Reads the flag at the start of a structure of these types, or returns `nil` if the next value
+  /// is something else.
   public func readFlag(at types: String) -> Bool? {
     var value: CInt = 0
     guard (try? self.enter("r", types)) != nil, (try? self.read("b", &value)) != nil else {
@@ -194,7 +195,7 @@ extension BusMessage {
 
   // MARK: - The library
 
-  /// There is more than anybody reads, so that what comes behind it cannot be read.
+  /// There are more elements than are read, so the rest of the message cannot be read.
   private struct Enough: Error {}
 
   /// Reads each entry of a dictionary.

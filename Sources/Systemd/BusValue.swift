@@ -1,21 +1,21 @@
-/// A value on the bus, as far as anybody here needs to know of it.
+/// A value on the bus, of the types that connd needs.
 public enum BusValue: Hashable, Sendable {
   case flag(Bool)
-  /// A number without a fraction, of whatever width; what no `Int64` holds is its nearest.
+  /// An integer of any width, clamped to `Int64`.
   case number(Int64)
-  /// A number, and a flag that says something of it: `(ub)`.
+  /// A number with a flag: `(ub)`.
   case flaggedNumber(Int64, Bool)
-  /// A string or an object's path.
+  /// A string or an object path.
   case text(String)
-  /// Several of these.
+  /// An array of strings or object paths.
   case texts([String])
-  /// Of another type, which is not read.
+  /// A value of another type, which is not read.
   case other
 }
 
-/// Some properties of one of an object's interfaces.
+/// Properties of one interface of an object.
 public struct BusProperties: Hashable, Sendable {
-  /// The interface.
+  /// The name of the interface.
   public var interface: String
   public var values: [String: BusValue]
 

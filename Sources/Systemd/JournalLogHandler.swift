@@ -4,9 +4,9 @@ public import Logging
 
 /// Logs to the systemd journal with fields: `journalctl -u connd CATEGORY=wifi`.
 ///
-/// `MESSAGE` is the line that a shell would show, metadata included, so that `journalctl` without
-/// options tells everything. Each metadata key is a field of its own beside it: in upper case, with
-/// what the journal does not accept in a name replaced by `_`.
+/// `MESSAGE` is the line that a shell would show, including the metadata, so that plain
+/// `journalctl` shows everything. Each metadata key is also a separate field, in upper case. `_`
+/// replaces characters that the journal does not accept in a name.
 ///
 /// Thread-safety: a value; `sd_journal_sendv(3)` may be called from any thread.
 public struct JournalLogHandler: LogHandler {
@@ -18,8 +18,8 @@ public struct JournalLogHandler: LogHandler {
   private let identifier: String
 
   /// - Parameters:
-  ///   - label: the logger's name, kept in the field `LOGGER`.
-  ///   - identifier: the program's name, kept in the field `SYSLOG_IDENTIFIER`.
+  ///   - label: The logger's name, for the field `LOGGER`.
+  ///   - identifier: The program's name, for the field `SYSLOG_IDENTIFIER`.
   public init(
     label: String, identifier: String, level: Logger.Level = .info,
     metadataProvider: Logger.MetadataProvider? = nil
@@ -38,12 +38,13 @@ public struct JournalLogHandler: LogHandler {
   public func log(event: LogEvent) {
     let entry = LogEntry(event, metadata: self.metadata, provider: self.metadataProvider)
     if !Self.send(self.fields(of: entry, from: event)) {
-      // Standard error is the journal too, where systemd started us; the prefix is sd-daemon(3)'s.
+      // If systemd started the process, standard error goes to the journal too. The prefix is that
+      // of sd-daemon(3).
       StandardErrorLogHandler.write("<\(Self.priority(entry.level))>\(entry.line)\n")
     }
   }
 
-  /// What the journal gets, as `NAME=value`.
+  /// Returns the fields for the journal, as `NAME=value`.
   func fields(of entry: LogEntry, from event: LogEvent) -> [String] {
     var fields = [
       "MESSAGE=\(entry.line)",
@@ -60,7 +61,7 @@ public struct JournalLogHandler: LogHandler {
     return fields
   }
 
-  /// syslog's severities. swift-log has no alert and emergency, and syslog has no trace.
+  /// Returns the syslog severity. swift-log has no alert and emergency, and syslog has no trace.
   static func priority(_ level: Logger.Level) -> Int32 {
     switch level {
     case .critical: LOG_CRIT
@@ -72,10 +73,11 @@ public struct JournalLogHandler: LogHandler {
     }
   }
 
-  /// The journal's name for a metadata key, or nil where nothing of it remains.
+  /// Returns the journal's name for a metadata key, or `nil` if no valid characters remain.
   ///
-  /// A name is made of A–Z, 0–9 and `_`, starts with a letter and has at most 64 characters: journald
-  /// drops a field that breaks this silently. Names that this handler fills itself end with `_`.
+  /// A name consists of A–Z, 0–9 and `_`, starts with a letter and has at most 64 characters.
+  /// journald silently drops fields with other names. A key that equals one of this handler's own
+  /// fields gets a trailing `_`.
   static func fieldName(_ key: String) -> String? {
     var name = ""
     var previousIsLower = false
@@ -85,7 +87,7 @@ public struct JournalLogHandler: LogHandler {
       case "a"..."z":
         name.unicodeScalars.append(Unicode.Scalar(byte - 0x20))
       case "A"..."Z":
-        // lowerCamelCase, the spelling of this project's JSON, becomes LOWER_CAMEL_CASE.
+        // lowerCamelCase, as in this project's JSON, becomes LOWER_CAMEL_CASE.
         if previousIsLower { name += "_" }
         name.unicodeScalars.append(scalar)
       case "0"..."9":
@@ -95,7 +97,7 @@ public struct JournalLogHandler: LogHandler {
       }
       previousIsLower = ("a"..."z").contains(scalar)
     }
-    // A leading `_` is reserved to journald, a digit is not allowed there.
+    // A leading `_` is reserved for journald, and a leading digit is not allowed.
     let trimmed = name.drop { $0 == "_" || $0.isNumber }
     guard !trimmed.isEmpty else { return nil }
     let shortened = String(trimmed.prefix(63))
@@ -106,7 +108,7 @@ public struct JournalLogHandler: LogHandler {
     "MESSAGE", "PRIORITY", "SYSLOG_IDENTIFIER", "LOGGER", "CODE_FILE", "CODE_LINE", "CODE_FUNC",
   ]
 
-  /// - Returns: whether the journal took it.
+  /// - Returns: Whether the journal accepted it.
   private static func send(_ fields: [String]) -> Bool {
     var bytes: [UInt8] = []
     let lengths = fields.map { field in

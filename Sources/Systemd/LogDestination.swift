@@ -1,19 +1,19 @@
 import Glibc
 public import Logging
 
-/// Where the log goes.
+/// The destination of the log.
 public enum LogDestination: Sendable, Hashable {
   /// The systemd journal, with fields.
   case journal
   /// Standard error, in readable lines.
   case standardError
 
-  /// The journal where systemd connected standard error to it, else standard error.
+  /// Returns the journal if systemd connected standard error to it, or else standard error.
   ///
-  /// `JOURNAL_STREAM` alone does not tell: it is inherited by whatever a service starts. What counts
-  /// is that it names the file that standard error still is (`systemd.exec(5)`).
+  /// `JOURNAL_STREAM` alone is not sufficient, because child processes of a service inherit it. It
+  /// must name the file that standard error currently is (`systemd.exec(5)`).
   ///
-  /// Not thread-safe, since it reads the environment: call it before the process starts threads.
+  /// Not thread-safe, because it reads the environment: call it before the process starts threads.
   public static func fromEnvironment() -> LogDestination {
     let stream = getenv("JOURNAL_STREAM").map { String(cString: $0) }
     return Self.detect(journalStream: stream, descriptor: STDERR_FILENO)
@@ -25,12 +25,12 @@ public enum LogDestination: Sendable, Hashable {
     return journalStream == "\(file.st_dev):\(file.st_ino)" ? .journal : .standardError
   }
 
-  /// A handler that logs here.
+  /// Returns a handler for this destination.
   ///
   /// - Parameters:
-  ///   - label: the logger's name.
-  ///   - identifier: the program's name.
-  ///   - level: the least severe level that is logged.
+  ///   - label: The logger's name.
+  ///   - identifier: The program's name.
+  ///   - level: The minimum level.
   public func handler(
     label: String, identifier: String, level: Logger.Level,
     metadataProvider: Logger.MetadataProvider? = nil
@@ -45,7 +45,8 @@ public enum LogDestination: Sendable, Hashable {
     }
   }
 
-  /// Makes all of the process's loggers log here. At most once in a process, at its start.
+  /// Sets this destination for all loggers of the process. Call it at most once, at the start of
+  /// the process.
   public func bootstrapLogging(identifier: String, level: Logger.Level) {
     LoggingSystem.bootstrap(
       { label, metadataProvider in

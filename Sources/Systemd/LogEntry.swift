@@ -1,13 +1,14 @@
 import Connectivity
 import Logging
 
-/// A log event with all metadata that belongs to it, in the order in which it is shown.
+/// A log event with all its metadata, in the order of display.
 struct LogEntry {
   let level: Logger.Level
   let message: String
   let fields: [(key: String, value: String)]
 
-  /// Where a key is given more than once, the statement beats the provider, which beats the logger.
+  /// Merges the metadata. For equal keys, the statement takes precedence over the provider, and the
+  /// provider over the logger.
   init(_ event: LogEvent, metadata: Logger.Metadata, provider: Logger.MetadataProvider?) {
     var merged = metadata
     if let provided = provider?.get() { merged.merge(provided) { $1 } }
@@ -19,7 +20,7 @@ struct LogEntry {
       .map { (key: $0.key, value: Self.text($0.value)) }
   }
 
-  /// The entry as one line for a person: the message, then `key=value` for each field.
+  /// The entry as one readable line: the message, then `key=value` for each field.
   var line: String {
     var line = self.message.escaped
     for field in self.fields { line += " \(field.key.escaped)=\(Self.quotedIfNeeded(field.value))" }

@@ -1,10 +1,11 @@
 import CSystemd
 import Glibc
 
-/// A connection to the system bus (sd-bus(3)), of D-Bus's messages as they come, and without a thread or a timer of its own.
+/// A connection to the system bus (sd-bus(3)) that passes on messages as they arrive, without a
+/// thread or a timer.
 ///
-/// No call waits: whoever has one waits for ``fileDescriptor`` and ``events``, or for ``timeout``, and then calls ``process()``
-/// until that is idle.
+/// No call blocks. The owner waits for ``fileDescriptor`` and ``events``, or for ``timeout``, and
+/// then calls ``process()`` until it is idle.
 ///
 /// Thread-safety: one thread only.
 public final class MessageBus {
@@ -14,18 +15,18 @@ public final class MessageBus {
   static let daemon = "org.freedesktop.DBus"
   static let daemonPath = "/org/freedesktop/DBus"
 
-  /// What came of one step.
+  /// The result of one step.
   public enum Step {
-    /// Nothing is left to do until the descriptor says so.
+    /// There is nothing to do until the descriptor is ready.
     case idle
-    /// The connection itself needed something; there may be more.
+    /// The connection itself made progress. There may be more to do.
     case worked
     case message(BusMessage)
   }
 
-  /// Begins to connect, to `DBUS_SYSTEM_BUS_ADDRESS` or where the system's bus listens.
+  /// Begins to connect to `DBUS_SYSTEM_BUS_ADDRESS` or the default address of the system bus.
   ///
-  /// - Throws: why that cannot even begin: mostly that nobody listens there.
+  /// - Throws: If that cannot even begin, usually because no process listens there.
   public init() throws(SystemdError) {
     var bus: OpaquePointer?
     let result = sd_bus_open_system(&bus)
@@ -35,13 +36,14 @@ public final class MessageBus {
 
   deinit { sd_bus_close_unref(self.bus) }
 
-  /// What to wait for with poll(2), of the ``events``; -1 for nothing.
+  /// The descriptor to poll for ``events`` (poll(2)), or -1 if there is none.
   public var fileDescriptor: CInt { max(-1, sd_bus_get_fd(self.bus)) }
 
-  /// The events of poll(2).
+  /// The events for poll(2).
   public var events: Int16 { Int16(clamping: max(0, sd_bus_get_events(self.bus))) }
 
-  /// When to go on although the descriptor says nothing, from now; `nil` where that is never, as always once the bus has answered.
+  /// When to continue even if the descriptor is not ready, from now, or `nil` for never. It is
+  /// always `nil` once the bus has answered.
   public var timeout: Duration? {
     var due = UInt64.max
     guard sd_bus_get_timeout(self.bus, &due) >= 0, due != .max else { return nil }
@@ -51,10 +53,11 @@ public final class MessageBus {
     return due > microseconds ? .microseconds(Int64(clamping: due - microseconds)) : .zero
   }
 
-  /// Calls a method; the answer, if there ever is one, is a message like others, with this number. Nobody is started for its sake.
+  /// Calls a method. The answer, if there is one, arrives as a message with this number. The bus
+  /// does not start a service for the call.
   ///
-  /// - Parameter arguments: all are strings.
-  /// - Returns: ``BusMessage/answeredCall`` of the answer.
+  /// - Parameter arguments: The arguments, all strings.
+  /// - Returns: The ``BusMessage/answeredCall`` of the answer.
   @discardableResult
   public func call(
     _ destination: String, _ path: String, _ interface: String, _ member: String,
@@ -66,9 +69,9 @@ public final class MessageBus {
     }
   }
 
-  /// The same, with arguments of any type.
+  /// Calls a method with arguments of any type.
   ///
-  /// - Parameter startsService: whether the bus is to start who owns the name.
+  /// - Parameter startsService: Whether the bus may start the owner of the name.
   func call(
     _ destination: String, _ path: String, _ interface: String, _ member: String,
     startsService: Bool, _ write: (BusCall) throws(SystemdError) -> Void
@@ -85,15 +88,15 @@ public final class MessageBus {
     return number
   }
 
-  /// Does one thing that there is to do.
+  /// Does one step of pending work.
   ///
-  /// - Throws: that the connection has ended.
+  /// - Throws: If the connection has ended.
   public func process() throws(SystemdError) -> Step {
     var message: OpaquePointer?
     let result = try check(sd_bus_process(self.bus, &message))
     if let message {
       let message = BusMessage(adopting: message)
-      // The last thing that a bus says, which the library makes up.
+      // The library creates this as the last message of a connection.
       if message.interface == "org.freedesktop.DBus.Local" {
         throw SystemdError("system bus", errno: ENOTCONN)
       }
@@ -106,7 +109,7 @@ public final class MessageBus {
 extension MessageBus {
   /// Waits for the answer to a call, and drops other messages.
   ///
-  /// - Returns: the answer, which may be an error, or `nil` if it has not come in time.
+  /// - Returns: The answer, which may be an error, or `nil` if it did not arrive in time.
   func answer(
     to call: UInt64, by deadline: ContinuousClock.Instant
   ) throws(SystemdError) -> BusMessage? {
@@ -130,7 +133,7 @@ extension MessageBus {
   }
 }
 
-/// The letter of a type in a signature.
+/// Returns the type code for sd-bus.
 func busType(_ letter: Unicode.Scalar) -> CChar { CChar(truncatingIfNeeded: letter.value) }
 
 @discardableResult

@@ -2,36 +2,36 @@ import CSystemd
 import Connectivity
 import Glibc
 
-/// Tells systemd how this service does: `sd_notify(3)`.
+/// Reports the state of this service to systemd: `sd_notify(3)`.
 ///
-/// Where no service manager asked for notifications, as in a shell, every call does nothing.
+/// If no service manager expects notifications, as in a shell, every call does nothing.
 ///
-/// Make one with ``fromEnvironment(onFailure:)`` at the start of `main`, while the process has one
-/// thread: it reads the environment once and leaves it as it is, and nothing reads it afterwards.
+/// Create one with ``fromEnvironment(onFailure:)`` at the start of `main`, while the process has
+/// one thread. It reads the environment once and leaves it unchanged.
 ///
-/// Thread-safety: all methods may be called from any thread. ``status(_:)`` and ``watchdog()`` never
-/// wait, so they also suit a thread that must not: what systemd has no room for is reported as a
-/// failure (`EAGAIN`) and lost. The others wait for room for up to five seconds, since systemd acts
-/// on their absence.
+/// Thread-safety: all methods may be called from any thread. ``status(_:)`` and ``watchdog()``
+/// never block, so they also suit a thread that must not block. If systemd's queue is full, they
+/// lose the notification and report a failure (`EAGAIN`). The other methods wait up to five
+/// seconds, because systemd acts on missing notifications.
 public struct Notifier: Sendable {
-  /// Whether a service manager listens.
+  /// Whether a service manager expects notifications.
   public var isActive: Bool { self.socket != nil }
 
-  /// How long systemd waits for a ``watchdog()`` before it ends the service (`WatchdogSec=`).
-  /// Nil where systemd does not watch this process.
+  /// How long systemd waits for a ``watchdog()`` before it ends the service (`WatchdogSec=`), or
+  /// `nil` if systemd does not watch this process.
   public let watchdogTimeout: Duration?
 
-  /// How often to call ``watchdog()``: half of ``watchdogTimeout``, as `sd_watchdog_enabled(3)`
-  /// recommends. Nil where systemd does not watch this process.
+  /// How often to call ``watchdog()``, or `nil` if systemd does not watch this process. It is half
+  /// of ``watchdogTimeout``, as `sd_watchdog_enabled(3)` recommends.
   public var watchdogInterval: Duration? { self.watchdogTimeout.map { $0 / 2 } }
 
   private let socket: NotifySocket?
   private let onFailure: @Sendable (SystemdError) -> Void
 
-  /// A notifier that reaches nobody.
+  /// A notifier that sends nothing.
   public static let inactive = Notifier(socket: nil, watchdogTimeout: nil, onFailure: { _ in })
 
-  /// A notifier that reaches nobody, and is called as often as one that systemd watches.
+  /// Returns a notifier that sends nothing, but has a watchdog interval.
   public static func silent(watchdogTimeout: Duration?) -> Notifier {
     Notifier(socket: nil, watchdogTimeout: watchdogTimeout, onFailure: { _ in })
   }
@@ -45,12 +45,12 @@ public struct Notifier: Sendable {
     self.onFailure = onFailure
   }
 
-  /// The notifier that `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` describe.
+  /// Returns the notifier that `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` describe.
   ///
   /// Not thread-safe: call it before the process starts threads.
   ///
-  /// - Parameter onFailure: called, on the thread that notifies, with what kept a notification from
-  ///   systemd. A service goes on regardless: being heard is the manager's interest.
+  /// - Parameter onFailure: Called on the notifying thread with the reason why a notification was
+  ///   not sent. The service should continue, because only the manager needs notifications.
   public static func fromEnvironment(
     onFailure: @escaping @Sendable (SystemdError) -> Void = { _ in }
   ) -> Notifier {
@@ -77,31 +77,32 @@ public struct Notifier: Sendable {
     return result > 0 ? .microseconds(Int64(clamping: microseconds)) : nil
   }
 
-  /// The service does what it is there for (`READY=1`).
+  /// Reports that the service is ready (`READY=1`).
   public func ready(status: String? = nil) {
     self.send(["READY=1"], status: status)
   }
 
-  /// What `systemctl status` shows of the service: one line for a person.
+  /// Sets the one-line status that `systemctl status` shows.
   public func status(_ status: String) {
     self.send([], status: status, mayWait: false)
   }
 
-  /// The service is alive (`WATCHDOG=1`). Call it every ``watchdogInterval`` from the loop whose
-  /// hanging systemd should notice.
+  /// Reports that the service is alive (`WATCHDOG=1`). Call it every ``watchdogInterval`` from the
+  /// loop whose hangs systemd should detect.
   public func watchdog() {
     self.send(["WATCHDOG=1"], mayWait: false)
   }
 
-  /// The service is about to end (`STOPPING=1`).
+  /// Reports that the service is about to end (`STOPPING=1`).
   public func stopping(status: String? = nil) {
     self.send(["STOPPING=1"], status: status)
   }
 
-  /// The service re-reads its configuration (`RELOADING=1`); ``reloaded(status:)`` has to follow.
+  /// Reports that the service re-reads its configuration (`RELOADING=1`). ``reloaded(status:)``
+  /// must follow.
   ///
-  /// Bears the time too, by which a unit with `Type=notify-reload` (systemd 253) tells this reload
-  /// from an earlier one. Older versions ignore it.
+  /// Includes the time, by which a unit with `Type=notify-reload` (systemd 253) distinguishes this
+  /// reload from an earlier one. Older versions ignore it.
   public func reloading(status: String? = nil) {
     var now = timespec()
     clock_gettime(CLOCK_MONOTONIC, &now)
@@ -109,14 +110,15 @@ public struct Notifier: Sendable {
     self.send(["RELOADING=1", "MONOTONIC_USEC=\(microseconds)"], status: status)
   }
 
-  /// The service has re-read its configuration, or keeps the one it had, and `status` says which.
+  /// Reports that the service has re-read its configuration, or keeps the old one. `status` says
+  /// which.
   public func reloaded(status: String? = nil) {
     self.ready(status: status)
   }
 
-  /// The service cannot go on (`ERRNO=`); it is about to exit.
+  /// Reports that the service cannot continue and is about to exit (`ERRNO=`).
   ///
-  /// - Parameter errno: what `systemctl status` is to name as the cause.
+  /// - Parameter errno: The cause for `systemctl status`.
   public func failed(errno: Int32, status: String) {
     self.send(["ERRNO=\(errno)"], status: status)
   }
@@ -124,7 +126,7 @@ public struct Notifier: Sendable {
   private func send(_ assignments: [String], status: String? = nil, mayWait: Bool = true) {
     guard let socket = self.socket else { return }
     var assignments = assignments
-    // A line break would start another assignment.
+    // A line break would begin another assignment.
     if let status { assignments.append("STATUS=\(status.printable)") }
     do throws(SystemdError) {
       try socket.send(assignments.joined(separator: "\n"), mayWait: mayWait)

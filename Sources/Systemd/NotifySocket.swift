@@ -1,28 +1,29 @@
 import Glibc
 
-/// Where systemd listens for notifications: a Unix datagram socket, by path or by abstract name.
+/// The Unix datagram socket for notifications to systemd, with a path or an abstract name.
 ///
-/// It is not connected, so that it also reaches a manager that made its socket anew.
+/// It is not connected, so that it also reaches a manager that has re-created its socket.
 ///
-/// Thread-safety: any thread may send; the kernel keeps datagrams whole.
+/// Thread-safety: any thread may send. The kernel keeps datagrams whole.
 final class NotifySocket: Sendable {
   private let descriptor: Int32
   private let address: sockaddr_un
   private let addressLength: socklen_t
 
-  /// How long a notification that must arrive may wait for room in systemd's queue.
+  /// How long a notification that must arrive may wait for space in systemd's queue.
   private static let patience = timeval(tv_sec: 5, tv_usec: 0)
 
-  /// - Parameter name: what `NOTIFY_SOCKET` holds: `/path`, or `@name` for an abstract one.
-  /// - Throws: `EAFNOSUPPORT` for another kind of name, `ENAMETOOLONG`, or why there is no socket.
+  /// - Parameter name: The value of `NOTIFY_SOCKET`: `/path`, or `@name` for an abstract name.
+  /// - Throws: `EAFNOSUPPORT` for another kind of name, `ENAMETOOLONG`, or the reason why there is
+  ///   no socket.
   init(name: String) throws(SystemdError) {
     let operation = "NOTIFY_SOCKET=\(name)"
     var bytes = Array(name.utf8)
     guard bytes.count > 1, bytes[0] == UInt8(ascii: "/") || bytes[0] == UInt8(ascii: "@") else {
       throw SystemdError(operation, errno: EAFNOSUPPORT)
     }
-    // An abstract name starts with a null byte and ends with the address; a path may go without
-    // its null byte where it fills the field.
+    // An abstract name starts with a null byte and ends with the address. A path that fills the
+    // field has no null byte.
     if bytes[0] == UInt8(ascii: "@") { bytes[0] = 0 }
     var address = sockaddr_un()
     guard bytes.count <= MemoryLayout.size(ofValue: address.sun_path) else {
@@ -47,8 +48,8 @@ final class NotifySocket: Sendable {
 
   /// Sends one notification.
   ///
-  /// - Parameter mayWait: whether to wait, at most five seconds, for room in systemd's queue.
-  ///   Whoever may not wait gets `EAGAIN`.
+  /// - Parameter mayWait: Whether to wait for space in systemd's queue, for at most five seconds.
+  ///   If not, a full queue throws `EAGAIN`.
   func send(_ message: String, mayWait: Bool) throws(SystemdError) {
     var message = message
     let flags = Int32(MSG_NOSIGNAL) | (mayWait ? 0 : Int32(MSG_DONTWAIT))

@@ -1,29 +1,30 @@
 import CSystemd
 import Glibc
 
-/// The sockets that systemd opened for this service (`sd_listen_fds(3)`), by what they are.
+/// The sockets that systemd passed to this service (`sd_listen_fds(3)`), by kind.
 public struct PassedSockets: Sendable, Equatable {
-  /// A socket that systemd passed. Its descriptor belongs to whoever took it, and is close-on-exec.
+  /// A socket that systemd passed. Its descriptor belongs to the code that took it, and is
+  /// close-on-exec.
   public struct Socket: Sendable, Equatable {
-    /// What `FileDescriptorName=` says; without it the name of the socket unit.
+    /// The value of `FileDescriptorName=`, or the name of the socket unit by default.
     public let name: String
     public let descriptor: Int32
     public let kind: Kind
   }
 
-  /// What a passed socket is good for.
+  /// The kind of a passed socket.
   public enum Kind: Sendable, Hashable {
-    /// A Unix stream socket that accepts connections; its path is nil where it is abstract.
+    /// A Unix stream socket that accepts connections. Its path is `nil` if it is abstract.
     case unixListener(path: String?)
     /// An rtnetlink socket, as `ListenNetlink=route` opens it.
     case netlinkRoute
-    /// Something that this service has no use for.
+    /// A socket that this service cannot use.
     case other
   }
 
   public let sockets: [Socket]
 
-  /// No sockets: the process opens its own.
+  /// No sockets, so that the process opens its own.
   public static let none = PassedSockets(sockets: [])
 
   /// The sockets that accept connections.
@@ -37,19 +38,20 @@ public struct PassedSockets: Sendable, Equatable {
   /// The first rtnetlink socket.
   public var netlinkRoute: Socket? { self.sockets.first { $0.kind == .netlinkRoute } }
 
-  /// Takes what systemd passed, and clears `LISTEN_FDS`, `LISTEN_PID` and `LISTEN_FDNAMES`, so that
-  /// nothing takes it twice. Sockets meant for another process (`LISTEN_PID`) are left alone.
+  /// Takes the sockets that systemd passed, and clears `LISTEN_FDS`, `LISTEN_PID` and
+  /// `LISTEN_FDNAMES`, so that they are not taken twice. Ignores sockets for another process
+  /// (`LISTEN_PID`).
   ///
-  /// Not thread-safe, since it changes the environment: call it once, at the start of `main`, before
-  /// the process starts threads.
+  /// Not thread-safe, because it changes the environment: call it once, at the start of `main`,
+  /// before the process starts threads.
   ///
-  /// - Throws: what is wrong with the variables (`EINVAL`, `ERANGE`) or the descriptors (`EBADF`).
+  /// - Throws: If the variables (`EINVAL`, `ERANGE`) or the descriptors (`EBADF`) are invalid.
   public static func take() throws(SystemdError) -> PassedSockets {
     var names: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
     let count = sd_listen_fds_with_names(1, &names)
     defer {
       if let names {
-        // The list ends with a null pointer, and is there only where there are sockets.
+        // The list ends with a null pointer, and exists only if there are sockets.
         var name = names
         while let text = name.pointee {
           free(text)
@@ -92,7 +94,7 @@ public struct PassedSockets: Sendable, Equatable {
       $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(descriptor, $0, &size) }
     }
     guard result == 0 else { return nil }
-    // A path that fills the field has no null byte, so it is bounded here.
+    // A path that fills the field has no null byte, so its length is limited here.
     let path = withUnsafeBytes(of: address.sun_path) { $0.prefix { $0 != 0 } }
     return path.isEmpty ? nil : String(decoding: path, as: UTF8.self)
   }

@@ -1,29 +1,29 @@
 import Glibc
 
-/// polkit(8), which decides by the administrator's rules who may do what.
+/// Queries polkit(8), which decides by the administrator's rules who may do what.
 public enum Polkit {
   public enum Verdict: Hashable, Sendable {
     case allowed, denied
-    /// There is no polkit on this machine: no process owns its name on the bus, and the bus could
-    /// not start one.
+    /// There is no polkit on this machine: no process owns its name on the bus, and the bus cannot
+    /// start one.
     case absent
-    /// polkit is there, or may be, and has not decided: why not. This is not a yes.
+    /// polkit exists, or may exist, and has not decided, for this reason. This does not mean yes.
     case unavailable(String)
   }
 
   private static let service = "org.freedesktop.PolicyKit1"
 
-  /// Asks whether a process may do something, and waits for the answer: to be called on a thread of
-  /// its own.
+  /// Asks whether a process may do something, and waits for the answer. Call it on a separate
+  /// thread.
   ///
-  /// Never has a user asked for a password: if polkit would require one, the verdict is `denied`.
-  /// The caller vouches that `process` is of `user`, and that the pid has not passed to another
+  /// Never prompts for a password: if polkit would require one, the verdict is `denied`. The caller
+  /// must ensure that `process` belongs to `user`, and that its PID has not passed to another
   /// process when this returns.
   ///
   /// - Parameters:
-  ///   - action: Of a `.policy` file that names this program's user as an owner of the action,
-  ///     unless that is root.
-  ///   - time: How long to wait, for the bus and for polkit, which the bus may have to start.
+  ///   - action: The action of a `.policy` file. Unless this program runs as root, the file must
+  ///     name its user as an owner of the action.
+  ///   - time: The time limit for the bus and for polkit, which the bus may have to start.
   public static func verdict(
     on action: String, process: Int32, user: UInt32, within time: Duration
   ) -> Verdict {
@@ -32,7 +32,7 @@ public enum Polkit {
     do throws(SystemdError) {
       bus = try MessageBus()
     } catch {
-      // Without a bus there is no polkit. But a full backlog, for one, says nothing of that.
+      // Without a bus there is no polkit. Other errors, such as a full backlog, do not show that.
       return [ENOENT, ECONNREFUSED].contains(error.errno) ? .absent : .unavailable("\(error)")
     }
     do throws(SystemdError) {
@@ -54,13 +54,13 @@ public enum Polkit {
         try call.append("unix-process")
         try call.enclose("a", "{sv}") { call throws(SystemdError) in
           try call.appendEntry("pid", "u", UInt32(clamping: process))
-          // polkit looks at it itself: a service in a sandbox sees no processes.
+          // polkit reads it itself, because a sandboxed service sees no processes.
           try call.appendEntry("start-time", "t", UInt64(0))
           try call.appendEntry("uid", "i", Int32(bitPattern: user))
         }
       }
       try call.append(action)
-      // No details, no interaction with the user, and no means to cancel.
+      // No details, no interaction with the user, and no cancellation.
       try call.enclose("a", "{ss}") { _ in }
       try call.append("u", UInt32(0))
       try call.append("")
@@ -80,9 +80,9 @@ public enum Polkit {
     return .unavailable(answer.errorText ?? "polkit has failed")
   }
 
-  /// Whether no process owns polkit's name, and the bus has no service file to start one by. A
-  /// polkit that is installed and does not start is not absent: any user who can crash it would
-  /// decide then.
+  /// Whether no process owns polkit's name, and the bus has no service file to start one. An
+  /// installed polkit that does not start is not absent. Otherwise a user who can crash it could
+  /// decide.
   private static func isAbsent(
     from bus: MessageBus, by deadline: ContinuousClock.Instant
   ) throws(SystemdError) -> Bool {

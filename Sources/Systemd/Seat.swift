@@ -1,9 +1,9 @@
 private import CSystemd
 private import Glibc
 
-/// The place where somebody sits before the machine, as systemd-logind knows it (sd_seat_get_active(3)).
+/// The local seat of the machine, as systemd-logind knows it (sd_seat_get_active(3)).
 package enum Seat {
-  /// The user whose session is in front on the first seat; `nil` where there is none, or no logind.
+  /// The user of the active session on the first seat, or `nil` if there is none, or no logind.
   package static var activeUser: UInt32? {
     var user = uid_t.max
     return sd_seat_get_active("seat0", nil, &user) >= 0 && user != .max ? user : nil

@@ -1,9 +1,9 @@
 import Glibc
 public import Logging
 
-/// Logs to standard error, one line an event: `connd: warning: text key=value`.
+/// Logs to standard error, one line per event: `connd: warning: text key=value`.
 ///
-/// A person at a terminal also gets the time of day; whatever else collects the lines adds its own.
+/// On a terminal, each line also has the time of day. Other collectors add their own.
 ///
 /// Thread-safety: a value; a line is one `write(2)`, so lines of several threads do not mix.
 public struct StandardErrorLogHandler: LogHandler {
@@ -14,7 +14,7 @@ public struct StandardErrorLogHandler: LogHandler {
   private let identifier: String
   private let showsTime: Bool
 
-  /// - Parameter identifier: the program's name, with which each line begins.
+  /// - Parameter identifier: The program's name, with which each line begins.
   public init(
     identifier: String, level: Logger.Level = .info,
     metadataProvider: Logger.MetadataProvider? = nil
@@ -51,7 +51,7 @@ public struct StandardErrorLogHandler: LogHandler {
     return "\(start)\(self.identifier): \(entry.level.rawValue): \(entry.line)\n"
   }
 
-  /// `HH:MM:SS.mmm`, local time.
+  /// Returns the local time as `HH:MM:SS.mmm`.
   private static func timeOfDay(_ time: timespec) -> String {
     var seconds = time.tv_sec
     var local = tm()
@@ -64,7 +64,7 @@ public struct StandardErrorLogHandler: LogHandler {
       .joined(separator: ":") + "." + digits(time.tv_nsec / 1_000_000, 3)
   }
 
-  /// Writes all of `text` as far as standard error takes it; there is nobody to tell if it does not.
+  /// Writes the text as far as standard error accepts it. A failure cannot be reported anywhere.
   static func write(_ text: String) {
     var text = text
     text.withUTF8 { bytes in

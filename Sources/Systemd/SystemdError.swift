@@ -1,11 +1,11 @@
 import Glibc
 
-/// What systemd's interfaces answered instead of doing what they were asked for.
+/// An error of systemd's interfaces.
 public struct SystemdError: Error, Hashable, CustomStringConvertible {
-  /// What was tried, as it reads before a colon.
+  /// The operation that failed, to be shown before a colon.
   public let operation: String
 
-  /// The system's number for what went wrong.
+  /// The errno.
   public let errno: Int32
 
   init(_ operation: String, errno: Int32) {

@@ -39,7 +39,7 @@ struct Replay {
   ///
   /// - Parameter atEnd: Receives the loop after the last turn.
   func run(atEnd: (MonitorLoop) -> Void = { _ in }) {
-    // There is not even a whole start.
+    // Not even the start is complete.
     guard !self.recording.turns.isEmpty else { return }
     let restored = self.recording.header.restored
     let store = restored.generation > 0 ? Store(at: restored) : Store()

@@ -51,6 +51,6 @@ extension InvalidationPolicy {
 }
 
 extension Duration {
-  /// Configurations count milliseconds.
+  /// Configurations use milliseconds.
   fileprivate var words: String { "\(self.nanoseconds / 1_000_000)ms" }
 }

@@ -1,7 +1,7 @@
 package import Connectivity
 
-/// What tells one network from another for whoever has no more than this: a keyed hash, by which nobody without the machine's key
-/// finds out which network it is.
+/// A keyed hash that identifies a network. Without the machine's key it does not reveal which
+/// network it is.
 package struct NetworkHash: Hashable, Sendable, CustomStringConvertible {
   package var value: UInt64
 
@@ -13,11 +13,12 @@ package struct NetworkHash: Hashable, Sendable, CustomStringConvertible {
     return String(repeating: "0", count: 16 - digits.count) + digits
   }
 
-  /// `nil` for anything but sixteen hexadecimal digits.
+  /// Returns `nil` for anything but sixteen hexadecimal digits.
   package init?(_ text: String) {
     guard text.utf8.count == 16 else { return nil }
     self.value = 0
-    // A start reads a thousand: Swift's own reading of a number takes thirty times as long.
+    // A start of connd may parse a thousand of these, and Swift's own number parsing takes thirty
+    // times as long.
     for octet in text.utf8 {
       switch octet {
       case UInt8(ascii: "0")...UInt8(ascii: "9"): self.add(octet - UInt8(ascii: "0"))
@@ -31,22 +32,22 @@ package struct NetworkHash: Hashable, Sendable, CustomStringConvertible {
   private mutating func add(_ digit: UInt8) { self.value = self.value << 4 | UInt64(digit) }
 }
 
-/// What a user has said of a link or a network. What is `nil` is left to connd.
+/// A user's cost override for a link or a network. connd decides about properties that are `nil`.
 package struct CostChoice: Hashable, Sendable {
-  /// When it is over by itself.
+  /// When an override ends by itself.
   package enum End: Hashable, Sendable {
-    /// By the wall clock.
+    /// At a time by the wall clock.
     case time(Timestamp)
-    /// When the machine starts anew.
+    /// When the machine is started again.
     case boot
-    /// When the traffic goes by another network.
+    /// When the traffic leaves by another network.
     case left
   }
 
-  /// What is said of one property.
+  /// The override of one property.
   package struct Setting: Hashable, Sendable {
     package var isOn: Bool
-    /// `nil`: it holds until somebody says otherwise.
+    /// `nil` if it holds until a user changes it.
     package var end: End?
 
     package init(_ isOn: Bool, until end: End? = nil) {
@@ -60,7 +61,7 @@ package struct CostChoice: Hashable, Sendable {
 
   package var constrained: Setting?
   package var expensive: Setting?
-  /// Who has said it last.
+  /// The user who changed it last.
   package var user: UInt32
 
   package init(constrained: Setting? = nil, expensive: Setting? = nil, user: UInt32) {
@@ -69,13 +70,13 @@ package struct CostChoice: Hashable, Sendable {
     self.user = user
   }
 
-  /// It says nothing.
+  /// Whether it overrides nothing.
   package var isEmpty: Bool { self.constrained == nil && self.expensive == nil }
 
-  /// When the parts of it end.
+  /// When its parts end.
   package var ends: [End] { [self.constrained?.end, self.expensive?.end].compactMap { $0 } }
 
-  /// What is left of it when some ends have come.
+  /// Returns the override without the parts that have ended.
   fileprivate func ending(_ isOver: (End) -> Bool) -> CostChoice {
     func rest(_ setting: Setting?) -> Setting? {
       setting.flatMap { $0.end.map(isOver) ?? false ? nil : $0 }
@@ -85,9 +86,10 @@ package struct CostChoice: Hashable, Sendable {
   }
 }
 
-/// What users have said of links and of networks; of the same one the last holds.
+/// The cost overrides of all users for links and networks. For each of these, the last change
+/// counts.
 package struct CostChoices: Hashable, Sendable {
-  /// What is spoken of.
+  /// The link or network that an override is for.
   package enum Subject: Hashable, Sendable, CustomStringConvertible {
     /// By its name.
     case link(String)
@@ -104,7 +106,8 @@ package struct CostChoices: Hashable, Sendable {
   package private(set) var all: [Subject: CostChoice] {
     didSet { self.summary = Summary(self.all) }
   }
-  /// What every turn asks for, which does not depend on how many there are.
+  /// Computed once for queries in every turn, so that their cost does not depend on the number of
+  /// overrides.
   private var summary: Summary
 
   package init(_ all: [Subject: CostChoice] = [:]) {
@@ -131,7 +134,7 @@ package struct CostChoices: Hashable, Sendable {
     }
   }
 
-  /// Whether anything is said of a network: else nobody need know which it is.
+  /// Whether there is an override for a network. If not, networks need not be identified.
   package var concernNetworks: Bool { self.summary.concernNetworks }
 
   package subscript(subject: Subject) -> CostChoice? {
@@ -139,18 +142,19 @@ package struct CostChoices: Hashable, Sendable {
     set { self.all[subject] = newValue.flatMap { $0.isEmpty ? nil : $0 } }
   }
 
-  /// Whether anything ends by itself.
+  /// Whether any override ends by itself.
   package var hasEnds: Bool { self.summary.endWithNetworks || self.summary.nextEnd != nil }
 
-  /// Whether anything ends when a network is left.
+  /// Whether any override ends on leaving a network.
   package var endWithNetworks: Bool { self.summary.endWithNetworks }
 
-  /// The earliest time by the wall clock at which something is over.
+  /// The earliest wall-clock time at which an override ends, or `nil` if none ends by time.
   package var nextEnd: Timestamp? { self.summary.nextEnd }
 
-  /// The wall clock was set: what is to hold for a time holds for as long as before.
+  /// Shifts ends after the wall clock was set, so that the remaining time stays the same.
   ///
-  /// - Parameter subjects: those whose time was counted from a moment of this run. Any other time is one of the right clock.
+  /// - Parameter subjects: The subjects whose end was computed in this run. Any other end is by the
+  ///   correct clock.
   package mutating func shiftEnds(of subjects: Set<Subject>, by step: Duration) {
     func shifted(_ setting: CostChoice.Setting?) -> CostChoice.Setting? {
       guard var setting, case .time(let time)? = setting.end else { return setting }
@@ -165,10 +169,11 @@ package struct CostChoices: Hashable, Sendable {
     }
   }
 
-  /// Forgets what is over.
+  /// Removes overrides that have ended.
   ///
-  /// - Parameter present: the networks that the traffic goes by; empty where it goes nowhere, which ends nothing.
-  /// - Returns: of what something was forgotten.
+  /// - Parameter present: The networks that the traffic uses. If this is empty, no override ends by
+  ///   leaving a network.
+  /// - Returns: The subjects with a removed override.
   package mutating func end(at time: Timestamp, on present: Set<NetworkHash>) -> [Subject] {
     var rest = self.all
     var over: [Subject] = []
@@ -190,7 +195,8 @@ package struct CostChoices: Hashable, Sendable {
     return over
   }
 
-  /// What is said of a path: of the topmost of its links that somebody speaks of, else of the network behind them.
+  /// Returns the override for a path: that of the topmost link with one, or else that of the
+  /// network behind the links.
   package func said<Value>(
     of links: [LinkFacts], on network: NetworkHash?, _ value: (CostChoice) -> Value?
   ) -> Value? {

@@ -1,8 +1,9 @@
 package import Connectivity
 
-/// The addresses that stand for "the internet", and the one whose path is taken for the default path.
+/// The addresses that represent "the internet". The path to one of them is taken as the default
+/// path.
 package struct DefaultDestination: Hashable, Sendable {
-  /// Looked up, never contacted; at least one of each family.
+  /// Looked up, never contacted. At least one per address family.
   package var ipv4: [IPAddress]
   package var ipv6: [IPAddress]
 
@@ -11,18 +12,19 @@ package struct DefaultDestination: Hashable, Sendable {
     self.ipv6 = ipv6
   }
 
-  /// The probes of a family.
+  /// Returns the probes of an address family.
   package subscript(family: AddressFamily) -> [IPAddress] {
     family == .ipv4 ? self.ipv4 : self.ipv6
   }
 
-  /// The probes of both families.
+  /// The probes of both address families.
   package var all: [IPAddress] { self.ipv4 + self.ipv6 }
 
-  /// The place of the answer that most probes agree on, at a tie of the one that is earliest; `nil` of no answers.
+  /// Returns the index of the answer that most probes agree on, or `nil` without answers. The
+  /// earliest answer wins a tie.
   ///
-  /// A host route that captures one probe, such as a resolver's through a VPN, is outvoted by the others (T3). A probe that
-  /// the kernel gives no answer about has no vote (K8).
+  /// A host route that captures one probe, such as a VPN's route to a resolver, is outvoted by the
+  /// others (T3). A probe without an answer from the kernel has no vote (K8).
   package static func majority(of answers: [RouteAnswer]) -> Int? {
     let votes = answers.map { answer in
       answer.isUnanswered ? 0 : answers.count { $0.goesTheWay(of: answer) }
@@ -33,7 +35,7 @@ package struct DefaultDestination: Hashable, Sendable {
 }
 
 extension RouteAnswer {
-  /// Whether two probes leave by the same way: their source addresses may differ.
+  /// Whether two probes leave by the same path. Their source addresses may differ.
   package func goesTheWay(of other: RouteAnswer) -> Bool {
     switch (self, other) {
     case (.noRoute(let reason), .noRoute(let otherReason)):

@@ -1,6 +1,6 @@
 package import Connectivity
 
-/// A gateway by its address, on the link behind which it is.
+/// The address of a gateway and the link to it.
 package struct Gateway: Hashable, Sendable {
   package var link: UInt32
   package var address: IPAddress

@@ -1,7 +1,7 @@
 package import Connectivity
 
-/// A link, what sysfs says about its device and ModemManager about it: all that a classification of it rests on. Many hold the
-/// same: a copy is a reference.
+/// A link with what sysfs reports about its device and ModemManager about it. Classification
+/// depends on nothing else. Copies share their storage, because many values hold the same facts.
 package struct LinkFacts: Hashable, Sendable {
   private final class Storage: Sendable {
     let link: Link
@@ -33,13 +33,13 @@ package struct LinkFacts: Hashable, Sendable {
     set { self.storage = Storage(self.link, newValue, self.modem) }
   }
 
-  /// What ModemManager says of the link; `nil` where it is none of a modem's, as far as is known.
+  /// The link's state according to ModemManager, or `nil` if it is not known to belong to a modem.
   package var modem: ModemLink? {
     get { self.storage.modem }
     set { self.storage = Storage(self.link, self.device, newValue) }
   }
 
-  /// The evidence of rule K5, without the configuration's.
+  /// The evidence of rule K5, without the configuration.
   var verdict: MediumVerdict { self.storage.verdict }
 
   package static func == (lhs: LinkFacts, rhs: LinkFacts) -> Bool {
@@ -54,20 +54,22 @@ package struct LinkFacts: Hashable, Sendable {
   }
 }
 
-/// What a link says about the medium.
+/// What a link reveals about its medium.
 enum MediumVerdict: Hashable {
-  /// It is this medium itself, or nobody can place it.
+  /// The link has this medium itself, or its medium is unknown.
   case medium(Evidence)
-  /// It takes the medium of what is below it (K6); with nothing known below, the evidence's.
+  /// The link has the medium of what is below it (K6), or that of the evidence if nothing is known
+  /// below.
   case stacked(Evidence)
 }
 
 extension MediumVerdict {
-  /// By the evidence in the rule's order.
+  /// Evaluates the evidence in the order of the rule.
   ///
-  /// A kind is the word of the driver that made the link, so it speaks before all that can be set or imitated: a tun
-  /// device takes any ARPHRD type and any name, and stays a tun. A kind that places nothing leaves the word to ModemManager, and to the driver
-  /// of a serial line.
+  /// The kind comes from the driver that created the link. So it takes precedence over everything
+  /// that can be set or imitated: a tun device accepts any ARPHRD type and any name, and stays a
+  /// tun. If the kind does not determine the medium, ModemManager and the driver of a serial line
+  /// decide.
   fileprivate init(_ link: Link, _ device: Device, isModem: Bool) {
     let line = device.serialDriver.flatMap { modemLineDrivers.contains($0) ? $0 : nil }
     if link.kind == "ppp", !device.lowerLinks.isEmpty, !isModem, line == nil {
@@ -95,8 +97,8 @@ extension MediumVerdict {
     } else if let prefix = cellularPrefixes.first(where: { link.name.hasPrefix($0) }) {
       self = .medium(Evidence(.name, "\(prefix)*", .cellular))
     } else if link.hardwareType == arphrdEthernet, link.kind == nil, device.type == nil {
-      // Only a link without a kind and without a word against it is taken for a cable: software makes Ethernet links
-      // of every kind, and those are the ones that say so.
+      // Only a link without a kind and without contrary evidence counts as a cable. Software
+      // creates many kinds of Ethernet links, but these have a kind.
       self = .medium(Evidence(.hardwareType, "ether", .wired))
     } else {
       self = .medium(Evidence(.none, "", .unknown))
@@ -123,7 +125,7 @@ extension MediumVerdict {
 }
 
 extension LinkFacts {
-  /// Whether the link's medium is known, or may be known from what is below it.
+  /// Whether the link's medium is known, or may be known from the links below it.
   package var isPlaced: Bool {
     switch self.verdict {
     case .medium(let evidence): evidence.medium != .unknown
@@ -133,42 +135,44 @@ extension LinkFacts {
 }
 
 extension LinkFacts {
-  /// Whether the link's medium is that of what is below it, which may change at any time.
+  /// Whether the link has the medium of what is below it, which may change at any time.
   package var isStacked: Bool {
     if case .stacked = self.verdict { true } else { false }
   }
 }
 
 extension LinkFacts {
-  /// Whether the link itself is one of Wi-Fi.
+  /// Whether the link itself is a Wi-Fi link.
   package var isWireless: Bool {
     if case .medium(let evidence) = self.verdict { evidence.medium == .wifi } else { false }
   }
 }
 
 extension LinkFacts {
-  /// Whether what the link sends travels inside other packets: connections in it outlive a change of what is below.
+  /// Whether the link sends its traffic inside other packets. Connections inside outlive a change
+  /// of what is below.
   package var isTunnel: Bool {
     if case .stacked(let evidence) = self.verdict { evidence.medium == .tunnel } else { false }
   }
 }
 
-/// Where a path goes on below a link.
+/// The continuation of a path below a link.
 package enum Below: Hashable, Sendable {
-  /// Nowhere: the link is the bottom, or nothing is known of what is below.
+  /// None: the link is the bottom, or what is below it is unknown.
   case nothing
-  /// By one of these links: the lower link, or the ports of a bridge, bond or team.
+  /// One of these links: the lower link, or the ports of a bridge, bond or team.
   case links([UInt32])
-  /// By the path to a tunnel's other end.
+  /// The path to a tunnel's remote end.
   case destination(Destination)
 }
 
 extension LinkFacts {
-  /// What is below the link (K6).
+  /// The continuation of the path below the link (K6).
   package var below: Below {
     guard self.isStacked else { return .nothing }
     if let port = self.link.activePort { return .links([port]) }
-    // That of xfrm is no more than a name: the way of its packets is the kernel's choice (xfrmi_xmit2), and it may be lo.
+    // The lower link of an xfrm link is only a name and may be lo. The kernel chooses the path of
+    // the packets (xfrmi_xmit2).
     if self.link.kind == "xfrm" { return .nothing }
     if let lower = self.link.lower, lower != self.link.index { return .links([lower]) }
     if !self.device.lowerLinks.isEmpty { return .links(self.device.lowerLinks) }
@@ -178,8 +182,9 @@ extension LinkFacts {
 }
 
 extension LinkFacts {
-  /// Whether the link is a tunnel that says nothing of its other end to whom is not privileged, so that what is below it can only be
-  /// guessed. (A tap in a bridge is mostly a virtual machine.)
+  /// Whether the link is a tunnel that hides its remote end from unprivileged processes, so that
+  /// the link below can only be guessed. A tap in a bridge does not count, because it usually is a
+  /// virtual machine.
   package var hidesItsEnd: Bool {
     guard secretiveKinds.contains(self.link.kind ?? self.device.type ?? "") else { return false }
     return self.below == .nothing && self.link.master == nil
@@ -187,16 +192,17 @@ extension LinkFacts {
 }
 
 extension LinkFacts {
-  /// Whether the link drops whatever is sent over it (drivers/net/dummy.c, ifb.c, nlmon.c).
+  /// Whether the link drops everything that is sent over it (drivers/net/dummy.c, ifb.c, nlmon.c).
   package var neverCarries: Bool { self.link.kind.map(sinkKinds.contains) ?? false }
 
-  /// Whether all that the link sends goes to the link below it, and nothing to others above that.
+  /// Whether the link sends everything to the link below, and nothing to other links above that.
   package var passesAllDown: Bool { self.link.kind.map(passingKinds.contains) ?? false }
 
-  /// Whether the link, as the master of others, takes what these receive before their own addresses are looked at.
+  /// Whether the link, as a master, takes what its ports receive before the ports' own addresses
+  /// are considered.
   package var takesWhatPortsReceive: Bool { self.link.kind.map(takingKinds.contains) ?? false }
 
-  /// Whether the link is one of Open vSwitch's own: a switch, or a port of it that has addresses.
+  /// Whether the link belongs to Open vSwitch: a switch, or a port of it that has addresses.
   package var isOpenVSwitch: Bool { self.link.kind == "openvswitch" }
 }
 
@@ -204,25 +210,27 @@ extension LinkFacts {
 package enum LinkState: String, Hashable, Sendable, CaseIterable {
   /// Administratively down.
   case down
-  /// Administratively up, and nothing at the other end.
+  /// Administratively up, but nothing is at the other end.
   case noCarrier
-  /// It has a carrier and waits for something: 802.1X, the Wi-Fi handshake, a modem that has not dialled, a bridge's spanning tree.
+  /// It has a carrier and waits for something: 802.1X, the Wi-Fi handshake, a modem that has not
+  /// dialled, or a bridge's spanning tree.
   case dormant
   /// It carries traffic.
   case up
 }
 
 extension Link {
-  /// The state as a port of its bridge, which holds frames back while the port is not forwarding. What is above the port on its own,
-  /// a VLAN for one, does not ask the bridge.
+  /// The state as a port of its bridge, which blocks frames while the port is not forwarding. Links
+  /// on top of the port, such as a VLAN, bypass the bridge.
   package var stateAsPort: LinkState {
     self.state == .up && self.bridgePort?.forwards == false ? .dormant : self.state
   }
 
-  /// The state, from all that the kernel says about it.
+  /// The state, from everything that the kernel reports.
   ///
-  /// No single sign is enough (Documentation/networking/operstates.rst): a driver without an operational state says
-  /// `unknown` and means up; Wi-Fi before its supplicant says `unknown` with IFF_RUNNING and has no carrier.
+  /// No single indicator is sufficient (Documentation/networking/operstates.rst). A driver without
+  /// an operational state reports `unknown` and means up. Wi-Fi before its supplicant reports
+  /// `unknown` with IFF_RUNNING, and has no carrier.
   package var state: LinkState {
     guard self.flags.contains(.up) else { return .down }
     if self.carrier == false { return .noCarrier }
@@ -236,44 +244,47 @@ extension Link {
   }
 }
 
-// MARK: - What is known by name
+// MARK: - Knowledge by name
 
-/// Kinds whose links only pass on what the link below them carries.
+/// Kinds of links that only pass on what the link below carries.
 private let stackingKinds: Set<String> = [
   "batadv", "bond", "bridge", "hsr", "ipvlan", "ipvtap", "macsec", "macvlan", "macvtap",
   "openvswitch", "team", "vlan", "vrf",
 ]
 
-/// Masters whose `rx_handler` takes all frames of their ports. (A VRF and batman-adv leave IP to the port.)
+/// Masters whose `rx_handler` takes all frames of their ports. A VRF and batman-adv leave IP to the
+/// port.
 private let takingKinds: Set<String> = ["bond", "bridge", "openvswitch", "team"]
 
-/// Of the stacking kinds those whose links do not also connect what is above the same lower link.
+/// Stacking kinds that do not connect the links above the same lower link with each other.
 private let passingKinds: Set<String> = ["bond", "macsec", "team", "vlan"]
 
-/// Kinds that carry nothing: a VPN's kill switch leads a default route into one.
+/// Kinds that carry nothing. A VPN's kill switch routes traffic into such a link.
 private let sinkKinds: Set<String> = ["dummy", "ifb", "nlmon"]
 
-/// Kinds whose links send through another path.
+/// Kinds of links that send through another path.
 private let tunnelKinds: Set<String> = [
   "amt", "bareudp", "erspan", "geneve", "gre", "gretap", "gtp", "ip6erspan", "ip6gre", "ip6gretap",
   "ip6tnl", "ipip", "ovpn", "ovpn-dco", "sit", "tun", "vti", "vti6", "vxlan", "wireguard", "xfrm",
 ]
 
-/// Tunnels whose end the kernel tells only those with CAP_NET_ADMIN, or does not know: a program has it.
+/// Tunnels whose remote end the kernel reveals only with CAP_NET_ADMIN, or does not know because a
+/// program has it.
 private let secretiveKinds: Set<String> = [
   "l2tpeth", "ovpn", "ovpn-dco", "tun", "wireguard", "xfrm",
 ]
 
 private let cellularKinds: Set<String> = ["rmnet", "wwan"]
 
-/// Kinds whose other end this system cannot see: behind a ppp link it may be a modem, DSL or a tunnel.
+/// Kinds with an unknown remote end. Behind a ppp link there may be a modem, DSL or a tunnel.
 private let unplacedKinds: Set<String> = [
   "dummy", "ifb", "netdevsim", "netkit", "nlmon", "ppp", "veth",
 ]
 
 private let arphrdEthernet: UInt16 = 1
 
-/// ARPHRD types that tell the medium (include/uapi/linux/if_arp.h). ARPHRD_PPP does not: it may be a modem or DSL.
+/// ARPHRD types that determine the medium (include/uapi/linux/if_arp.h). ARPHRD_PPP does not,
+/// because it may be a modem or DSL.
 private let hardwareTypes: [UInt16: (String, Medium)] = [
   32: ("infiniband", .wired), 519: ("rawip", .cellular), 768: ("tunnel", .tunnel),
   769: ("tunnel6", .tunnel), 772: ("loopback", .loopback), 776: ("sit", .tunnel),
@@ -282,26 +293,27 @@ private let hardwareTypes: [UInt16: (String, Medium)] = [
   823: ("ip6gre", .tunnel),
 ]
 
-/// What `SET_NETDEV_DEVTYPE` says in the kernel's drivers.
+/// The device types that drivers set with `SET_NETDEV_DEVTYPE`.
 private let deviceTypes: [String: Medium] = [
   "bluetooth": .bluetooth, "dsa": .wired, "gadget": .wired, "l2tpeth": .tunnel, "wlan": .wifi,
   "wwan": .cellular,
 ]
 
-/// Drivers of modems that do not all set a device type.
+/// Drivers of modems, which do not all set a device type.
 private let drivers: [String: Medium] = [
   "bnep": .bluetooth, "cdc_mbim": .cellular, "hso": .cellular, "huawei_cdc_ncm": .cellular,
   "iosm": .cellular, "mhi_wwan_mbim": .cellular, "mtk_t7xx": .cellular, "option": .cellular,
   "qmi_wwan": .cellular, "sierra_net": .cellular,
 ]
 
-/// Drivers of the serial lines of nothing but modems of mobile networks (drivers/usb/serial: option.c, qcserial.c, sierra.c, ipw.c;
-/// drivers/net/usb/hso.c, drivers/tty/nozomi.c). Not `cdc_acm`: boards, telephones of the fixed network and gadgets of this very kernel are
-/// such lines, too, and announce themselves as modems do (02/02/01, AT commands), so that nothing tells them apart; a guess would make a
-/// board's link expensive.
+/// Drivers of serial lines that only modems for mobile networks use (drivers/usb/serial: option.c,
+/// qcserial.c, sierra.c, ipw.c; drivers/net/usb/hso.c, drivers/tty/nozomi.c). `cdc_acm` is missing
+/// because boards, landline phones and Linux gadgets use it too. They announce themselves like
+/// modems (02/02/01, AT commands), so nothing distinguishes them. A guess would make a board's link
+/// expensive.
 private let modemLineDrivers: Set<String> = [
   "hso", "ipw", "nozomi", "option1", "qcserial", "sierra",
 ]
 
-/// Names that vendors' kernels give. Not `ppp`: it is DSL as often as a modem.
+/// Names from vendors' kernels. `ppp` is missing because it is DSL as often as a modem.
 private let cellularPrefixes = ["rmnet", "rev_rmnet", "ccmni", "wwan"]

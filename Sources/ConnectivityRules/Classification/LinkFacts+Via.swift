@@ -1,14 +1,14 @@
 import Connectivity
 
-/// What is behind a link that looks like a cable, and shares a network of its own.
+/// A device behind a link that looks like a cable and shares the device's own network.
 package struct Via: Hashable, Sendable {
   package enum Kind: String, Hashable, Sendable, CaseIterable {
-    /// One that is tethered by USB.
+    /// A phone that is tethered by USB.
     case phone
   }
 
   package var kind: Kind
-  /// It may be something else, which announces itself in the same way.
+  /// Whether it may be another device that announces itself the same way.
   package var isGuess: Bool
 
   package init(_ kind: Kind, isGuess: Bool) {
@@ -18,8 +18,8 @@ package struct Via: Hashable, Sendable {
 }
 
 extension LinkFacts {
-  /// What is behind the link, by its driver and by what it announces itself as by USB; `nil` where nothing says that it is anything but
-  /// what it looks like.
+  /// The device behind the link, from its driver and its USB interface, or `nil` if nothing
+  /// suggests one.
   package var via: Via? {
     guard case .medium(let evidence) = self.verdict, evidence.medium == .wired else { return nil }
     if let driver = self.device.driver, phoneDrivers.contains(driver) {
@@ -30,12 +30,13 @@ extension LinkFacts {
   }
 }
 
-/// Drivers of nothing but phones (drivers/net/usb/ipheth.c).
+/// Drivers that only phones use (drivers/net/usb/ipheth.c).
 private let phoneDrivers: Set<String> = ["ipheth"]
 
-/// As what phones with Android announce a network that they share (RNDIS by wireless, and RNDIS over Ethernet; drivers/net/usb/rndis_host.c).
-/// Routers in a stick do so, too. Others are no evidence: as 02/06/00 (ECM) and 02/0d/00 (NCM) announce themselves adapters and docks beside
-/// phones, as 02/02/ff boards (RNDIS as drivers/usb/gadget/function/f_rndis.c has it).
+/// The USB interfaces by which Android phones announce a shared network (wireless RNDIS and RNDIS
+/// over Ethernet; drivers/net/usb/rndis_host.c). USB routers use them too. Other interfaces are not
+/// evidence: adapters and docks also use 02/06/00 (ECM) and 02/0d/00 (NCM), and boards use 02/02/ff
+/// (RNDIS in drivers/usb/gadget/function/f_rndis.c).
 private let tetheringInterfaces: Set<USBInterface> = [
   USBInterface(0xe0, 0x01, 0x03), USBInterface(0xef, 0x04, 0x01),
 ]

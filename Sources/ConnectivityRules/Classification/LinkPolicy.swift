@@ -8,13 +8,13 @@ package import Connectivity
   import Darwin
 #endif
 
-/// What the configuration says about links.
+/// The configuration's rules for links.
 package struct LinkPolicy: Hashable, Sendable {
   /// One entry of the configuration's `links`.
   package struct Rule: Hashable, Sendable {
     /// A name or a pattern of glob(7).
     package var match: String
-    /// `nil` where the rule leaves it open, as in the fields below.
+    /// `nil` if the rule does not set it. The same applies to the fields below.
     package var medium: Medium?
     package var expensive: Bool?
     package var constrained: Bool?
@@ -29,14 +29,14 @@ package struct LinkPolicy: Hashable, Sendable {
     }
   }
 
-  /// The first that matches counts.
+  /// The first match counts.
   package var rules: [Rule]
 
   package init(_ rules: [Rule] = []) {
     self.rules = rules
   }
 
-  /// The rule for a link: the first that matches one of its names.
+  /// Returns the first rule that matches one of the link's names, or `nil` if none does.
   package func rule(for link: Link) -> Rule? {
     self.rules.first { rule in
       fnmatch(rule.match, link.name, 0) == 0
@@ -44,6 +44,6 @@ package struct LinkPolicy: Hashable, Sendable {
     }
   }
 
-  /// The rule for a link of which only its name is known.
+  /// Returns the first rule that matches a link's name, or `nil` if none does.
   package func rule(for name: String) -> Rule? { self.rule(for: Link(index: 0, name: name)) }
 }

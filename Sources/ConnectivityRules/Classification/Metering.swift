@@ -1,19 +1,20 @@
 import Connectivity
 
-/// Whether what is sent is paid for by use: the five states of NetworkManager (`NMMetered`).
+/// Whether traffic is metered: the five states of NetworkManager (`NMMetered`).
 package enum Metering: String, Hashable, Sendable, CaseIterable {
   case unknown
-  /// Somebody says so who knows.
+  /// A reliable source says so.
   case yes, no
-  /// Something speaks for it.
+  /// There is only an indication.
   case guessYes, guessNo
 }
 
-/// What others than the kernel say of links' costs, by the links' names.
+/// The costs of links according to sources other than the kernel, by the links' names.
 package struct MeteringWords: Hashable, Sendable {
-  /// What NetworkManager says; not of links that it says nothing of.
+  /// The answers of NetworkManager, without links that it does not judge.
   package var manager: [String: Metering]
-  /// The links whose DHCP server has said that it is a phone that pays by use (option 43, `ANDROID_METERED`).
+  /// The links whose DHCP server is a phone with a metered connection (option 43,
+  /// `ANDROID_METERED`).
   package var phones: Set<String>
 
   package init(manager: [String: Metering] = [:], phones: Set<String> = []) {
@@ -24,25 +25,25 @@ package struct MeteringWords: Hashable, Sendable {
   package var isEmpty: Bool { self.manager.isEmpty && self.phones.isEmpty }
 }
 
-/// What is held of a path's cost, and on whose word.
+/// Whether a path is metered, and according to which source.
 package struct CostEvidence: Hashable, Sendable {
-  /// The most trusted first.
+  /// The most trusted source comes first.
   package enum Source: String, Hashable, Sendable, CaseIterable {
     case configuration
-    /// Who uses the machine has said so.
+    /// A user's override.
     case user
     case networkManager
-    /// Cellular, and Bluetooth, which is a phone's.
+    /// Cellular, or Bluetooth, which means a phone.
     case medium
-    /// The network cost element of Wi-Fi's access point.
+    /// The network cost element of the Wi-Fi access point.
     case accessPoint
-    /// That of nothing but phones, or as what the device announces itself by USB: phones do, and others.
+    /// A driver that only phones use, or a USB interface that phones and other devices use.
     case driver
-    /// A lease.
+    /// A DHCP lease.
     case dhcp
-    /// What was known before its uplink went, of a tunnel with nothing known below it.
+    /// The tunnel's cost before its uplink was lost, while nothing is known below it.
     case lastKnown
-    /// Nothing says anything.
+    /// No source has an answer.
     case none
   }
 
@@ -54,15 +55,16 @@ package struct CostEvidence: Hashable, Sendable {
     self.source = source
   }
 
-  /// A guess by what a device announces costs nothing: it would keep programs from a network that is free. NetworkManager's rests on a phone, a modem or
-  /// an access point that has said so.
+  /// Whether the path counts as metered. A guess from a device's USB interface does not count,
+  /// because it would keep programs from an unmetered network. A guess of NetworkManager counts,
+  /// because a phone, a modem or an access point caused it.
   package var isExpensive: Bool {
     self.state == .yes || self.state == .guessYes && self.source == .networkManager
   }
 }
 
 extension PathClassifier {
-  /// Whether sending by these links is paid for by use, on the first word there is in the order of the sources.
+  /// Returns the first answer in the order of the sources.
   func costEvidence(
     of chain: [LinkFacts], medium: Medium, saidByConfiguration: Bool?, saidByUser: Bool?
   ) -> CostEvidence {
@@ -71,7 +73,7 @@ extension PathClassifier {
     let words = self.metering
     let manager =
       words.manager.isEmpty ? [] : chain.compactMap { words.manager[$0.link.name] }
-    // In NetworkManager a person has said it of the connection.
+    // In NetworkManager, a user has set it for the connection.
     if let said = manager.first(where: { $0 == .yes || $0 == .no }) {
       return CostEvidence(said, .networkManager)
     }

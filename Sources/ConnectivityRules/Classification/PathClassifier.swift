@@ -1,29 +1,33 @@
 package import Connectivity
 
-/// All that the kernel and sysfs said about the way to a destination.
+/// Everything that the kernel and sysfs reported about the path to a destination.
 package struct PathFacts: Hashable, Sendable {
   package var destination: IPAddress
-  /// What the lookup said.
+  /// The answer to the lookup.
   package var answer: RouteAnswer
-  /// The out-link and what is below it, the out-link first; empty where there is no route.
+  /// The out-link and the links below it, the out-link first. Empty without a route.
   package var links: [LinkFacts]
-  /// The gateway that the packets of the lowest tunnel go to whose other end is told; `nil` where there is no such tunnel, or no gateway.
+  /// The gateway for the packets of the lowest tunnel with a known remote end, or `nil` without
+  /// such a tunnel or gateway.
   package var gatewayBelow: Gateway?
-  /// What is guessed to be below a tunnel that is the last of these and does not tell (K6).
+  /// The guessed links below the last link, if that is a tunnel that hides its remote end (K6).
   package var guess: GuessedLinks?
-  /// The source address as its link has it; `nil` where the kernel named none or it could not be read.
+  /// The source address as its link has it, or `nil` if the kernel named none or it could not be
+  /// read.
   package var source: Address?
-  /// Why the path is not there, although its links carry: the path to the other end of a tunnel in the chain is not, or a switch
-  /// takes what a link receives.
+  /// Why the path does not work although its links carry traffic: there is no path to a tunnel's
+  /// remote end, or a switch takes what a link receives.
   package var brokenBelow: Path.Reason?
-  /// The other ends of the tunnels in the chain, each with the tunnel's link.
+  /// The remote ends of the tunnels in the chain, each with the tunnel's link.
   package var tunnelEnds: [TunnelEnd] = []
-  /// How many links from the top are known for certain, if those below are what a switch most likely sends by; `nil` if all are.
+  /// The number of links from the top that are certain, if those below are a switch's most likely
+  /// ports; `nil` if all are certain.
   package var knownLinks: Int?
-  /// Whether a default route without a gateway leads the way: the link takes all addresses for neighbours.
+  /// Whether a default route without a gateway is used, so that the link treats all addresses as
+  /// neighbours.
   package var takesAllForNeighbours = false
 
-  /// A tunnel's other end.
+  /// The remote end of a tunnel.
   package struct TunnelEnd: Hashable, Sendable {
     package var link: UInt32
     package var address: IPAddress
@@ -51,12 +55,12 @@ package struct PathFacts: Hashable, Sendable {
 /// Links that are guessed to carry a tunnel, from the top.
 package struct GuessedLinks: Hashable, Sendable {
   package var links: [LinkFacts]
-  /// By what they were found: the mark that keeps traffic out of the tunnel; `nil`: it is the way of the default route, the tunnel left
-  /// aside.
+  /// The mark that keeps traffic out of the tunnel and led to the guess, or `nil` if the guess is
+  /// the best default route beside the tunnel.
   package var mark: UInt32?
-  /// The gateway that what leaves by the lowest of them goes to; `nil` where there is none.
+  /// The gateway for traffic that leaves by the lowest of the links, or `nil` without one.
   package var gateway: Gateway?
-  /// The other ends of the tunnels among the links.
+  /// The remote ends of the tunnels among the links.
   package var tunnelEnds: [PathFacts.TunnelEnd]
 
   package init(
@@ -69,24 +73,26 @@ package struct GuessedLinks: Hashable, Sendable {
     self.tunnelEnds = tunnelEnds
   }
 
-  /// Whether they all carry.
+  /// Whether all of the links carry traffic.
   package var carries: Bool {
     self.links.allSatisfy { $0.link.state == .up && $0.modem?.isSuspended != true }
   }
 }
 
 extension PathFacts {
-  /// All links, also those that are only guessed.
+  /// All links, including guessed ones.
   package var allLinks: [LinkFacts] { self.links + (self.guess?.links ?? []) }
 
-  /// The gateway of the network that everything leaves by, below all tunnels, as far as it is known or guessed.
+  /// The gateway of the network that all traffic leaves by, below all tunnels, as far as it is
+  /// known or guessed.
   package var lowestGateway: Gateway? {
     if let gateway = self.guess?.gateway ?? self.gatewayBelow { return gateway }
     guard case .route(let route) = self.answer else { return nil }
     return route.gateway.map { Gateway(link: route.outLink, address: $0) }
   }
 
-  /// The facts down to the first tunnel: all that connections inside it depend on (I5). The whole where there is none.
+  /// The facts down to the first tunnel, which is all that connections inside it depend on (I5).
+  /// Without a tunnel, all facts.
   package var upToTunnel: PathFacts {
     guard let tunnel = self.links.firstIndex(where: \.isTunnel) else { return self }
     var facts = self
@@ -98,21 +104,21 @@ extension PathFacts {
 }
 
 extension PathFacts {
-  /// Whether a link of the path does not carry, or there is no way to the other end of a tunnel in it.
+  /// Whether a link of the path does not carry traffic, or a tunnel has no path to its remote end.
   package var isBroken: Bool {
     self.brokenBelow != nil
       || self.links.contains { $0.link.state != .up || $0.modem?.isSuspended == true }
   }
 }
 
-/// Tells what a path is worth: rules K2 to K6, as functions of values.
+/// Classifies paths by the rules K2 to K6, as functions of values.
 package struct PathClassifier: Hashable, Sendable {
-  /// What the configuration says; it beats all other evidence.
+  /// The rules of the configuration, which take precedence over all other evidence.
   package var policy: LinkPolicy
-  /// What users say of links and networks; it beats all evidence but the configuration.
+  /// The users' overrides, which take precedence over all evidence except the configuration.
   package var choices: CostChoices
 
-  /// What others say of what links cost.
+  /// The costs of links according to other sources.
   package var metering: MeteringWords
 
   package init(
@@ -124,9 +130,9 @@ package struct PathClassifier: Hashable, Sendable {
     self.metering = metering
   }
 
-  /// The path that the facts amount to.
+  /// Returns the path for the facts.
   ///
-  /// - Parameter network: the one that it leads by, where that is known.
+  /// - Parameter network: The network that the path uses, if known.
   package func path(_ facts: PathFacts, by network: NetworkHash? = nil) -> Path {
     switch facts.answer {
     case .unanswered:
@@ -158,18 +164,19 @@ package struct PathClassifier: Hashable, Sendable {
     }
   }
 
-  /// Whether links, from the out-link down, end in one that drops all that it is given. A medium in the configuration says that
-  /// they do not.
+  /// Whether the last of the links, from the out-link down, drops everything it receives. A medium
+  /// in the configuration overrides that.
   package func endInSink(_ links: ArraySlice<LinkFacts>) -> Bool {
     guard let last = links.last, last.neverCarries else { return false }
     return links.dropLast().allSatisfy(\.passesAllDown)
       && links.allSatisfy { self.policy.rule(for: $0.link)?.medium == nil }
   }
 
-  /// What a link is taken for when nothing below it is looked at.
+  /// Returns the evidence for a link on its own.
   package func evidence(for link: LinkFacts) -> Evidence { self.evidence(for: [link]) }
 
-  /// What a chain of links is taken for: by the configuration's word for any of them, else by the lowest (K5, K6).
+  /// Returns the evidence for a chain of links: the configuration's rule for any of them, or else
+  /// that of the lowest (K5, K6).
   package func evidence(for chain: [LinkFacts]) -> Evidence {
     for facts in chain {
       if let rule = self.policy.rule(for: facts.link), let medium = rule.medium {
@@ -182,8 +189,8 @@ package struct PathClassifier: Hashable, Sendable {
     }
   }
 
-  /// What sending costs: what the configuration says of the topmost link that it speaks of; else what a user says of a link, or of
-  /// the network; else, of money, what there is evidence for.
+  /// Returns the cost of sending: from the configuration's rule for the topmost link that has one,
+  /// or else from a user's override. Otherwise the evidence decides whether the path is metered.
   package func cost(
     of chain: [LinkFacts], medium: Medium, by network: NetworkHash? = nil
   ) -> (evidence: CostEvidence, expensive: Bool, constrained: Bool) {
@@ -199,9 +206,9 @@ package struct PathClassifier: Hashable, Sendable {
     )
   }
 
-  /// Why traffic does not flow although there is a route (K3); `nil` if it does.
+  /// Returns why traffic does not flow although there is a route, or `nil` if it does (K3).
   private func whatIsMissing(_ facts: PathFacts, _ route: Route) -> Path.Reason? {
-    // The lowest link first: what is above it only passes its trouble on.
+    // The lowest link comes first, because the links above only pass on its failure.
     for facts in facts.links.reversed() {
       switch facts.link.state {
       case .up where facts.modem?.isSuspended == true: return .suspended
@@ -216,11 +223,12 @@ package struct PathClassifier: Hashable, Sendable {
     return route.kind == .unicast && !self.isUsable(route.source, facts) ? .noSourceAddress : nil
   }
 
-  /// Whether a source address gets an answer from the destination.
+  /// Whether the destination can reply to a source address.
   ///
-  /// For want of a better one the kernel names a loopback address, and in IPv6 a link-local one, which no router
-  /// forwards (RFC 4291, 2.5.6): so it is while the global address is still tentative (RFC 4862, 5.4). DHCP clients that find no
-  /// server take a link-local IPv4 address, and lead the default route to the link itself (RFC 3927, 2.6.2): no router is there.
+  /// Without a better address the kernel uses a loopback one, or in IPv6 a link-local one, which
+  /// routers do not forward (RFC 4291, 2.5.6). That happens while the global address is tentative
+  /// (RFC 4862, 5.4). DHCP clients without a server choose a link-local IPv4 address, and route all
+  /// traffic to the link itself, where there is no router (RFC 3927, 2.6.2).
   private func isUsable(_ source: IPAddress?, _ facts: PathFacts) -> Bool {
     guard let source, !source.isLoopback, !source.isUnspecified else { return false }
     if source.isLinkLocal, !facts.destination.isLinkLocal,

@@ -1,12 +1,14 @@
 package import Connectivity
 
 extension OpenEnd {
-  /// Returns the way of a tunnel's own packets, or `nil` if the kernel drops them, or if nothing tells.
+  /// Returns the destination of a tunnel's own packets, or `nil` if the kernel drops them or it is
+  /// unknown.
   ///
   /// - Parameters:
-  ///   - destination: the address that the packets inside go to.
-  ///   - nextHop: the gateway of the route into the tunnel, or the destination if the route has none.
-  ///   - hardwareAddress: that of the next hop on the tunnel's link.
+  ///   - destination: The address that the inner packets go to.
+  ///   - nextHop: The gateway of the route into the tunnel, or the destination if the route has
+  ///     none.
+  ///   - hardwareAddress: The hardware address of the next hop on the tunnel's link.
   package func end(
     of destination: IPAddress, by nextHop: IPAddress, hardwareAddress: [UInt8]? = nil
   ) -> Destination? {
@@ -17,15 +19,15 @@ extension OpenEnd {
         hardwareAddress.flatMap { $0.count * 8 == family.bitWidth ? IPAddress(bytes: $0) : nil }
       case .embedded(let domain): domain?.address(in: destination) ?? nextHop.compatibleIPv4
       }
-    // The kernel gives a neighbour the link's own address if none was set.
+    // The kernel assigns the link's own address to a neighbour without one.
     guard let end, end != self.source, !end.isUnspecified else { return nil }
     return Destination(end, mark: self.mark, source: self.source)
   }
 }
 
 extension EmbeddedIPv4 {
-  /// Returns the IPv4 address in an address of the domain, or `nil` if the address is not of the domain (check_6rd of
-  /// net/ipv6/sit.c).
+  /// Returns the IPv4 address inside an address of the domain, or `nil` if the address is outside
+  /// the domain (check_6rd of net/ipv6/sit.c).
   func address(in address: IPAddress) -> IPAddress? {
     guard self.prefix.contains(address), self.relay.length <= 32 else { return nil }
     let bits = 32 - self.relay.length
@@ -40,7 +42,7 @@ extension EmbeddedIPv4 {
 }
 
 extension IPAddress {
-  /// The IPv4 address of an IPv4-compatible one (`::192.0.2.1`).
+  /// The IPv4 address of an IPv4-compatible one (`::192.0.2.1`), or `nil` for any other.
   fileprivate var compatibleIPv4: IPAddress? {
     let bytes = self.bytes
     guard bytes.count == 16, bytes.prefix(12).allSatisfy({ $0 == 0 }), !self.isLoopback,

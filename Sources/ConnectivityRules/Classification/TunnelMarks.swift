@@ -1,16 +1,17 @@
 package import Connectivity
 
 extension Rule {
-  /// The marks that keep traffic out of a routing table: a tunnel that has its routes there sends its own packets with one of them,
-  /// for else they would come back to it.
+  /// Returns the marks that keep traffic out of a routing table. A tunnel with routes in that table
+  /// marks its own packets, because otherwise they would return to it.
   ///
-  /// wg-quick, NetworkManager and most VPN services have all traffic but their own asked for there (`not from all fwmark 0xca6c
-  /// lookup 51820`); Tailscale has its own asked for in main before (`from all fwmark 0x80000/0xff0000 lookup main`). Other
-  /// rules with a mark are no sign: they may be anybody's.
+  /// wg-quick, NetworkManager and most VPN services direct all unmarked traffic to the table (`not
+  /// from all fwmark 0xca6c lookup 51820`). Tailscale directs its own marked traffic to main before
+  /// (`from all fwmark 0x80000/0xff0000 lookup main`). Other rules with a mark are not evidence,
+  /// because they may have any purpose.
   ///
   /// - Parameters:
-  ///   - table: the one that leads into the tunnel.
-  ///   - rules: those of one family, in their order.
+  ///   - table: The table that leads into the tunnel.
+  ///   - rules: The rules of one address family, in their order.
   package static func marks(keptOutOf table: UInt32, by rules: [Rule]) -> [UInt32] {
     var marks: [UInt32] = []
     func add(_ mark: UInt32) {
@@ -26,7 +27,7 @@ extension Rule {
       else { continue }
       add(mark)
     }
-    // No rule leads all traffic there: whatever does, it is not kept out by these.
+    // No rule directs all traffic to the table, so these marks do not keep traffic out of it.
     return []
   }
 

@@ -1,11 +1,11 @@
 package import Connectivity
 
-/// What a flow's socket is asked about, and what has come of it so far (E1 and E2): a state machine
-/// beside ``FlowTracker``, which knows only what lookups say.
+/// The state of a flow's socket queries and their results (E1 and E2). It complements
+/// ``FlowTracker``, which only knows lookups.
 package struct FlowExamination: Hashable, Sendable {
-  /// The lookup says that the flow is dead, and the socket may refute that or has done so (E1).
+  /// The lookup declares the flow dead, and the socket may refute that or has refuted it (E1).
   private var dispute: Dispute?
-  /// The lookup stands, and the socket has been silent since a change (E2).
+  /// The lookup succeeds, but the socket has been silent since a change (E2).
   private var suspicion: Suspicion?
   /// How often the socket has proved the lookup wrong.
   package private(set) var timesSpared = 0
@@ -13,9 +13,9 @@ package struct FlowExamination: Hashable, Sendable {
   private struct Dispute: Hashable, Sendable {
     var verdict: FlowTracker.Verdict
     var change: Instant
-    /// What the socket said of its progress when it was asked last.
+    /// The socket's progress at the last query.
     var progress: UInt64
-    /// When to ask the socket again, or `nil` if it has proved that the lookup is wrong.
+    /// When to query the socket again, or `nil` if it has proved the lookup wrong.
     var next: Instant?
 
     init(_ verdict: FlowTracker.Verdict, _ evidence: SocketEvidence, next: Instant?) {
@@ -27,16 +27,16 @@ package struct FlowExamination: Hashable, Sendable {
 
   private struct Suspicion: Hashable, Sendable {
     var change: Instant
-    /// What the socket said of its progress when it was asked first.
+    /// The socket's progress at the first query.
     var progress: UInt64
-    /// Whether the client knows of it.
+    /// Whether the client knows about it.
     var isAdvised: Bool
     var next: Instant
   }
 
   package init() {}
 
-  /// When the socket must be asked again, although the kernel says nothing.
+  /// When the socket must be queried again even without a kernel message.
   package var deadline: Instant? {
     switch (self.dispute?.next, self.suspicion?.next) {
     case (let first?, let second?): min(first, second)
@@ -50,11 +50,11 @@ package struct FlowExamination: Hashable, Sendable {
   /// Whether the socket has proved that the lookup does not describe the flow.
   package var isSpared: Bool { self.dispute.map { $0.next == nil } ?? false }
 
-  /// Whether the socket is to be asked before a look is concluded.
+  /// Whether the socket must be queried before a look is concluded.
   ///
   /// - Parameters:
-  ///   - verdict: what the lookup says, as far as it is news.
-  ///   - isCertain: nothing can refute that verdict.
+  ///   - verdict: The news from the lookup, if any.
+  ///   - isCertain: Whether nothing can refute that verdict.
   package func needsReport(
     on verdict: FlowTracker.Verdict?, isCertain: Bool, at now: Instant
   ) -> Bool {
@@ -62,8 +62,8 @@ package struct FlowExamination: Hashable, Sendable {
     return self.deadline.map { $0 <= now } ?? false
   }
 
-  /// The socket of a flow was found silent after a change (E2). If it has been silent since an
-  /// earlier one, it is that one's matter: changes that never cease must not save a dead flow.
+  /// Notes that the socket was silent after a change (E2). If it has been silent since an earlier
+  /// change, that one remains: endless changes must not save a dead flow.
   package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
     if let suspicion = self.suspicion {
       var earlier = evidence
@@ -77,35 +77,35 @@ package struct FlowExamination: Hashable, Sendable {
   }
 }
 
-/// What one look at a flow's lookup and its socket amounts to.
+/// The conclusion from one look at a flow's lookup and socket.
 package enum FlowOutcome: Hashable, Sendable {
-  /// There is no news, but perhaps another path.
+  /// No news, except perhaps another path.
   case none
   case verdict(FlowTracker.Verdict)
-  /// The client was advised that the flow is in doubt, and it is not any more.
+  /// The client was advised that the flow is in doubt, and that is over.
   case recovered
 }
 
 extension FlowExamination {
   /// One look at a flow.
   package struct Look: Hashable, Sendable {
-    /// What the lookup says, as far as it is news.
+    /// The news from the lookup, if any.
     package var verdict: FlowTracker.Verdict?
-    /// Whether nothing can refute that verdict: neither the address nor its link is there.
+    /// Whether nothing can refute that verdict, because both the address and its link are gone.
     package var isCertain: Bool
     /// Whether the client knows that the flow is in doubt for that reason.
     package var isAdvised: Bool
-    /// Whether the lookup still says what is disputed.
+    /// Whether the lookup still has the disputed result.
     package var isDisputeStanding: Bool
-    /// Whether the socket has refuted a lookup, and the lookup says something else by now.
+    /// Whether the lookup differs from the one that the socket has refuted.
     package var isLookupNew: Bool
-    /// Whether the lookup says that the flow's path carries traffic.
+    /// Whether the flow's path carries traffic according to the lookup.
     package var isSound: Bool
-    /// Whether the flow's path leads through a tunnel.
+    /// Whether the flow's path uses a tunnel.
     package var isTunnelled: Bool
-    /// When the trouble began that the verdict is about.
+    /// When the change behind the verdict happened.
     package var change: Instant
-    /// What the socket says, or `nil` if it was not asked or does not answer.
+    /// The socket's report, or `nil` if there was no query or no answer.
     package var report: SocketReport?
     package var now: Instant
 
@@ -134,8 +134,8 @@ extension FlowExamination {
     }
   }
 
-  /// Concludes from one look what the client must know. After a `destroy` the value is of no more
-  /// use.
+  /// Concludes from one look what the client must learn. After a `destroy` the value must not be
+  /// used any more.
   package mutating func conclude(_ look: Look) -> FlowOutcome {
     if let verdict = look.verdict, verdict.severity == .destroy {
       guard verdict.isRefutable, !look.isCertain, let evidence = look.evidence(on: look.change)
@@ -147,7 +147,7 @@ extension FlowExamination {
         self.dispute = nil
         return look.verdict.map(FlowOutcome.verdict) ?? .recovered
       }
-      // A spared flow that is idle gives no new evidence, and stays spared.
+      // A spared flow that is idle gives no new evidence and stays spared.
       if look.isLookupNew, let evidence = look.evidence(on: look.change), evidence.isActive {
         let outcome = self.judge(dispute.verdict, evidence, isKnown: true, at: look.now)
         if outcome != .none { return outcome }
@@ -164,7 +164,7 @@ extension FlowExamination {
     return look.verdict.map(FlowOutcome.verdict) ?? found
   }
 
-  /// E1
+  /// Judges a disputed verdict (E1).
   private mutating func judge(
     _ verdict: FlowTracker.Verdict, _ evidence: SocketEvidence, isKnown: Bool, at now: Instant
   ) -> FlowOutcome {
@@ -174,20 +174,20 @@ extension FlowExamination {
     case .destroy: return .verdict(told)
     case .spare:
       self.timesSpared += 1
-      // A verdict about a moment is over with it.
+      // A verdict about an event is over once the socket has refuted it.
       self.dispute = verdict.isEvent ? nil : Dispute(verdict, evidence, next: nil)
     case .wait(let end):
       self.dispute = Dispute(verdict, evidence, next: end)
     }
-    // New calls leave at once, as in I10; what is under way goes on.
+    // New calls avoid the flow immediately, as in I10, and calls in progress continue.
     told.severity = .advise
     return isKnown ? .none : .verdict(told)
   }
 
-  /// E2
+  /// Judges a suspicion of silence (E2).
   private mutating func conclude(on look: Look) -> FlowOutcome {
     guard let suspicion = self.suspicion else { return .none }
-    // If the lookup does not stand, its own rules decide.
+    // If the lookup does not succeed, its own rules decide.
     guard look.isSound || self.isSpared, look.verdict == nil else {
       self.suspicion = nil
       return .none

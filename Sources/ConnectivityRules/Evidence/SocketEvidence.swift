@@ -1,28 +1,28 @@
 package import Connectivity
 
-/// What a flow's own socket testifies about a change of the network.
+/// The evidence of a flow's own socket about a change of the network.
 ///
-/// A route lookup says what the kernel would do with a packet. Netfilter, a proxy or a switch may
-/// do something else with it. The socket says what became of the packets that were sent.
+/// A route lookup shows what the kernel would do with a packet. Netfilter, a proxy or a switch may
+/// treat it differently. The socket shows what happened to the packets that were sent.
 package struct SocketEvidence: Hashable, Sendable {
   /// When the change happened, as far as connd knows.
   package var change: Instant
-  /// When the socket last heard from its peer, in whatever way.
+  /// When the socket last received anything from its peer.
   package var lastHeard: Instant
-  /// When data came last that was new.
+  /// When new data last arrived.
   package var lastData: Instant
-  /// How much the peer has acknowledged, and how much when the socket was asked before.
+  /// How much the peer has acknowledged, now and at the previous query.
   package var progress: UInt64
   package var progressBefore: UInt64?
   package var roundTrip: Duration
-  /// How many timeouts have passed in a row.
+  /// The number of consecutive timeouts.
   package var timeouts: Int
   package var hasUnacknowledgedData: Bool
-  /// When the running retransmission timer expires, or `nil` if none runs.
+  /// When the retransmission timer expires, or `nil` if it is not running.
   package var nextTimeout: Instant?
 
   /// - Parameters:
-  ///   - progress: What the socket said of its progress before, or `nil` if it was not asked.
+  ///   - progress: The progress at the previous query, or `nil` if there was none.
   ///   - now: When the kernel gave the report.
   package init(
     _ report: SocketReport, on change: Instant, after progress: UInt64? = nil, at now: Instant
@@ -38,69 +38,71 @@ package struct SocketEvidence: Hashable, Sendable {
     self.nextTimeout = report.nextTimeout.map { now.advanced(by: $0) }
   }
 
-  /// When the socket last heard from its peer, counted from the change: negative before it.
+  /// When the socket last received anything, relative to the change: negative before it.
   package var lastHeardAfterChange: Duration { self.change.duration(to: self.lastHeard) }
 
-  /// The kernel counts times in ticks of up to 10 ms.
+  /// The kernel measures times in ticks of up to 10 ms.
   private static let tick = Duration.milliseconds(10)
 
-  /// Whether something came later than packets that were in flight at the change can explain.
+  /// Whether something arrived too late to have been in flight at the change.
   private func isLate(_ time: Instant) -> Bool {
     self.change.duration(to: time) > self.roundTrip + Self.tick
   }
 
-  /// Whether the peer was heard late. That alone proves nothing: a peer that hears nothing any more
-  /// sends copies.
+  /// Whether the peer was heard late. That alone is not proof, because a peer that receives nothing
+  /// sends retransmissions.
   private var isHeardLate: Bool { self.isLate(self.lastHeard) }
 
-  /// Whether something new came late.
+  /// Whether something new arrived late.
   package var provesAlive: Bool { self.isLate(self.lastData) || self.isAcknowledgedLate }
 
   private var isAcknowledgedLate: Bool {
     self.isHeardLate && self.progressBefore.map { $0 < self.progress } ?? false
   }
 
-  /// Whether data may still come from the peer while nothing reaches it: an answer to what was sent
-  /// before the change proves nothing about the way to the peer.
+  /// Whether data may still arrive from the peer while nothing reaches it. A reply to something
+  /// sent before the change proves nothing about the path to the peer.
   private var isUnanswered: Bool {
     self.hasUnacknowledgedData && self.timeouts > 0 && !self.isAcknowledgedLate
   }
 }
 
-// MARK: - E1: spare what is alive
+// MARK: - E1: spare living flows
 
 extension SocketEvidence {
-  /// What becomes of a flow that the lookup says is dead.
+  /// The decision about a flow that is dead according to its lookup.
   package enum Ruling: Hashable, Sendable {
     case destroy
     /// The lookup does not describe this flow.
     case spare
-    /// Nothing is proved yet: ask the socket again then.
+    /// There is no proof yet. Query the socket again at that instant.
     case wait(until: Instant)
   }
 
   /// A flow that was silent for longer than this before the change gives no evidence.
   private static let activity = Duration.seconds(1)
-  /// How long a flow may be silent after the change, at most.
+  /// The maximum time that a flow may be silent after the change.
   private static let patience = Duration.milliseconds(100)
 
-  /// Whether the flow was heard shortly before the change, or since. If its own data has timed out
-  /// twice, it was not alive before, although its peer repeats itself.
+  /// Whether the peer was heard shortly before the change, or since. If the flow's own data has
+  /// timed out twice, it was already dead, although its peer sends retransmissions.
   package var isActive: Bool {
     guard !self.hasUnacknowledgedData || self.timeouts < 2 else { return false }
     return self.lastHeardAfterChange >= .zero - Self.activity
   }
 
-  /// Decides about a flow that the lookup says is dead (E1).
+  /// Decides about a flow that is dead according to its lookup (E1).
   ///
-  /// - Parameter wasSpared: The lookup was wrong about this flow before, so it is heard for longer.
+  /// - Parameter wasSpared: Whether the lookup was wrong about this flow before, so that it gets
+  ///   more time.
   package func ruling(at now: Instant, wasSpared: Bool = false) -> Ruling {
     if self.provesAlive, !self.isUnanswered { return .spare }
     guard self.isActive else { return .destroy }
     let silence =
       wasSpared ? Self.patience : min(self.roundTrip * 2 + .milliseconds(20), Self.patience)
     if self.isHeardLate {
-      // Only copies, or answers to what was sent before, if nothing was acknowledged meanwhile.
+      // If nothing was acknowledged meanwhile, these are only retransmissions or replies to earlier
+      // data.
       return self.progressBefore == nil ? .wait(until: now.advanced(by: silence)) : .destroy
     }
     let end = max(self.change, self.lastHeard).advanced(by: silence)
@@ -108,23 +110,24 @@ extension SocketEvidence {
   }
 }
 
-// MARK: - E2: find what is dead
+// MARK: - E2: find dead flows
 
 extension SocketEvidence {
-  /// Whether a flow may be dead although its lookup stands (E2): the peer has not acknowledged what
-  /// was sent, and nothing new has come since the change.
+  /// Whether a flow may be dead although its lookup succeeds (E2): the peer has not acknowledged
+  /// sent data, and nothing new has arrived since the change.
   package var isSilent: Bool {
     self.hasUnacknowledgedData && !self.provesAlive && (self.timeouts > 0 || !self.isHeardLate)
   }
 
-  /// What the number of timeouts means for a silent flow, or `nil` if it means nothing yet.
+  /// Returns the severity for a silent flow by its number of timeouts, or `nil` if there is none
+  /// yet.
   ///
-  /// Three timeouts in a row, which take 1.4 s and more, never occurred with a round trip of up to a
-  /// second, a full queue, or a tenth of all packets lost. Two did, when the round trip jumped to a
-  /// second.
+  /// Three consecutive timeouts take at least 1.4 s. They never occurred with round trips of up to
+  /// a second, a full queue, or 10% packet loss. Two timeouts did occur, when the round trip jumped
+  /// to a second.
   ///
-  /// - Parameter isTunnelled: A VPN may take longer to move its tunnel to another uplink, and what is
-  ///   inside goes on then (I5).
+  /// - Parameter isTunnelled: Whether the flow is inside a tunnel. A VPN may need longer to move
+  ///   the tunnel to another uplink, and then the flows inside continue (I5).
   package func severityOfSilence(
     at now: Instant, isTunnelled: Bool = false
   ) -> Invalidation.Severity? {
@@ -134,31 +137,31 @@ extension SocketEvidence {
     return self.timeouts >= 3 && isLong ? .destroy : .advise
   }
 
-  /// When to ask a silent flow again: as soon as an answer could have come to what is sent when its
-  /// timer expires, but no sooner than a tenth of a second from now. The path may be back, and then
-  /// that packet is the first to show it.
+  /// Returns when to query a silent flow again: as soon as the peer could have acknowledged the
+  /// next retransmission, but at least 100 ms from now. If the path is back, that packet is the
+  /// first to show it.
   package func nextQuestion(after now: Instant) -> Instant {
     let soonest = now.advanced(by: .milliseconds(100))
     let expiry = self.nextTimeout ?? now.advanced(by: .seconds(1))
     return max(soonest, expiry.advanced(by: self.roundTrip * 2 + Self.delay))
   }
 
-  /// How much longer than its round trip an answer may take on a busy machine.
+  /// The extra time that a reply may take on a busy machine.
   private static let delay = Duration.milliseconds(100)
 
-  /// How long after a change flows are first asked whether they are silent.
+  /// How long after a change flows are first checked for silence.
   package static let firstQuestion = Duration.seconds(1)
 }
 
 extension SocketTestimony {
-  /// What clients are told.
+  /// Creates the form that clients receive.
   package init(_ evidence: SocketEvidence) {
     self.init(
       lastHeard: evidence.lastHeardAfterChange, roundTrip: evidence.roundTrip,
       timeouts: evidence.timeouts, hasUnacknowledgedData: evidence.hasUnacknowledgedData)
   }
 
-  /// What a socket says without a change.
+  /// Creates the form for a socket report without a change.
   package init(_ report: SocketReport) {
     self.init(
       lastHeard: .zero - report.silence, roundTrip: report.roundTrip, timeouts: report.timeouts,

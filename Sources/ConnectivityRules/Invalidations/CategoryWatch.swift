@@ -1,25 +1,27 @@
 import Connectivity
 
-/// Says what a changed category means for all channels (I5, I9): `advise` as long as the path that carried the old one may
-/// come back in time, and when it does; else what is configured.
+/// Determines the severity of a changed category for all channels (I5, I9). It is `advise` while
+/// the path of the old category may come back in time, and when it does. Otherwise it is the
+/// configured one.
 struct CategoryWatch: Hashable, Sendable {
-  /// The category when it was last known: to know nothing for a while invalidates nothing (K8, I7).
+  /// The last known category. A temporarily unknown category invalidates nothing (K8, I7).
   private var lastKnown: Category?
-  /// The category that channels were made under, and the path that carried it.
+  /// The category under which channels were made, and its path.
   private var base: Base?
 
   private struct Base: Hashable {
     var category: Category
     var path: UInt64?
-    /// That it changed was advised, and may have to be made good.
+    /// Whether its change was advised, and may have to be revoked or completed.
     var isInDoubt = false
-    /// Another category than `none` was told while this one was in doubt, and channels were made under that.
+    /// Another category than `none` was published during the grace period, so channels may exist
+    /// under it.
     var hasSuccessors = false
   }
 
   private enum Fate { case alive, inDoubt, gone }
 
-  /// The category is this, and nothing is to be told of it.
+  /// Adopts the current category without an invalidation.
   mutating func settle(on status: ConnectivityStatus, _ followed: [FollowedPath]) {
     guard status.category != .unknown else { return }
     self.lastKnown = status.category
@@ -27,8 +29,9 @@ struct CategoryWatch: Hashable, Sendable {
     self.base = Base(category: status.category, path: path?.id)
   }
 
-  /// - Parameter isOnlyNamed: the path is what it was, and is taken for something else from now on: nothing ends by that (I0).
-  /// - Returns: what is to be told of everything; `nil` for nothing.
+  /// - Parameter isOnlyNamed: Whether the path is unchanged and only counts as something else now,
+  ///   which ends no connections (I0).
+  /// - Returns: The severity for everything, or `nil` for no invalidation.
   mutating func severity(
     of change: Change?, _ status: ConnectivityStatus, _ present: [AddressFamily: PresentPath],
     _ followed: [FollowedPath], _ policy: InvalidationPolicy, isOnlyNamed: Bool = false
@@ -37,7 +40,7 @@ struct CategoryWatch: Hashable, Sendable {
     let isChanged = self.isChanged(by: change, status)
     self.lastKnown = status.category
     let fate = self.fate(in: followed)
-    // It is there, and that it is back is not told yet (T1).
+    // The path is there, but its return has not been published yet (T1).
     let family = followed.first { $0.id == self.base?.path }?.family
     let isHeld = fate == .alive && family.map { present[$0]?.path != status[$0] } ?? false
     if isChanged, isOnlyNamed, fate == .alive {
@@ -57,13 +60,14 @@ struct CategoryWatch: Hashable, Sendable {
     if let base = self.base, base.isInDoubt {
       guard fate != .inDoubt, !isHeld else { return nil }
       self.settle(on: status, followed)
-      // Another path has brought the same category back: lost is only what was on the first, and that hears of it. But under
-      // `none` there was nothing, and what came after it is lost.
+      // Another path has brought back the same category. Only channels on the first path are lost,
+      // and they receive that path's invalidation. But under `none` there was nothing, so anything
+      // made after it is lost.
       let isBack =
         status.category == base.category && !(base.category == .none && base.hasSuccessors)
       return isBack ? nil : policy.categoryChanged
     }
-    // With the same category as before, what carries it may be another path by now.
+    // The category is the same, but another path may carry it now.
     if fate == .gone || self.base?.category != status.category { self.settle(on: status, followed) }
     return nil
   }

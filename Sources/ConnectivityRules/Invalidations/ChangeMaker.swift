@@ -1,27 +1,28 @@
 package import Connectivity
 
-/// Makes all that is published out of readings: the transition or path change, and then its invalidations (I9).
+/// Derives everything that is published from readings: the transition or path change, then its
+/// invalidations (I9).
 package struct ChangeMaker: Hashable, Sendable {
   private var transitions: TransitionMaker
   private var invalidations: InvalidationMaker
 
-  /// What a reading leads to.
+  /// The result of a reading.
   package struct Step: Hashable, Sendable {
-    /// In the order in which they are published.
+    /// In the order of publication.
     package var changes: [Change] = []
-    /// When to read again although the kernel says nothing.
+    /// When to read again even without a kernel message.
     package var deadline: Instant?
   }
 
-  /// What one reading shows of the default paths and of the channels on them.
+  /// The default paths and their channels as one reading shows them.
   package struct Reading: Hashable, Sendable {
-    /// The paths that are to be published.
+    /// The paths to publish.
     package var observation: Observation
-    /// What new connections get: the same, but where a link's gain is held back (T1).
+    /// The paths that new connections get. They differ only while a link's gain is held back (T1).
     package var present: [AddressFamily: PresentPath]
-    /// What became of the paths that are followed, by their ids.
+    /// The state of the followed paths, by their IDs.
     package var followed: [UInt64: FlowReading]
-    /// Those of `formerSources` that are gone, and whether they may come back.
+    /// The lost addresses among `formerSources`, and whether they may come back.
     package var lostSources: [InvalidationMaker.AddressOnLink: FlowReading.SourceLoss]
 
     package init(
@@ -37,8 +38,8 @@ package struct ChangeMaker: Hashable, Sendable {
   }
 
   /// - Parameters:
-  ///   - restored: what an earlier run published last.
-  ///   - preferred: the family that decides at a tie (K7).
+  ///   - restored: The snapshot that an earlier run published last.
+  ///   - preferred: The address family that decides a tie (K7).
   package init(
     restored: Snapshot? = nil, preferred: AddressFamily = .ipv4,
     policy: InvalidationPolicy = InvalidationPolicy()
@@ -47,9 +48,9 @@ package struct ChangeMaker: Hashable, Sendable {
     self.invalidations = InvalidationMaker(policy, restored: restored)
   }
 
-  /// What was published last.
+  /// The snapshot published last.
   package var snapshot: Snapshot { self.transitions.snapshot }
-  /// The addresses whose loss matters although no new connections get them.
+  /// The addresses whose loss matters although new connections do not get them.
   package var formerSources: [InvalidationMaker.AddressOnLink] { self.invalidations.formerSources }
   /// The default paths that channels may be on.
   package var followed: [FollowedPath] { self.invalidations.followed }
@@ -64,24 +65,24 @@ package struct ChangeMaker: Hashable, Sendable {
     set { self.invalidations.policy = newValue }
   }
 
-  /// The wall clock was set: what holds has held for as long as before.
+  /// Shifts times after the wall clock was set, so that durations stay the same.
   package mutating func shiftTimes(by step: Duration) { self.transitions.shiftTimes(by: step) }
 
-  /// Compares whom names are asked of with what was published.
+  /// Compares the DNS settings with the published ones.
   ///
-  /// - Parameter learntLate: when it changed is not known.
+  /// - Parameter learntLate: Whether the time of the change is unknown.
   package mutating func update(
     to settings: DNSSettings, learntLate: Bool = false, time: Timestamp
   ) -> Change? {
     self.transitions.update(to: settings, learntLate: learntLate, time: time)
   }
 
-  /// Compares a reading with what was published.
+  /// Compares a reading with the published state.
   ///
   /// - Parameters:
-  ///   - occasion: why the kernel was read.
-  ///   - now: the instant of the reading; never earlier than that of the reading before.
-  ///   - time: the same moment by the wall clock.
+  ///   - occasion: The reason of the reading.
+  ///   - now: The instant of the reading, never earlier than the previous one.
+  ///   - time: The same moment by the wall clock.
   package mutating func update(
     to reading: Reading, on occasion: Occasion, at now: Instant, time: Timestamp
   ) -> Step {

@@ -1,15 +1,15 @@
 package import Connectivity
 
-/// One connection that somebody wants to be told about.
+/// A connection that a client wants to guard.
 package struct Flow: Hashable, Sendable {
-  /// The other end, whose traffic it is, its ports, and what it is bound to. Its `source` is not set: `local` says what is
-  /// known.
+  /// The remote address, user, ports, and the link it is bound to. Its `source` is not set, because
+  /// `local` has it.
   package var destination: Destination
-  /// The connection's own address; `nil` before it is known, and then the kernel's choice is taken for it.
+  /// The connection's own address, or `nil` before it is known. Then the kernel's choice is used.
   package var local: IPAddress?
-  /// It must not use a path that costs money (I8).
+  /// Whether it must not use a metered path (I8).
   package var forbidsExpensive: Bool
-  /// It must not use a path on which the user asked to save data (I8).
+  /// Whether it must not use a path on which the user wants to save data (I8).
   package var forbidsConstrained: Bool
 
   package init(
@@ -22,7 +22,7 @@ package struct Flow: Hashable, Sendable {
     self.forbidsConstrained = forbidsConstrained
   }
 
-  /// Whether it names exactly one TCP socket of this machine, which can be asked.
+  /// Whether it names exactly one TCP socket of this machine, which can be queried.
   package var namesSocket: Bool {
     var destination = self.destination
     destination.source = self.local
@@ -30,40 +30,45 @@ package struct Flow: Hashable, Sendable {
   }
 }
 
-/// What one reading of the kernel shows of a flow (I0): asked with all that is the flow's own, by which way does the kernel
-/// send it?
+/// A flow as one reading of the kernel shows it (I0), from a lookup with everything that is
+/// specific to the flow.
 package struct FlowReading: Hashable, Sendable {
-  /// The flow's own way. Of a flow inside a tunnel the status is that of the way into the tunnel: what is below may move.
+  /// The flow's own path. For a flow inside a tunnel, the status is that of the path into the
+  /// tunnel, because what is below may move.
   package var path: Path
   package var network: NetworkIdentity
-  /// How the flow's own address went; `nil` if this machine has it.
+  /// How the flow's own address was lost, or `nil` if this machine has it.
   package var sourceLoss: SourceLoss?
-  /// Its address is none of the link's that it was made on: another link may carry it.
+  /// Whether its address is not on the link that it was made on, so that another link may carry it.
   package var isSourceElsewhere: Bool
-  /// A VPN by IPsec has given it its address, and moves that with its tunnel (RFC 4555): from one link to another, too.
+  /// Whether an IPsec VPN has assigned its address. The VPN moves it with its tunnel, even to
+  /// another link (RFC 4555).
   package var isSourceGiven: Bool
-  /// The remote address is this machine's own.
+  /// Whether the remote address belongs to this machine.
   package var isLocal: Bool
-  /// What answers the flow is dropped as it comes in: strict reverse path filtering expects it by another link.
+  /// Whether the kernel drops replies to the flow because strict reverse path filtering expects
+  /// them by another link.
   package var areRepliesRefused = false
-  /// What became of the link that the flow was made on; `nil` where its way still leads over that.
+  /// The state of the link that the flow was made on, or `nil` if its path still uses that link.
   package var formerLink: FormerLink?
-  /// What new connections to the same destination get; `nil` where that is the flow's own way and subnet.
+  /// The path that new connections to the same destination get, or `nil` if it is the flow's own
+  /// path and subnet.
   package var alternative: Alternative?
   package var guesses: Guesses
 
-  /// Whether this machine does not have the flow's own address any more.
+  /// Whether this machine has lost the flow's own address.
   package var isSourceGone: Bool { self.sourceLoss != nil }
 
-  /// Whether an address that went may come back.
+  /// Whether a lost address may come back.
   package enum SourceLoss: Hashable, Sendable {
-    /// The link that it was used on stands: a network manager may be taking it over.
+    /// Its link still works, so a network manager may be taking it over.
     case mayReturn
-    /// That link is gone or carries nothing, or new connections get another address of the same subnet there.
+    /// Its link is gone or carries no traffic, or new connections get another address of the same
+    /// subnet there.
     case final
   }
 
-  /// What of the path's cost is a guess.
+  /// Which parts of the path's cost are guessed.
   package struct Guesses: Hashable, Sendable {
     package var isExpensive: Bool
     package var isConstrained: Bool
@@ -74,28 +79,31 @@ package struct FlowReading: Hashable, Sendable {
     }
   }
 
-  /// A link that a flow's way does not lead over any more.
+  /// The state of a link that a flow's path no longer uses.
   package enum FormerLink: Hashable, Sendable {
-    /// It is gone, or carries nothing.
+    /// It is gone or carries no traffic.
     case failed
-    /// It carries traffic, and no route leads over it to the flow's destination.
+    /// It carries traffic, but no route to the flow's destination uses it.
     case withoutRoute
-    /// It carries traffic, and the route that led over it has just been removed: there is another, which would not be taken.
+    /// It carries traffic, and the route over it has just been removed. There is another route over
+    /// it, which is not preferred.
     case withWorseRoute
-    /// It carries traffic, its route is there, and another is preferred.
+    /// It carries traffic and its route exists, but another route is preferred.
     case withRoute
-    /// The flow does not depend on it: its address is good for the way that it takes now, or the route has several legs.
+    /// The flow does not depend on it: its address works for the current path, or the route has
+    /// several nexthops.
     case untied
-    /// It is one of several legs of the flow's route, and has the flow's address: the connection may be on it still.
+    /// It is one of several nexthops of the flow's route, and has the flow's address. The
+    /// connection may still use it.
     case leg
   }
 
-  /// A way that the kernel prefers for new connections.
+  /// A path that the kernel prefers for new connections.
   package struct Alternative: Hashable, Sendable {
     /// The index of the out-link.
     package var link: UInt32?
     package var source: IPAddress?
-    /// A rule or a route of its own keeps the flow on its way.
+    /// Whether a rule or a separate route keeps the flow on its path.
     package var isKept: Bool
 
     package init(link: UInt32?, source: IPAddress?, isKept: Bool) {
@@ -123,6 +131,6 @@ package struct FlowReading: Hashable, Sendable {
     self.guesses = guesses
   }
 
-  /// The kernel cannot be asked (K8).
+  /// The reading while the kernel is unavailable (K8).
   package static let unknown = FlowReading(.unknown)
 }

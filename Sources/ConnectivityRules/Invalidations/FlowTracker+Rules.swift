@@ -1,35 +1,36 @@
 import Connectivity
 
 extension FlowTracker {
-  /// What the rules look at: a flow, what it was made on, and what there is now.
+  /// The input of the rules: a flow, the state in which it was made, and the current reading.
   struct Sight {
     var flow: Flow
     var standing: Standing
-    /// The doubt that it was in.
+    /// The grace period that it was in, if any.
     var doubt: Doubt?
     var reading: FlowReading
     var policy: InvalidationPolicy
     var hasChosen: Bool
-    /// It was told to leave for another way that is preferred, and goes on.
+    /// Whether the client was told to leave for a preferred path, and the flow continues.
     var isBetterPathTold: Bool
     var slept: Duration?
     var now: Instant
   }
 
-  /// The rules, in the order of I9. Each says what holds of its reason, whether or not that was told before.
+  /// The rules in the order of I9. Each returns whether its reason applies, even if that has been
+  /// reported before.
   static let rules: [@Sendable (Sight) -> Verdict?] = [
     sourceAddressLost, interfaceLost, networkChanged, betterPath, forbiddenPath,
     { resumed($0.slept, $0.reading, $0.policy) },
   ]
 
-  /// I1
+  /// Rule I1.
   private static func sourceAddressLost(_ sight: Sight) -> Verdict? {
     guard sight.reading.isSourceGone else { return nil }
     let mayReturn = sight.isSourceAway && sight.nextDoubt.map { $0.until > sight.now } ?? false
     return Verdict(.sourceAddressLost, mayReturn ? .advise : .destroy)
   }
 
-  /// I2 and I10
+  /// Rules I2 and I10.
   private static func interfaceLost(_ sight: Sight) -> Verdict? {
     if sight.reading.formerLink == .failed, !sight.standing.isSourceGiven {
       return Verdict(.interfaceLost, .destroy)
@@ -40,10 +41,10 @@ extension FlowTracker {
     return verdict
   }
 
-  /// I4
+  /// Rule I4.
   private static func networkChanged(_ sight: Sight) -> Verdict? {
     let (reading, before) = (sight.reading, sight.standing.network)
-    // While its address is away the flow is on no network.
+    // While its address is away, the flow is on no network.
     guard reading.path.status == .satisfied, reading.formerLink == nil, !reading.isSourceGone else {
       return nil
     }
@@ -53,7 +54,7 @@ extension FlowTracker {
     return reading.network.isFailover(after: before) ? Verdict(.networkChanged, .advise) : nil
   }
 
-  /// I3
+  /// Rule I3.
   private static func betterPath(_ sight: Sight) -> Verdict? {
     let reading = sight.reading
     guard reading.path.status == .satisfied, !reading.isLocal else { return nil }
@@ -68,7 +69,7 @@ extension FlowTracker {
     }
   }
 
-  /// I8: for a guess nothing that is under way ends, and nothing new begins.
+  /// Rule I8. For a guess, connections in progress continue, but no new ones begin.
   private static func forbiddenPath(_ sight: Sight) -> Verdict? {
     let (path, guesses) = (sight.reading.path, sight.reading.guesses)
     guard path.status == .satisfied else { return nil }
@@ -79,7 +80,7 @@ extension FlowTracker {
     return Verdict(.policy, isGuess.contains(false) ? .destroy : .drain)
   }
 
-  /// I6: what never leaves the machine slept at both ends.
+  /// Rule I6. Traffic within the machine slept at both ends.
   static func resumed(
     _ slept: Duration?, _ reading: FlowReading, _ policy: InvalidationPolicy
   ) -> Verdict? {
@@ -88,8 +89,8 @@ extension FlowTracker {
 }
 
 extension FlowTracker.Sight {
-  /// Whether the link that the flow was made on carries traffic, and its route is missing. A worse route over that link does not show
-  /// that another link is preferred, nor does one that is made in the meantime.
+  /// Whether the original link carries traffic but has no route for the flow. Neither a worse route
+  /// over that link, nor one that is added meanwhile, shows that another link is preferred.
   private var isRouteMissing: Bool {
     switch self.reading.formerLink {
     case .withoutRoute: true
@@ -102,8 +103,8 @@ extension FlowTracker.Sight {
     }
   }
 
-  /// Whether its answers come in by a link that the kernel no longer takes them from. A connection that was made although the
-  /// kernel refuses them shows that they arrive (I0).
+  /// Whether its replies arrive by a link from which the kernel no longer accepts them. If the
+  /// kernel already refused replies when the connection was made, they evidently arrive (I0).
   private var areRepliesLost: Bool {
     self.reading.areRepliesRefused && !self.standing.worksDespiteRefusal
   }
@@ -113,18 +114,18 @@ extension FlowTracker.Sight {
     self.doubt.map { $0.isRouteOnly && $0.severity == .drain } ?? false
   }
 
-  /// Whether a route leads over its link that another is preferred to.
+  /// Whether a route over its link exists but another route is preferred.
   private var hasWorseRoute: Bool {
     self.reading.formerLink == .withRoute || self.reading.formerLink == .withWorseRoute
   }
 
-  /// Whether its address is gone and may come back, on this link or on another one.
+  /// Whether its address is gone and may come back, on this link or another one.
   fileprivate var isSourceAway: Bool {
     self.reading.sourceLoss == .mayReturn
       || self.standing.isSourceGiven && self.reading.isSourceGone
   }
 
-  /// Whether there is a way that its VPN may move the tunnel to.
+  /// Whether there is a path to which its VPN may move the tunnel.
   private var isMovedByVPN: Bool {
     self.standing.isSourceGiven && !self.isSourceAway && self.reading.path.status == .satisfied
   }
@@ -137,7 +138,7 @@ extension FlowTracker.Sight {
     return isOfRoute ? max(own, self.policy.routeGrace) : own
   }
 
-  /// The doubt that the flow is in from this reading on; `nil` where its path is there.
+  /// The flow's grace period after this reading, or `nil` if its path works.
   var nextDoubt: FlowTracker.Doubt? {
     let isTakenOver = self.reading.path.status == .satisfied
     if isTakenOver, !self.isRouteMissing { return nil }
@@ -149,16 +150,17 @@ extension FlowTracker.Sight {
       self.doubt
       ?? FlowTracker.Doubt(isRouteOnly: !hasFailed, severity: .advise, until: end)
     let isSuspended = self.reading.path.reason == .suspended
-    // A link that fails while its route was missing has no longer grace than its own; nor has what is missing after a call.
+    // A link that fails while its route is missing gets no more than its own grace period. The same
+    // applies to a path that is missing after a phone call.
     if hasFailed || self.isSourceAway || doubt.isSuspension && !isSuspended {
       doubt.until = min(doubt.until, end)
     }
     if self.isMovedByVPN, doubt.severity != .drain { doubt.until = end }
     if hasFailed { doubt.isRouteOnly = false }
     doubt.isSuspension = isSuspended
-    // New connections have a way, and take that.
+    // New connections use the path that has taken over.
     if isTakenOver, !self.isSourceAway { doubt.severity = .drain }
-    // What is preferred for longer than that is preferred (I3).
+    // After the grace period, a preferred route is considered permanent (I3).
     return self.hasWorseRoute && isTakenOver && doubt.until <= self.now ? nil : doubt
   }
 }

@@ -1,59 +1,60 @@
 package import Connectivity
 
-/// Follows one flow from its registration to its end, and says when it is no longer viable.
+/// Tracks one flow from its registration to its end, and decides when it is no longer viable.
 ///
-/// A value without a clock: instants are passed in, and a deadline is handed back. What is said follows from the state and
-/// the reading by `FlowTracker.rules`, an ordered list.
+/// A value without a clock: instants are passed in, and it returns a deadline. `FlowTracker.rules`,
+/// an ordered list, derives the result from the state and the reading.
 package struct FlowTracker: Hashable, Sendable {
   package let flow: Flow
   private var state: State
-  /// What was told and still holds, so that it is told once.
+  /// The reasons that were reported and still apply, so that each is reported once.
   private var told: [Invalidation.Reason: Told] = [:]
-  /// It was made on another way or from another subnet than the kernel prefers, and wants that.
+  /// The flow deliberately used a path or subnet that the kernel does not prefer.
   private var hasChosen = false
 
   fileprivate indirect enum State: Hashable, Sendable {
-    /// It has no address yet, and there was no path for it to be on.
+    /// The flow has no address yet, because there was no path.
     case awaitingPath(Path)
     case alive(Standing)
-    /// Its path is not there now, and may come back (I10).
+    /// Its path is gone and may come back (I10).
     case inDoubt(Standing, Doubt)
-    /// The kernel cannot be asked (K8): a grace that ends meanwhile has to wait.
+    /// The kernel is unavailable (K8), so a grace period cannot end.
     case blind(State)
   }
 
-  /// What a flow was made on, as it was seen last.
+  /// The state in which a flow was made, as last seen.
   struct Standing: Hashable, Sendable {
     var path: Path
     var network: NetworkIdentity
-    /// A VPN has given it its address.
+    /// Whether a VPN has assigned its address.
     var isSourceGiven = false
-    /// The first router that it was seen to go by, on its link.
+    /// The first gateway that it was seen to use on its link.
     var firstGateway: IPAddress?
-    /// Its answers were refused, as far as the kernel tells, when it was made: then what the kernel tells is not so.
+    /// Whether the kernel seemed to refuse its replies when it was made. Then that indication is
+    /// wrong.
     var worksDespiteRefusal = false
   }
 
-  /// The time that a path that is lost has to come back in (I10).
+  /// The grace period in which a lost path may come back (I10).
   struct Doubt: Hashable, Sendable {
-    /// No link has failed: only the route is missing.
+    /// Whether only the route is missing, and no link has failed.
     var isRouteOnly: Bool
-    /// `drain` from when another path took over on.
+    /// `drain` once another path has taken over.
     var severity: Invalidation.Severity
     var until: Instant
-    /// It has the time that a modem may carry nothing.
+    /// Whether it is the longer period for a suspended modem.
     var isSuspension = false
   }
 
-  /// Why a flow is not viable, and what is to be done.
+  /// Why a flow is not viable, and what must be done.
   package struct Verdict: Hashable, Sendable {
     package var reason: Invalidation.Reason
     package var severity: Invalidation.Severity
-    /// No link has failed: only the route is missing.
+    /// Whether only the route is missing, and no link has failed.
     package var isRouteOnly = false
-    /// Whether the flow is to be destroyed for another reason, too, that no socket refutes.
+    /// Whether the flow must also be destroyed for a reason that no socket can refute.
     package var isCertain = false
-    /// What the flow's socket said, or `nil` if it was not asked.
+    /// The socket's evidence, or `nil` if it was not queried.
     package var evidence: SocketEvidence?
 
     package init(
@@ -68,56 +69,56 @@ package struct FlowTracker: Hashable, Sendable {
 
   private struct Told: Hashable, Sendable {
     var severity: Invalidation.Severity
-    /// For a better path: which one.
+    /// The preferred path, if the reason is a better path.
     var alternative: FlowReading.Alternative?
   }
 
-  /// Follows a flow from now on.
+  /// Begins to track a flow.
   ///
   /// - Parameters:
-  ///   - path: what the flow was made on; of a flow that is new, its own way as the kernel says.
-  ///   - network: the network behind its link, as far as it is known.
-  ///   - isSourceGiven: a VPN has given it its address.
+  ///   - path: The path on which the flow was made. For a new flow, its current path.
+  ///   - network: The network behind its link, as far as known.
+  ///   - isSourceGiven: Whether a VPN has assigned its address.
   package init(
     _ flow: Flow, on path: Path, network: NetworkIdentity = NetworkIdentity(),
     isSourceGiven: Bool = false
   ) {
     self.flow = flow
-    // A connection, which has its own address, has something to lose also while there is no path.
+    // A connection with its own address has something to lose even without a path.
     let hasBegun = path.status == .satisfied || flow.local != nil && path.status != .unknown
     let standing = Standing(
       path: path, network: network, isSourceGiven: isSourceGiven, firstGateway: path.gateway)
     self.state = hasBegun ? .alive(standing) : .awaitingPath(path)
   }
 
-  /// What the flow was made on.
+  /// The path on which the flow was made.
   package var path: Path { self.state.path }
 
-  /// The first router that it was seen to go by, on the link that it is on.
+  /// The first gateway that it was seen to use on its current link.
   package var firstGateway: IPAddress? { self.state.standing?.firstGateway }
 
-  /// The network that it was made on; `nil` before it has begun.
+  /// The network on which it was made, or `nil` before it has begun.
   var network: NetworkIdentity? { self.state.standing?.network }
 
-  /// The flow's own address, or what it is taken for; `nil` before it has one.
+  /// The flow's own address or the kernel's choice, or `nil` before it has one.
   package var source: IPAddress? {
     if let local = self.flow.local { return local }
     return self.hasBegun ? self.path.source : nil
   }
 
-  /// Whether there is anything to lose yet: a path that carries traffic, or a connection.
+  /// Whether there is anything to lose: a working path or a connection.
   package var hasBegun: Bool { self.state.hasBegun }
 
-  /// The question whose answer is the flow's own way.
+  /// The lookup that returns the flow's own path.
   package var question: Destination {
     var question = self.flow.destination
     question.source = self.source
     return question
   }
 
-  /// When it must be looked at again although the kernel says nothing.
+  /// When it must be evaluated again even without a kernel message.
   ///
-  /// A grace period that ended without the flow's end, because its socket spared it, needs no look.
+  /// If its socket spared the flow at the end of a grace period, no further evaluation is needed.
   package var deadline: Instant? {
     guard case .inDoubt(_, let doubt) = self.state, !self.holds(.interfaceLost),
       !self.holds(.sourceAddressLost)
@@ -125,28 +126,29 @@ package struct FlowTracker: Hashable, Sendable {
     return doubt.until
   }
 
-  /// Whether the lookup has said that the flow is to be destroyed for a reason, and still says so.
+  /// Whether the lookup has declared the flow dead for a reason, and still does.
   package func holds(_ reason: Invalidation.Reason) -> Bool {
     self.told[reason]?.severity == .destroy
   }
 
-  /// Whether the client was told of a reason in any way, and it still holds.
+  /// Whether a reason was reported to the client, and still applies.
   package func isTold(of reason: Invalidation.Reason) -> Bool { self.told[reason] != nil }
 
-  /// Whether its path is not there now, and may come back.
+  /// Whether its path is gone and may come back.
   package var isInDoubt: Bool { if case .inDoubt = self.state.seeing { true } else { false } }
 
-  /// Whether new connections get a better way, of which whoever registered the flow knows.
+  /// Whether new connections get a better path, and the client was notified.
   package var hasBetterPath: Bool { self.told[.betterPath] != nil }
 
   /// Begins to guard the flow.
   ///
-  /// A connection that has just been made is evidence itself (I0): only that its address is none of this machine's refutes
-  /// it, and that the kernel prefers another way for new connections is no news. One that was guarded before is compared
-  /// with the path that was told of it.
+  /// A connection that has just been made is evidence itself (I0). Only an address that this
+  /// machine does not have refutes it. A path that the kernel prefers for new connections is not
+  /// news. A flow that was guarded before is compared with its reported path.
   ///
-  /// - Parameter since: what was published of it while nobody guarded it.
-  /// - Returns: what is to be told; after a `destroy` there is nothing to guard.
+  /// - Parameter since: The invalidation of the flow that was published while it was not guarded,
+  ///   if any.
+  /// - Returns: The verdict to report, if any. After a `destroy` there is nothing to guard.
   package mutating func register(
     on reading: FlowReading, since: Invalidation?, policy: InvalidationPolicy, at now: Instant
   ) -> Verdict? {
@@ -161,10 +163,11 @@ package struct FlowTracker: Hashable, Sendable {
     return Verdict(since.reason, since.severity)
   }
 
-  /// Looks at a reading.
+  /// Evaluates a reading.
   ///
-  /// - Parameter slept: how long the machine slept before it (I6).
-  /// - Returns: what is to be told; after a `destroy` the tracker is of no more use.
+  /// - Parameter slept: How long the machine slept before it (I6).
+  /// - Returns: The verdict to report, if any. After a `destroy` the tracker must not be used any
+  ///   more.
   package mutating func update(
     to reading: FlowReading, slept: Duration? = nil, policy: InvalidationPolicy, at now: Instant
   ) -> Verdict? {
@@ -177,7 +180,7 @@ package struct FlowTracker: Hashable, Sendable {
     case .awaitingPath(let path):
       self.state = .awaitingPath(path)
       guard reading.path.status == .satisfied else { return nil }
-      // It begins with the first path: what made that is no change for it.
+      // The flow begins with the first path, so the cause of that path is not a change for it.
       standing = Standing(
         path: reading.path, network: reading.network, firstGateway: reading.path.gateway)
       doubt = nil
@@ -196,7 +199,8 @@ package struct FlowTracker: Hashable, Sendable {
     return self.news(Self.rules.compactMap { $0(sight) }, reading.alternative)
   }
 
-  /// Of what holds now that which was not told yet; of that the first of the gravest (I9).
+  /// Returns the first of the most severe verdicts that have not been reported, or `nil` if there
+  /// is none (I9).
   private mutating func news(
     _ verdicts: [Verdict], _ alternative: FlowReading.Alternative?
   ) -> Verdict? {
@@ -218,11 +222,11 @@ package struct FlowTracker: Hashable, Sendable {
 }
 
 extension FlowTracker.Verdict {
-  /// Whether it is about a moment: later readings are compared with what it has led to.
+  /// Whether it is about an event. Later readings are compared with the state after it.
   package var isEvent: Bool { self.reason == .resumed || self.reason == .networkChanged }
 
-  /// Whether the flow's own socket can refute it (E1). What the path costs, and that the machine
-  /// slept, is not a matter of what the socket has heard.
+  /// Whether the flow's own socket can refute it (E1). Neither the cost of a path nor a sleep can
+  /// be refuted by what the socket received.
   package var isRefutable: Bool {
     guard self.severity == .destroy, !self.isCertain else { return false }
     return switch self.reason {
@@ -233,7 +237,7 @@ extension FlowTracker.Verdict {
 }
 
 extension FlowTracker.State {
-  /// The same, where the kernel can be asked.
+  /// The state as of when the kernel was available.
   fileprivate var seeing: Self { if case .blind(let state) = self { state } else { self } }
 
   fileprivate var path: Path {
@@ -258,12 +262,12 @@ extension FlowTracker.State {
 }
 
 extension FlowTracker.Standing {
-  /// What is remembered of a path that is there: as long as it leads the flow's way, as it is now.
+  /// Returns the state to remember after a reading with a working path of the flow.
   fileprivate func settled(on reading: FlowReading) -> Self {
     guard reading.path.status == .satisfied, !reading.isSourceGone else { return self }
     switch reading.formerLink {
     case nil:
-      // What is remembered of a flow whose answers are lost is how it was before.
+      // For a flow whose replies are lost, the state before the loss is remembered.
       return Self(
         path: reading.path, network: reading.network.completed(by: self.network),
         isSourceGiven: reading.isSourceGiven,

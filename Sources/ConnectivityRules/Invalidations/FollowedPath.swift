@@ -1,9 +1,8 @@
 package import Connectivity
 
-/// A default path that channels may still be on: the present one of its family, or one that was.
+/// A default path that channels may be on: the current one of its address family, or a former one.
 ///
-/// What the stream says of a scope and what `Guard` says of a flow come from the same rules: it is followed as if it were a
-/// flow.
+/// It is tracked like a flow, so that the stream's scopes and `Guard` follow the same rules.
 package struct FollowedPath: Hashable, Sendable {
   package let id: UInt64
   package let family: AddressFamily
@@ -12,7 +11,7 @@ package struct FollowedPath: Hashable, Sendable {
   init(id: UInt64, _ family: AddressFamily, on path: Path, _ network: NetworkIdentity) {
     self.id = id
     self.family = family
-    // As a connection that was made on it: it has the path's address.
+    // Tracked as a connection that was made on the path and has its address.
     self.tracker = FlowTracker(
       Flow(Destination(.unspecified(family)), local: path.source), on: path, network: network)
   }
@@ -23,14 +22,14 @@ package struct FollowedPath: Hashable, Sendable {
   package var source: IPAddress? { self.tracker.source }
   package var firstGateway: IPAddress? { self.tracker.firstGateway }
 
-  /// Whether new connections on `path` are what this is about.
+  /// Whether new connections on `path` are equivalent to these channels.
   func isSame(as path: Path) -> Bool {
     !self.tracker.isInDoubt && self.path.chain.first?.index == path.chain.first?.index
       && self.path.isOfSameSubnet(as: path)
   }
 }
 
-/// What new connections of a family get at the moment of a reading.
+/// The path that new connections of an address family get at the time of a reading.
 package struct PresentPath: Hashable, Sendable {
   package var path: Path
   package var network: NetworkIdentity

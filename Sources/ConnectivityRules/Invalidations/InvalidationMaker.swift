@@ -1,11 +1,13 @@
 package import Connectivity
 
-/// Makes the invalidations of the stream: what became of channels on the default paths. A value without a clock.
+/// Derives the stream's invalidations from the state of channels on the default paths. A value
+/// without a clock.
 package struct InvalidationMaker: Hashable, Sendable {
   package var policy: InvalidationPolicy
-  /// The default paths that channels may be on, the oldest first.
+  /// The default paths that channels may be on, oldest first.
   package private(set) var followed: [FollowedPath] = []
-  /// Addresses that new connections left behind while old ones may still have them (RFC 8981), the oldest first.
+  /// Addresses that new connections no longer use while old ones may still have them (RFC 8981),
+  /// oldest first.
   package var formerSources: [AddressOnLink] { self.former.map(\.place) }
 
   private var former: [FormerSource] = []
@@ -16,7 +18,7 @@ package struct InvalidationMaker: Hashable, Sendable {
   private static let mostFormerSources = 32
   private static let mostFollowed = 16
 
-  /// An address, its subnet's length and where it is.
+  /// An address, the length of its subnet, and its link.
   package struct AddressOnLink: Hashable, Sendable {
     package var address: IPAddress
     package var prefixLength: Int
@@ -25,7 +27,7 @@ package struct InvalidationMaker: Hashable, Sendable {
 
   private struct FormerSource: Hashable {
     var place: AddressOnLink
-    /// When it is given up, if it went and may come back (I1).
+    /// When its grace period ends, if the address is gone and may come back (I1).
     var graceEnd: Instant?
   }
 
@@ -36,7 +38,7 @@ package struct InvalidationMaker: Hashable, Sendable {
     var scope: Invalidation.Scope
   }
 
-  /// - Parameter restored: what an earlier run published last.
+  /// - Parameter restored: The snapshot that an earlier run published last.
   package init(_ policy: InvalidationPolicy = InvalidationPolicy(), restored: Snapshot? = nil) {
     self.policy = policy
     guard let status = restored?.status else { return }
@@ -46,20 +48,20 @@ package struct InvalidationMaker: Hashable, Sendable {
     self.category.settle(on: status, self.followed)
   }
 
-  /// When to read again although the kernel says nothing.
+  /// When to read again even without a kernel message.
   var deadline: Instant? {
     (self.followed.compactMap(\.tracker.deadline) + self.former.compactMap(\.graceEnd)).min()
   }
 
-  /// Looks at a reading of the default paths.
+  /// Evaluates a reading of the default paths.
   ///
   /// - Parameters:
-  ///   - reading: its readings of `followed` are by their ids; of one that is missing nothing is known.
-  ///   - change: the change that was made of the same reading.
-  ///   - before: the status before that change.
-  ///   - slept: how long the machine slept before the reading.
-  ///   - isSameWay: traffic flows as before, and only what is known of its way is another.
-  /// - Returns: what is to be published beside or after the change, the narrow scopes before the wide.
+  ///   - reading: The reading. It has the readings of `followed` by ID. A missing one is unknown.
+  ///   - change: The change that was derived from the same reading.
+  ///   - before: The status before that change.
+  ///   - slept: How long the machine slept before the reading.
+  ///   - isSameWay: Whether traffic flows as before, and only the knowledge about its path differs.
+  /// - Returns: The invalidations to publish after the change, narrow scopes first.
   mutating func update(
     to reading: ChangeMaker.Reading, change: Change?, from before: ConnectivityStatus,
     slept: Duration? = nil, isSameWay: Bool = false, at now: Instant
@@ -81,7 +83,7 @@ package struct InvalidationMaker: Hashable, Sendable {
       isOnlyNamed: isSameWay
         || change?.isBounce != true && before.path.differsByGuess(from: after.path))
     let sleep = slept.map { self.policy.severity(ofSleep: $0) }
-    // All are told to begin anew, and that under the category that there is now.
+    // All channels must begin again, under the current category.
     if sleep == .destroy { self.category.settle(on: after, self.followed) }
     if let severity = [category, sleep].compactMap({ $0 }).max() {
       drafts.append(
@@ -94,7 +96,7 @@ package struct InvalidationMaker: Hashable, Sendable {
 
   // MARK: - The default paths
 
-  /// What became of those on a path.
+  /// The verdict about the channels on a path.
   private struct Told {
     var verdict: FlowTracker.Verdict
     var path: Path
@@ -114,7 +116,7 @@ package struct InvalidationMaker: Hashable, Sendable {
       switch verdict?.severity {
       case .destroy: continue
       case .drain where !followed.tracker.isInDoubt:
-        // Those that drain go on until their address goes.
+        // Draining channels continue until their address is lost.
         self.remember(path)
       case .drain, .advise, nil: kept.append(followed)
       }
@@ -130,7 +132,8 @@ package struct InvalidationMaker: Hashable, Sendable {
     }) {
       let same = self.followed[index]
       guard same.source != present.path.source else { return }
-      // New connections get another address of the same subnet: that ends no old one (T3), until the old address goes.
+      // New connections get another address of the same subnet. That ends no old connection (T3)
+      // until the old address is lost.
       self.remember(same.path)
       let network = same.tracker.network.map { present.network.completed(by: $0) }
       self.followed[index] = FollowedPath(
@@ -142,7 +145,7 @@ package struct InvalidationMaker: Hashable, Sendable {
     if self.followed.count > Self.mostFollowed { self.followed.removeFirst() }
   }
 
-  /// Remembers the source address, if it is one of the out-link's own: unnumbered links borrow one.
+  /// Remembers the source address if it belongs to the out-link. Unnumbered links borrow one.
   private mutating func remember(_ path: Path) {
     guard let length = path.sourcePrefixLength, let source = path.source,
       let link = path.chain.first
@@ -153,7 +156,7 @@ package struct InvalidationMaker: Hashable, Sendable {
     if self.former.count > Self.mostFormerSources { self.former.removeFirst() }
   }
 
-  /// Reports addresses that went as those of flows are (I1).
+  /// Reports lost addresses as for flows (I1).
   private mutating func loseFormerSources(
     _ lost: [AddressOnLink: FlowReading.SourceLoss], at now: Instant
   ) -> [Draft] {
@@ -179,11 +182,11 @@ package struct InvalidationMaker: Hashable, Sendable {
     return drafts
   }
 
-  /// Whether a link failed for whatever is on it. A route is lost by its own family, and it is for its own that another
-  /// path takes over.
+  /// Whether a link failed for everything on it. A route is lost for its own family only, and
+  /// another path takes over for its own family only.
   private func isShared(_ one: Told, by told: [Told]) -> Bool {
     guard !one.verdict.isRouteOnly else { return false }
-    // A scope knows links by name: one that was made anew is the same.
+    // A scope names links, so a link that was created again is the same.
     let (link, family) = (one.path.interface, one.family)
     let others = told.filter { $0.family != family && $0.path.interface == link }
     let isElsewhereAlive = self.followed.contains {
@@ -192,13 +195,13 @@ package struct InvalidationMaker: Hashable, Sendable {
     let hasFormerSources = self.former.contains {
       $0.place.address.family != family && $0.place.link.name == link
     }
-    // Where the last address went with the link, that is said beside it.
+    // If the last address was lost together with the link, a separate invalidation reports that.
     return others.allSatisfy {
       $0.verdict == one.verdict || $0.verdict.reason == .sourceAddressLost && !hasFormerSources
     } && (!isElsewhereAlive || !others.isEmpty)
   }
 
-  /// The scope names what the channels were on.
+  /// Returns the invalidation for what the channels were on, or `nil` if the wide scope covers it.
   private func draft(_ told: Told, isShared: Bool) -> Draft? {
     let verdict = told.verdict
     var scope = Invalidation.Scope(interface: told.path.interface)
@@ -208,16 +211,16 @@ package struct InvalidationMaker: Hashable, Sendable {
       scope.localAddresses = told.path.source.map { [$0] }
     case .interfaceLost:
       scope.family = isShared ? nil : told.family
-      // Neighbours on the link are reached without the route.
+      // Neighbours on the link can be reached without the route.
       if verdict.isRouteOnly { scope.destination = .offLink }
     case .networkChanged:
       scope.family = told.family
-      // Where the router alone was replaced, neighbours on the link are what they were.
+      // If only the gateway was replaced, neighbours on the link are the same.
       if verdict.severity == .advise { scope.destination = .offLink }
     case .betterPath:
       scope.family = told.family
     case .categoryChanged, .policy, .resumed, .silent:
-      // The wide scope says it; sockets speak only of single flows.
+      // The wide scope covers these, and sockets concern single flows only.
       return nil
     }
     return Draft(reason: verdict.reason, severity: verdict.severity, scope: scope)
@@ -225,7 +228,7 @@ package struct InvalidationMaker: Hashable, Sendable {
 }
 
 extension Invalidation.Scope {
-  /// How little of it is said.
+  /// The width of the scope, for sorting.
   fileprivate var width: Int {
     if self.localAddresses != nil { return 0 }
     return self.family != nil ? 1 : 2
@@ -233,8 +236,8 @@ extension Invalidation.Scope {
 }
 
 extension Path {
-  /// Whether only what is guessed to be below a tunnel is another: connections inside may not notice (WireGuard roams), and nobody
-  /// knows that it is so.
+  /// Whether only the guessed links below a tunnel differ. Connections inside may not notice
+  /// (WireGuard roams), and the guess may be wrong.
   fileprivate func differsByGuess(from other: Path) -> Bool {
     self.guessedLinks + other.guessedLinks > 0 && self.status == .satisfied
       && other.status == .satisfied && self.certainChain == other.certainChain
@@ -243,7 +246,7 @@ extension Path {
 }
 
 extension Change {
-  /// The path went, and came back.
+  /// Whether the path went and came back.
   fileprivate var isBounce: Bool {
     if case .transition(let transition) = self { transition.bounced } else { false }
   }

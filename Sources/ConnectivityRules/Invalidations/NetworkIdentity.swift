@@ -1,21 +1,22 @@
 package import Connectivity
 
-/// What is known of the network behind a link (I4). What is not known distinguishes nothing.
+/// What is known about the network behind a link (I4). Unknown properties distinguish nothing.
 package struct NetworkIdentity: Hashable, Sendable {
-  /// `nil` for destinations on the link: they do not depend on the gateway.
+  /// `nil` for destinations on the link, because they do not depend on the gateway.
   package var gateway: IPAddress?
-  /// The gateway's hardware address; `nil` as long as the kernel does not know it.
+  /// The gateway's MAC address, or `nil` while the kernel does not know it.
   package var gatewayHardwareAddress: [UInt8]?
-  /// Whether neighbours have hardware addresses on the link. Where they have none (a modem, a tunnel), gateway and prefix
-  /// tell the network.
+  /// Whether neighbours on the link have MAC addresses. If not (a modem, a tunnel), gateway and
+  /// prefix identify the network.
   package var hasHardwareAddresses: Bool
   /// The subnet of the source address.
   package var prefix: IPPrefix?
   /// The Wi-Fi network that the link has joined.
   package var wireless: WirelessNetwork?
-  /// Grows each time that the link, or the address that new connections have on it, went: another network may be behind it from then on.
+  /// Increases whenever the link, or the source address of new connections, was lost. From then on,
+  /// another network may be behind the link.
   package var stage: UInt64
-  /// What was made at an earlier stage was made on another network.
+  /// Flows from before this stage were made on another network.
   package var firstStage: UInt64
 
   package init(
@@ -32,10 +33,10 @@ package struct NetworkIdentity: Hashable, Sendable {
     self.firstStage = firstStage
   }
 
-  /// Whether both are known well enough to say that they are not the same network.
+  /// Whether both are known well enough to say that they are different networks.
   ///
-  /// A second prefix or another router of the same subnet is the same network; so is one whose router was replaced while
-  /// the link never went (VRRP without a virtual hardware address).
+  /// A second prefix or another router of the same subnet means the same network. So does a router
+  /// that was replaced while the link stayed up (VRRP without a virtual MAC address).
   func isOther(than earlier: NetworkIdentity) -> Bool {
     if let wireless, let earlier = earlier.wireless, wireless.isOther(than: earlier) { return true }
     guard self.hasHardwareAddresses || earlier.hasHardwareAddresses else {
@@ -46,7 +47,7 @@ package struct NetworkIdentity: Hashable, Sendable {
     return !self.hasSameHardwareAddress(as: earlier)
   }
 
-  /// Whether another router has taken the gateway's address, on a link that never went.
+  /// Whether another router has taken the gateway's address while the link stayed up.
   func isFailover(after earlier: NetworkIdentity) -> Bool {
     guard self.isOfSameGateway(as: earlier), self.gatewayHardwareAddress != nil,
       earlier.gatewayHardwareAddress != nil, self.stage == earlier.stage
@@ -63,8 +64,9 @@ package struct NetworkIdentity: Hashable, Sendable {
       && self.gatewayHardwareAddress == other.gatewayHardwareAddress
   }
 
-  /// This identity, and of an earlier one of the same network what is not known now: a link that lost its carrier
-  /// forgets its neighbours. Whoever was on it before it went stays there until the gateway is known again.
+  /// Returns this identity, completed with an earlier one of the same network. A link that lost its
+  /// carrier forgets its neighbours. Flows from before the loss keep their stage until the gateway
+  /// is known again.
   func completed(by earlier: NetworkIdentity) -> NetworkIdentity {
     var identity = self
     identity.wireless = self.wireless?.completed(by: earlier.wireless) ?? earlier.wireless

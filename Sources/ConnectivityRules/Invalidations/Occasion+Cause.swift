@@ -1,7 +1,7 @@
 package import Connectivity
 
 extension Occasion {
-  /// Why a single flow is not viable any more (T5).
+  /// Returns why a single flow is no longer viable (T5).
   package func cause(
     of verdict: FlowTracker.Verdict, _ family: AddressFamily, from old: Path, to new: Path
   ) -> Cause {
@@ -18,7 +18,7 @@ extension Occasion {
 }
 
 extension Occasion {
-  /// What happened, as far as it is known without looking at paths.
+  /// The cause, as far as it is known without looking at paths.
   package var firstCause: Cause {
     if let cause = self.cause { return cause }
     guard case .events(let events) = self, let first = events.first else {
@@ -29,11 +29,12 @@ extension Occasion {
 }
 
 extension Occasion {
-  /// Why an invalidation of the stream is published: a message that says so, or what the change beside it comes from (T5).
+  /// Returns why an invalidation of the stream is published: a message that says so, or the cause
+  /// of the change published with it (T5).
   ///
   /// - Parameters:
-  ///   - old: The path of the scope's family that is published.
-  ///   - new: The one that the kernel has now, which is not published while a gain is held back (T1).
+  ///   - old: The published path of the scope's address family.
+  ///   - new: The kernel's current path. It is not published while a gain is held back (T1).
   func cause(of draft: InvalidationMaker.Draft, _ change: Change?, from old: Path?, to new: Path?)
     -> Cause
   {
@@ -61,7 +62,7 @@ extension Occasion {
 }
 
 extension KernelEvent {
-  /// Whether the message by itself says what the invalidation says.
+  /// Whether the message alone says the same as the invalidation.
   fileprivate func tells(_ draft: InvalidationMaker.Draft) -> Bool {
     switch (draft.reason, self) {
     case (.sourceAddressLost, .addressRemoved(let removed)):

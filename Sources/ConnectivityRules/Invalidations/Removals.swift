@@ -1,9 +1,10 @@
 package import Connectivity
 
-/// What the kernel has told that it removed: a flow's way that went by that may come back, whatever decides meanwhile (I10).
+/// The routes that the kernel has removed. The path of a flow that used one of them may come back,
+/// whatever decides meanwhile (I10).
 package struct Removals: Hashable, Sendable {
   private var routes: [RouteChange] = []
-  /// Those of a family, or more than are kept.
+  /// The address families with unknown removed routes, or with more than are stored.
   private var families: Set<AddressFamily> = []
 
   private static let most = 1024
@@ -18,7 +19,7 @@ package struct Removals: Hashable, Sendable {
       switch event {
       case .routeRemoved(let change): self.note(change)
       case .ruleRemoved(let family): self.families.insert(family)
-      // Which routes went with it is not told.
+      // The kernel does not report which routes were removed with it.
       case .nexthopRemoved: self.families.formUnion(AddressFamily.allCases)
       default: break
       }
@@ -33,7 +34,7 @@ package struct Removals: Hashable, Sendable {
     }
   }
 
-  /// Whether a way over a link to a destination may have been among it.
+  /// Whether a path over a link to a destination may have been among the removed ones.
   package func concern(_ link: UInt32, _ destination: IPAddress) -> Bool {
     self.families.contains(destination.family)
       || self.routes.contains { change in

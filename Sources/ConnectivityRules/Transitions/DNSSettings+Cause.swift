@@ -1,8 +1,8 @@
 package import Connectivity
 
 extension DNSSettings {
-  /// What makes these others than those before: what everybody asks first, and then what a link has brought; `nil` where they
-  /// are the same.
+  /// Returns the difference from the previous settings, or `nil` if they are equal. The global
+  /// settings come first, then those of links.
   package func cause(since before: DNSSettings) -> Cause? {
     if self.servers != before.servers { return Cause(.dns, "serversChanged") }
     if self.search != before.search { return Cause(.dns, "searchChanged") }

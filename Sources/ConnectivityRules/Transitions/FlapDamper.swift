@@ -1,22 +1,23 @@
 package import Connectivity
 
-/// Remembers how often links lost their carrier, and says for how long a gain is held back of those that flap (T1).
+/// Counts how often links lost their carrier, and decides how long a gain of a flapping link is
+/// held back (T1).
 ///
-/// Links are known by name: a modem that re-enumerates has a new index each time. Addresses and routes that come and go are
-/// no flaps. A value without a clock.
+/// Links are known by name, because a modem that re-enumerates has a new index each time. Changing
+/// addresses and routes are not flaps. A value without a clock.
 package struct FlapDamper: Hashable, Sendable {
-  /// What holds from the next loss or gain on.
+  /// Applies from the next loss or gain on.
   package var policy: FlapPolicy
 
   fileprivate struct History: Hashable {
     var index: UInt32
     var isUp: Bool
     var carrierDownCount: UInt32?
-    /// Losses within the memory, the oldest first.
+    /// Losses within the memory, oldest first.
     var losses: [Instant] = []
-    /// How many losses have come since the link is taken to flap, the one that made it so among them.
+    /// The number of losses since the link began to flap, including the one that made it so.
     var sinceFlapping = 0
-    /// Until when its gain is held back.
+    /// When the hold of its gain ends.
     var heldUntil: Instant?
 
     init(_ link: Link) {
@@ -30,7 +31,7 @@ package struct FlapDamper: Hashable, Sendable {
 
   package init(_ policy: FlapPolicy = FlapPolicy()) { self.policy = policy }
 
-  /// Takes note of a link that is part of a default path, or of what the kernel tells of one that was.
+  /// Updates from a link of a default path, or from a kernel message about a former one.
   package mutating func observe(_ link: Link, isPartOfPath: Bool, at now: Instant) {
     guard link.provesSomething else { return }
     guard var history = self.links[link.name] else {
@@ -50,7 +51,7 @@ package struct FlapDamper: Hashable, Sendable {
     self.links[link.name] = history
   }
 
-  /// The kernel has told that a link is gone.
+  /// Notes that the kernel has removed a link.
   package mutating func observeRemoval(of link: Link, at now: Instant) {
     guard var history = self.links[link.name], history.index == link.index else { return }
     if history.isUp { history.record(1, at: now, self.policy) }
@@ -58,7 +59,7 @@ package struct FlapDamper: Hashable, Sendable {
     self.links[link.name] = history
   }
 
-  /// The names of the links whose gain is held back.
+  /// Returns the names of the links whose gain is held back.
   package func held(at now: Instant) -> Set<String> {
     var held: Set<String> = []
     for (name, history) in self.links {
@@ -67,12 +68,12 @@ package struct FlapDamper: Hashable, Sendable {
     return held
   }
 
-  /// When the next hold ends.
+  /// Returns when the next hold ends, or `nil` if there is none.
   package func deadline(after now: Instant) -> Instant? {
     self.links.values.compactMap(\.heldUntil).filter { $0 > now }.min()
   }
 
-  /// Forgets links that are part of no default path, once their losses count no more.
+  /// Forgets links that are not part of a default path, once their losses no longer count.
   package mutating func forget(allBut present: some Collection<String>, at now: Instant) {
     let gone = self.links.lazy.filter { [policy] name, history in
       !present.contains(name)
@@ -89,10 +90,11 @@ extension FlapPolicy {
 }
 
 extension FlapDamper.History {
-  /// More make no hold longer.
+  /// Further losses do not make a hold longer.
   private static let mostDoublings = 8
 
-  /// How often the link was lost since; `nil` where the message is older than what is known.
+  /// Returns how often the link was lost since, or `nil` if the message is older than the known
+  /// state.
   fileprivate func losses(until link: Link) -> Int? {
     guard self.index == link.index else { return self.isUp ? 1 : 0 }
     let isLost = self.isUp && link.state != .up
@@ -118,7 +120,7 @@ extension FlapDamper.History {
     self.losses = self.losses.suffix(policy.losses)
   }
 
-  /// For how long a gain is held back; `nil`: not at all.
+  /// Returns how long a gain is held back, or `nil` if it is not.
   fileprivate func hold(at now: Instant, _ policy: FlapPolicy) -> Duration? {
     guard self.sinceFlapping > 0, let last = self.losses.last,
       !policy.forgets(last, at: now), policy.firstHold > .zero

@@ -1,10 +1,10 @@
-/// What the configuration says about links that flap (T1).
+/// The configuration of flap damping (T1).
 package struct FlapPolicy: Hashable, Sendable {
-  /// The loss within ``memory`` from which on gains are held. At least 2.
+  /// The number of losses within ``memory`` from which on gains are held. At least 2.
   package var losses = 3
-  /// After so long without a loss, earlier losses are forgotten.
+  /// After this time without a loss, earlier losses are forgotten.
   package var memory = Duration.seconds(10)
-  /// For how long the first gain is held; each further loss doubles it. Zero: none is.
+  /// How long the first gain is held. Each further loss doubles it. Zero disables holds.
   package var firstHold = Duration.milliseconds(250)
   package var longestHold = Duration.seconds(1)
 

@@ -1,7 +1,7 @@
 package import Connectivity
 
 extension KernelEvent {
-  /// What the message says, for people and for the history (T5).
+  /// The cause that the message describes, for people and the history (T5).
   var cause: Cause {
     switch self {
     case .link(let link):
@@ -30,7 +30,8 @@ extension KernelEvent {
     }
   }
 
-  /// The same, with the name of a link that the message only numbers, if it is part of either path.
+  /// Returns the cause with the name of a link that the message only numbers, if it is part of
+  /// either path.
   func cause(between old: Path, _ new: Path) -> Cause {
     var cause = self.cause
     if cause.interface == nil, let index = self.linkIndex {
@@ -39,7 +40,7 @@ extension KernelEvent {
     return cause
   }
 
-  /// The link that the message is about.
+  /// The link that the message is about, or `nil` if there is none.
   private var linkIndex: UInt32? {
     switch self {
     case .link(let link), .linkRemoved(let link): link.index
@@ -52,7 +53,7 @@ extension KernelEvent {
     }
   }
 
-  /// Whether the message may be why a path of this family is what it is now and was not before.
+  /// Whether the message may explain the difference between two paths of an address family.
   func mayConcern(_ family: AddressFamily, _ old: Path, _ new: Path) -> Bool {
     func isInChain(_ index: UInt32?) -> Bool {
       old.chain.contains { $0.index == index } || new.chain.contains { $0.index == index }
@@ -79,7 +80,7 @@ extension KernelEvent {
     case .nexthop, .nexthopRemoved, .overrun:
       return true
     case .neighbour(let neighbour):
-      // Of gateways that kernels choose by whether they answer (IPv6).
+      // IPv6 chooses gateways by whether they respond.
       return neighbour.address.family == family && isInChain(neighbour.link)
         && (old.gateway == neighbour.address || new.gateway == neighbour.address)
     case .malformed:
@@ -87,8 +88,8 @@ extension KernelEvent {
     }
   }
 
-  /// Whether the message says that something of a path went: the evidence of a bounce, however fast the path came
-  /// back (T2).
+  /// Whether the message says that a part of a path is gone. That is evidence of a bounce, however
+  /// fast the path came back (T2).
   func saysGone(_ observed: ObservedPath) -> Bool {
     let path = observed.path
     switch self {
@@ -102,7 +103,7 @@ extension KernelEvent {
       return path.leaves(from: address)
     case .routeRemoved(let change):
       guard change.route == observed.route else { return false }
-      // Routes of several nexthops, and of nexthop objects, do not name one link.
+      // Routes with several nexthops, or with nexthop objects, do not name a single link.
       guard let link = change.outLink, let first = path.chain.first else { return true }
       return link == first.index && change.gateway == path.gateway
     case .nexthopRemoved(let id):
@@ -120,20 +121,20 @@ extension KernelEvent {
 }
 
 extension [KernelEvent] {
-  /// Why a path of the family is what it is now, where no message says that it was gone: the last one of the kind that
-  /// decides such a change, else the last that may concern it.
+  /// Returns the cause of a path's change without a message that it was gone. That is the last
+  /// message of a kind that decides such a change, or else the last one that may concern the path.
   func cause(of family: AddressFamily, from old: Path, to new: Path) -> Cause {
     let triggers = old.triggers(of: new)
     let concerning = self.lazy.filter { $0.mayConcern(family, old, new) }
     let telling = concerning.last { triggers.contains($0.cause.trigger) } ?? concerning.last
-    // A reading can be ahead of its message: then what it shows is all that is known.
+    // A reading can be ahead of its message. Then only its result is known.
     return telling?.cause(between: old, new)
       ?? Cause(triggers[0], "pathChanged", interface: new.interface ?? old.interface)
   }
 }
 
 extension Path {
-  /// What decides between this path and another one, the likeliest first.
+  /// Returns the triggers that can explain another path, the most likely first.
   fileprivate func triggers(of new: Path) -> [Cause.Trigger] {
     let routing: [Cause.Trigger] = [.route, .rule, .nexthop]
     if let old = self.interface, let new = new.interface, old != new { return routing }
@@ -148,27 +149,28 @@ extension Path {
     }
   }
 
-  /// For certain: what is guessed to be below a tunnel may be none of it.
+  /// Whether the path certainly uses a link. Guessed links do not count.
   fileprivate func leads(over link: UInt32) -> Bool {
     self.certainChain.contains { $0.index == link }
   }
 
-  /// Whether this is the entry of the path's source address, as far as the path says.
+  /// Whether this entry is the path's source address, as far as the path shows.
   func leaves(from address: Address) -> Bool {
     guard address.address == self.source else { return false }
-    // The subnet is known of an address that is the out-link's own: then another link's of the same name is not meant.
-    // (Unnumbered links borrow one; routers send from one of `lo`.)
+    // The subnet is known only for an address of the out-link. Then an equal address of another
+    // link is not meant. Unnumbered links borrow an address, and routers use one of `lo`.
     return self.sourcePrefixLength == nil || address.link == self.chain.first?.index
   }
 }
 
 extension Link {
-  /// A wireless event bears the name and stale flags only: without IFLA_CARRIER nothing but "down" is believed.
+  /// Whether the message has reliable state. A wireless event has the name and outdated flags only,
+  /// so without IFLA_CARRIER only "down" is reliable.
   package var provesSomething: Bool { self.carrier != nil || self.state == .down }
 
-  /// What a message about the link amounts to, in one word.
+  /// The change that the message describes, in one word.
   fileprivate var change: String {
-    // What the bridge tells of its port says nothing of the carrier.
+    // A bridge's message about its port does not show the carrier.
     if self.carrier == nil, let port = self.bridgePort {
       return port.forwards ? "portForwards" : "portBlocks"
     }
@@ -201,7 +203,7 @@ extension Address {
 }
 
 extension AddressFlags {
-  /// Whether a source address may be used (K3).
+  /// Whether it may be used as a source address (K3).
   fileprivate var isUsable: Bool {
     !self.contains(.duplicate) && (!self.contains(.tentative) || self.contains(.optimistic))
   }

@@ -1,6 +1,6 @@
 package import Connectivity
 
-/// What one reading of the kernel shows of the default paths.
+/// The default paths as one reading of the kernel shows them.
 package struct Observation: Hashable, Sendable {
   package var ipv4: ObservedPath
   package var ipv6: ObservedPath
@@ -10,28 +10,29 @@ package struct Observation: Hashable, Sendable {
     self.ipv6 = ipv6
   }
 
-  /// The path of a family.
+  /// The path of an address family.
   package subscript(family: AddressFamily) -> ObservedPath {
     get { family == .ipv4 ? self.ipv4 : self.ipv6 }
     set { if family == .ipv4 { self.ipv4 = newValue } else { self.ipv6 = newValue } }
   }
 
-  /// The kernel cannot be asked (K8).
+  /// The observation while the kernel is unavailable (K8).
   package static let unknown = Observation(
     ipv4: ObservedPath(.unknown), ipv6: ObservedPath(.unknown))
 }
 
-/// A path, and the entry of the routing table that it came from.
+/// A path and the routing table entry that it came from.
 package struct ObservedPath: Hashable, Sendable {
   package var path: Path
-  /// Not published: it only serves to recognise the message that this route was removed.
+  /// Not published. It only serves to recognise the message that this route was removed.
   package var route: MatchedRoute?
-  /// The lengths of the prefixes with which the out-link has the source address: the kernel keeps an entry for each.
-  /// Empty if they are not known.
+  /// The prefix lengths with which the out-link has the source address, because the kernel keeps an
+  /// entry for each. Empty if unknown.
   package var sourcePrefixLengths: Set<Int>
-  /// How often each link of the path has lost its carrier, by its index, as far as the kernel says.
+  /// How often each link of the path has lost its carrier, by link index, as far as the kernel
+  /// reports it.
   package var carrierDownCounts: [UInt32: UInt32]
-  /// How many links of the path from the top are known for certain; `nil` if all are.
+  /// The number of links from the top that are certain, or `nil` if all are.
   package var knownLinks: Int?
 
   package init(
@@ -45,8 +46,8 @@ package struct ObservedPath: Hashable, Sendable {
     self.knownLinks = knownLinks
   }
 
-  /// Whether traffic flows the way that it flowed before, and only what is known of that way is another: what a link is, or by
-  /// which of its ports a switch sends.
+  /// Whether traffic flows as before, and only the knowledge about its path differs: the kind of a
+  /// link, or a switch's port.
   func isSameWay(as before: ObservedPath) -> Bool {
     let known = min(self.knownLinks ?? .max, before.knownLinks ?? .max)
     return self.path.status == .satisfied && before.path.status == .satisfied
@@ -56,35 +57,35 @@ package struct ObservedPath: Hashable, Sendable {
   }
 }
 
-/// Why the kernel was read again.
+/// The reason why the kernel was read again.
 package enum Occasion: Hashable, Sendable {
-  /// What the kernel told, in its order.
+  /// Kernel messages, in their order.
   case events([KernelEvent])
-  /// connd started; there was no reading before.
+  /// connd started, so there was no earlier reading.
   case start
   /// The configuration was read again.
   case configuration
-  /// A deadline that was handed back has come.
+  /// A requested deadline has passed.
   case timer
-  /// What the kernel said was to hold until now (D9).
+  /// The kernel's answer has expired (D9).
   case expiry
-  /// The kernel could not be asked, for the reason given.
+  /// The kernel became unavailable, for this reason.
   case kernelLost(String)
-  /// The kernel could not be asked, and can be again.
+  /// The kernel is available again.
   case kernelBack
-  /// The machine slept for so long, and woke.
+  /// The machine resumed after sleeping for this time.
   case resumed(Duration)
-  /// ModemManager says something else of a link.
+  /// ModemManager reports a change of a link.
   case modem(ModemChange)
-  /// A user has said what a link or a network costs, or that is over; with the cause of what follows.
+  /// A user's override was set or has ended. Contains the cause of its effects.
   case choice(Cause)
-  /// NetworkManager or a lease says something else of what links cost.
+  /// NetworkManager or a lease reports other costs of links.
   case metering
 }
 
 extension Occasion {
-  /// What is to blame whatever the paths show; `nil` where they and the messages about them tell. Where messages were
-  /// lost, none can be blamed.
+  /// The cause whatever the paths show, or `nil` if the paths and their messages determine it. If
+  /// messages were lost, none of them can be the cause.
   var cause: Cause? {
     switch self {
     case .start: Cause(.start, "started", learntLate: true)
@@ -103,7 +104,7 @@ extension Occasion {
 }
 
 extension Occasion {
-  /// Whether not the kernel said something, but another source of what links are, or connd has just started.
+  /// Whether the reason is connd's start or a source of link facts other than the kernel.
   var isOfOtherSource: Bool {
     switch self {
     case .modem, .configuration, .start: true
@@ -113,7 +114,7 @@ extension Occasion {
 }
 
 extension Cause {
-  /// Messages were lost: what is found now happened at some time since.
+  /// The cause after lost messages. The change happened at some time since.
   static let overrun = Cause(.overrun, "resynchronised", learntLate: true)
 }
 

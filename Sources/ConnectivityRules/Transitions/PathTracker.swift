@@ -1,25 +1,25 @@
 import Connectivity
 
-/// Follows the path of one family, and tells a bounce by its evidence (T2).
+/// Tracks the path of one address family, and recognises a bounce by its evidence (T2).
 struct PathTracker: Hashable, Sendable {
-  /// What was last published, and is compared against (T4).
+  /// The published path, with which readings are compared (T4).
   private(set) var published: ObservedPath
 
-  /// What a reading means for the path.
+  /// The meaning of a reading for the path.
   struct Outcome {
-    /// The path went and came back.
+    /// Whether the path went and came back.
     var bounced = false
     fileprivate var before: Path
     fileprivate var evidence: Evidence?
-    /// Traffic flows the way that it flowed before, and nothing says that it did not in between.
+    /// Whether traffic flows as before, without evidence of an interruption.
     var isSameWay = false
   }
 
-  /// What says that the path was gone.
+  /// The evidence that the path was gone.
   fileprivate enum Evidence {
-    /// The message at this place.
+    /// The message with this index.
     case message(Int)
-    /// Nothing but that the link has lost its carrier in between.
+    /// Only the fact that the link lost its carrier in between.
     case lostCarrier(PathLink)
   }
 
@@ -39,7 +39,7 @@ struct PathTracker: Hashable, Sendable {
     var outcome = Outcome(
       bounced: bounce != nil, before: before.path,
       evidence: (bounce ?? evidence.first).map(Evidence.message))
-    // Losses whose messages were merged into one that shows none.
+    // Losses whose messages were merged into one that does not show them.
     if wasSatisfied, bounce == nil, observed.path.status == .satisfied,
       let link = observed.lostCarrier(since: before)
     {
@@ -49,7 +49,7 @@ struct PathTracker: Hashable, Sendable {
     return outcome
   }
 
-  /// The message that says what happened in the last update, or what the reading shows if none does.
+  /// Returns the cause of the last update: from its message, or else from the reading.
   func cause(of outcome: Outcome, after events: [KernelEvent], family: AddressFamily) -> Cause {
     switch outcome.evidence {
     case .message(let place): events[place].cause(between: outcome.before, self.published.path)
@@ -61,8 +61,8 @@ struct PathTracker: Hashable, Sendable {
 }
 
 extension ObservedPath {
-  /// The places of the messages that say that something of the path went. An address with several prefixes stays until its
-  /// last entry is removed.
+  /// Returns the indexes of the messages that a part of the path is gone. An address with several
+  /// prefixes stays until its last entry is removed.
   fileprivate func losses(in events: [KernelEvent]) -> [Int] {
     var lengths = self.sourcePrefixLengths
     return events.indices.filter { place in
@@ -78,23 +78,26 @@ extension ObservedPath {
     }
   }
 
-  /// Whether this is the path of before, come back since the first of the messages, which says that it was gone.
+  /// Whether this is the earlier path, which came back after the first of the messages said that it
+  /// was gone.
   fileprivate func isBack(_ before: ObservedPath, since events: ArraySlice<KernelEvent>) -> Bool {
     switch events.first {
     case .link(let link), .linkRemoved(let link):
-      // What leads over that link again was gone too, whatever else of it has changed meanwhile. (A path that leads
-      // over another port of a bond went on without a break.)
+      // The path uses the lost link again, so it was gone too, whatever else changed. A path by
+      // another port of a bond was not interrupted.
       self.path.chain.contains { $0.index == link.index || $0.name == link.name }
     case .routeRemoved where self.route != before.route,
       .nexthopRemoved where self.route != before.route:
-      // Another entry leads the same way, and that without a break if it was there before this one went.
+      // Another entry gives the same path. There was no interruption if it existed before this one
+      // was removed.
       self.path == before.path && events.contains { $0.adds(self.route) }
     default:
       self.path == before.path
     }
   }
 
-  /// The link of both paths that has lost its carrier in between, and has it back.
+  /// Returns the link of both paths that lost its carrier in between and has it again, or `nil` if
+  /// none did.
   fileprivate func lostCarrier(since before: ObservedPath) -> PathLink? {
     self.path.chain.first { link in
       guard let now = self.carrierDownCounts[link.index],

@@ -1,47 +1,50 @@
 package import Connectivity
 
-/// Makes changes out of readings: rules T1 to T5.
+/// Derives transitions and path changes from readings, by the rules T1 to T5.
 ///
-/// It holds what was published, compares each reading with it, and returns what is to be published now. It has no clock.
+/// It holds the published state, compares each reading with it, and returns what to publish. It has
+/// no clock.
 package struct TransitionMaker: Hashable, Sendable {
-  /// What was published last. What comes next is compared with this and with nothing else (T4).
+  /// The snapshot published last. The next reading is compared only with this (T4).
   package private(set) var snapshot: Snapshot
-  /// The family that decides at a tie (K7).
+  /// The address family that decides a tie (K7).
   package var preferred: AddressFamily
 
   private var ipv4: PathTracker
   private var ipv6: PathTracker
 
   /// - Parameters:
-  ///   - restored: what an earlier run published last; without it nothing was ever published, and the first reading is a
-  ///     transition from `unknown`.
-  ///   - preferred: the family that decides at a tie (K7).
+  ///   - restored: The snapshot that an earlier run published last. Without it, the first reading
+  ///     is a transition from `unknown`.
+  ///   - preferred: The address family that decides a tie (K7).
   package init(restored: Snapshot? = nil, preferred: AddressFamily = .ipv4) {
     let nothing = ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: preferred)
     self.snapshot =
       restored
       ?? Snapshot(generation: 0, since: Timestamp(microseconds: 0), status: nothing)
     self.preferred = preferred
-    // What an earlier run knew of the ports of switches is not known to this one.
+    // This run does not know the earlier run's ports of switches.
     self.ipv4 = PathTracker(ObservedPath(self.snapshot.status.ipv4, knownLinks: 1))
     self.ipv6 = PathTracker(ObservedPath(self.snapshot.status.ipv6, knownLinks: 1))
   }
 
-  /// The generation of something else that is published after the last change.
+  /// Returns a new generation for another event after the last change.
   mutating func takeGeneration() -> UInt64 {
     self.snapshot.generation += 1
     return self.snapshot.generation
   }
 
-  /// The wall clock was set: what holds has held for as long as before.
+  /// Shifts times after the wall clock was set, so that durations stay the same.
   mutating func shiftTimes(by step: Duration) {
     self.snapshot.since = self.snapshot.since.advanced(by: step)
   }
 
-  /// Compares whom names are asked of with what was published.
+  /// Compares the DNS settings with the published ones.
   ///
-  /// - Parameter learntLate: connd was away: when it changed is not known.
-  /// - Returns: what is to be published. What is known for the first time is no change, and part of whatever is published next.
+  /// - Parameter learntLate: Whether the time of the change is unknown because connd was not
+  ///   running.
+  /// - Returns: The change to publish. Settings that become known for the first time are not a
+  ///   change. They are part of the next publication.
   mutating func update(
     to settings: DNSSettings, learntLate: Bool, time: Timestamp
   ) -> Change? {
@@ -56,22 +59,24 @@ package struct TransitionMaker: Hashable, Sendable {
       DNSChange(generation: self.takeGeneration(), settings: settings, cause: cause, time: time))
   }
 
-  /// Compares a reading with what was published.
+  /// Compares a reading with the published state.
   ///
   /// - Parameters:
-  ///   - observed: the reading.
-  ///   - occasion: why the kernel was read: the messages hold the evidence of bounces, and the cause.
-  ///   - time: the moment of the reading by the wall clock.
-  /// - Returns: what is to be published; at most one change, for what a batch of messages led to is told as one.
+  ///   - observed: The reading.
+  ///   - occasion: The reason of the reading. Its messages have the evidence of bounces, and the
+  ///     cause.
+  ///   - time: The wall-clock time of the reading.
+  /// - Returns: The change to publish, if any. A batch of messages leads to at most one.
   package mutating func update(
     to observed: Observation, on occasion: Occasion, time: Timestamp
   ) -> Change? {
     self.compare(observed, on: occasion, time: time).change
   }
 
-  /// The same, and whether traffic flows as before, so that only what is known of its way is another: a changed category ends
-  /// nothing then. If the kernel let connd know more, the network is the same, and that is no transition. What others say of a
-  /// link is one.
+  /// Compares a reading with the published state, and also returns whether traffic flows as before.
+  /// In that case only the knowledge about its path differs, so that a changed category ends no
+  /// connections. If the kernel merely revealed more, the network is the same, and that is not a
+  /// transition. A change reported by another source is a transition.
   mutating func compare(
     _ observed: Observation, on occasion: Occasion, time: Timestamp
   ) -> (change: Change?, isSameWay: Bool) {
@@ -87,11 +92,11 @@ package struct TransitionMaker: Hashable, Sendable {
     let isSameWay = before.family == after.family && outcome(after.family).isSameWay
     guard after != before || ipv4.bounced || ipv6.bounced else { return (nil, isSameWay) }
 
-    // Also where the family that takes over from a lost one went for a moment.
+    // Also if the family that takes over was itself interrupted.
     let bounced = outcome(before.family).bounced || outcome(after.family).bounced
     let isLearnt = isSameWay && !occasion.isOfOtherSource
     let isTransition = after.category != before.category && !isLearnt || bounced
-    // What went explains a loss, what came a gain.
+    // The former path explains a loss, the new path a gain.
     let families =
       before.path.status == .satisfied
       ? [before.family, after.family] : [after.family, before.family]
@@ -101,7 +106,7 @@ package struct TransitionMaker: Hashable, Sendable {
     let tracker = family == .ipv4 ? self.ipv4 : self.ipv6
     var cause =
       occasion.cause ?? tracker.cause(of: outcome(family), after: events, family: family)
-    // Nothing else makes a path another one by itself (T1).
+    // Only the end of a hold changes a path without another event (T1).
     if occasion == .timer { cause = Cause(.timer, "holdEnded", interface: after.interface) }
     self.snapshot = Snapshot(
       generation: self.snapshot.generation + 1,
