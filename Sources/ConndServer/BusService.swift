@@ -2,7 +2,7 @@ import Systemd
 
 /// A service on the system bus that connd queries and listens to, without ever blocking. The bus
 /// may be absent or disappear. The service may come, go or hang, and any bus client may claim to be
-/// it. There is no timer.
+/// it. It uses no timer.
 ///
 /// Owned by the monitor thread.
 final class BusService<Question: Hashable> {
@@ -46,7 +46,7 @@ final class BusService<Question: Hashable> {
     self.connect()
   }
 
-  /// The descriptor to poll for `events` (poll(2)), or -1 if there is no bus.
+  /// The descriptor to poll for `events` (poll(2)), or -1 without a bus.
   var fileDescriptor: CInt { self.bus?.fileDescriptor ?? -1 }
   var events: Int16 { self.bus?.events ?? 0 }
   /// When to continue even if the descriptor is not ready, or `nil` for never.

@@ -56,7 +56,7 @@ final class ReloadState: Sendable {
     self.error.withLock { $0 = error }
   }
 
-  /// The text appended to the status, or empty if there was no error.
+  /// The text appended to the status, or empty without an error.
   var complaint: String {
     self.error.withLock { $0?.mistakes.first.map { "; configuration not reloaded: \($0)" } ?? "" }
   }

@@ -36,7 +36,7 @@ public final class MessageBus {
 
   deinit { sd_bus_close_unref(self.bus) }
 
-  /// The descriptor to poll for ``events`` (poll(2)), or -1 if there is none.
+  /// The descriptor to poll for ``events`` (poll(2)), or -1 for none.
   public var fileDescriptor: CInt { max(-1, sd_bus_get_fd(self.bus)) }
 
   /// The events for poll(2).

@@ -14,8 +14,8 @@ final class NotifySocket: Sendable {
   private static let patience = timeval(tv_sec: 5, tv_usec: 0)
 
   /// - Parameter name: The value of `NOTIFY_SOCKET`: `/path`, or `@name` for an abstract name.
-  /// - Throws: `EAFNOSUPPORT` for another kind of name, `ENAMETOOLONG`, or the reason why there is
-  ///   no socket.
+  /// - Throws: `EAFNOSUPPORT` for another kind of name, `ENAMETOOLONG`, or the error of creating
+  ///   the socket.
   init(name: String) throws(SystemdError) {
     let operation = "NOTIFY_SOCKET=\(name)"
     var bytes = Array(name.utf8)

@@ -4,8 +4,8 @@ import Glibc
 public enum Polkit {
   public enum Verdict: Hashable, Sendable {
     case allowed, denied
-    /// There is no polkit on this machine: no process owns its name on the bus, and the bus cannot
-    /// start one.
+    /// The machine has no polkit: no process owns its name on the bus, and the bus cannot start
+    /// one.
     case absent
     /// polkit exists, or may exist, and has not decided, for this reason. This does not mean yes.
     case unavailable(String)
@@ -32,7 +32,7 @@ public enum Polkit {
     do throws(SystemdError) {
       bus = try MessageBus()
     } catch {
-      // Without a bus there is no polkit. Other errors, such as a full backlog, do not show that.
+      // Without a bus, polkit is absent. Other errors, such as a full backlog, do not show that.
       return [ENOENT, ECONNREFUSED].contains(error.errno) ? .absent : .unavailable("\(error)")
     }
     do throws(SystemdError) {

@@ -22,8 +22,7 @@ struct YAML {
     var message: String
   }
 
-  /// Returns the document of a text, or `nil` if there is none, for example because all of it is
-  /// comments.
+  /// Returns the document of a text, or `nil` if the text is empty or has only comments.
   static func parse(_ text: String) throws(Fault) -> YAML? {
     let bytes = Array(text.utf8)
     let result = bytes.withUnsafeBufferPointer { bytes in

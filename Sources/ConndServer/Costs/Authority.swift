@@ -16,7 +16,7 @@ struct Authority: Sendable {
 
   var ownUser: UInt32 = geteuid()
   var members: GroupFile
-  /// Returns the user at the seat, or `nil` if there is none, or no logind.
+  /// Returns the user at the seat, or `nil` without one, or without logind.
   var userAtSeat: @Sendable () -> UInt32? = { Seat.activeUser }
   var askPolkit:
     @Sendable (PeerCredentials, _ isLikely: Bool) async throws(RPCError) -> Polkit.Verdict

@@ -10,7 +10,7 @@ final class ChangeRate: Sendable {
 
   private struct State {
     var buckets: [UInt32: TokenBucket] = [:]
-    /// With more users than this, those that have all their tokens back are forgotten.
+    /// With more users than this, users with all their tokens are forgotten.
     var maxBuckets = 256
   }
 

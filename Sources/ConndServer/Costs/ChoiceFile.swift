@@ -42,7 +42,7 @@ final class ChoiceFile {
   /// sandbox hides that. The marker is in a directory that does not survive a reboot. Returns an
   /// empty string if there is neither.
   ///
-  /// - Parameter runtimeDirectory: The directory of the marker, or `nil` if there is none.
+  /// - Parameter runtimeDirectory: The directory of the marker, or `nil` without one.
   static func bootID(
     runtimeDirectory: String?, kernel: String = "/proc/sys/kernel/random/boot_id"
   ) -> String {
@@ -61,7 +61,7 @@ final class ChoiceFile {
     return RecordFrame.write(Array(new.utf8), to: descriptor) ? new : ""
   }
 
-  /// Returns what an earlier run has stored. If there is no readable file, returns new contents and
+  /// Returns what an earlier run has stored. Without a readable file, returns new contents and
   /// stores their key.
   func load() -> Contents {
     self.saved = self.read()

@@ -2,9 +2,9 @@ import Glibc
 import Synchronization
 import UnixTransport
 
-/// Writes users' overrides to their file, on a thread that ends when there is nothing left to
-/// write: a slow disk must not delay kernel messages. If overrides change faster than they may be
-/// written, only the last state is written. Safe to use from any thread.
+/// Writes users' overrides to their file, on a separate thread: a slow disk must not delay kernel
+/// messages. The thread ends when everything is written. If overrides change faster than they may
+/// be written, only the last state is written. Safe to use from any thread.
 final class ChoiceKeeper: Sendable {
   /// Represents overrides that were handed over.
   struct Ticket: Sendable {

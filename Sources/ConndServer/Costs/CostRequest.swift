@@ -39,7 +39,7 @@ enum CostRequest: Sendable {
 
   /// The reason why a request was refused.
   enum Refusal: Error, Sendable {
-    /// There is no such network, link or override.
+    /// The network, link or override does not exist.
     case notFound(String)
     /// The request is invalid in the current state.
     case invalid(String)

@@ -44,7 +44,7 @@ final class GroupFile: Sendable {
     self.known = Mutex(Known(version: version, id: Self.id(of: name, path)))
   }
 
-  /// Returns the group's ID, or `nil` if there is no such group.
+  /// Returns the group's ID, or `nil` if the group does not exist.
   func id() async -> UInt32? {
     let version = Version(of: self.path)
     let known = self.known.withLock { $0 }

@@ -3,8 +3,9 @@ import Synchronization
 import Systemd
 import UnixTransport
 
-/// Queries polkit, each time on a separate thread that ends with the answer. polkit may be absent,
-/// hang or start slowly, and neither the kernel nor another caller may wait for it.
+/// Queries polkit, each time on a separate thread that ends with the answer. The reason is that
+/// polkit may be absent, hang or start slowly. Neither the kernel nor another caller may wait for
+/// it.
 final class PolkitDesk: Sendable {
   /// The time limit for polkit, which the bus may have to start first. It is less than connctl
   /// waits for connd.

@@ -4,8 +4,8 @@ import Glibc
 import Netlink
 import UnixTransport
 
-/// Reads the DNS servers of this machine: those in the C library's file, those behind a local stub,
-/// and those that links provide. It sends no queries, so a hanging resolver cannot delay kernel
+/// Reads the DNS servers of this machine: those in the C library's file, the servers behind a local
+/// stub, and the servers of links. It sends no queries, so a hanging resolver cannot delay kernel
 /// messages.
 struct DNSFiles {
   /// The prefix of all paths. Empty outside of tests.
@@ -53,7 +53,7 @@ struct DNSFiles {
       links: self.links())
   }
 
-  /// Returns the servers behind a stub on this machine, or `nil` if there is no stub or they are
+  /// Returns the servers behind a stub on this machine, or `nil` without a stub, or if they are
   /// unknown.
   private func behindStub(_ servers: [DNSSettings.Server]) -> [DNSSettings.Server]? {
     guard !servers.isEmpty, servers.allSatisfy(\.address.isLoopback) else { return nil }

@@ -67,7 +67,7 @@ extension FlowTable {
   /// millisecond.
   private static let mostQuestions = 256
 
-  /// Queries the next flows of an inquiry and suspects those that are silent (E2).
+  /// Queries the next flows of an inquiry and suspects the silent ones (E2).
   mutating func ask(_ reader: FlowReader, at now: Instant) {
     guard self.inquiry.isRunning else { return }
     let (keys, change) = self.inquiry.take(Self.mostQuestions)

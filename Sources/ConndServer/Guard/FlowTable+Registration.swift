@@ -78,10 +78,10 @@ extension FlowTable {
     return reader.view.socketReports(on: [tracker.question]).first ?? nil
   }
 
-  /// Returns the path that the client already knows, for comparison, or `nil` if there is none. A
+  /// Returns the path that the client already knows, for comparison, or `nil` if it knows none. A
   /// client that asked before it connected knew neither its address nor its port. If its original
-  /// query still has the same answer, only the address or port leads the flow elsewhere (`ip rule
-  /// from`, `sport`, one of several nexthops). Then nothing has changed.
+  /// query still has the same answer, nothing has changed. Only the address or port leads the flow
+  /// elsewhere (`ip rule from`, `sport`, one of several nexthops).
   private func path(
     known registration: Registration, _ present: FlowPath, _ reader: FlowReader
   ) throws(KernelUnavailable) -> Path? {

@@ -51,7 +51,7 @@ struct FlowTable {
   var spared = 0
 
   private var log = StepLog()
-  /// Where the sweep continues.
+  /// The index at which the sweep continues.
   private var cursor = 0
   /// The number of flows that are still due.
   private var due = 0
@@ -75,7 +75,7 @@ struct FlowTable {
   /// Whether evaluating all flows takes more than about 20 ms.
   var lookTakesLong: Bool { self.flows.count > 4096 }
 
-  /// What the kernel has removed since the flows were evaluated last.
+  /// The routes that the kernel has removed since the flows were evaluated last.
   var removals: Removals { self.log.removals }
 
   /// Whether flows are being evaluated.

@@ -144,7 +144,8 @@ private func address(_ text: String, _ field: String) throws(Guardian.Refusal) -
   }
 }
 
-/// Returns the index of the link with that name in connd's namespace, or `nil` if there is none.
+/// Returns the index of the link with that name in connd's namespace, or `nil` if it does not
+/// exist.
 private func linkIndex(_ name: String) -> UInt32? {
   let index = if_nametoindex(name)
   return index == 0 ? nil : index

@@ -14,7 +14,7 @@ final class GuardedFlow {
   var examinedCause: Cause?
   /// The lookup that its socket has refuted.
   var refutedPath: Path?
-  /// When its grace period began, or `nil` if there is none.
+  /// When its grace period began, or `nil` without one.
   var inDoubtSince: Instant?
   /// The path that the client received last.
   var told: Path

@@ -75,7 +75,7 @@ extension FlowTable {
     }
 
     /// Returns the most severe invalidation of a registered flow since the generation that its
-    /// client knew, or `nil` if there is none. If several are equal, returns the latest.
+    /// client knew, or `nil` without one. If several are equal, returns the latest.
     func gravest(
       of registration: Registration, _ path: Path, _ reading: FlowReading
     ) -> Invalidation? {

@@ -24,7 +24,7 @@ struct StepLog {
   private var steps: Deque<Step> = []
   /// The number of the last step. The first is 1.
   private(set) var last: UInt64 = 0
-  /// What was removed in all of the steps.
+  /// The routes that were removed in any of the steps.
   private(set) var removals = Removals()
   private static let most = 8
 

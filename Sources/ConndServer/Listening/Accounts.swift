@@ -62,7 +62,7 @@ private struct FileVersion: Equatable {
   var seconds: time_t
   var nanoseconds: Int
 
-  /// `nil` if there is no such file.
+  /// `nil` if the file does not exist.
   init?(of path: String) {
     var state = stat()
     guard stat(path, &state) == 0 else { return nil }
@@ -102,8 +102,8 @@ struct SubordinateUsers: Sendable {
     self.ranges.sort { $0.uids.lowerBound < $1.uids.lowerBound }
   }
 
-  /// Returns the user who may act as this uid, or `nil` if there is none. If ranges overlap, the
-  /// last one counts.
+  /// Returns the user who may act as this uid, or `nil` without one. If ranges overlap, the last
+  /// one counts.
   func owner(of uid: UInt32) -> UInt32? {
     var (low, high) = (0, self.ranges.count)
     while low < high {

@@ -5,8 +5,8 @@ import Systemd
 /// The costs of NetworkManager's devices, read from the system bus.
 ///
 /// The last cost of a link remains valid while NetworkManager is absent, and after its restart
-/// until it reports the link again, as long as the link exists. Updating NetworkManager must not
-/// end connections.
+/// until it reports the link again. It ends with the link. Updating NetworkManager must not end
+/// connections.
 final class NetworkManagerWatch {
   private struct Device: Hashable {
     var interface = ""
@@ -16,7 +16,7 @@ final class NetworkManagerWatch {
     /// The `NMDeviceState`, or `nil` if not reported.
     var state: Int64?
 
-    /// The cost of the link, or `nil` if there is none. Before there is a lease, a guess of
+    /// The cost of the link, or `nil` if it is unknown. Before there is a lease, a guess of
     /// "unmetered" does not count, because the lease may say otherwise.
     var word: Metering? {
       switch self.metering {

@@ -3,7 +3,7 @@ import Systemd
 
 /// The interface to the source of modem facts. Owned by the monitor thread. Never blocks.
 protocol ModemSource {
-  /// The descriptor to poll for `events` (poll(2)), or -1 if there is none.
+  /// The descriptor to poll for `events` (poll(2)), or -1 without one.
   var fileDescriptor: CInt { get }
   var events: Int16 { get }
   /// When to continue even if the descriptor is not ready, or `nil` for never.

@@ -27,7 +27,7 @@ struct Engine {
   /// The last query that the kernel refused since `takeRefusal`, or `nil` if it answered all.
   private var refusal: KernelUnavailable?
 
-  /// What to publish after a step.
+  /// The result of a step.
   struct Step {
     /// In the order of publication.
     var changes: [Change]
@@ -69,8 +69,8 @@ struct Engine {
     }
   }
 
-  /// What sources other than the kernel report about the costs of links. After a change, the caller
-  /// must run a step.
+  /// The costs of links according to sources other than the kernel. After a change, the caller must
+  /// run a step.
   var metering: MeteringWords {
     get { self.reader.classifier.metering }
     set { self.reader.classifier.metering = newValue }
@@ -89,7 +89,7 @@ struct Engine {
     }
   }
 
-  /// What the kernel must report in addition to default routes.
+  /// The subscriptions to kernel messages, in addition to default routes.
   var watchedByKernel: Watched {
     let single = self.watched.addresses.union(self.flows.addresses)
       .union(self.interests.tunnelEnds)
@@ -377,7 +377,7 @@ extension Engine {
 
   /// Reads in one batch what is needed to guard flows.
   ///
-  /// - Parameter past: What was published, oldest first.
+  /// - Parameter past: The published changes, oldest first.
   func registrar(
     for registrations: [FlowTable.Registration], past: [Published], _ kernel: any Kernel
   ) throws(KernelUnavailable) -> FlowTable.Registrar {

@@ -9,7 +9,7 @@ extension FlowReader {
   ///   - router: The first gateway that the flow was seen to use on its link, or `nil` for the
   ///     path's gateway.
   ///   - way: The kernel's answer to `question`. It is updated if the answer has changed by the
-  ///     time the former link was examined: a path that is back is not a better path (K8).
+  ///     time the former link was examined, because a path that is back is not a better path (K8).
   func reading(
     of question: Destination, madeOn made: Path, by router: IPAddress? = nil,
     _ way: inout FlowPath

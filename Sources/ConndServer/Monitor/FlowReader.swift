@@ -49,7 +49,7 @@ extension FlowPath {
 final class FlowReader {
   let reader: PathReader
   let view: KernelView
-  /// What the kernel has removed since the flows were evaluated last.
+  /// The routes that the kernel has removed since the flows were evaluated last.
   let removals: Removals
   private var ways = OrderedDictionary<WayKey, FlowPath>()
   /// The path of the previous flow. Most flows share it, and it is found without hashing.

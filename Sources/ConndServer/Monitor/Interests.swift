@@ -1,9 +1,9 @@
 import Connectivity
 import ConnectivityRules
 
-/// What connd subscribes to because paths depend on it: the networks behind the gateways in use,
-/// the links of paths, and the remote ends of tunnels. The routes to these ends decide which link
-/// is below a tunnel (K6).
+/// The subscriptions that paths depend on: the networks behind the gateways in use, the links of
+/// paths, and the remote ends of tunnels. The routes to these ends decide which link is below a
+/// tunnel (K6).
 ///
 /// This is a value. Each turn's readings add to it. If they need more than the kernel's filter
 /// passes, connd sets a wider filter.
@@ -47,7 +47,7 @@ struct Interests {
   mutating func use(_ facts: PathFacts) {
     let links = facts.allLinks
     self.unusedLinks.use(links.lazy.map(\.link.index))
-    // What a master does with its port is part of the port's path.
+    // The path of a port depends on its master.
     self.unusedLinks.use(links.lazy.compactMap(\.link.master))
     for end in facts.tunnelEnds + (facts.guess?.tunnelEnds ?? []) {
       guard self.tunnels.count < Self.mostTunnels, self.tunnels.insert(end).inserted

@@ -25,8 +25,8 @@ protocol Kernel {
   /// that destination's answer.
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer]
 
-  /// Returns how long the answers of `routes(to:)` since the last call remain valid at least, or
-  /// `nil` if they hold until the kernel sends a message.
+  /// Returns how long the answers of `routes(to:)` since the last call remain valid, or `nil` if
+  /// they hold until a kernel message.
   func takeExpiry() -> Duration?
 
   /// Returns the routing table entry that decides about a destination, or `nil` if no entry carries
@@ -39,20 +39,20 @@ protocol Kernel {
     to destination: Destination, by link: UInt32
   ) throws(KernelUnavailable) -> Bool
 
-  /// Returns a link and its device, or `nil` if there is no link with that index.
+  /// Returns a link and its device, or `nil` if it does not exist.
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts?
 
   /// Returns all links.
   func links() throws(KernelUnavailable) -> [LinkFacts]
 
-  /// Returns an address of a link, if the link has it, and the addresses that come in the same
-  /// answer: for IPv4, all of the link.
+  /// Returns an address of a link, if the link has it, and the other addresses in the same answer.
+  /// For IPv4, these are all addresses of the link.
   func addresses(with address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> [Address]
 
   /// Returns all addresses.
   func addresses() throws(KernelUnavailable) -> [Address]
 
-  /// Returns the kernel's neighbour entry, or `nil` if there is none.
+  /// Returns the kernel's neighbour entry, or `nil` without one.
   func neighbour(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Neighbour?
 
   /// Returns the bridge port behind which a MAC address is, or `nil` if the bridge has not learnt

@@ -135,8 +135,8 @@ final class KernelView {
     connections.isEmpty ? [] : self.kernel.socketReports(on: connections)
   }
 
-  /// Returns a route that exists for certain sources only. If there is no other route, connect(2)
-  /// picks one of the machine's addresses and looks up with that (ip6_dst_lookup_tail).
+  /// Returns a route that exists for certain sources only. Without another route, connect(2) picks
+  /// one of the machine's addresses and looks up with that (ip6_dst_lookup_tail).
   private func sourceSpecificRoute(
     to destination: Destination
   ) throws(KernelUnavailable) -> RouteAnswer? {

@@ -107,7 +107,7 @@ struct MonitorLoop {
   /// Opens the kernel and reads it for the first time.
   mutating func start() {
     if let settings = self.dns?.read() {
-      // The settings are compared with those that an earlier run published.
+      // The settings are compared with those of an earlier run.
       let changes = self.engine.update(to: settings, learntLate: true, time: self.clock.time)
       self.publish(changes)
     }
@@ -265,7 +265,7 @@ struct MonitorLoop {
     self.widenFilter()
   }
 
-  /// Reads the kernel and publishes changes. What single clients watch is then due.
+  /// Reads the kernel and publishes changes. Destinations and flows of clients are then due.
   mutating func read(_ occasion: Occasion) {
     guard let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {

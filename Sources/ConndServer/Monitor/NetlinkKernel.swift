@@ -8,7 +8,7 @@ import Netlink
 final class NetlinkKernel: Kernel {
   private let listener: Listener
   private let requester: Requester
-  /// `nil` if there is no generic netlink.
+  /// `nil` without generic netlink.
   private let wireless: NL80211?
   private let waiting: WaitSet?
   private let sockets: any SocketSource

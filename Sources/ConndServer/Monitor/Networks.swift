@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
 
-/// What is known about the networks behind the links in use. The MAC addresses of gateways identify
+/// The networks behind the links in use, as far as known. The MAC addresses of gateways identify
 /// networks that have no name (I4). The bridge ports show behind which link a gateway is (K6).
 ///
 /// Only the MAC addresses of one gateway are compared, and only if its link, or the source address
@@ -164,7 +164,7 @@ struct Networks {
     return Place(port: self.ports[key] ?? nil, isPresent: present != nil)
   }
 
-  /// Returns the last known MAC address of a gateway, or `nil` if there is none.
+  /// Returns the last known MAC address of a gateway, or `nil` if it is unknown.
   func lastHardwareAddress(of address: IPAddress, on link: UInt32) -> [UInt8]? {
     self.known[Gateway(link: link, address: address)]?.hardwareAddress
   }
@@ -321,7 +321,7 @@ struct Networks {
 }
 
 extension [LinkFacts] {
-  /// The Wi-Fi link at the bottom of this chain, or `nil` if there is none.
+  /// The Wi-Fi link at the bottom of this chain, or `nil` without one.
   var wireless: LinkFacts? { self.last(where: \.isWireless) }
 }
 

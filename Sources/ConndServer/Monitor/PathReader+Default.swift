@@ -15,10 +15,10 @@ extension DefaultPath {
 struct DefaultPath {
   /// The probe that represents the majority.
   var destination: Destination
-  /// A lookup and its answer, to check whether the path is still current, or `nil` if there was no
+  /// A lookup and its answer, to check whether the path is still current, or `nil` without a
   /// lookup.
   var lookup: (question: Destination, answer: RouteAnswer)?
-  /// What the kernel reports.
+  /// The kernel's answers.
   var facts: PathFacts
   /// The path that new connections get.
   var present: Path

@@ -8,7 +8,7 @@ import ConnectivityRules
 extension PathReader {
   /// The link below another one on the way to a next hop.
   struct PortChoice {
-    /// `nil` if there is none.
+    /// `nil` without one.
     var link: LinkFacts?
     /// Whether the kernel names this link. Otherwise it is the most likely port of a switch.
     var isKnown = true

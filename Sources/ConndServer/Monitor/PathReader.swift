@@ -254,7 +254,7 @@ extension PathReader {
   }
 
   /// Returns the path for the facts. If its gain is held back, returns the best path without the
-  /// held links instead. If there is none, returns the kernel's path as not yet working.
+  /// held links instead. Without one, returns the kernel's path as not yet working.
   func pathBesideHeld(
     _ path: Path, _ facts: PathFacts, to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {

@@ -2,7 +2,7 @@ import Connectivity
 import Netlink
 
 /// Links that no path can depend on. Events on them need no reading (T3), and eventually connd
-/// stops receiving them: on a machine with containers such links come and go all the time.
+/// stops receiving them. On a machine with containers such links come and go all the time.
 ///
 /// The kernel creates a link without addresses and routes. It reports whatever leads to the link
 /// later: a matching route passes the filter, and an address and an upper link have messages. Links
@@ -79,8 +79,8 @@ struct UnusedLinks {
     for link in links where self.used.insert(link).inserted { self.doubtAll() }
   }
 
-  /// Prepares for a filter that passes more routes and all links. What the old filter held back may
-  /// lead anywhere, and the caller still has to read it.
+  /// Prepares for a filter that passes more routes and all links. Messages that the old filter held
+  /// back may concern any link, and the caller still has to read the current state.
   mutating func hearAll() {
     let wasTooNarrow = self.filterIsTooNarrow
     self.forget()

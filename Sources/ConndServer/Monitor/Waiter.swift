@@ -11,7 +11,7 @@ struct Waiter {
     self.wakeUp = wakeUp
   }
 
-  /// What ended a wait, apart from inputs and deadlines.
+  /// The reasons why a wait ended, apart from inputs and deadlines.
   struct Woken {
     var hasMessages: Bool
     /// Whether the DNS settings may have changed.

@@ -16,8 +16,8 @@ struct WatchedPaths {
   /// Whether destinations are due for evaluation.
   var isBusy: Bool { !self.due.isEmpty }
 
-  /// Marks all destinations as due. Those that were due before stay in front, so that each has its
-  /// turn however much happens.
+  /// Marks all destinations as due. Destinations that were due before stay in front, so that each
+  /// has its turn however much happens.
   mutating func lookAtAll() {
     let due = Set(self.due)
     self.due += self.told.keys.lazy.filter { !due.contains($0) }

@@ -128,7 +128,7 @@ struct Exchanges {
         else { continue }
         self.open[role]?.answers[place].append(.message(message.bytes))
       }
-    // Without data to read there is no answer.
+    // Without data to read, the answer is empty.
     case .foreign, .nothing: break
     case .truncated, .overrun, .failed:
       // If requests were sent together, each one without an answer is repeated on its own.

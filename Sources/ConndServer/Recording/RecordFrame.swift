@@ -12,8 +12,8 @@ enum RecordFrame {
     return octets(length) + octets(~length) + octets(checksum(bytes)) + bytes
   }
 
-  /// Removes a record from the front. Returns `nil` if there is no complete one, and `.some(nil)`
-  /// if it is damaged.
+  /// Removes a record from the front. Returns `nil` without a complete one, and `.some(nil)` if it
+  /// is damaged.
   static func take(_ reader: inout ArraySlice<UInt8>) -> [UInt8]?? {
     guard reader.count >= self.overhead else { return nil }
     let numbers = (0..<3).map { number(reader.dropFirst(4 * $0).prefix(4)) }

@@ -12,7 +12,7 @@ struct RecordingHeader: Hashable {
   var version: String
   /// The version of the kernel, as in uname(2).
   var kernel: String
-  /// The text of the configuration, or empty if there was none.
+  /// The text of the configuration, or empty without one.
   var configuration: String
   /// The watchdog timeout in nanoseconds, because connd reads the clock for the watchdog.
   var watchdogTimeout: Int64?

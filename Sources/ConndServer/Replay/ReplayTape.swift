@@ -57,10 +57,10 @@ final class ReplayTape {
 
   // MARK: - Modems
 
-  /// Whether there are unread modem news from the source itself.
+  /// Whether unread modem news came from the source itself.
   var hasModems: Bool { self.present.modems.contains { !$0.afterLinks } }
 
-  /// Returns the next modem news, or `nil` if there are none or they are invalid.
+  /// Returns the next modem news, or `nil` without valid ones.
   func takeModems(afterLinks: Bool) -> [String: ModemLink]? {
     guard let place = self.present.modems.firstIndex(where: { $0.afterLinks == afterLinks }) else {
       return nil
@@ -70,10 +70,10 @@ final class ReplayTape {
 
   // MARK: - Costs
 
-  /// Whether there are unread cost news.
+  /// Whether cost news are unread.
   var hasMetering: Bool { !self.present.metering.isEmpty }
 
-  /// Returns the next cost news, or `nil` if there are none or they are invalid.
+  /// Returns the next cost news, or `nil` without valid ones.
   func takeMetering() -> MeteringWords? {
     guard self.hasMetering else { return nil }
     return try? MeteringWords(decoding: self.present.metering.removeFirst())

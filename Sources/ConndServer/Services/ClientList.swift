@@ -9,7 +9,7 @@ import UnixTransport
 ///
 /// The list is limited by the number of streams (D4).
 final class ClientList: Sendable {
-  /// What a stream subscribes to.
+  /// The subject of a stream.
   enum Subject: Sendable {
     case changes
     case path(destination: String)

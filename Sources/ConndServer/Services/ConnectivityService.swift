@@ -158,7 +158,7 @@ struct ConnectivityService: RegistrableRPCService {
 }
 
 extension Result where Failure == KernelUnavailable {
-  /// - Throws: UNAVAILABLE if there is no answer.
+  /// - Throws: UNAVAILABLE without an answer.
   fileprivate func orUnavailable() throws(RPCError) -> Success {
     do throws(KernelUnavailable) {
       return try self.get()

@@ -198,8 +198,8 @@ extension Connectivity_V1_LinkState {
 }
 
 extension Observation {
-  /// Returns the link that the default paths are guessed to use below a tunnel, or `nil` if there
-  /// is no guess.
+  /// Returns the link that the default paths are guessed to use below a tunnel, or `nil` without a
+  /// guess.
   func guess(below tunnel: UInt32) -> PathLink? {
     for path in [self.ipv4.path, self.ipv6.path] where path.guessedLinks > 0 {
       if path.certainChain.last?.index == tunnel { return path.chain[path.certainChain.endIndex] }

@@ -106,7 +106,7 @@ struct Statistics: Sendable {
     self.increment("refutations", verdict.reason.rawValue)
   }
 
-  /// Counts a client that was refused, or has to wait because there are no descriptors.
+  /// Counts a client that was refused, or has to wait for a descriptor.
   ///
   /// - Parameter limit: The key of the configuration, if it is one.
   func hit(_ limit: String) { self.increment("limits_hit", limit) }

@@ -180,7 +180,7 @@ final class HistoryFile {
   struct Past {
     /// Oldest first.
     var changes: [Published] = []
-    /// The generation to continue after if there are no changes.
+    /// The generation to continue after, if `changes` is empty.
     var generation: UInt64 = 0
 
     /// The state after unknown changes were published. Generations continue far beyond any that can

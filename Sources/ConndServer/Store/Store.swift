@@ -35,7 +35,7 @@ final class Store: Sendable {
 
   /// - Parameters:
   ///   - past: The changes of an earlier run, oldest first.
-  ///   - generation: The generation to continue after if there are no changes.
+  ///   - generation: The generation to continue after, if `past` is empty.
   init(_ past: [Published] = [], after generation: UInt64 = 0) {
     var snapshot = TransitionMaker().snapshot
     snapshot.generation = generation

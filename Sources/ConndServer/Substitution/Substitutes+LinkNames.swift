@@ -1,5 +1,5 @@
 /// Replaces names of links. Names from the kernel, udev and well-known programs show what a link
-/// is, and stay. Of any other name at most such a beginning stays.
+/// is, and stay. Any other name keeps at most such a beginning.
 extension Substitutes {
   func computed(linkName name: String) -> String {
     let parts = name.split(separator: ".", omittingEmptySubsequences: false)

@@ -54,7 +54,7 @@ package struct LinkFacts: Hashable, Sendable {
   }
 }
 
-/// What a link reveals about its medium.
+/// The evidence that a link gives for its medium.
 enum MediumVerdict: Hashable {
   /// The link has this medium itself, or its medium is unknown.
   case medium(Evidence)
@@ -67,9 +67,9 @@ extension MediumVerdict {
   /// Evaluates the evidence in the order of the rule.
   ///
   /// The kind comes from the driver that created the link. So it takes precedence over everything
-  /// that can be set or imitated: a tun device accepts any ARPHRD type and any name, and stays a
-  /// tun. If the kind does not determine the medium, ModemManager and the driver of a serial line
-  /// decide.
+  /// that can be set or imitated. For example, a tun device accepts any ARPHRD type and any name,
+  /// and stays a tun. If the kind does not determine the medium, ModemManager and the driver of a
+  /// serial line decide.
   fileprivate init(_ link: Link, _ device: Device, isModem: Bool) {
     let line = device.serialDriver.flatMap { modemLineDrivers.contains($0) ? $0 : nil }
     if link.kind == "ppp", !device.lowerLinks.isEmpty, !isModem, line == nil {

@@ -15,8 +15,8 @@ package struct PathFacts: Hashable, Sendable {
   /// The source address as its link has it, or `nil` if the kernel named none or it could not be
   /// read.
   package var source: Address?
-  /// Why the path does not work although its links carry traffic: there is no path to a tunnel's
-  /// remote end, or a switch takes what a link receives.
+  /// Why the path does not work although its links carry traffic. Either a tunnel's remote end
+  /// cannot be reached, or a switch takes what a link receives.
   package var brokenBelow: Path.Reason?
   /// The remote ends of the tunnels in the chain, each with the tunnel's link.
   package var tunnelEnds: [TunnelEnd] = []
@@ -55,8 +55,8 @@ package struct PathFacts: Hashable, Sendable {
 /// Links that are guessed to carry a tunnel, from the top.
 package struct GuessedLinks: Hashable, Sendable {
   package var links: [LinkFacts]
-  /// The mark that keeps traffic out of the tunnel and led to the guess, or `nil` if the guess is
-  /// the best default route beside the tunnel.
+  /// The mark that keeps traffic out of the tunnel and led to the guess. `nil` if the guess is the
+  /// best default route beside the tunnel.
   package var mark: UInt32?
   /// The gateway for traffic that leaves by the lowest of the links, or `nil` without one.
   package var gateway: Gateway?
@@ -228,7 +228,7 @@ package struct PathClassifier: Hashable, Sendable {
   /// Without a better address the kernel uses a loopback one, or in IPv6 a link-local one, which
   /// routers do not forward (RFC 4291, 2.5.6). That happens while the global address is tentative
   /// (RFC 4862, 5.4). DHCP clients without a server choose a link-local IPv4 address, and route all
-  /// traffic to the link itself, where there is no router (RFC 3927, 2.6.2).
+  /// traffic to the link itself without a router (RFC 3927, 2.6.2).
   private func isUsable(_ source: IPAddress?, _ facts: PathFacts) -> Bool {
     guard let source, !source.isLoopback, !source.isUnspecified else { return false }
     if source.isLinkLocal, !facts.destination.isLinkLocal,

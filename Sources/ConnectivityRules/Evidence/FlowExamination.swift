@@ -105,7 +105,7 @@ extension FlowExamination {
     package var isTunnelled: Bool
     /// When the change behind the verdict happened.
     package var change: Instant
-    /// The socket's report, or `nil` if there was no query or no answer.
+    /// The socket's report, or `nil` without a query or an answer.
     package var report: SocketReport?
     package var now: Instant
 

@@ -22,7 +22,7 @@ package struct SocketEvidence: Hashable, Sendable {
   package var nextTimeout: Instant?
 
   /// - Parameters:
-  ///   - progress: The progress at the previous query, or `nil` if there was none.
+  ///   - progress: The progress at the previous query, or `nil` if this is the first.
   ///   - now: When the kernel gave the report.
   package init(
     _ report: SocketReport, on change: Instant, after progress: UInt64? = nil, at now: Instant
@@ -75,7 +75,7 @@ extension SocketEvidence {
     case destroy
     /// The lookup does not describe this flow.
     case spare
-    /// There is no proof yet. Query the socket again at that instant.
+    /// Not proved yet. Query the socket again at that instant.
     case wait(until: Instant)
   }
 
@@ -113,14 +113,14 @@ extension SocketEvidence {
 // MARK: - E2: find dead flows
 
 extension SocketEvidence {
-  /// Whether a flow may be dead although its lookup succeeds (E2): the peer has not acknowledged
+  /// Whether a flow may be dead although its lookup succeeds (E2). The peer has not acknowledged
   /// sent data, and nothing new has arrived since the change.
   package var isSilent: Bool {
     self.hasUnacknowledgedData && !self.provesAlive && (self.timeouts > 0 || !self.isHeardLate)
   }
 
-  /// Returns the severity for a silent flow by its number of timeouts, or `nil` if there is none
-  /// yet.
+  /// Returns the severity for a silent flow by its number of timeouts, or `nil` while they mean
+  /// nothing.
   ///
   /// Three consecutive timeouts take at least 1.4 s. They never occurred with round trips of up to
   /// a second, a full queue, or 10% packet loss. Two timeouts did occur, when the round trip jumped
@@ -137,8 +137,8 @@ extension SocketEvidence {
     return self.timeouts >= 3 && isLong ? .destroy : .advise
   }
 
-  /// Returns when to query a silent flow again: as soon as the peer could have acknowledged the
-  /// next retransmission, but at least 100 ms from now. If the path is back, that packet is the
+  /// Returns when to query a silent flow again. That is as soon as the peer could have acknowledged
+  /// the next retransmission, but at least 100 ms from now. If the path is back, that packet is the
   /// first to show it.
   package func nextQuestion(after now: Instant) -> Instant {
     let soonest = now.advanced(by: .milliseconds(100))

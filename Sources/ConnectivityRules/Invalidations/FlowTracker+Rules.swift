@@ -10,7 +10,8 @@ extension FlowTracker {
     var reading: FlowReading
     var policy: InvalidationPolicy
     var hasChosen: Bool
-    /// Whether the client was told to leave for a preferred path, and the flow continues.
+    /// Whether the client was notified of a preferred path and should leave, but the flow
+    /// continues.
     var isBetterPathTold: Bool
     var slept: Duration?
     var now: Instant

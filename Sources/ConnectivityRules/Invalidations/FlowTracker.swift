@@ -13,7 +13,7 @@ package struct FlowTracker: Hashable, Sendable {
   private var hasChosen = false
 
   fileprivate indirect enum State: Hashable, Sendable {
-    /// The flow has no address yet, because there was no path.
+    /// The flow has no address yet, because it had no path.
     case awaitingPath(Path)
     case alive(Standing)
     /// Its path is gone and may come back (I10).
@@ -199,8 +199,8 @@ package struct FlowTracker: Hashable, Sendable {
     return self.news(Self.rules.compactMap { $0(sight) }, reading.alternative)
   }
 
-  /// Returns the first of the most severe verdicts that have not been reported, or `nil` if there
-  /// is none (I9).
+  /// Returns the first of the most severe verdicts that have not been reported, or `nil` without
+  /// one (I9).
   private mutating func news(
     _ verdicts: [Verdict], _ alternative: FlowReading.Alternative?
   ) -> Verdict? {

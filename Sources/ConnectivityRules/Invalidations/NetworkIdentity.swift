@@ -1,6 +1,6 @@
 package import Connectivity
 
-/// What is known about the network behind a link (I4). Unknown properties distinguish nothing.
+/// The network behind a link, as far as known (I4). Unknown properties distinguish nothing.
 package struct NetworkIdentity: Hashable, Sendable {
   /// `nil` for destinations on the link, because they do not depend on the gateway.
   package var gateway: IPAddress?

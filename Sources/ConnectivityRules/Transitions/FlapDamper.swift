@@ -68,7 +68,7 @@ package struct FlapDamper: Hashable, Sendable {
     return held
   }
 
-  /// Returns when the next hold ends, or `nil` if there is none.
+  /// Returns when the next hold ends, or `nil` without one.
   package func deadline(after now: Instant) -> Instant? {
     self.links.values.compactMap(\.heldUntil).filter { $0 > now }.min()
   }

@@ -40,7 +40,7 @@ extension KernelEvent {
     return cause
   }
 
-  /// The link that the message is about, or `nil` if there is none.
+  /// The link that the message is about, or `nil` if it names none.
   private var linkIndex: UInt32? {
     switch self {
     case .link(let link), .linkRemoved(let link): link.index

@@ -88,8 +88,8 @@ extension ObservedPath {
       self.path.chain.contains { $0.index == link.index || $0.name == link.name }
     case .routeRemoved where self.route != before.route,
       .nexthopRemoved where self.route != before.route:
-      // Another entry gives the same path. There was no interruption if it existed before this one
-      // was removed.
+      // Another entry gives the same path. If it existed before this one was removed, traffic was
+      // not interrupted.
       self.path == before.path && events.contains { $0.adds(self.route) }
     default:
       self.path == before.path
