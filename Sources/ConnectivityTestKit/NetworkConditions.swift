@@ -1,6 +1,6 @@
 public import Connectivity
 
-/// A network that a simulated machine is on, and how it fares there.
+/// A network of a simulated machine, and its current condition.
 ///
 /// ```swift
 /// network.become(.wifi)
@@ -11,20 +11,21 @@ public import Connectivity
 /// network.become(.none)
 /// ```
 public struct NetworkConditions: Hashable, Sendable {
-  /// What tells the network from others on the same interface, as an SSID or a router's hardware address does.
+  /// The name that distinguishes it from other networks on the same interface, like an SSID or a
+  /// router's MAC address.
   public var name: String
   public var medium: Medium
-  /// The link that leads into it. Networks on the same interface are not there at the same time.
+  /// The link that leads to it. Two networks on the same interface cannot exist at the same time.
   public var interface: String
-  /// `nil`: there is no IPv4 on this network.
+  /// `nil` if the network has no IPv4.
   public var ipv4: Attachment?
-  /// `nil`: there is no IPv6 on this network.
+  /// `nil` if the network has no IPv6.
   public var ipv6: Attachment?
-  /// Sending costs money.
+  /// Whether sending costs money.
   public var isExpensive: Bool
-  /// The user asked to save data.
+  /// Whether the user asked to save data.
   public var isConstrained: Bool
-  /// Why no traffic flows although the network is there; `nil`: it flows.
+  /// Why no traffic flows although the network exists, or `nil` if it flows.
   public var reason: Path.Reason?
 
   let kind: Kind
@@ -35,7 +36,7 @@ public struct NetworkConditions: Hashable, Sendable {
     case unknown
   }
 
-  /// A network of any kind; where it has no addresses, nothing is sent by it.
+  /// Creates a network of any kind. Without addresses it carries no traffic.
   public init(
     name: String, medium: Medium, interface: String, ipv4: Attachment? = nil,
     ipv6: Attachment? = nil, isExpensive: Bool = false, isConstrained: Bool = false,
@@ -61,13 +62,13 @@ public struct NetworkConditions: Hashable, Sendable {
     self.kind = kind
   }
 
-  /// How the machine is attached to a network in one family.
+  /// The machine's attachment to a network in one family.
   public struct Attachment: Hashable, Sendable {
     /// The machine's own address.
     public var source: IPAddress
-    /// The length of the subnet that it is in, in bits.
+    /// The prefix length of its subnet, in bits.
     public var prefixLength: Int
-    /// `nil`: all that goes by the network is on the link.
+    /// The gateway, or `nil` if all destinations are on the link.
     public var gateway: IPAddress?
 
     public init(source: IPAddress, prefixLength: Int, gateway: IPAddress? = nil) {
@@ -76,7 +77,8 @@ public struct NetworkConditions: Hashable, Sendable {
       self.gateway = gateway
     }
 
-    /// As `ip address add` takes it: `Attachment("192.0.2.7/24", gateway: "192.0.2.1")`; `nil` for what is none.
+    /// Creates an attachment from the syntax of `ip address add`: `Attachment("192.0.2.7/24",
+    /// gateway: "192.0.2.1")`. Returns `nil` if it is invalid.
     public init?(_ address: String, gateway: String? = nil) {
       let parts = address.split(separator: "/", omittingEmptySubsequences: false)
       guard parts.count == 2, let source = IPAddress(String(parts[0])),
@@ -97,19 +99,19 @@ public struct NetworkConditions: Hashable, Sendable {
 // MARK: - Networks
 
 extension NetworkConditions {
-  /// Wi-Fi by `wlan0`, in both families.
+  /// Wi-Fi on `wlan0`, with both families.
   public static let wifi = NetworkConditions(
     name: "wifi", medium: .wifi, interface: "wlan0",
     ipv4: Attachment("192.0.2.7/24", gateway: "192.0.2.1"),
     ipv6: Attachment("2001:db8:1::7/64", gateway: "fe80::1"))
 
-  /// A modem by `wwan0`, in both families; it costs money.
+  /// A modem on `wwan0`, with both families. It costs money.
   public static let cellular = NetworkConditions(
     name: "cellular", medium: .cellular, interface: "wwan0",
     ipv4: Attachment("198.51.100.7/24", gateway: "198.51.100.1"),
     ipv6: Attachment("2001:db8:2::7/64", gateway: "fe80::2"), isExpensive: true)
 
-  /// A cable by `eth0`, in both families.
+  /// Ethernet on `eth0`, with both families.
   public static let wired = NetworkConditions(
     name: "wired", medium: .wired, interface: "eth0",
     ipv4: Attachment("203.0.113.7/24", gateway: "203.0.113.1"),
@@ -118,40 +120,41 @@ extension NetworkConditions {
   /// No network: all links are down.
   public static let none = NetworkConditions(.none)
 
-  /// The kernel cannot be asked: nobody knows (K8).
+  /// The kernel cannot be queried, so the network is unknown (K8).
   public static let unknown = NetworkConditions(.unknown)
 }
 
 // MARK: - Variations
 
 extension NetworkConditions {
-  /// Another network of the same kind: the interface and the addresses are the same.
+  /// Returns another network of the same kind, with the same interface and addresses.
   public func named(_ name: String) -> Self { self.with { $0.name = name } }
 
-  /// The same by another interface.
+  /// Returns the network on another interface.
   public func on(_ interface: String) -> Self { self.with { $0.interface = interface } }
 
-  /// The same with other addresses; a family that is not given, it has not.
+  /// Returns the network with other addresses. Without an attachment, it lacks the family.
   public func addressed(ipv4: Attachment? = nil, ipv6: Attachment? = nil) -> Self {
     self.with { ($0.ipv4, $0.ipv6) = (ipv4, ipv6) }
   }
 
-  /// It costs money: a phone's hotspot.
+  /// Returns the network with a cost: a phone's hotspot.
   public func expensive(_ isExpensive: Bool = true) -> Self {
     self.with { $0.isExpensive = isExpensive }
   }
 
-  /// The user asked to save data: Low Data Mode.
+  /// Returns the network with the user's request to save data: Low Data Mode.
   public func constrained(_ isConstrained: Bool = true) -> Self {
     self.with { $0.isConstrained = isConstrained }
   }
 
-  /// It is there, and no traffic flows.
+  /// Returns the network without traffic.
   ///
-  /// `noCarrier` is a Wi-Fi between two access points, `dormant` one before its handshake is finished, `noRoute` a
-  /// network whose default route is missing, `noSourceAddress` one that gave no address yet, `unreachable`,
-  /// `prohibited` and `blackhole` one whose default route says so. Of the first and of `noRoute` connd expects that
-  /// it comes back, and advises before it destroys (I10).
+  /// `noCarrier` is a Wi-Fi link between two access points, and `dormant` one before its handshake
+  /// is finished. `noRoute` is a network without a default route, and `noSourceAddress` one that
+  /// has assigned no address yet. With `unreachable`, `prohibited` and `blackhole` the default
+  /// route discards. For `noCarrier` and `noRoute`, connd expects a recovery, so it advises before
+  /// it destroys (I10).
   public func failing(_ reason: Path.Reason) -> Self { self.with { $0.reason = reason } }
 
   private func with(_ change: (inout Self) -> Void) -> Self {

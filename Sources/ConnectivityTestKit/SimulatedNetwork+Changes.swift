@@ -1,31 +1,32 @@
 public import Connectivity
 internal import ConnectivityRules
 
-/// What happens to the network. Each returns when connd has published what follows from it; where connd does not run,
-/// it finds out when it starts.
+/// Changes of the network. Each returns when connd has published the consequences. If connd is not
+/// running, it detects them when it starts.
 extension SimulatedNetwork {
-  /// The machine is on these networks now, and on no others; traffic goes by the first that has a default route.
+  /// Puts the machine on these networks only. Traffic uses the first one with a default route.
   ///
-  /// What was on a network that is not there any more has lost its interface, at once. On one that is still there,
-  /// traffic goes on, unless the default path is another now.
+  /// Connections on removed networks have lost their interface immediately. On remaining networks,
+  /// traffic continues unless the default path has changed.
   public func become(_ networks: NetworkConditions...) { self.become(networks) }
 
-  /// As with separate parameters.
+  /// Puts the machine on these networks only.
   public func become(_ networks: [NetworkConditions]) {
     self.connd.change { simulation, now, time in
       simulation.change(at: now, time: time) { $0.become(networks) }
     }
   }
 
-  /// Traffic to some destinations goes by a network of its own, whatever the others become; with
-  /// ``NetworkConditions/none`` it goes nowhere.
+  /// Routes traffic to some destinations over a separate network, independent of the others. With
+  /// ``NetworkConditions/none`` there is no route.
   ///
   /// - Parameters:
-  ///   - destinations: An address, or a block as `192.0.2.0/24`; loopback addresses as well.
-  ///   - network: By which network: its link is there for as long as the route is.
-  ///   - isOnLink: The destinations are on the link. What is behind no gateway, a changed category does not concern
-  ///     (I5).
-  /// - Throws: ``SimulationError`` for what is neither.
+  ///   - destinations: An address, or a prefix such as `192.0.2.0/24`; loopback addresses are
+  ///     allowed.
+  ///   - network: The network, whose link exists as long as the route.
+  ///   - isOnLink: Whether the destinations are on the link. Without a gateway, a changed category
+  ///     does not affect them (I5).
+  /// - Throws: ``SimulationError`` if `destinations` is invalid.
   public func route(
     _ destinations: String, by network: NetworkConditions, isOnLink: Bool = false
   ) throws {
@@ -37,9 +38,9 @@ extension SimulatedNetwork {
     }
   }
 
-  /// Traffic to these destinations goes where all goes.
+  /// Removes the special route to these destinations.
   ///
-  /// - Throws: ``SimulationError`` for what is neither an address nor a block.
+  /// - Throws: ``SimulationError`` if `destinations` is neither an address nor a prefix.
   public func removeRoute(_ destinations: String) throws {
     let prefix = try Self.prefix(destinations)
     self.connd.change { simulation, now, time in
@@ -58,28 +59,28 @@ extension SimulatedNetwork {
     throw SimulationError("'\(text)' is neither an address nor a block of addresses")
   }
 
-  /// All links that are up go and come back, faster than anybody looks: the category bounces (T2), and flows are in
-  /// doubt, not dead.
+  /// Makes all links that are up go away and come back, faster than a reading. The category bounces
+  /// (T2), and flows are in doubt but not dead.
   public func bounce() {
     self.connd.change { simulation, now, time in simulation.bounce(at: now, time: time) }
   }
 
-  /// The machine asks others for names.
+  /// Changes the machine's DNS configuration.
   public func resolve(by settings: DNSSettings) {
     self.connd.change { simulation, _, time in simulation.resolve(by: settings, time: time) }
   }
 
-  /// The machine slept for so long, and wakes (I6).
+  /// Simulates a sleep of this duration, and the wake-up (I6).
   public func wake(afterSleepOf duration: Duration) {
     self.connd.change { simulation, now, time in
       simulation.wake(after: duration, at: now, time: time)
     }
   }
 
-  /// Publishes an invalidation of all channels, whatever became of the network.
+  /// Publishes an invalidation of all channels, independent of the network.
   ///
-  /// Followers of the stream are told of the scope "everything", and every guarded flow is told; with `destroy` none is
-  /// guarded any more.
+  /// Subscribers receive the scope "everything", and each guarded flow receives the invalidation.
+  /// With `destroy`, no flow is guarded afterwards.
   public func invalidate(
     _ reason: Invalidation.Reason = .categoryChanged, _ severity: Invalidation.Severity = .destroy
   ) {
@@ -91,9 +92,10 @@ extension SimulatedNetwork {
     }
   }
 
-  /// Invalidates some of the guarded flows, whatever became of the network. The stream says nothing of single flows.
+  /// Invalidates some of the guarded flows, independent of the network. `Watch` does not report
+  /// single flows.
   ///
-  /// - Parameter isMeant: Which of the flows that are guarded now.
+  /// - Parameter isMeant: Selects among the guarded flows.
   public func invalidate(
     _ reason: Invalidation.Reason = .categoryChanged, _ severity: Invalidation.Severity = .destroy,
     where isMeant: (GuardedFlow) throws -> Bool
@@ -109,23 +111,26 @@ extension SimulatedNetwork {
 // MARK: - Scripts
 
 extension SimulatedNetwork {
-  /// Plays a script; returns when its last step is published.
+  /// Plays a script, and returns when its last step is published.
   ///
   /// - Parameters:
-  ///   - text: As ``NetworkScript`` describes it: `wifi, 2 s, none, cellular`.
-  ///   - speed: How many times faster than the clock the script's time goes, graces included; `.infinity`: nothing
-  ///     waits, and what becomes due in a pause happens in its order.
-  /// - Throws: ``NetworkScriptError`` before anything is played; `CancellationError`; what ``start()`` throws.
+  ///   - text: A script as described by ``NetworkScript``: `wifi, 2 s, none, cellular`.
+  ///   - speed: How many times faster than the clock the script's time runs, including grace
+  ///     periods. With `.infinity` nothing waits, and events that are due in a pause happen in
+  ///     order.
+  /// - Throws: ``NetworkScriptError`` before anything is played; `CancellationError`; the errors of
+  ///   ``start()``.
   public func play(_ text: String, speed: Double = 1) async throws {
     try await self.play(try NetworkScript(text), speed: speed)
   }
 
-  /// Plays a script; returns when its last step is published.
+  /// Plays a script, and returns when its last step is published.
   ///
   /// - Parameters:
-  ///   - script: What happens.
-  ///   - speed: How many times faster than the clock the script's time goes; see ``play(_:speed:)-(String,_)``.
-  /// - Throws: `CancellationError`; what ``start()`` throws.
+  ///   - script: The script.
+  ///   - speed: How many times faster than the clock the script's time runs; see
+  ///     ``play(_:speed:)-(String,_)``.
+  /// - Throws: `CancellationError`; the errors of ``start()``.
   public func play(_ script: NetworkScript, speed: Double = 1) async throws {
     precondition(speed > 0, "a script has a speed")
     for step in script.steps {
@@ -139,11 +144,11 @@ extension SimulatedNetwork {
     }
   }
 
-  /// Has simulated time pass at once: graces that end meanwhile are over.
+  /// Lets simulated time pass without waiting. Grace periods that end in it are over.
   public func advance(by duration: Duration) { self.connd.pass(duration) }
 }
 
 extension Cause {
-  /// No kernel said so.
+  /// A cause without a kernel message.
   fileprivate static let simulated = Cause(.configuration, "simulated")
 }

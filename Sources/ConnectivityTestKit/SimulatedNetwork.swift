@@ -2,7 +2,7 @@ public import Connectivity
 internal import ConnectivityRules
 private import Synchronization
 
-/// Runs `body` with a simulated network, and takes it down afterwards: no socket, thread or directory is left.
+/// Runs `body` with a simulated network, and then removes it with its socket, thread and directory.
 ///
 /// ```swift
 /// try await withSimulatedNetwork(.wifi) { network in
@@ -13,14 +13,14 @@ private import Synchronization
 /// ```
 ///
 /// - Parameters:
-///   - networks: The networks that there are at first, the most preferred first.
-///   - policy: How long a path may be away, and what is done about a better one, as connd's configuration says.
-///   - treatsLoopbackAsRemote: Whether traffic to loopback addresses goes by the default network, as it does in tests
-///     whose servers are on the same machine.
-///   - clock: What graces and the pauses of scripts are measured by.
-///   - body: What to do.
-/// - Returns: What `body` returns.
-/// - Throws: ``SimulationError``, what gRPC says where nothing can listen, and what `body` throws.
+///   - networks: The initial networks, most preferred first.
+///   - policy: The grace periods and the handling of better paths, as in connd's configuration.
+///   - treatsLoopbackAsRemote: Whether traffic to loopback addresses uses the default network. Set
+///     it for tests whose servers run on the same machine.
+///   - clock: The clock for grace periods and for the pauses of scripts.
+///   - body: The test.
+/// - Returns: The result of `body`.
+/// - Throws: ``SimulationError``, gRPC's error if it cannot listen, and the error of `body`.
 public func withSimulatedNetwork<Result>(
   isolation: isolated (any Actor)? = #isolation,
   _ networks: NetworkConditions..., policy: InvalidationPolicy = InvalidationPolicy(),
@@ -40,34 +40,38 @@ public func withSimulatedNetwork<Result>(
   }
 }
 
-/// A machine's network that a test plays, with a connd that tells clients of it: no kernel, no daemon, no privileges.
+/// A machine's network that a test plays, with a connd that reports it to clients. It needs no
+/// kernel, daemon or privileges.
 ///
-/// The connd is real as far as clients can see: it speaks the protocol on a Unix socket, and what it publishes and
-/// which flows it invalidates follow from the rules that connd itself is made of. Only the kernel below is a model.
-/// (That gains of a flapping link are held back is left out: scripts play in milliseconds what takes minutes.)
+/// For clients the connd is real: it speaks the protocol on a Unix socket. What it publishes, and
+/// which flows it invalidates, follows from the same rules as in connd. Only the kernel below is a
+/// model. (It does not hold back gains of flapping links, because scripts play in milliseconds what
+/// takes minutes.)
 ///
-/// Safe to use from any thread. ``withSimulatedNetwork(isolation:_:policy:treatsLoopbackAsRemote:clock:_:)`` is the
-/// usual way to one; who makes one by hand calls ``start()`` and ``stop()``, from one task at a time. Its directory
-/// is removed with the last reference.
+/// Safe to use from any thread. Usually created with
+/// ``withSimulatedNetwork(isolation:_:policy:treatsLoopbackAsRemote:clock:_:)``. If created
+/// directly, call ``start()`` and ``stop()``, from one task at a time. Its directory is removed
+/// with the last reference.
 public final class SimulatedNetwork: Sendable {
   private let directory: SocketDirectory
   private let listener = Mutex<Listener?>(nil)
   let connd: SimulatedConnd
 
-  /// Where connd listens: what clients take as `socket`.
+  /// The path of connd's socket, which clients take as `socket`.
   public var socket: String { self.directory.socket }
 
-  /// What makes programs in any language find the simulated connd: `CONND_SOCKET`.
+  /// The environment for programs in any language, which leads them to the simulated connd:
+  /// `CONND_SOCKET`.
   public var environment: [String: String] { ["CONND_SOCKET": self.socket] }
 
-  /// A network whose connd does not run yet.
+  /// Creates a network whose connd is not running yet.
   ///
   /// - Parameters:
-  ///   - networks: The networks that there are at first, the most preferred first.
-  ///   - policy: How long a path may be away, and what is done about a better one, as connd's configuration says.
-  ///   - treatsLoopbackAsRemote: Whether traffic to loopback addresses goes by the default network.
-  ///   - clock: What graces and the pauses of scripts are measured by.
-  /// - Throws: ``SimulationError`` where no directory can be made for the socket.
+  ///   - networks: The initial networks, most preferred first.
+  ///   - policy: The grace periods and the handling of better paths, as in connd's configuration.
+  ///   - treatsLoopbackAsRemote: Whether traffic to loopback addresses uses the default network.
+  ///   - clock: The clock for grace periods and for the pauses of scripts.
+  /// - Throws: ``SimulationError`` if no directory can be created for the socket.
   public init(
     _ networks: [NetworkConditions], policy: InvalidationPolicy = InvalidationPolicy(),
     treatsLoopbackAsRemote: Bool = true, clock: some Clock<Duration> = ContinuousClock()
@@ -80,10 +84,10 @@ public final class SimulatedNetwork: Sendable {
 
   // MARK: - connd
 
-  /// connd starts, and goes on from what it published before: what changed meanwhile is told as learnt late. Returns
-  /// when clients can connect; does nothing where it runs.
+  /// Starts connd. It continues from its last published state, and marks changes since then as
+  /// learnt late. Returns when clients can connect. Has no effect if connd is running.
   ///
-  /// - Throws: What gRPC says where nothing can listen on the socket.
+  /// - Throws: gRPC's error if it cannot listen on the socket.
   public func start() async throws {
     guard !self.connd.isRunning else { return }
     self.connd.start()
@@ -96,10 +100,10 @@ public final class SimulatedNetwork: Sendable {
     }
   }
 
-  /// connd goes (C7): every client is hung up on, and none can connect. Returns when its thread has ended; does nothing
-  /// where it does not run.
+  /// Stops connd (C7): disconnects all clients, and lets none connect. Returns when its thread has
+  /// ended. Has no effect if connd is not running.
   public func stop() async {
-    // Who is hung up on comes back at once.
+    // Disconnected clients reconnect immediately, so remove the socket first.
     self.directory.removeSocket()
     self.connd.stop()
     let listener = self.listener.withLock { listener in
@@ -114,23 +118,24 @@ public final class SimulatedNetwork: Sendable {
     self.directory.remove()
   }
 
-  /// Whether connd runs.
+  /// Whether connd is running.
   public var isRunning: Bool { self.connd.isRunning }
 
-  /// What connd says to clients that ask it to guard a flow: that it has reached a limit, in these words. `nil`: it
-  /// guards every flow.
+  /// The message with which connd refuses to guard flows, as if a limit was reached. `nil` means
+  /// that it guards all flows.
   public var refusesFlows: String? {
     get { self.connd.refusal }
     set { self.connd.refusal = newValue }
   }
 
-  /// connd takes flows, and says nothing of any until this is false again, as one that is kept busy may.
+  /// Whether connd accepts flows but reports nothing about them until this is false again, like a
+  /// busy connd.
   public var delaysFlows: Bool {
     get { self.connd.delaysFlows }
     set { self.connd.delaysFlows = newValue }
   }
 
-  /// connd no longer knows what it published: clients that resume get a gap.
+  /// Makes connd forget what it published: clients that resume receive a gap.
   public func forgetHistory() {
     self.connd.change { simulation, _, _ in
       simulation.forgetHistory()
@@ -140,13 +145,13 @@ public final class SimulatedNetwork: Sendable {
 
   // MARK: - What connd knows
 
-  /// What connd published last.
+  /// The last published state.
   public var snapshot: Snapshot { self.connd.read { $0.snapshot } }
 
-  /// What connd published, the oldest first; at most the last 512 changes.
+  /// The published changes, oldest first; at most the last 512.
   public var history: [Change] { self.connd.read { $0.history } }
 
-  /// What connd guards, the oldest client's flows first.
+  /// The guarded flows, those of the oldest client first.
   public var guardedFlows: [GuardedFlow] {
     self.connd.read { simulation in
       simulation.flows.keys.compactMap { key in
@@ -155,27 +160,28 @@ public final class SimulatedNetwork: Sendable {
     }
   }
 
-  /// Waits until connd guards as many flows.
+  /// Waits until connd guards at least this many flows.
   ///
   /// - Throws: `CancellationError`.
   public func waitForFlows(atLeast count: Int) async throws {
     try await self.connd.wait { $0.read { $0.flows.entries.count } >= count }
   }
 
-  /// How many clients follow what is published.
+  /// The number of subscribers.
   public var subscribers: Int { self.connd.subscribers }
 
-  /// Waits until as many clients follow what is published.
+  /// Waits until there are at least this many subscribers.
   ///
   /// - Throws: `CancellationError`.
   public func waitForSubscribers(atLeast count: Int) async throws {
     try await self.connd.wait { $0.subscribers >= count }
   }
 
-  /// How many streams clients have open, of whatever call.
+  /// The number of open streams of all clients and calls.
   public var openStreams: Int { self.connd.openStreams }
 
-  /// Waits until no client has a stream open: what an application has given up, it has closed.
+  /// Waits until no client has an open stream, so that the application has closed all that it no
+  /// longer needs.
   ///
   /// - Throws: `CancellationError`.
   public func waitForNoStreams() async throws {
@@ -184,12 +190,12 @@ public final class SimulatedNetwork: Sendable {
 
   /// A flow that the simulated connd guards.
   public struct GuardedFlow: Hashable, Sendable {
-    /// What the client calls it.
+    /// The client's identifier.
     public var id: UInt64
     public var remote: IPAddress
-    /// The flow's own address, as the client named it.
+    /// The flow's own address, as specified by the client.
     public var local: IPAddress?
-    /// What it was made on.
+    /// The path that the flow was made on.
     public var path: Path
     public var forbidsExpensive: Bool
     public var forbidsConstrained: Bool
@@ -209,7 +215,7 @@ public final class SimulatedNetwork: Sendable {
   }
 }
 
-/// Why a simulated network cannot be made, or not be changed as it was asked.
+/// The error of a simulated network that cannot be created or changed as requested.
 public struct SimulationError: Error, Hashable, Sendable, CustomStringConvertible {
   public var description: String
 

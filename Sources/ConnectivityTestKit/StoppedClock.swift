@@ -1,7 +1,7 @@
-/// A clock that stands still: with it, a simulated network's time passes only where the test says so, by
-/// ``SimulatedNetwork/advance(by:)`` and by the pauses of scripts, which do not wait.
+/// A stopped clock. Simulated time then passes only by ``SimulatedNetwork/advance(by:)`` and by the
+/// pauses of scripts, which do not wait.
 ///
-/// A test under a load that it cannot foresee has no grace that ends too soon:
+/// With it, no grace period ends too early in a test, however loaded the machine is:
 ///
 /// ```swift
 /// try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
@@ -17,7 +17,7 @@ public struct StoppedClock: Clock {
 
   public init() {}
 
-  /// Returns at once for what has passed, else when the task is cancelled.
+  /// Returns immediately if the deadline has passed, otherwise when the task is cancelled.
   ///
   /// - Throws: `CancellationError`.
   public func sleep(until deadline: Instant, tolerance: Duration?) async throws {

@@ -3,7 +3,7 @@ internal import ConnectivityRules
 internal import ConnectivityProtocol
 internal import GRPCCore
 
-/// `connectivity.v1.Connectivity` over the simulation.
+/// The service `connectivity.v1.Connectivity` on top of the simulation.
 struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   let connd: SimulatedConnd
 
@@ -58,19 +58,19 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     guard let stream = self.connd.admitGuardian() else { throw RPCError.stopping }
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask {
-        // A client that has no more to ask goes on being told.
+        // After half-closing, a client still receives events.
         for try await request in request { self.take(request, stream.number) }
       }
       group.addTask {
         try await self.write(stream, to: response) { $0 }
         throw CancellationError()
       }
-      // The first to fail ends the other.
+      // The first task that fails ends the other.
       while try await group.next() != nil {}
     }
   }
 
-  /// Writes until connd stops, or the client goes.
+  /// Writes until connd stops or the client disconnects.
   private func write<Message, Response>(
     _ stream: SimulatedConnd.Stream<Message>, to writer: RPCWriter<Response>,
     _ response: (Message) -> Response
@@ -125,7 +125,7 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     return response
   }
 
-  /// A played connd counts nothing.
+  /// A simulated connd has no counters.
   func getStatistics(
     request: Connectivity_V1_GetStatisticsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_GetStatisticsResponse {
@@ -133,7 +133,7 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     return Connectivity_V1_GetStatisticsResponse()
   }
 
-  /// A played connd does not tell who follows it.
+  /// A simulated connd does not list its clients.
   func listClients(
     request: Connectivity_V1_ListClientsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListClientsResponse {
@@ -160,18 +160,18 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     request: Connectivity_V1_ForgetNetworkRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ForgetNetworkResponse { throw Self.isPlayed }
 
-  /// What a network costs, the test says.
+  /// The test decides what a network costs.
   private static let isPlayed = RPCError(
     code: .unimplemented, message: "a network that a test plays is what the test says")
 }
 
 extension RPCError {
-  /// What ends every stream when connd stops.
+  /// The error that ends every stream when connd stops.
   fileprivate static let stopping = RPCError(code: .unavailable, message: "connd is stopping")
 }
 
 extension IPAddress {
-  /// - Throws: INVALID_ARGUMENT for what is no address.
+  /// - Throws: INVALID_ARGUMENT if it is not an address.
   fileprivate init(_ text: String, _ field: String) throws(RPCError) {
     guard let address = IPAddress(text)?.unmapped else {
       throw RPCError(
@@ -183,7 +183,7 @@ extension IPAddress {
 }
 
 extension FlowTable.Registration {
-  /// - Throws: What names the field that makes no sense.
+  /// - Throws: A refusal that names the invalid field.
   fileprivate init(
     _ message: Connectivity_V1_Flow, _ key: FlowTable.Key,
     linkIndex: (_ name: String) -> UInt32?
@@ -232,12 +232,12 @@ extension FlowTable.Registration {
   }
 }
 
-/// Which changes a subscriber asked for.
+/// The kinds of changes that a subscriber requested.
 struct ChangeKinds: Sendable {
   private let kinds: Set<Connectivity_V1_EventKind>
 
-  /// - Parameter kinds: None means all.
-  /// - Throws: INVALID_ARGUMENT for what is no kind.
+  /// - Parameter kinds: Empty means all.
+  /// - Throws: INVALID_ARGUMENT if it is not a kind.
   init(_ kinds: [Connectivity_V1_EventKind]) throws {
     let known: Set<Connectivity_V1_EventKind> = [.transition, .path, .invalidation, .dns]
     if let kind = kinds.first(where: { !known.contains($0) }) {

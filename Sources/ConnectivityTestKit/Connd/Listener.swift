@@ -12,17 +12,17 @@ private import NIOPosix
   private import Darwin
 #endif
 
-/// Serves on a Unix socket until it is ended, on a thread of its own that ends with it.
+/// Serves on a Unix socket until it is closed, on a thread of its own that ends with it.
 final class Listener: Sendable {
   private let serving: Task<Void, Never>
   private let end: Task<Void, Never>
 
   /// Returns when clients can connect.
   ///
-  /// - Throws: Where nothing can listen on the socket.
+  /// - Throws: An error if it cannot listen on the socket.
   init(on socket: String, _ service: ConndService) async throws {
-    // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after
-    // the listener has ended.
+    // One thread, so that connections are set up in the order in which they arrive. NIO traps if a
+    // connection is set up after the listener has ended.
     let threads = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     do {
       let serving = try await Self.serve(service, on: socket, threads)
@@ -37,7 +37,7 @@ final class Listener: Sendable {
     }
   }
 
-  /// The task that serves. With it the transport goes, which needs the thread to its last moment.
+  /// Starts the serving task. The transport ends with it, and needs the thread to its last moment.
   private static func serve(
     _ service: ConndService, on socket: String, _ threads: MultiThreadedEventLoopGroup
   ) async throws -> Task<Void, Never> {
@@ -58,23 +58,23 @@ final class Listener: Sendable {
 
   deinit { self.serving.cancel() }
 
-  /// Hangs up on everybody, and returns when the thread has ended.
+  /// Disconnects all clients, and returns when the thread has ended.
   func close() async {
     self.serving.cancel()
     await self.end.value
   }
 }
 
-/// A directory for a socket, removed with the last reference, and a path in it that is short enough for one.
+/// A directory for a socket, with a path short enough for one. Removed with the last reference.
 final class SocketDirectory: Sendable {
   private let path: String
   var socket: String { "\(self.path)/connd.sock" }
 
-  /// - Throws: ``SimulationError`` where no directory can be made.
+  /// - Throws: ``SimulationError`` if no directory can be created.
   init() throws(SimulationError) {
     let parent = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
-    // The name of a socket has 108 bytes, with the terminating zero: a path below a long TMPDIR has no room in it, and /tmp
-    // stands in.
+    // A socket path has at most 108 bytes, including the terminating zero. A path below a long
+    // TMPDIR does not fit, so /tmp is used instead.
     let isShort = !parent.isEmpty && parent.utf8.count < 70
     var template = Array("\(isShort ? parent : "/tmp")/connd-simulated-XXXXXX".utf8CString)
     guard mkdtemp(&template) != nil else {
@@ -84,7 +84,7 @@ final class SocketDirectory: Sendable {
       decoding: template.dropLast().map(UInt8.init(bitPattern:)), as: UTF8.self)
   }
 
-  /// Nobody finds the socket any more.
+  /// Removes the socket, so that clients no longer find it.
   func removeSocket() { unlink(self.socket) }
 
   func remove() {

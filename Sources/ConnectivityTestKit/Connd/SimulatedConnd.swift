@@ -2,15 +2,15 @@ internal import Connectivity
 internal import ConnectivityProtocol
 private import Synchronization
 
-/// The simulation, those who follow it, and its time. Safe to use from any thread.
+/// The simulation, its clients, and its time. Safe to use from any thread.
 final class SimulatedConnd: Sendable {
   private struct State {
     var simulation: Simulation
-    /// How much the simulated time is ahead of the clock's.
+    /// How far the simulated time is ahead of the clock.
     var ahead = Duration.zero
     var timer: (deadline: Instant, task: Task<Void, Never>)?
     var refusal: String?
-    /// What guardians are not told yet; `nil` where they are told at once.
+    /// Responses held back from guardians, or `nil` if they are sent immediately.
     var withheld: [(guardian: UInt64, response: Connectivity_V1_GuardResponse)]?
 
     var lastNumber: UInt64 = 0
@@ -30,7 +30,7 @@ final class SimulatedConnd: Sendable {
     var kinds: ChangeKinds
   }
 
-  /// A client's stream: its number, and what it is told.
+  /// A client's stream: its number and its messages.
   struct Stream<Message: Sendable>: Sendable {
     var number: UInt64
     var messages: AsyncStream<Message>
@@ -56,20 +56,20 @@ final class SimulatedConnd: Sendable {
     }
   }
 
-  /// Ends every stream.
+  /// Ends all streams.
   func stop() {
     self.mutate { state, _ in
       state.simulation.stop()
       for subscriber in state.subscribers.values { subscriber.messages.finish() }
       for watcher in state.watchers.values { watcher.finish() }
       for guardian in state.guardians.values { guardian.finish() }
-      // What these streams' clients still say is not about the next connd.
+      // Later requests on these streams do not concern the next connd.
       (state.subscribers, state.watchers, state.guardians) = ([:], [:], [:])
       return []
     }
   }
 
-  /// Changes the simulation, and tells all who follow it.
+  /// Changes the simulation, and notifies all clients.
   func change(
     _ change: @Sendable (inout Simulation, Instant, Timestamp) -> [Simulation.Announcement]
   ) {
@@ -81,7 +81,7 @@ final class SimulatedConnd: Sendable {
     set { self.state.withLock { $0.refusal = newValue } }
   }
 
-  /// Whether guardians are told nothing for now.
+  /// Whether guardians receive nothing for now.
   var delaysFlows: Bool {
     get { self.state.withLock { $0.withheld != nil } }
     set {
@@ -94,7 +94,7 @@ final class SimulatedConnd: Sendable {
     }
   }
 
-  /// Reads the simulation.
+  /// Reads from the simulation.
   func read<Result: Sendable>(_ read: (borrowing Simulation) -> Result) -> Result {
     self.state.withLock { read($0.simulation) }
   }
@@ -161,7 +161,8 @@ final class SimulatedConnd: Sendable {
     }
   }
 
-  /// Has time pass, by the clock only so much of it as `speed` says: what becomes due meanwhile happens in its order.
+  /// Lets time pass. With `speed`, the wait is shorter by that factor. Events that are due in
+  /// between happen in order.
   func pass(_ duration: Duration, speed: Double) async throws {
     let end = self.state.withLock { self.now($0).advanced(by: duration) }
     while true {
@@ -178,7 +179,7 @@ final class SimulatedConnd: Sendable {
     }
   }
 
-  /// Has time pass at once.
+  /// Lets time pass without waiting.
   func pass(_ duration: Duration) {
     let end = self.state.withLock { self.now($0).advanced(by: duration) }
     while true {
@@ -191,16 +192,16 @@ final class SimulatedConnd: Sendable {
   private func jump(to instant: Instant) {
     self.mutate { state, now in
       if now < instant { state.ahead += now.duration(to: instant) }
-      // The timer sleeps for what is no longer left.
+      // The timer's remaining sleep is now wrong.
       state.timer?.task.cancel()
       state.timer = nil
       return state.simulation.look(at: self.now(state), time: .now())
     }
   }
 
-  // MARK: - Those who follow
+  // MARK: - Subscribers
 
-  /// Waits until the condition holds.
+  /// Waits until the condition is true.
   ///
   /// - Throws: `CancellationError`.
   func wait(until condition: @Sendable (SimulatedConnd) -> Bool) async throws {
@@ -217,7 +218,7 @@ final class SimulatedConnd: Sendable {
     throw CancellationError()
   }
 
-  /// Begins a stream of `Watch`; `nil` while connd does not run.
+  /// Opens a stream of `Watch`, or returns `nil` while connd is not running.
   func subscribe(
     since generation: UInt64?, _ kinds: ChangeKinds
   ) -> Stream<Connectivity_V1_WatchResponse>? {
@@ -231,7 +232,7 @@ final class SimulatedConnd: Sendable {
     }
   }
 
-  /// Begins a stream of `WatchPath`; `nil` while connd does not run.
+  /// Opens a stream of `WatchPath`, or returns `nil` while connd is not running.
   func watch(_ destination: IPAddress) -> Stream<Path>? {
     let (paths, continuation) = AsyncStream.makeStream(
       of: Path.self, bufferingPolicy: .bufferingNewest(1))
@@ -242,7 +243,7 @@ final class SimulatedConnd: Sendable {
     }
   }
 
-  /// Begins a stream of `Guard`; `nil` while connd does not run.
+  /// Opens a stream of `Guard`, or returns `nil` while connd is not running.
   func admitGuardian() -> Stream<Connectivity_V1_GuardResponse>? {
     let (messages, continuation) = AsyncStream.makeStream(of: Connectivity_V1_GuardResponse.self)
     return self.admit { state, number in
@@ -262,7 +263,7 @@ final class SimulatedConnd: Sendable {
     }
   }
 
-  /// A stream has ended.
+  /// Removes a stream that has ended.
   func dismiss(_ number: UInt64) {
     self.mutate { state, _ in
       state.subscribers[number] = nil

@@ -2,9 +2,9 @@ internal import Connectivity
 internal import ConnectivityRules
 internal import ConnectivityProtocol
 
-/// What clients are told when they ask, and first.
+/// Responses to queries, and the first messages of streams.
 extension Simulation {
-  /// What a new subscriber is told first (D5).
+  /// Returns the first messages of a new subscription (D5).
   func first(
     since generation: UInt64?, _ kinds: ChangeKinds
   ) -> [Connectivity_V1_WatchResponse] {
@@ -16,9 +16,9 @@ extension Simulation {
     return self.history.filter { $0.generation > generation && kinds.contain($0) }.map { .init($0) }
   }
 
-  /// The history, the oldest first.
+  /// Returns the history, oldest first.
   ///
-  /// - Parameter limit: At most so many transitions, the latest; 0: all.
+  /// - Parameter limit: The maximum number of transitions, the latest; 0 means all.
   func transitions(limit: Int) -> Connectivity_V1_ListTransitionsResponse {
     let transitions = self.history.compactMap { change in
       if case .transition(let transition) = change { transition } else { nil }
@@ -54,9 +54,9 @@ extension Simulation {
     return links.sorted { rank($0) < rank($1) }
   }
 
-  /// The path, what it leads over and what it amounts to.
+  /// Returns the path, the links that it uses, and the resulting category.
   ///
-  /// - Parameter asked: `nil`: the default destination.
+  /// - Parameter asked: `nil` means the default destination.
   func explain(_ asked: IPAddress?) -> Connectivity_V1_Explanation {
     let path: Path
     var explanation = Connectivity_V1_Explanation()

@@ -8,11 +8,11 @@ internal import Connectivity
   private import Darwin
 #endif
 
-/// A clock of any kind, and the time since the simulation was made.
+/// A clock of any kind, and the time since the simulation was created.
 struct Timekeeper: Sendable {
   let elapsed: @Sendable () -> Duration
   let sleep: @Sendable (Duration) async throws -> Void
-  /// To wait for time to pass would be to wait for ever.
+  /// Whether the clock is stopped, so that waiting for time to pass would never end.
   let isStopped: Bool
 
   init(_ clock: some Clock<Duration>) {
@@ -24,7 +24,7 @@ struct Timekeeper: Sendable {
 }
 
 extension Timestamp {
-  /// The moment now, by the wall clock.
+  /// Returns the current time of the wall clock.
   static func now() -> Timestamp {
     var time = timespec()
     clock_gettime(CLOCK_REALTIME, &time)

@@ -1,9 +1,9 @@
 internal import Connectivity
 internal import ConnectivityRules
 
-/// The flows that are guarded.
+/// The guarded flows.
 struct FlowTable {
-  /// A flow of a client: the client's stream, and what the client calls it.
+  /// The key of a flow: the client's stream, and the client's id for the flow.
   struct Key: Hashable, Sendable, Comparable {
     var guardian: UInt64
     var id: UInt64
@@ -13,7 +13,7 @@ struct FlowTable {
     }
   }
 
-  /// What a client is told of a flow.
+  /// An event of a flow for its client.
   enum Event: Sendable {
     case path(Path)
     case betterPathGone(Path)
@@ -21,9 +21,9 @@ struct FlowTable {
     case refused(Refusal)
   }
 
-  /// Why a request was not accepted.
+  /// The reason why a request was not accepted.
   struct Refusal: Error, Hashable, Sendable {
-    /// Of google.rpc.
+    /// A google.rpc.Code.
     var code: UInt32
     var message: String
 
@@ -33,19 +33,19 @@ struct FlowTable {
 
   struct Entry {
     var tracker: FlowTracker
-    /// The path that the client knows of.
+    /// The path that the client knows.
     var told: Path
-    /// As the client named it.
+    /// The address as the client specified it.
     var local: IPAddress?
   }
 
-  /// A flow as a client registers it.
+  /// A flow as registered by a client.
   struct Registration: Sendable {
     var key: Key
     var flow: Flow
-    /// The path that the client was told of it before.
+    /// The last path that the client received for the flow.
     var knownPath: Path?
-    /// The last generation that the client knew of before it connected.
+    /// The last generation that the client had received before it connected.
     var sinceGeneration: UInt64?
   }
 
@@ -53,7 +53,7 @@ struct FlowTable {
 
   var keys: [Key] { self.entries.keys.sorted() }
 
-  /// When those in doubt must be looked at although nothing happens.
+  /// The earliest deadline of the flows in doubt.
   var deadline: Instant? { self.entries.values.compactMap(\.tracker.deadline).min() }
 
   func contains(_ key: Key) -> Bool { self.entries[key] != nil }
@@ -66,7 +66,7 @@ struct FlowTable {
 }
 
 extension Simulation {
-  /// Looks at all flows, or at those whose grace is over.
+  /// Evaluates all flows, or only those whose grace period is over.
   mutating func evaluateFlows(
     _ occasion: Occasion, slept: Duration? = nil, onlyOverdue: Bool = false, at now: Instant
   ) -> [Announcement] {
@@ -95,7 +95,7 @@ extension Simulation {
     }
   }
 
-  /// Tells of flows what a test says.
+  /// Invalidates flows as a test requests.
   mutating func invalidateFlows(
     _ keys: [FlowTable.Key], _ verdict: FlowTracker.Verdict, _ cause: Cause
   ) -> [Announcement] {
@@ -108,7 +108,7 @@ extension Simulation {
     }
   }
 
-  /// Guards a flow from now on, unless it is dead already.
+  /// Guards a flow from now on, unless it is already dead.
   ///
   /// - Returns: Its path, or why it is dead, in doubt or refused.
   mutating func guardFlow(
@@ -120,7 +120,8 @@ extension Simulation {
     }
     var flow = registration.flow
     let local = flow.local
-    // A test's real addresses say nothing about the simulated machine: what it was told before stands for them.
+    // A test's real address says nothing about the simulated machine. The last known path stands in
+    // for it.
     if let local, !self.machine.hadEver(local) { flow.local = registration.knownPath?.source }
     let path = self.path(of: flow)
     let made = registration.knownPath ?? path
@@ -141,7 +142,7 @@ extension Simulation {
     return .invalidation(verdict, since?.cause ?? late, path)
   }
 
-  /// The gravest of what happened to the flow since a generation, of these the latest.
+  /// Returns the most severe invalidation of the flow since a generation, and of these the latest.
   private func gravest(
     since generation: UInt64?, _ flow: Flow, _ path: Path, _ reading: FlowReading
   ) -> Invalidation? {
@@ -158,17 +159,18 @@ extension Simulation {
 }
 
 extension Invalidation {
-  /// Whether a flow that is registered only now had been in the scope.
+  /// Whether the scope includes a flow that is registered only now.
   fileprivate func covers(_ flow: Flow, _ path: Path) -> Bool {
     guard self.scope != .everything else { return false }
-    // A loopback destination that counts as remote follows the summary, whatever its own family is.
+    // If a loopback destination counts as remote, it follows the summary, whatever its own family.
     let family = path.source?.family ?? flow.destination.address.family
     if let scoped = self.scope.family, scoped != family { return false }
     if let addresses = self.scope.localAddresses {
       guard let local = flow.local else { return false }
       return addresses.contains(local)
     }
-    // Its own address stands for the link that it was on, and is there; but it does not tell the network behind it.
+    // The flow's own address exists, and represents its link. But it does not identify the network
+    // behind it.
     guard flow.local == nil || self.reason == .networkChanged else { return false }
     return self.scope.interface == path.interface
   }

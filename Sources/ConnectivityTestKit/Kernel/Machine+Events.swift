@@ -2,9 +2,10 @@ internal import Connectivity
 internal import ConnectivityRules
 
 extension Machine {
-  /// What a kernel tells on the way from an earlier state to this one: first what goes, then what comes.
+  /// Returns the notifications that a kernel would send for the change from an earlier state: first
+  /// removals, then additions.
   ///
-  /// Empty where only what things cost has changed: the kernel knows nothing of that.
+  /// Empty if only costs have changed, because the kernel does not know them.
   func events(since old: Machine) -> [KernelEvent] {
     var gone: [KernelEvent] = []
     var come: [KernelEvent] = []
@@ -14,7 +15,7 @@ extension Machine {
       if interface.state != .up, interface.state != before?.state {
         gone.append(.link(interface.link(name)))
       } else if interface.state == .up {
-        // Another network is joined, and that cannot be done without leaving the one before.
+        // Joining another network requires leaving the previous one.
         let isOther = before.map { $0.network.name != interface.network.name } ?? false
         if wasUp, isOther { gone.append(.link(interface.link(name, .noCarrier))) }
         if !wasUp || isOther { come.append(.link(interface.link(name))) }
@@ -29,14 +30,14 @@ extension Machine {
     return gone + come
   }
 
-  /// What a kernel tells of links that went and came back.
+  /// The notifications of links that went away and came back.
   var bounceEvents: [KernelEvent] {
     let up = self.interfaces.filter { $0.value.state == .up }
       .sorted { $0.value.index < $1.value.index }
     return up.map { .link($1.link($0, .noCarrier)) } + up.map { .link($1.link($0)) }
   }
 
-  /// The entry of the routing table behind the default path of a family.
+  /// Returns the routing table entry behind the default path of a family.
   func match(_ family: AddressFamily, _ path: Path) -> MatchedRoute? {
     guard let link = path.chain.first else { return nil }
     return MatchedRoute(family, link.index)
@@ -63,7 +64,7 @@ extension Machine {
 }
 
 extension MatchedRoute {
-  /// A default route, which its metric tells from those by other links.
+  /// Creates a default route. Its metric distinguishes it from those on other links.
   fileprivate init?(_ family: AddressFamily, _ link: UInt32) {
     guard let prefix = IPPrefix(.unspecified(family), length: 0) else { return nil }
     self.init(prefix: prefix, table: 254, priority: 100 * link)
@@ -85,7 +86,7 @@ extension Machine.Interface {
     self.attachments.map { Address($0.source, prefixLength: $0.prefixLength, link: self.index) }
   }
 
-  /// The link as its driver shows it, in its state or in another.
+  /// Returns the link as its driver shows it, in its current or another state.
   fileprivate func link(_ name: String, _ state: LinkState? = nil) -> Link {
     var link = Link(index: self.index, name: name, mtu: 1500)
     switch state ?? self.state {

@@ -1,30 +1,30 @@
 internal import Connectivity
 internal import ConnectivityRules
 
-/// The simulated kernel: its links, addresses and routes, as far as they decide about paths.
+/// The simulated kernel: its links, addresses and routes, as far as they affect paths.
 struct Machine: Hashable, Sendable {
-  /// Those that there are, the most preferred first, one for each interface.
+  /// The existing networks, most preferred first, one per interface.
   private(set) var networks: [NetworkConditions] = []
-  /// Ways of their own for some destinations.
+  /// Special routes for some destinations.
   private(set) var routes: [IPPrefix: SpecialRoute] = [:]
-  /// Every interface that there ever was, by name.
+  /// Every interface that ever existed, by name.
   private(set) var interfaces: [String: Interface] = [:]
-  /// It does not answer (K8).
+  /// Whether the kernel does not answer (K8).
   private(set) var isUnknown = false
   /// Every address that the machine ever had.
   private var allSources: Set<IPAddress> = []
 
   struct SpecialRoute: Hashable, Sendable {
-    /// ``NetworkConditions/none``: there is no way.
+    /// With ``NetworkConditions/none`` there is no route.
     var network: NetworkConditions
-    /// The destination is on the link, behind no gateway.
+    /// Whether the destination is on the link, without a gateway.
     var isOnLink: Bool
   }
 
   struct Interface: Hashable, Sendable {
     var index: UInt32
     var state: LinkState
-    /// The network that it leads into, or led into last: an interface that is down keeps its addresses.
+    /// The network that it leads to, or led to last. An interface that is down keeps its addresses.
     var network: NetworkConditions
 
     func has(_ address: IPAddress) -> Bool {
@@ -70,36 +70,36 @@ struct Machine: Hashable, Sendable {
     self.interfaces.values.first { $0.index == index }
   }
 
-  /// Whether an interface has the address.
+  /// Returns whether an interface has the address.
   func has(_ address: IPAddress) -> Bool { self.interface(with: address) != nil }
 
-  /// The index of the interface that has the address.
+  /// Returns the index of the interface that has the address.
   func interface(with address: IPAddress) -> UInt32? {
     self.interfaces.values.filter { $0.has(address) }.map(\.index).min()
   }
 
-  /// The length of the subnet that the address is in.
+  /// Returns the prefix length of the address's subnet.
   func prefixLength(of address: IPAddress) -> Int? {
     self.interfaces.values.flatMap(\.attachments).first { $0.source == address }?.prefixLength
   }
 
-  /// The index of the link of that name; `nil` where there never was one.
+  /// Returns the index of the link with this name, or `nil` if it never existed.
   func linkIndex(_ name: String) -> UInt32? {
     name == Self.loopback.name ? Self.loopback.index : self.interfaces[name]?.index
   }
 
-  /// Whether the address ever was the machine's.
+  /// Returns whether the machine ever had the address.
   func hadEver(_ address: IPAddress) -> Bool { self.allSources.contains(address) }
 }
 
 // MARK: - Paths
 
 extension Machine {
-  /// The default path of a family.
+  /// Returns the default path of a family.
   ///
-  /// As a kernel does, it goes on naming a link without a carrier, but none that is down.
+  /// Like a kernel, it keeps returning a link without carrier, but not one that is down.
   ///
-  /// - Parameter link: What the traffic is bound to; `nil`: nothing.
+  /// - Parameter link: The link that the traffic is bound to, or `nil` if it is not bound.
   func defaultPath(_ family: AddressFamily, over link: UInt32? = nil) -> Path {
     if self.isUnknown { return .unknown }
     if let link { return self.boundPath(family, link) }
@@ -115,15 +115,15 @@ extension Machine {
     return .unsatisfied(.noRoute)
   }
 
-  /// The default path of traffic that is bound to a link (`SO_BINDTODEVICE`). Routes that lead elsewhere, or say that
-  /// nothing is sent, are none for it.
+  /// Returns the default path of traffic that is bound to a link (`SO_BINDTODEVICE`). Routes on
+  /// other links, and routes that discard, do not count.
   private func boundPath(_ family: AddressFamily, _ link: UInt32) -> Path {
     guard let interface = self.interface(link), interface.state != .down,
       let attachment = interface.network[family]
     else { return .unsatisfied(.noRoute) }
     let network = interface.network
     if network.hasRoute, self.networks.contains(network) { return self.path(network, attachment) }
-    // IPv4 takes the whole world for neighbours then, by a route that is in no table.
+    // In that case IPv4 treats all addresses as neighbours, with a route that is in no table.
     guard family == .ipv4 else { return .unsatisfied(.noRoute) }
     var path = self.path(network, attachment, isOnLink: true)
     path.table = 0
@@ -131,10 +131,11 @@ extension Machine {
     return path
   }
 
-  /// The path to an address: by the longest prefix of the special routes and of the links' own subnets that contains
-  /// it, else the default path.
+  /// Returns the path to an address. The longest matching prefix of the special routes and the
+  /// links' subnets determines it, or else the default path.
   ///
-  /// - Parameter link: What the traffic is bound to: only what leads over it counts. `nil`: nothing.
+  /// - Parameter link: The link that the traffic is bound to, so that only routes over it count, or
+  ///   `nil`.
   func path(to address: IPAddress, over link: UInt32? = nil) -> Path {
     if self.isUnknown { return .unknown }
     if let special = self.specialPath(to: address, over: link) { return special }
@@ -145,7 +146,7 @@ extension Machine {
     return self.defaultPath(address.family, over: link)
   }
 
-  /// By a special route, where one contains the address and no subnet is narrower.
+  /// Returns the path of a special route, if one contains the address and no subnet is longer.
   func specialPath(to address: IPAddress, over link: UInt32? = nil) -> Path? {
     guard let prefix = self.longestRoute(to: address, over: link), let route = self.routes[prefix],
       prefix.length >= self.subnet(of: address, on: link)?.1.prefixLength ?? 0
@@ -183,7 +184,8 @@ extension Machine {
       .max { ($0.1.prefixLength, $1.0.index) < ($1.1.prefixLength, $0.0.index) }
   }
 
-  /// What the network says about itself counts, unless another one has its interface.
+  /// Returns the path of a network. Its own conditions count unless another network uses its
+  /// interface.
   private func path(
     _ network: NetworkConditions, _ attachment: NetworkConditions.Attachment, isOnLink: Bool = false
   ) -> Path {
@@ -207,7 +209,8 @@ extension Machine {
       evidence: Evidence(.hardwareType, "loopback", .loopback), source: address, table: 255)
   }
 
-  /// What is known of the network behind a path. A link without a carrier has forgotten its neighbours.
+  /// Returns the identity of the network behind a path. A link without carrier has forgotten its
+  /// neighbours.
   func identity(_ path: Path) -> NetworkIdentity {
     guard let interface = path.interface.flatMap({ self.interfaces[$0] }) else {
       return NetworkIdentity()
@@ -233,7 +236,7 @@ extension NetworkConditions {
     }
   }
 
-  /// Whether a special route leads over it.
+  /// Whether a special route can use it.
   fileprivate func hasWay(_ family: AddressFamily) -> Bool {
     self[family] != nil && self.reason != .linkDown && self.reason != .noRoute
   }
@@ -245,7 +248,7 @@ extension NetworkConditions {
     }
   }
 
-  /// As the kernel shows such a link.
+  /// The evidence that the kernel shows for such a link.
   var evidence: Evidence {
     switch self.medium {
     case .wifi: Evidence(.deviceType, "wlan", .wifi)

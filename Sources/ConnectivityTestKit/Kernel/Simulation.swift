@@ -1,33 +1,34 @@
 internal import Connectivity
 internal import ConnectivityRules
 
-/// What connd does with the kernel's news, over a simulated kernel: the same rules from the same code (`ChangeMaker`,
-/// `FlowTracker`), without a kernel to ask.
+/// Simulates what connd does with the kernel's notifications. It uses the same code for the rules
+/// (`ChangeMaker`, `FlowTracker`), on top of a simulated kernel.
 ///
-/// A value without a clock: instants are passed in, and a deadline is handed back.
+/// A value without a clock: callers pass instants in, and read the deadline.
 struct Simulation {
   let policy: InvalidationPolicy
   let treatsLoopbackAsRemote: Bool
 
   private(set) var machine = Machine()
-  /// Whom names are asked of.
+  /// The DNS configuration.
   private var dns = DNSSettings(
     servers: [IPAddress("192.0.2.53")].compactMap { $0 }.map { .init($0) })
-  /// What was published, the oldest first.
+  /// The published changes, oldest first.
   private(set) var history: [Change] = []
-  /// What was published last.
+  /// The last published state.
   private(set) var snapshot = ChangeMaker().snapshot
-  /// `nil` while connd does not run.
+  /// `nil` while connd is not running.
   private var changes: ChangeMaker?
   private var isKernelLost = false
   private var deadlineOfChanges: Instant?
-  /// How much the generations are ahead of `changes`, which knows nothing of what a test published by itself.
+  /// How far the generations are ahead of `changes`, which does not know what a test published
+  /// directly.
   private var ahead: UInt64 = 0
 
   var flows = FlowTable()
   private var watched: [UInt64: (destination: IPAddress, path: Path)] = [:]
 
-  /// What is to be told, and whom.
+  /// A message and its recipient.
   enum Announcement: Sendable {
     case change(Change)
     case path(watcher: UInt64, Path)
@@ -41,7 +42,7 @@ struct Simulation {
 
   var isRunning: Bool { self.changes != nil }
 
-  /// When to `look` although nothing happens.
+  /// When to call `look` even if nothing happens.
   var deadline: Instant? {
     guard self.isRunning, !self.isKernelLost else { return nil }
     return [self.deadlineOfChanges, self.flows.deadline].compactMap { $0 }.min()
@@ -49,7 +50,7 @@ struct Simulation {
 
   // MARK: - connd
 
-  /// connd starts: it goes on from what it published last, and reads the kernel.
+  /// Starts connd: it continues from its last published state, and reads the kernel.
   mutating func start(at now: Instant, time: Timestamp) {
     guard !self.isRunning else { return }
     self.changes = ChangeMaker(
@@ -62,7 +63,7 @@ struct Simulation {
       ? self.loseKernel(at: now, time: time) : self.step(.start, at: now, time: time)
   }
 
-  /// connd is gone: flows are forgotten, what was published is not.
+  /// Stops connd: it forgets flows, but not what it published.
   mutating func stop() {
     self.changes = nil
     self.deadlineOfChanges = nil
@@ -74,7 +75,7 @@ struct Simulation {
 
   // MARK: - What happens
 
-  /// The machine becomes another one.
+  /// Changes the machine.
   mutating func change(
     at now: Instant, time: Timestamp, _ change: (inout Machine) -> Void
   ) -> [Announcement] {
@@ -90,7 +91,7 @@ struct Simulation {
     return self.step(events.isEmpty ? .configuration : .events(events), at: now, time: time)
   }
 
-  /// Names are asked of others.
+  /// Changes the DNS configuration.
   mutating func resolve(by settings: DNSSettings, time: Timestamp) -> [Announcement] {
     self.dns = settings
     return self.readDNS(time: time)
@@ -101,13 +102,13 @@ struct Simulation {
     return change.flatMap { $0 }.map { [self.publish($0.ahead(by: self.ahead))] } ?? []
   }
 
-  /// All links go and come back, faster than anybody looks (T2).
+  /// Makes all links go away and come back, faster than a reading (T2).
   mutating func bounce(at now: Instant, time: Timestamp) -> [Announcement] {
     guard self.isRunning, !self.isKernelLost else { return [] }
     return self.step(.events(self.machine.bounceEvents), at: now, time: time)
   }
 
-  /// The machine slept, and woke (I6).
+  /// Simulates a sleep and the wake-up (I6).
   mutating func wake(
     after duration: Duration, at now: Instant, time: Timestamp
   ) -> [Announcement] {
@@ -115,7 +116,7 @@ struct Simulation {
     return self.step(.resumed(duration), at: now, time: time)
   }
 
-  /// A deadline has come.
+  /// Handles a deadline.
   mutating func look(at now: Instant, time: Timestamp) -> [Announcement] {
     guard self.isRunning, !self.isKernelLost else { return [] }
     var announcements: [Announcement] = []
@@ -147,7 +148,7 @@ struct Simulation {
     return .change(change)
   }
 
-  /// As connd's.
+  /// The same limit as connd's.
   private static let longestHistory = 512
 
   private mutating func step(
@@ -195,11 +196,11 @@ struct Simulation {
     return reading
   }
 
-  /// The path to an address, as a client is told.
+  /// Returns the path to an address that a client receives.
   ///
-  /// - Parameter link: What the traffic is bound to; `nil`: nothing.
+  /// - Parameter link: The link that the traffic is bound to, or `nil` if it is not bound.
   func path(to address: IPAddress, over link: UInt32? = nil) -> Path {
-    // Who binds traffic to `lo` has said that it stays here.
+    // Traffic that is bound to `lo` stays on this machine.
     guard address.isLoopback, self.treatsLoopbackAsRemote, link != Machine.loopback.index else {
       return self.machine.path(to: address, over: link)
     }
@@ -210,7 +211,7 @@ struct Simulation {
     ).path
   }
 
-  /// The path of a flow.
+  /// Returns the path of a flow.
   func path(of flow: Flow) -> Path {
     self.path(to: flow.destination.address, over: flow.destination.outLink)
   }
@@ -237,7 +238,7 @@ struct Simulation {
 }
 
 extension Change {
-  /// The same with a later generation.
+  /// Returns the same change with a later generation.
   fileprivate func ahead(by distance: UInt64) -> Change {
     switch self {
     case .transition(var transition):
@@ -257,12 +258,12 @@ extension Change {
 }
 
 extension Machine {
-  /// What a reading shows of something that was made on a path: the same questions as connd's.
+  /// Returns the state of something that was made on a path, as connd would read it.
   ///
   /// - Parameters:
-  ///   - made: What it was made on.
+  ///   - made: The path that it was made on.
   ///   - source: Its own address.
-  ///   - path: The way to its remote address now.
+  ///   - path: The current path to its remote address.
   func reading(of made: Path, source: IPAddress?, now path: Path) -> FlowReading {
     var reading = FlowReading(path, network: self.identity(path))
     reading.isLocal = path.medium == .loopback

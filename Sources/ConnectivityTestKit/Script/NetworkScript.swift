@@ -1,29 +1,29 @@
-/// What happens to a simulated network, in words: `wifi, 2 s, none, cellular`.
+/// The events of a simulated network, in words: `wifi, 2 s, none, cellular`.
 ///
 /// A script is a list of steps, separated by commas:
 ///
-/// | step | means |
+/// | step | meaning |
 /// |---|---|
-/// | `wifi` `cellular` `wired` `none` `unknown` | the machine is on this network now |
-/// | `wifi "another"` | another network of the kind |
-/// | `expensive wifi`, `constrained cellular` | what it costs |
-/// | `wifi noCarrier` | it is there, and no traffic flows, for this reason: one of `Path.Reason` |
-/// | `wired + wifi` | both are there, and traffic goes by the first |
+/// | `wifi` `cellular` `wired` `none` `unknown` | puts the machine on this network |
+/// | `wifi "another"` | another network of the same kind |
+/// | `expensive wifi`, `constrained cellular` | the network's cost |
+/// | `wifi noCarrier` | the network exists but carries no traffic, for this `Path.Reason` |
+/// | `wired + wifi` | both exist, and traffic uses the first |
 /// | `500 ms` `2 s` `1 min` | a pause |
-/// | `bounce` | the links go and come back, faster than anybody looks |
-/// | `stop` `start` | connd goes, and comes back |
+/// | `bounce` | the links go away and come back, faster than a reading |
+/// | `stop` `start` | connd stops, and starts again |
 public struct NetworkScript: Hashable, Sendable {
   public var steps: [Step]
 
-  /// One thing that happens.
+  /// A single event.
   @nonexhaustive public enum Step: Hashable, Sendable {
-    /// These are the networks that there are now, the most preferred first.
+    /// The existing networks from now on, most preferred first.
     case become([NetworkConditions])
     case pause(Duration)
     case bounce
-    /// connd goes.
+    /// connd stops.
     case stop
-    /// connd comes back.
+    /// connd starts again.
     case start
   }
 
@@ -31,20 +31,20 @@ public struct NetworkScript: Hashable, Sendable {
     self.steps = steps
   }
 
-  /// Reads a script; an empty one has no steps.
+  /// Parses a script. An empty script has no steps.
   ///
-  /// - Throws: ``NetworkScriptError``, which names the word that is not understood.
+  /// - Throws: ``NetworkScriptError``, which names the invalid word.
   public init(_ text: String) throws(NetworkScriptError) {
     var parser = ScriptParser(try ScriptToken.tokens(of: text))
     self.steps = try parser.steps()
   }
 }
 
-/// A script that makes no sense.
+/// The error of an invalid script.
 public struct NetworkScriptError: Error, Hashable, Sendable, CustomStringConvertible {
-  /// The word that is not understood; empty where the script ends too soon.
+  /// The invalid word, or empty if the script ends too early.
   public var word: String
-  /// What was expected in its place.
+  /// The expectation at that place.
   public var expectation: String
 
   init(_ word: String, _ expectation: String) {

@@ -1,6 +1,6 @@
 internal import Connectivity
 
-/// A word of a script.
+/// A token of a script.
 enum ScriptToken: Hashable {
   case word(String)
   case quoted(String)
@@ -43,7 +43,7 @@ enum ScriptToken: Hashable {
   }
 }
 
-/// Makes steps of words.
+/// Parses tokens into steps.
 struct ScriptParser {
   private var tokens: ArraySlice<ScriptToken>
 
