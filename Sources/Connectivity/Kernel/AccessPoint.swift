@@ -1,10 +1,10 @@
-/// The access point through which a Wi-Fi link is in its network. It may be another one in a minute: no rule looks at it.
+/// The access point of a Wi-Fi link. It may change at any moment, so no rule considers it.
 package struct AccessPoint: Hashable, Sendable {
-  /// Its hardware address (BSSID), of six octets.
+  /// Its MAC address (BSSID), of six bytes.
   package var bssid: [UInt8]
-  /// The middle of its channel, in MHz.
+  /// The centre frequency of its channel, in MHz.
   package var frequency: UInt32?
-  /// It says that its network is paid for by use (the network cost element, MS-NCT 2.2.1).
+  /// Whether it announces a metered network (the network cost element, MS-NCT 2.2.1).
   package var isMetered: Bool
 
   package init(bssid: [UInt8], frequency: UInt32? = nil, isMetered: Bool = false) {
@@ -14,15 +14,15 @@ package struct AccessPoint: Hashable, Sendable {
   }
 }
 
-/// How well a Wi-Fi link hears its access point, and is heard, at this moment. What the driver does not measure is `nil`.
+/// The current signal of a Wi-Fi link. Values that the driver does not measure are `nil`.
 package struct WirelessSignal: Hashable, Sendable {
-  /// In dBm: -30 beside it, -90 where nothing gets through.
+  /// In dBm: -30 next to the access point, -90 at the limit of reception.
   package var strength: Int?
-  /// Of the last frame sent, in bits a second.
+  /// The rate of the last frame sent, in bits per second.
   package var transmitRate: UInt64?
-  /// Of the last frame received, in bits a second.
+  /// The rate of the last frame received, in bits per second.
   package var receiveRate: UInt64?
-  /// How many frames were sent again, since the link has joined.
+  /// The number of frames retransmitted since the link joined.
   package var retries: UInt32?
 
   package init(

@@ -1,10 +1,11 @@
 /// A network link as rtnetlink describes it.
 package struct Link: Hashable, Sendable {
-  /// What identifies the link as long as it exists in its namespace.
+  /// The identifier of the link while it exists in its namespace.
   package var index: UInt32
-  /// At most 15 bytes, which need not be printable; it can change at any time.
+  /// At most 15 bytes, which need not be printable. It can change at any time.
   package var name: String
-  /// Further names of the link (`ip link property add … altname`), of up to 127 bytes each, the oldest first.
+  /// Alternative names of the link (`ip link property add … altname`), of up to 127 bytes each,
+  /// oldest first.
   package var alternativeNames: [String] = []
   /// `IFLA_INFO_KIND`: `vlan`, `veth`, `tun`, …; `nil` for most hardware.
   package var kind: String?
@@ -12,32 +13,34 @@ package struct Link: Hashable, Sendable {
   package var hardwareType: UInt16
   package var flags: LinkFlags
   package var operationalState: OperationalState
-  /// `IFLA_CARRIER`; `nil` where the kernel did not say.
+  /// `IFLA_CARRIER`, or `nil` if the kernel did not report it.
   package var carrier: Bool?
-  /// How often the link has lost its carrier since it was made (`IFLA_CARRIER_DOWN_COUNT`); `nil` where the kernel did not
-  /// say.
+  /// How often the link has lost its carrier since its creation (`IFLA_CARRIER_DOWN_COUNT`), or
+  /// `nil` if the kernel did not report it.
   package var carrierDownCount: UInt32?
-  /// `IFLA_LINK`, where that is a link of this namespace: the lower link of a vlan, a veth's other end.
+  /// `IFLA_LINK`, if it is a link of this namespace: the lower link of a vlan, or a veth's peer.
   package var lower: UInt32?
   /// The bridge, bond, team or VRF that this link is a port of.
   package var master: UInt32?
-  /// The port that an active-backup bond sends by.
+  /// The port that an active-backup bond uses for sending.
   package var activePort: UInt32?
   /// The way that a tunnel's own packets are sent (gre, ipip, sit, vxlan, …): to its other end, and with all that the link says
   /// of them by which they are routed. `nil` where it sends to anyone, or does not say.
   package var outer: Destination?
-  /// How the tunnel finds the other end of each packet; `nil` if it has a fixed one, or if the link is not such a tunnel.
+  /// How the tunnel finds the remote endpoint of each packet, or `nil` if it has a fixed one or is
+  /// not such a tunnel.
   package var openEnd: OpenEnd?
-  /// What a bridge does with the frames of this port; `nil` if the link is not a port of a bridge.
+  /// How a bridge treats the frames of this port, or `nil` if the link is not a bridge port.
   package var bridgePort: BridgePort?
-  /// Whether a bridge keeps the hardware addresses that it learns by VLAN (`IFLA_BR_VLAN_FILTERING`).
+  /// Whether a bridge keeps the MAC addresses that it learns per VLAN (`IFLA_BR_VLAN_FILTERING`).
   package var filtersVLANs = false
-  /// Octets.
+  /// In bytes.
   package var mtu: UInt32?
-  /// Empty where the link has none.
+  /// Empty if the link has none.
   package var hardwareAddress: [UInt8]
-  /// A message that tells of it says that it was made just now, or moved into this namespace: it has neither addresses nor
-  /// routes yet (`ifi_change` of all ones, as register_netdevice and rtnl_configure_link send it).
+  /// Whether the message announces a link that was just created, or moved into this namespace, so
+  /// that it has neither addresses nor routes yet. (`ifi_change` is all ones, as register_netdevice
+  /// and rtnl_configure_link send it.)
   package var isNew = false
 
   package init(
@@ -61,15 +64,16 @@ package struct Link: Hashable, Sendable {
     self.hardwareAddress = hardwareAddress
   }
 
-  /// All names that the link goes by, its own first.
+  /// All names of the link, its primary name first.
   package var names: [String] { [self.name] + self.alternativeNames }
 }
 
-/// What a bridge does with the frames of one of its ports (`IFLA_BRPORT_*`).
+/// How a bridge treats the frames of one of its ports (`IFLA_BRPORT_*`).
 package struct BridgePort: Hashable, Sendable {
-  /// Whether frames pass. They do not while the port is disabled, listening, learning or blocking (IEEE 802.1D).
+  /// Whether frames pass. They do not while the port is disabled, listening, learning or blocking
+  /// (IEEE 802.1D).
   package var forwards: Bool
-  /// Whether only frames from hardware addresses pass that the bridge was told of (802.1X).
+  /// Whether only frames from known MAC addresses pass (802.1X).
   package var isLocked: Bool
 
   package init(forwards: Bool = true, isLocked: Bool = false) {
@@ -78,7 +82,7 @@ package struct BridgePort: Hashable, Sendable {
   }
 }
 
-/// `IFF_*` of netdevice(7), the ones that matter here.
+/// `IFF_*` of netdevice(7), as far as needed.
 package struct LinkFlags: OptionSet, Hashable, Sendable {
   package var rawValue: UInt32
 
@@ -88,17 +92,18 @@ package struct LinkFlags: OptionSet, Hashable, Sendable {
   package static let up = LinkFlags(rawValue: 1 << 0)
   package static let loopback = LinkFlags(rawValue: 1 << 3)
   package static let pointToPoint = LinkFlags(rawValue: 1 << 4)
-  /// Operational, as RFC 2863 has it.
+  /// Operational, as defined by RFC 2863.
   package static let running = LinkFlags(rawValue: 1 << 6)
-  /// It has a carrier.
+  /// The link has carrier.
   package static let lowerUp = LinkFlags(rawValue: 1 << 16)
-  /// It has a carrier and waits for something.
+  /// The link has carrier and waits for something.
   package static let dormant = LinkFlags(rawValue: 1 << 17)
 }
 
-/// RFC 2863's operational states, as `IFLA_OPERSTATE` numbers them (Documentation/networking/operstates.rst).
+/// The operational states of RFC 2863, with the numbers of `IFLA_OPERSTATE`
+/// (Documentation/networking/operstates.rst).
 package enum OperationalState: UInt8, Hashable, Sendable, CaseIterable {
-  /// The driver has no such state: as good as up.
+  /// The driver does not report a state. Treated as up.
   case unknown = 0
   case notPresent = 1
   case down = 2
@@ -108,19 +113,19 @@ package enum OperationalState: UInt8, Hashable, Sendable, CaseIterable {
   case up = 6
 }
 
-/// What sysfs and nl80211 say about the device behind a link.
+/// The data of sysfs and nl80211 about the device behind a link.
 package struct Device: Hashable, Sendable {
   /// `DEVTYPE` of its `uevent`: `wlan`, `wwan`, `bluetooth`, `bridge`, …
   package var type: String?
-  /// Whether it has a `phy80211`, as cfg80211's devices have.
+  /// Whether it has a `phy80211`, like all devices of cfg80211.
   package var hasPhy80211: Bool
-  /// What nl80211 says of it.
+  /// The data of nl80211.
   package var wireless: WirelessLink?
-  /// The name of the driver that it is bound to.
+  /// The name of its driver.
   package var driver: String?
-  /// Of a device by USB that speaks RNDIS, what the interface is for that its driver is bound to.
+  /// The USB interface of the driver, for a USB device that uses RNDIS.
   package var usbInterface: USBInterface?
-  /// Of a ppp link, the name of the driver of the serial line that it runs over.
+  /// The driver of the serial line below, for a ppp link.
   package var serialDriver: String?
   /// The indexes of the links directly below it, from its `lower_*` entries.
   package var lowerLinks: [UInt32]
@@ -139,14 +144,14 @@ package struct Device: Hashable, Sendable {
     self.lowerLinks = lowerLinks
   }
 
-  /// Whether the access point that it has joined says that its network is paid for by use.
+  /// Whether its access point announces a metered network.
   package var isMetered: Bool { self.wireless?.accessPoint?.isMetered ?? false }
 
-  /// What is known of a device that sysfs does not show.
+  /// The device of a link that sysfs does not show.
   package static let unknown = Device()
 }
 
-/// What an interface of a device by USB is for, by the codes of usb.org: class, subclass and protocol.
+/// The purpose of a USB interface, as usb.org's codes: class, subclass and protocol.
 package struct USBInterface: Hashable, Sendable {
   package var interfaceClass: UInt8
   package var subclass: UInt8

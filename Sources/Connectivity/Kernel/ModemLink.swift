@@ -1,15 +1,15 @@
-/// A modem's link as ModemManager describes it.
+/// A modem's link as reported by ModemManager.
 package struct ModemLink: Hashable, Sendable {
-  /// The bearer that the link belongs to is connected. False also where nothing is said of it any more: that it is a modem's is
-  /// known all the same.
+  /// Whether the link's bearer is connected. Also false if ModemManager no longer reports the link,
+  /// although it is still known to be a modem's.
   package var isConnected: Bool
-  /// It is connected, and carries nothing for the moment: of 2G, during a call.
+  /// Whether it is connected but carries nothing for the moment, as 2G does during a call.
   package var isSuspended: Bool
-  /// The newest that the modem uses now; `nil` where that is not known.
+  /// The newest technology that the modem uses now, or `nil` if unknown.
   package var generation: MobileGeneration?
-  /// The network is not that of the subscription.
+  /// Whether the network is not that of the subscription.
   package var isRoaming: Bool
-  /// Whose network it is; `nil` where that is not known.
+  /// The operator of the network, or `nil` if unknown.
   package var mobileOperator: MobileOperator?
 
   package init(
@@ -23,15 +23,15 @@ package struct ModemLink: Hashable, Sendable {
     self.mobileOperator = mobileOperator
   }
 
-  /// One of which nothing is said any more.
+  /// A link that ModemManager no longer reports.
   package static let silent = ModemLink(isConnected: false)
 }
 
-/// Whose mobile network a modem is in.
+/// The operator of a mobile network.
 package struct MobileOperator: Hashable, Sendable {
-  /// Its country's and its own code (MCC and MNC, 3GPP TS 23.003, 2.2): five or six digits.
+  /// The country and network code (MCC and MNC, 3GPP TS 23.003, 2.2): five or six digits.
   package var code: String
-  /// As it calls itself; empty where that is not known.
+  /// The operator's own name, or empty if unknown.
   package var name: String
 
   package init(code: String, name: String = "") {
@@ -40,7 +40,7 @@ package struct MobileOperator: Hashable, Sendable {
   }
 }
 
-/// What a mobile network's technology is sold as.
+/// The generation of a mobile network's technology.
 package enum MobileGeneration: String, Hashable, Sendable, CaseIterable, Comparable {
   case second = "2G"
   case third = "3G"
@@ -50,12 +50,12 @@ package enum MobileGeneration: String, Hashable, Sendable, CaseIterable, Compara
   package static func < (lhs: Self, rhs: Self) -> Bool { lhs.rawValue < rhs.rawValue }
 }
 
-/// What ModemManager says of a link from now on that may matter to a path.
+/// A change in ModemManager's reports that may affect a path.
 package struct ModemChange: Hashable, Sendable {
-  /// What happened.
+  /// The kind of change.
   package enum Kind: Hashable, Sendable, CaseIterable {
     case connected
-    /// The bearer is not connected any more, or nothing is said of it.
+    /// The bearer is no longer connected, or no longer reported.
     case disconnected
     case suspended
     case resumed

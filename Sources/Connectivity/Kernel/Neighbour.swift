@@ -1,17 +1,17 @@
-/// What the kernel knows of a neighbour: the hardware address behind an address on a link.
+/// The kernel's entry for a neighbour: the MAC address for an address on a link.
 package struct Neighbour: Hashable, Sendable {
   package var address: IPAddress
   /// The index of the link.
   package var link: UInt32
-  /// Six octets on Ethernet and Wi-Fi; `nil` where it is not known, or not known any more.
+  /// Six bytes on Ethernet and Wi-Fi, or `nil` if it is not known or no longer known.
   package var hardwareAddress: [UInt8]?
-  /// The kernel has asked for it, and nobody answered (`NUD_FAILED`).
+  /// Whether the kernel's requests for it remained unanswered (`NUD_FAILED`).
   package var isFailed: Bool
-  /// How long ago the kernel had it confirmed by an answer or by traffic; `nil` if it did not say. An age makes no neighbour another
-  /// one, so it is not compared.
+  /// How long ago an answer or traffic confirmed it, or `nil` if the kernel did not report it. Not
+  /// part of the comparison, because an age does not make it another neighbour.
   package var confirmed: Duration?
 
-  /// How exactly the kernel says that (USER_HZ).
+  /// The resolution of that age (USER_HZ).
   package static let precision = Duration.milliseconds(10)
 
   package init(
@@ -40,12 +40,12 @@ extension Neighbour {
   }
 }
 
-/// By which port of a bridge a hardware address is reached, as the bridge has learnt it.
+/// The bridge port for a MAC address, as learnt by the bridge.
 package struct BridgeEntry: Hashable, Sendable {
   package var hardwareAddress: [UInt8]
   /// The index of the port.
   package var port: UInt32
-  /// The index of the bridge; `nil` where the kernel did not say.
+  /// The index of the bridge, or `nil` if the kernel did not report it.
   package var bridge: UInt32?
 
   package init(_ hardwareAddress: [UInt8], port: UInt32, bridge: UInt32? = nil) {

@@ -1,17 +1,17 @@
-/// What a lookup asks: the way to an address, for a user's or a mark's traffic.
+/// The subject of a lookup: an address, and the user or the mark of the traffic.
 package struct Destination: Hashable, Sendable {
   package var address: IPAddress
-  /// The user whose `ip rule … uidrange` hold. The kernel would take connd's own for want of one, which means nothing to
-  /// anybody else: where no user is meant, it is root.
+  /// The user for `ip rule … uidrange`. By default the kernel would use connd's own uid, which is
+  /// meaningless for other processes. If no user is meant, it is root.
   package var uid: UInt32
-  /// The mark (`SO_MARK`) whose `ip rule … fwmark` hold; 0 for none.
+  /// The mark (`SO_MARK`) for `ip rule … fwmark`; 0 means none.
   package var mark: UInt32
-  /// The source address of the traffic, whose `ip rule … from` hold; `nil`: the kernel chooses it.
+  /// The source address for `ip rule … from`, or `nil` if the kernel chooses it.
   package var source: IPAddress?
-  /// The index of the link that the traffic is bound to (`SO_BINDTODEVICE`); `nil` for any.
+  /// The index of the link that the traffic is bound to (`SO_BINDTODEVICE`), or `nil` for any.
   package var outLink: UInt32?
-  /// Whose `ip rule … ipproto`, `sport` and `dport` hold, and by which one of several nexthops is chosen; `nil` where no
-  /// single connection is meant.
+  /// The protocol and ports for `ip rule … ipproto`, `sport` and `dport`, which also select one of
+  /// several nexthops. `nil` if no single connection is meant.
   package var transport: Transport?
 
   package init(
@@ -27,13 +27,13 @@ package struct Destination: Hashable, Sendable {
   }
 }
 
-/// What tells one connection between two addresses from another.
+/// The properties that distinguish connections between the same two addresses.
 package struct Transport: Hashable, Sendable {
-  /// The protocol, by its number at IANA: 6 for TCP, 17 for UDP.
+  /// The protocol's IANA number: 6 for TCP, 17 for UDP.
   package var number: UInt8
-  /// 0 where it is not known.
+  /// 0 if unknown.
   package var localPort: UInt16
-  /// 0 where it is not known.
+  /// 0 if unknown.
   package var remotePort: UInt16
 
   package init(_ number: UInt8, localPort: UInt16 = 0, remotePort: UInt16 = 0) {
@@ -42,32 +42,33 @@ package struct Transport: Hashable, Sendable {
     self.remotePort = remotePort
   }
 
-  /// The protocols' numbers at IANA.
+  /// The IANA numbers of the protocols.
   package static let tcp: UInt8 = 6
   package static let udp: UInt8 = 17
 }
 
-/// The route that the kernel takes to a destination.
+/// The route that the kernel uses for a destination.
 package struct Route: Hashable, Sendable {
-  /// `RTN_*` of rtnetlink(7), those that carry traffic.
+  /// The values of `RTN_*` in rtnetlink(7) that carry traffic.
   package enum Kind: Hashable, Sendable {
     case unicast
-    /// To this system itself.
+    /// To this machine itself.
     case local
     /// Broadcast, multicast, anycast.
     case other
   }
 
   package var kind: Kind
-  /// The index of the link that the traffic leaves by.
+  /// The index of the outgoing link.
   package var outLink: UInt32
-  /// `nil` where the destination is on the link. An IPv4 route may have an IPv6 one (RFC 5549).
+  /// `nil` if the destination is on the link. An IPv4 route may have an IPv6 gateway (RFC 5549).
   package var gateway: IPAddress?
-  /// The source address that the kernel would take.
+  /// The source address that the kernel would use.
   package var source: IPAddress?
   /// The routing table that answered: 254 is main.
   package var table: UInt32
-  /// Where packets go inside of the header that the route puts before them (`RTA_ENCAP`); `nil` if it puts none.
+  /// The destination of the encapsulated packets (`RTA_ENCAP`), or `nil` if the route does not
+  /// encapsulate.
   package var outer: Destination?
 
   package init(
@@ -83,13 +84,13 @@ package struct Route: Hashable, Sendable {
   }
 }
 
-/// What tells one entry of the routing tables from another: by it the removal of just that route is recognised.
+/// The key of a routing table entry. It identifies the removal of exactly that route.
 package struct MatchedRoute: Hashable, Sendable {
   package var prefix: IPPrefix
   package var table: UInt32
   /// The metric.
   package var priority: UInt32
-  /// The nexthop object that it uses, if any.
+  /// The nexthop object that the route uses, if any.
   package var nexthop: UInt32?
 
   package init(prefix: IPPrefix, table: UInt32, priority: UInt32, nexthop: UInt32? = nil) {
@@ -100,19 +101,20 @@ package struct MatchedRoute: Hashable, Sendable {
   }
 }
 
-/// The entry of the routing tables that decides about a destination.
+/// The routing table entry that determines the route to a destination.
 package struct RouteEntry: Hashable, Sendable {
-  /// `nil` if the entry has more nexthops than an answer of the kernel holds: it is not shown then.
+  /// `nil` if the entry has more nexthops than fit into an answer: the kernel does not return it
+  /// then.
   package var route: MatchedRoute?
   package var kind: Route.Kind
   /// The index of the link that it leads to, of a local route that of the link that has the address; `nil` where it has
   /// several.
   package var outLink: UInt32?
-  /// The indexes of the links that traffic is spread over, where there are several.
+  /// The indexes of the links of a multipath route, or empty.
   package var legs: [UInt32]
-  /// The kernel made it itself, for an address (`RTPROT_KERNEL`).
+  /// Whether the kernel created it for an address (`RTPROT_KERNEL`).
   package var isKernels: Bool
-  /// The source address that somebody has set (`src`); `nil` where the kernel chooses.
+  /// The source address set in the route (`src`), or `nil` if the kernel chooses it.
   package var source: IPAddress?
 
   package init(
@@ -127,31 +129,31 @@ package struct RouteEntry: Hashable, Sendable {
     self.source = source
   }
 
-  /// An entry with more nexthops than an answer of the kernel holds.
+  /// An entry with more nexthops than fit into an answer of the kernel.
   package static let oversized = RouteEntry(nil)
 
   /// Whether traffic is spread over several nexthops.
   package var isSpread: Bool { self.route == nil || self.legs.count > 1 }
 }
 
-/// What the kernel says about the way to a destination.
+/// The kernel's answer for a destination.
 package enum RouteAnswer: Hashable, Sendable {
   case route(Route)
-  /// No route that carries traffic, and why not.
+  /// There is no route that carries traffic, for this reason.
   case noRoute(Path.Reason)
-  /// The kernel refuses this question with an error that says nothing about the way.
+  /// The kernel rejects the query with an error that says nothing about the route.
   case unanswered(String)
 }
 
 extension RouteAnswer {
-  /// Whether the kernel has refused the question.
+  /// Whether the kernel rejected the query.
   package var isUnanswered: Bool { if case .unanswered = self { true } else { false } }
 }
 
 /// An address of a link.
 package struct Address: Hashable, Sendable {
   package var address: IPAddress
-  /// Of the subnet that the address is in, in bits.
+  /// The prefix length of its subnet, in bits.
   package var prefixLength: Int
   /// The index of the link.
   package var link: UInt32
@@ -167,7 +169,7 @@ package struct Address: Hashable, Sendable {
   }
 }
 
-/// `IFA_F_*` of rtnetlink(7), the ones that matter here.
+/// `IFA_F_*` of rtnetlink(7), as far as needed.
 package struct AddressFlags: OptionSet, Hashable, Sendable {
   package var rawValue: UInt32
 
@@ -175,12 +177,12 @@ package struct AddressFlags: OptionSet, Hashable, Sendable {
 
   /// An IPv6 privacy address (RFC 8981).
   package static let temporary = AddressFlags(rawValue: 0x01)
-  /// Usable although it may still turn out a duplicate (RFC 4429).
+  /// Usable, although it may still turn out to be a duplicate (RFC 4429).
   package static let optimistic = AddressFlags(rawValue: 0x04)
-  /// Somebody else has it (`IFA_F_DADFAILED`).
+  /// Another host has the address (`IFA_F_DADFAILED`).
   package static let duplicate = AddressFlags(rawValue: 0x08)
   /// Usable, but not for new connections.
   package static let deprecated = AddressFlags(rawValue: 0x20)
-  /// Not usable before it is known to be no duplicate (RFC 4862).
+  /// Not usable until duplicate address detection has finished (RFC 4862).
   package static let tentative = AddressFlags(rawValue: 0x40)
 }

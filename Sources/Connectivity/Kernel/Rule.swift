@@ -1,38 +1,39 @@
-/// An `ip rule`: which table is asked for which traffic.
+/// An `ip rule`: it selects the routing table for some traffic.
 package struct Rule: Hashable, Sendable {
-  /// What the kernel does with traffic that a rule selects.
+  /// The action for traffic that a rule selects.
   package enum Action: Hashable, Sendable {
-    /// Ask a table; where it has no route, go on with the next rule.
+    /// Look up a table. If it has no route, continue with the next rule.
     case lookup
-    /// Go on with the rule of that priority.
+    /// Continue with the rule of this priority.
     case goto(UInt32)
     case nothing
     case blackhole
     case unreachable
     case prohibit
-    /// An action that is not known here.
+    /// An unknown action.
     case other(UInt8)
   }
 
-  /// Which traffic a rule selects, as far as the mark alone tells.
+  /// The traffic that a rule selects, as far as it depends on the mark alone.
   package enum Selection: Hashable, Sendable {
     case all
-    /// That with this mark; inverted, all other.
+    /// Traffic with this mark; if inverted, all other traffic.
     case mark(UInt32, isInverted: Bool)
-    /// By whatever else, or more.
+    /// Traffic selected by other criteria, or additional ones.
     case other
   }
 
   package var family: AddressFamily
-  /// The rules' order, the lowest first.
+  /// The order of the rules, lowest first.
   package var priority: UInt32
-  /// Which traffic, as `ip rule` prints it: `from all`, `not from all fwmark 0xca6c`.
+  /// The traffic, in the syntax of `ip rule`: `from all`, `not from all fwmark 0xca6c`.
   package var selector: String
   package var selection: Selection
   package var action: Action
-  /// The table to ask; `nil` where the action is another, or the VRF names the table (`l3mdev`).
+  /// The table to look up, or `nil` for other actions, or if the VRF determines the table
+  /// (`l3mdev`).
   package var table: UInt32?
-  /// Routes with a prefix of at most that many bits do not count: 0 passes over default routes.
+  /// Ignores routes whose prefix has at most this many bits: 0 ignores default routes.
   package var suppressPrefixLength: UInt32?
 
   package init(
@@ -51,7 +52,7 @@ package struct Rule: Hashable, Sendable {
 }
 
 extension Rule: CustomStringConvertible {
-  /// The rule as `ip rule` prints it: `32766: from all lookup main`.
+  /// The rule in the syntax of `ip rule`: `32766: from all lookup main`.
   package var description: String {
     let action =
       switch self.action {
@@ -67,7 +68,7 @@ extension Rule: CustomStringConvertible {
     return "\(self.priority): \(self.selector) \(action)\(suppression)"
   }
 
-  /// The names that need no file to look them up: those of the kernel's own tables.
+  /// Returns the name of a table that needs no file: that of the kernel's own tables.
   private static func name(ofTable table: UInt32) -> String {
     switch table {
     case 253: "default"

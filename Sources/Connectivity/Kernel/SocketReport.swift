@@ -2,19 +2,19 @@
 ///
 /// Times have the resolution of the kernel's tick, which is 1 to 10 ms.
 package struct SocketReport: Hashable, Sendable {
-  /// How long ago the last segment or acknowledgement came from the peer. Copies of what came before
-  /// count: a peer that hears nothing any more sends them, too.
+  /// The time since the last segment or acknowledgement from the peer. Retransmissions count, too:
+  /// a peer also sends them when it no longer receives anything.
   package var silence: Duration
-  /// How long ago data came that was new.
+  /// The time since the last new data.
   package var dataSilence: Duration
-  /// How many octets the peer has acknowledged. If it grows, both directions work.
+  /// The number of bytes that the peer has acknowledged. If it grows, both directions work.
   package var progress: UInt64
   /// The smoothed round-trip time.
   package var roundTrip: Duration
-  /// How many timeouts have passed in a row without an answer. While data is in flight this is the
-  /// larger of `tcpi_retransmits` and `tcpi_backoff`, because ICMP errors take the latter back
-  /// (RFC 6069). While none is, because the peer's window is closed or there is no route, it is
-  /// `tcpi_probes`.
+  /// The number of consecutive timeouts without an answer. While data is in flight, it is the
+  /// larger of `tcpi_retransmits` and `tcpi_backoff`, because ICMP errors decrease the latter (RFC
+  /// 6069). If no data is in flight, because the peer's window is closed or there is no route, it
+  /// is `tcpi_probes`.
   package var timeouts: Int
   /// Whether the peer has yet to acknowledge data or a FIN, sent or still to be sent.
   package var hasUnacknowledgedData: Bool

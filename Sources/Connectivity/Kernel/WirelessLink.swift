@@ -1,9 +1,9 @@
-/// A Wi-Fi link as nl80211 describes it.
+/// A Wi-Fi link as reported by nl80211.
 package struct WirelessLink: Hashable, Sendable {
   package var role: WirelessRole
-  /// The network that the link has joined; `nil` where there is none, or it is one of its own.
+  /// The network that the link has joined, or `nil` if it has joined none or provides its own.
   package var network: WirelessNetwork?
-  /// The one by which it is in that network; `nil` where that is not known.
+  /// The access point in that network, or `nil` if unknown.
   package var accessPoint: AccessPoint?
 
   package init(
@@ -15,36 +15,36 @@ package struct WirelessLink: Hashable, Sendable {
   }
 }
 
-/// What came of asking nl80211 about a link.
+/// The result of querying nl80211 about a link.
 package enum WirelessAnswer: Hashable, Sendable {
-  /// All that nl80211 knows of it.
+  /// All data of nl80211 about the link.
   case link(WirelessLink)
-  /// The link is none of Wi-Fi.
+  /// The link is not a Wi-Fi link.
   case notWireless
-  /// Not all could be asked, or nothing, which is so for the moment. What is missing in this is not known.
+  /// The query failed in part or completely, for the moment. Missing data is unknown.
   case incomplete(WirelessLink?)
 }
 
-/// What a Wi-Fi link is in its network (`enum nl80211_iftype`).
+/// The role of a Wi-Fi link in its network (`enum nl80211_iftype`).
 package enum WirelessRole: String, Hashable, Sendable, CaseIterable {
-  /// A member of an access point's network.
+  /// A client of an access point.
   case station
   case accessPoint
   case adHoc
   case mesh
-  /// A member of a group of Wi-Fi Direct.
+  /// A client of a Wi-Fi Direct group.
   case p2pClient
   case p2pGroupOwner
-  /// It hears, and carries nothing.
+  /// Receives only, and carries no traffic.
   case monitor
   case other
 }
 
-/// A Wi-Fi network, as a member knows it.
+/// A Wi-Fi network, as known to a client.
 package struct WirelessNetwork: Hashable, Sendable {
-  /// Up to 32 octets, of any kind.
+  /// Up to 32 bytes, of any kind.
   package var ssid: [UInt8]
-  /// What keeps strangers out; `nil` where the kernel did not say.
+  /// The authentication, or `nil` if the kernel did not report it.
   package var security: WirelessSecurity?
 
   package init(ssid: [UInt8], security: WirelessSecurity? = nil) {
@@ -52,8 +52,8 @@ package struct WirelessNetwork: Hashable, Sendable {
     self.security = security
   }
 
-  /// The SSID as iw(8) and wpa_cli(8) write it: octets that are no UTF-8 as `\xe9`, and a backslash twice. Control characters are
-  /// left for who shows it.
+  /// The SSID in the notation of iw(8) and wpa_cli(8). Bytes that are not valid UTF-8 are written
+  /// as `\xe9`, and a backslash is doubled. The caller must escape control characters.
   package var name: String {
     var name = ""
     var rest = self.ssid[...]
@@ -71,48 +71,49 @@ package struct WirelessNetwork: Hashable, Sendable {
     return name
   }
 
-  /// Whether an access point of the one cannot be one of the other: networks differ by their names, and those of one name by
-  /// what keeps strangers out, where they have none of that in common. (Access points of one network may differ in what they
-  /// offer beside it.)
+  /// Returns whether the two are certainly different networks: they have different SSIDs, or no
+  /// authentication method in common. (Access points of one network may offer different additional
+  /// methods.)
   package func isOther(than network: WirelessNetwork) -> Bool {
     if self.ssid != network.ssid { return true }
     guard let security = self.security, let other = network.security else { return false }
     return security.isDisjoint(with: other)
   }
 
-  /// This network, with what was known of the same one before and is not known now.
+  /// Returns this network. If its authentication is unknown now, takes it from an earlier report on
+  /// the same network.
   package func completed(by earlier: WirelessNetwork?) -> WirelessNetwork {
     guard self.security == nil, let earlier, earlier.ssid == self.ssid else { return self }
     return earlier
   }
 }
 
-/// By what an access point lets somebody in; it may offer several ways.
+/// The authentication of an access point; it may offer several methods.
 package struct WirelessSecurity: OptionSet, Hashable, Sendable {
   package var rawValue: UInt8
 
   package init(rawValue: UInt8) { self.rawValue = rawValue }
 
-  /// Whoever comes, encrypted (OWE) or not.
+  /// None, encrypted (OWE) or not.
   package static let open = WirelessSecurity(rawValue: 1 << 0)
   package static let wep = WirelessSecurity(rawValue: 1 << 1)
-  /// A passphrase that all share: WPA, WPA2, WPA3 (SAE).
+  /// A shared passphrase: WPA, WPA2, WPA3 (SAE).
   package static let personal = WirelessSecurity(rawValue: 1 << 2)
-  /// Each has credentials of his own: 802.1X.
+  /// Credentials for each user: 802.1X.
   package static let enterprise = WirelessSecurity(rawValue: 1 << 3)
-  /// A way that is not known here.
+  /// An unknown method.
   package static let other = WirelessSecurity(rawValue: 1 << 4)
 }
 
-/// What nl80211 tells of a Wi-Fi link of its own accord.
+/// A notification of nl80211 about a Wi-Fi link.
 package struct WirelessChange: Hashable, Sendable {
-  /// What happened.
+  /// The kind of change.
   package enum Kind: String, Hashable, Sendable, CaseIterable {
     case joined = "NL80211_CMD_CONNECT"
-    /// It has changed to another access point of its network.
+    /// The link has moved to another access point of its network.
     case roamed = "NL80211_CMD_ROAM"
     case left = "NL80211_CMD_DISCONNECT"
-    /// The link was made, or has another role.
+    /// The link was created, or has another role.
     case made = "NL80211_CMD_NEW_INTERFACE"
     case removed = "NL80211_CMD_DEL_INTERFACE"
   }

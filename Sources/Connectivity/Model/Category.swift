@@ -1,16 +1,17 @@
-/// What the flags and the medium add up to: the answer to "by which kind of network does the traffic leave?".
+/// The kind of network that traffic uses, derived from the flags and the medium.
 public enum Category: String, Hashable, Sendable, CaseIterable {
-  /// No traffic leaves.
+  /// No traffic can leave the machine.
   case none
   case wifi
   case cellular
   case wired
-  /// Reachable by a medium that is none of the others: a tunnel, Bluetooth, one that nobody can place.
+  /// Reachable by another medium: a tunnel, Bluetooth, or an unknown one.
   case other
-  /// The kernel cannot be asked. Applications should assume that they are online (K8).
+  /// The kernel cannot be queried. Applications should assume that they are online (K8).
   case unknown
 
-  /// The category of rule K1: the flags decide between none, cellular and the rest, the medium divides the rest.
+  /// Creates the category of rule K1. The flags decide between none, cellular and the rest; the
+  /// medium divides the rest.
   public init(_ flags: ReachabilityFlags, medium: Medium) {
     guard flags.reachable, !flags.connectionRequired else {
       self = .none
@@ -27,7 +28,7 @@ public enum Category: String, Hashable, Sendable, CaseIterable {
     }
   }
 
-  /// The view of gRPC on iOS, where whatever is not cellular is Wi-Fi.
+  /// The category in the terms of gRPC on iOS, in which everything that is not cellular is Wi-Fi.
   public var threeWay: ThreeWayCategory {
     switch self {
     case .none: .none
@@ -37,11 +38,12 @@ public enum Category: String, Hashable, Sendable, CaseIterable {
     }
   }
 
-  /// Whether an application should expect to reach the network: `unknown` counts (K8).
+  /// Whether an application should expect to reach the network. True for `unknown` (K8).
   public var isOnline: Bool { self != .none }
 }
 
-/// The three categories of gRPC's `ConnectivityMonitor`, and `unknown` where the kernel cannot be asked.
+/// The three categories of gRPC's `ConnectivityMonitor`, and `unknown` if the kernel cannot be
+/// queried.
 public enum ThreeWayCategory: String, Hashable, Sendable, CaseIterable {
   case none
   case wifi
@@ -49,13 +51,13 @@ public enum ThreeWayCategory: String, Hashable, Sendable, CaseIterable {
   case unknown
 }
 
-/// The reachability flags that the category is made of, named as in `SCNetworkReachability`.
+/// The reachability flags that determine the category, named as in `SCNetworkReachability`.
 public struct ReachabilityFlags: Hashable, Sendable {
   /// The kernel has a unicast route to the default destination (K2).
   public var reachable: Bool
-  /// There is a path, but it carries nothing before a connection is established (K3).
+  /// There is a path, but it carries nothing until a connection is established (K3).
   public var connectionRequired: Bool
-  /// The medium at the bottom of the path is cellular (K4).
+  /// The medium of the path's lowest link is cellular (K4).
   public var isWWAN: Bool
 
   public init(reachable: Bool, connectionRequired: Bool, isWWAN: Bool) {
@@ -64,7 +66,7 @@ public struct ReachabilityFlags: Hashable, Sendable {
     self.isWWAN = isWWAN
   }
 
-  /// The flags of a path.
+  /// Creates the flags of a path.
   public init(_ path: Path) {
     let reachable = path.status == .satisfied || path.status == .requiresConnection
     self.init(
@@ -74,7 +76,7 @@ public struct ReachabilityFlags: Hashable, Sendable {
   }
 }
 
-/// What carries a path at the bottom.
+/// The medium of a path's lowest link.
 @nonexhaustive public enum Medium: String, Hashable, Sendable, CaseIterable {
   case wired
   case wifi
@@ -86,9 +88,9 @@ public struct ReachabilityFlags: Hashable, Sendable {
   case unknown
 }
 
-/// Why connd takes a link for what it does: which source of rule K5 spoke, and what it said.
+/// The evidence for a link's medium: the source by rule K5, and its value.
 public struct Evidence: Hashable, Sendable {
-  /// The sources of rule K5, the most trusted first.
+  /// The sources of rule K5, most trusted first.
   @nonexhaustive public enum Source: String, Hashable, Sendable, CaseIterable {
     /// The configuration's `links`.
     case configuration
@@ -100,20 +102,20 @@ public struct Evidence: Hashable, Sendable {
     case deviceType
     /// A `phy80211` in the link's sysfs directory.
     case phy80211
-    /// What nl80211 says.
+    /// The data of nl80211.
     case nl80211
-    /// ModemManager says that the link is a modem's.
+    /// ModemManager reports that the link belongs to a modem.
     case modemManager
-    /// The name of the driver that the device is bound to.
+    /// The name of the device's driver.
     case driver
-    /// A prefix of the name that one medium is known by.
+    /// A name prefix that is known for one medium.
     case name
-    /// Nothing spoke.
+    /// No source had evidence.
     case none
   }
 
   public var source: Source
-  /// What the source said, as it said it: `wlan`, `qmi_wwan`, `wwan*`.
+  /// The value as reported by the source: `wlan`, `qmi_wwan`, `wwan*`.
   public var value: String
   public var medium: Medium
 

@@ -1,11 +1,11 @@
-/// Something that was published: what a subscriber is told.
+/// A published change, as subscribers receive it.
 @nonexhaustive public enum Change: Hashable, Sendable {
   case transition(Transition)
   case path(PathChange)
   case invalidation(Invalidation)
   case dns(DNSChange)
 
-  /// Larger than that of every change before it.
+  /// The generation, larger than those of all earlier changes.
   public var generation: UInt64 {
     switch self {
     case .transition(let transition): transition.snapshot.generation
@@ -15,7 +15,7 @@
     }
   }
 
-  /// The same change, with all its times so much later: the wall clock was set.
+  /// Returns the change with all its times moved, because the wall clock was set.
   package func shifted(by step: Duration) -> Change {
     switch self {
     case .transition(var transition):
@@ -45,8 +45,8 @@
     }
   }
 
-  /// The state of affairs after the change; `nil` for an invalidation, which leaves it as it is, and for what changes nothing but
-  /// whom names are asked of.
+  /// The state after the change. `nil` for an invalidation, which leaves the state unchanged, and
+  /// for a change of the DNS configuration only.
   public var snapshot: Snapshot? {
     switch self {
     case .transition(let transition): transition.snapshot
@@ -56,11 +56,11 @@
   }
 }
 
-/// The category changed, or the path bounced: it went and came back.
+/// The category changed, or the path bounced: it went away and came back.
 public struct Transition: Hashable, Sendable {
   public var from: Category
   public var to: Category
-  /// The path went in between, even if `from` equals `to` (T2).
+  /// Whether the path was lost in between, even if `from` equals `to` (T2).
   public var bounced: Bool
   public var cause: Cause
   /// When it was published.
@@ -79,7 +79,8 @@ public struct Transition: Hashable, Sendable {
   }
 }
 
-/// Something of the paths changed, or is known better: then the category may be another, although the network is the same.
+/// A path changed, or connd learned more about it. The latter may change the category although the
+/// network is the same.
 public struct PathChange: Hashable, Sendable {
   public var cause: Cause
   /// When it was published.
@@ -93,9 +94,9 @@ public struct PathChange: Hashable, Sendable {
   }
 }
 
-/// What made connd look again, and what it found there (T5).
+/// The reason for a change: the trigger that made connd look again, and what it found (T5).
 public struct Cause: Hashable, Sendable {
-  /// Where the occasion came from.
+  /// The origin of the trigger.
   @nonexhaustive public enum Trigger: String, Hashable, Sendable, CaseIterable {
     case link
     case address
@@ -110,32 +111,32 @@ public struct Cause: Hashable, Sendable {
     case configuration
     /// A gain that was held back is published.
     case timer
-    /// The kernel could not be asked, or can be asked again.
+    /// The kernel cannot be queried, or can be queried again.
     case kernel
-    /// The gateway has another hardware address.
+    /// The gateway has another MAC address.
     case neighbour
-    /// The machine slept and woke.
+    /// The machine slept and resumed.
     case sleep
-    /// A client registered a flow that had died before.
+    /// A client registered a flow that had already died.
     case registration
-    /// A file says that names are asked of others.
+    /// The files that configure DNS changed.
     case dns
-    /// A user has said what a link or a network costs, or that is over.
+    /// A user set an override for a link or a network, or an override ended.
     case user
-    /// ModemManager says something else of a link.
+    /// ModemManager's report about a link changed.
     case modem
-    /// NetworkManager or a DHCP server says something else of what a link costs.
+    /// NetworkManager or a DHCP server changed its report on whether a link is metered.
     case metering
   }
 
   public var trigger: Trigger
-  /// What changed, in one word: `carrierLost`, `routeRemoved`.
+  /// The change in one word: `carrierLost`, `routeRemoved`.
   public var change: String
-  /// The kernel's message: `RTM_NEWLINK`; or who it was: `uid 1000`.
+  /// The kernel's message: `RTM_NEWLINK`; or the user: `uid 1000`.
   public var message: String?
   /// The link that the message was about.
   public var interface: String?
-  /// When it happened is not known: messages were lost, or connd was away (I7).
+  /// Whether the time is unknown, because messages were lost or connd was away (I7).
   public var learntLate: Bool
 
   public init(

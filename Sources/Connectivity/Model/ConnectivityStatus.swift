@@ -1,16 +1,17 @@
-/// The system's connectivity at one moment: both paths and what they add up to (K7).
+/// The system's connectivity at one moment: both paths and their summary (K7).
 public struct ConnectivityStatus: Hashable, Sendable {
   public var category: Category
-  /// Those of the summary's path.
+  /// The flags of the summary's path.
   public var flags: ReachabilityFlags
   /// The family that the summary follows.
   public var family: AddressFamily
   public var ipv4: Path
   public var ipv6: Path
 
-  /// What the two paths add up to.
+  /// Creates the summary of two paths.
   ///
-  /// The better of the two decides: satisfied before requiresConnection before unsatisfied, at a tie `preferred`.
+  /// The better one decides. Satisfied is better than requiresConnection, which is better than
+  /// unsatisfied. In a tie `preferred` decides.
   public init(ipv4: Path, ipv6: Path, preferred: AddressFamily) {
     self.ipv4 = ipv4
     self.ipv6 = ipv6
@@ -30,18 +31,18 @@ public struct ConnectivityStatus: Hashable, Sendable {
 
   /// The path that the summary follows.
   public var path: Path { self[self.family] }
-  /// The out-link of the summary's path; `nil` where there is none.
+  /// The outgoing link of the summary's path, or `nil` if there is none.
   public var interface: String? { self.path.interface }
-  /// What carries the summary's path at the bottom.
+  /// The medium of the lowest link of the summary's path.
   public var medium: Medium { self.path.medium }
-  /// Sending by the summary's path costs money.
+  /// Whether sending on the summary's path costs money.
   public var isExpensive: Bool { self.path.isExpensive }
-  /// The user asked to save data on the summary's path.
+  /// Whether the user asked to save data on the summary's path.
   public var isConstrained: Bool { self.path.isConstrained }
 }
 
 extension Path.Status {
-  /// The order of rule K7. Not knowing one family is no reason to doubt the other.
+  /// The order of rule K7. An unknown path in one family does not cast doubt on the other.
   fileprivate var rank: Int {
     switch self {
     case .satisfied: 3
@@ -54,12 +55,12 @@ extension Path.Status {
 
 /// A status as it was published.
 public struct Snapshot: Hashable, Sendable {
-  /// That of the last change published.
+  /// The generation of the last published change.
   public var generation: UInt64
-  /// When the category became what it is, or last bounced.
+  /// When the category took this value, or last bounced.
   public var since: Timestamp
   public var status: ConnectivityStatus
-  /// Whom names are asked of; `nil` where it is not known.
+  /// The DNS configuration, or `nil` if unknown.
   public var dns: DNSSettings?
 
   public init(
@@ -71,7 +72,7 @@ public struct Snapshot: Hashable, Sendable {
     self.dns = dns
   }
 
-  /// Becomes the state of affairs after a change.
+  /// Updates the state for a change.
   public mutating func apply(_ change: Change) {
     if let snapshot = change.snapshot { self = snapshot }
     if case .dns(let change) = change { self.dns = change.settings }

@@ -1,9 +1,9 @@
-/// Whom this machine asks for names, as its files say: resolv.conf(5), and what stands behind it.
+/// The DNS configuration, as read from files: resolv.conf(5), and the servers behind it.
 public struct DNSSettings: Hashable, Sendable {
-  /// A name server.
+  /// A DNS server.
   public struct Server: Hashable, Sendable, CustomStringConvertible {
     public var address: IPAddress
-    /// The link by which a link-local address is reached; `nil` for any other.
+    /// The link of a link-local address, or `nil` for other addresses.
     public var zone: String?
 
     public init(_ address: IPAddress, zone: String? = nil) {
@@ -11,7 +11,7 @@ public struct DNSSettings: Hashable, Sendable {
       self.zone = zone
     }
 
-    /// `fe80::1%wlan0`; `nil` for what is no address.
+    /// Parses `fe80::1%wlan0`. Returns `nil` if the text is not an address.
     public init?(_ text: some StringProtocol) {
       let parts = text.split(separator: "%", maxSplits: 1)
       guard let address = parts.first.flatMap({ IPAddress(String($0)) }) else { return nil }
@@ -24,7 +24,7 @@ public struct DNSSettings: Hashable, Sendable {
     }
   }
 
-  /// What one link has brought.
+  /// The DNS settings that one link provides.
   public struct Link: Hashable, Sendable {
     /// The link's name.
     public var interface: String
@@ -38,12 +38,14 @@ public struct DNSSettings: Hashable, Sendable {
     }
   }
 
-  /// The name servers, in the order in which they are asked. Where the machine asks a stub of its own (systemd-resolved,
-  /// NetworkManager's dnsmasq) these are the ones behind it, as far as a file names them. Empty: names are not resolved by DNS.
+  /// The DNS servers, in the order in which they are used. If the machine uses a local stub
+  /// resolver (systemd-resolved, NetworkManager's dnsmasq), these are the servers behind it, as far
+  /// as a file names them. Empty means that names are not resolved by DNS.
   public var servers: [Server]
-  /// The domains that are tried for a name of one word, in their order.
+  /// The search domains for single-label names, in order.
   public var search: [String]
-  /// By link, where files say it, in the order of the links' names. A resolver may ask each link's servers for some domains only.
+  /// The settings of each link, if files name them, sorted by link name. A resolver may use each
+  /// link's servers for some domains only.
   public var links: [Link]
 
   public init(servers: [Server] = [], search: [String] = [], links: [Link] = []) {
@@ -53,10 +55,10 @@ public struct DNSSettings: Hashable, Sendable {
   }
 }
 
-/// Whom this machine asks for names changed.
+/// The DNS configuration changed.
 public struct DNSChange: Hashable, Sendable {
   public var generation: UInt64
-  /// What holds now.
+  /// The configuration after the change.
   public var settings: DNSSettings
   public var cause: Cause
   /// When it was published.

@@ -1,15 +1,17 @@
-/// Where connd's socket is unless somebody says otherwise.
+/// The default path of connd's socket.
 package enum DefaultSocket {
   /// The system's connd, which its socket unit starts.
   package static let system = "/run/connd/connd.sock"
 
-  /// The path of the socket: `CONND_SOCKET`, else the system's, else that of the user's own connd.
+  /// Returns the path of the socket: `CONND_SOCKET`, or else the system's, or else that of the
+  /// user's own connd.
   ///
   /// - Parameters:
-  ///   - environment: The value of an environment variable; an empty one counts as not set.
-  ///   - uid: The user who asks.
-  ///   - exists: Whether there is something at a path. A client looks; connd, which is about to make
-  ///     the socket, answers whether it was given the directory.
+  ///   - environment: Returns the value of an environment variable. An empty value counts as not
+  ///     set.
+  ///   - uid: The user.
+  ///   - exists: Returns whether a path exists. A client checks the file system. connd, which is
+  ///     about to create the socket, returns whether it received the directory.
   package static func path(
     environment: (String) -> String?, uid: UInt32, exists: (String) -> Bool
   ) -> String {

@@ -6,7 +6,7 @@
   import Darwin
 #endif
 
-/// An address family that connd follows.
+/// An address family.
 public enum AddressFamily: String, Hashable, Sendable, CaseIterable {
   case ipv4
   case ipv6
@@ -17,14 +17,14 @@ public enum AddressFamily: String, Hashable, Sendable, CaseIterable {
 
 /// An IPv4 or IPv6 address, without a zone.
 ///
-/// Its text is that of RFC 5952 (`2001:db8::1`) and of dotted decimal for IPv4.
+/// Its text is that of RFC 5952 (`2001:db8::1`), or dotted decimal for IPv4.
 public struct IPAddress: Hashable, Sendable, Comparable {
   public let family: AddressFamily
-  /// The bits in network order, an IPv4 address in the lowest 32.
+  /// The bits in network order; an IPv4 address is in the lowest 32.
   let high: UInt64
   let low: UInt64
 
-  /// Makes an address of its bytes in network order: 4 or 16 of them, `nil` for any other number.
+  /// Creates an address from its bytes in network order. Returns `nil` unless there are 4 or 16.
   public init?(bytes: some Collection<UInt8>) {
     switch bytes.count {
     case 4: self.family = .ipv4
@@ -55,7 +55,8 @@ public struct IPAddress: Hashable, Sendable, Comparable {
     }
   }
 
-  /// Whether the address reaches no further than the link: 169.254.0.0/16 (RFC 3927) or fe80::/10 (RFC 4291).
+  /// Whether the address is only valid on its link: 169.254.0.0/16 (RFC 3927) or fe80::/10 (RFC
+  /// 4291).
   public var isLinkLocal: Bool {
     switch self.family {
     case .ipv4: self.low >> 16 == 0xA9FE
@@ -63,14 +64,14 @@ public struct IPAddress: Hashable, Sendable, Comparable {
     }
   }
 
-  /// The IPv4 address that a dual-stack socket shows as an IPv6 one (`::ffff:192.0.2.7`, RFC 4291, 2.5.5.2); any other
-  /// address as it is.
+  /// The IPv4 address of an IPv4-mapped IPv6 address, as shown by a dual-stack socket
+  /// (`::ffff:192.0.2.7`, RFC 4291, 2.5.5.2). Other addresses are returned unchanged.
   public var unmapped: IPAddress {
     guard self.family == .ipv6, self.high == 0, self.low >> 32 == 0xFFFF else { return self }
     return IPAddress(family: .ipv4, high: 0, low: self.low & 0xFFFF_FFFF)
   }
 
-  /// 0.0.0.0 or ::.
+  /// Returns 0.0.0.0 or ::.
   public static func unspecified(_ family: AddressFamily) -> IPAddress {
     IPAddress(family: family, high: 0, low: 0)
   }
@@ -84,7 +85,8 @@ public struct IPAddress: Hashable, Sendable, Comparable {
 }
 
 extension IPAddress: LosslessStringConvertible, CustomStringConvertible {
-  /// Reads an address as `inet_pton(3)` does; `nil` for anything else, names and zones among them.
+  /// Parses an address as `inet_pton(3)` does. Returns `nil` for anything else, including names and
+  /// zones.
   public init?(_ description: String) {
     var ipv4 = in_addr()
     if inet_pton(AF_INET, description, &ipv4) == 1 {
@@ -109,7 +111,8 @@ extension IPAddress: LosslessStringConvertible, CustomStringConvertible {
     }
   }
 
-  /// inet_ntop(3) has printf(3) do it, for ten times as long; each change names several.
+  /// Ten times as fast as inet_ntop(3), which uses printf(3). Each change contains several
+  /// addresses.
   private func writeDotted(_ text: UnsafeMutableBufferPointer<UInt8>) -> Int {
     var count = 0
     func write(_ character: UInt8) {
@@ -127,21 +130,22 @@ extension IPAddress: LosslessStringConvertible, CustomStringConvertible {
   }
 }
 
-/// A block of addresses, as a route's destination or an address's subnet.
+/// A prefix: the destination of a route, or the subnet of an address.
 public struct IPPrefix: Hashable, Sendable, CustomStringConvertible {
   /// The address with all bits after `length` zero.
   public let address: IPAddress
-  /// The number of leading bits that count, 0 to 32 or 128.
+  /// The number of significant leading bits, up to 32 or 128.
   public let length: Int
 
-  /// The block of `length` bits that `address` is in; `nil` for a length that the family does not have.
+  /// Creates the prefix of `length` bits that contains `address`. Returns `nil` for a length that
+  /// the family does not have.
   public init?(_ address: IPAddress, length: Int) {
     guard (0...address.family.bitWidth).contains(length) else { return nil }
     self.length = length
     self.address = address.masked(to: length)
   }
 
-  /// Whether the address is in the block; never one of the other family.
+  /// Returns whether the prefix contains the address. False for another family.
   public func contains(_ address: IPAddress) -> Bool {
     address.family == self.address.family && address.masked(to: self.length) == self.address
   }

@@ -1,4 +1,4 @@
-/// The statement that channels of a scope are no longer viable (I9).
+/// An announcement that the channels in a scope are no longer viable (I9).
 public struct Invalidation: Hashable, Sendable {
   public var generation: UInt64
   public var reason: Reason
@@ -22,34 +22,35 @@ public struct Invalidation: Hashable, Sendable {
 }
 
 extension Invalidation {
-  /// Why channels are no longer viable. Where several hold, the first in this order is named.
+  /// Why channels are no longer viable. If several reasons apply, the first in this order is
+  /// reported.
   @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
     /// Their source address is gone (I1).
     case sourceAddressLost
-    /// A link of their path is gone, down or without a carrier, or no route is left (I2, I10).
+    /// A link of their path is gone, down or without carrier, or no route is left (I2, I10).
     case interfaceLost
-    /// The link is the same, and the network behind it is another (I4).
+    /// The link is the same, but another network is behind it (I4).
     case networkChanged
     /// The category changed: all earlier channels are assumed broken (I5).
     case categoryChanged
-    /// The system now sends by another link, or from a source address of another prefix (I3).
+    /// The kernel now uses another link, or a source address with another prefix (I3).
     case betterPath
     /// The path became one that the channel forbids (I8).
     case policy
-    /// The machine slept (I6).
+    /// The machine resumed from sleep (I6).
     case resumed
-    /// After a change of the network the peer has not answered several transmissions in a row,
+    /// After a change of the network the peer has left several transmissions in a row unanswered,
     /// although the kernel still has a path (E2).
     case silent
   }
 
-  /// What is to be done with the channels, the gravest first.
+  /// How a client should treat the channels, most severe first.
   public enum Severity: String, Hashable, Sendable, CaseIterable, Comparable {
-    /// Fail what is in flight, close the connection, connect anew.
+    /// Fail the calls in flight, close the connection, and reconnect.
     case destroy
-    /// Let what is in flight finish, send what is new by a new connection.
+    /// Let the calls in flight finish, and use a new connection for new calls.
     case drain
-    /// Information: the path is in doubt. It may come back, or a `destroy` may follow.
+    /// For information: the path is in doubt. It may recover, or a `destroy` may follow.
     case advise
 
     public static func < (lhs: Self, rhs: Self) -> Bool { lhs.rank < rhs.rank }
@@ -63,14 +64,15 @@ extension Invalidation {
     }
   }
 
-  /// Which channels: those to which all that is set applies. It names what they were on, not what there is now.
+  /// The channels to which all of the set properties apply. The scope names the path that the
+  /// channels used, not the current one.
   public struct Scope: Hashable, Sendable {
-    /// The out-link of their path; `nil`: any.
+    /// The outgoing link of their path, or `nil` for any.
     public var interface: String?
     public var family: AddressFamily?
-    /// Their local address is one of these; `nil`: any.
+    /// Their local address is one of these; `nil` means any.
     public var localAddresses: [IPAddress]?
-    /// Where they lead to; `nil`: anywhere.
+    /// Their destination, or `nil` for any.
     public var destination: Destination?
 
     public init(
@@ -83,9 +85,9 @@ extension Invalidation {
       self.destination = destination
     }
 
-    /// What a remote address has to be.
+    /// A condition for the remote address.
     @nonexhaustive public enum Destination: Hashable, Sendable, CustomStringConvertible {
-      /// In none of the link's own subnets, so that it is reached by a gateway.
+      /// Outside the link's own subnets, so that a gateway is needed.
       case offLink
       case address(IPAddress)
 
@@ -97,7 +99,7 @@ extension Invalidation {
       }
     }
 
-    /// All channels (but those that never leave the machine).
+    /// All channels, except those that never leave the machine.
     public static let everything = Scope()
   }
 }

@@ -1,15 +1,15 @@
-/// What the configuration says about invalidations.
+/// The configuration of invalidations.
 ///
 /// Implements rule I6.
 public struct InvalidationPolicy: Hashable, Sendable {
-  /// How long a link that has lost its carrier may take to get it back, by what carries the path (I10). A medium that is not
-  /// listed has no grace period.
+  /// How long a link may stay without carrier before its flows are destroyed, by the path's medium
+  /// (I10). Without an entry there is no grace period.
   public var carrierGrace: [Medium: Duration]
-  /// How long a route that went may take to come back, or an address whose link stands (I1, I10).
+  /// How long a route may be missing, or an address whose link is up (I1, I10).
   public var routeGrace: Duration
-  /// What a better path does to those on the old one (I3).
+  /// The severity of a better path for flows on the old one (I3).
   public var betterPath: Invalidation.Severity
-  /// What a changed category does to all (I5).
+  /// The severity of a changed category for all channels (I5).
   public var categoryChanged: Invalidation.Severity
 
   public init(

@@ -1,14 +1,14 @@
-/// The kernel's answer for a destination, and what it is worth.
+/// The kernel's answer for a destination, and connd's assessment of it.
 public struct Path: Hashable, Sendable {
-  /// Whether traffic flows.
+  /// Whether traffic can flow.
   public enum Status: String, Hashable, Sendable, CaseIterable {
-    /// Traffic flows.
+    /// Traffic can flow.
     case satisfied
-    /// There is a path, but it carries nothing before a connection is established (K3).
+    /// There is a path, but it carries nothing until a connection is established (K3).
     case requiresConnection
     /// The kernel has no unicast route.
     case unsatisfied
-    /// The kernel cannot be asked (K8).
+    /// The kernel cannot be queried (K8).
     case unknown
   }
 
@@ -22,51 +22,54 @@ public struct Path: Hashable, Sendable {
     case prohibited
     /// A `blackhole` route.
     case blackhole
-    /// A `throw` route, and no table after it answers.
+    /// A `throw` route, and no later table has a route.
     case `throw`
     /// A link of the chain has no carrier.
     case noCarrier
-    /// A link of the chain waits for something: 802.1X, the Wi-Fi handshake, a modem that has not dialled.
+    /// A link of the chain waits for something: 802.1X, the Wi-Fi handshake, or a modem that has
+    /// not dialled.
     case dormant
-    /// The modem of a link of the chain is on the network, and carries nothing for the moment: of 2G, during a call.
+    /// The modem of a link of the chain is connected but carries nothing for the moment, as 2G does
+    /// during a call.
     case suspended
     /// A link of the chain is administratively down.
     case linkDown
-    /// No usable source address: none, tentative, DAD failed, or one that does not reach the destination.
+    /// The source address is missing, tentative, a duplicate, or cannot reach the destination.
     case noSourceAddress
-    /// The kernel does not have the family (`ipv6.disable=1`).
+    /// The kernel does not support the family (`ipv6.disable=1`).
     case unsupported
-    /// The link flaps and a gain is held back (T1).
+    /// The link flaps, and a gain is held back (T1).
     case flapping
-    /// The kernel cannot be asked: no netlink, or refused groups (K8).
+    /// The kernel cannot be queried: netlink is missing, or refused groups (K8).
     case kernelUnavailable
   }
 
   public var status: Status
-  /// `nil` where the path is satisfied.
+  /// `nil` if the path is satisfied.
   public var reason: Reason?
-  /// The out-link and what is below it, the out-link first; empty where there is no path.
+  /// The outgoing link and the links below it, from top to bottom. Empty without a path.
   public var chain: [PathLink]
-  /// What carries the path at the bottom.
+  /// The medium of the path's lowest link.
   public var medium: Medium
-  /// Why it is taken for that; `nil` where there is no path.
+  /// The evidence for the medium, or `nil` without a path.
   public var evidence: Evidence?
-  /// The source address that the kernel would take.
+  /// The source address that the kernel would use.
   public var source: IPAddress?
-  /// The length of the subnet that the source address is in, in bits; `nil` where it is not known.
+  /// The prefix length of the source address's subnet, in bits, or `nil` if unknown.
   public var sourcePrefixLength: Int?
-  /// `nil` where the destination is on the link, or the link needs none.
+  /// `nil` if the destination is on the link, or the link needs no gateway.
   public var gateway: IPAddress?
   /// The routing table that answered: 254 is main.
   public var table: UInt32?
-  /// It costs money to send by this path. `false` as well if that is not known.
+  /// Whether sending on this path costs money. Also `false` if unknown.
   public var isExpensive: Bool
-  /// Whether it is unknown what sending by this path costs, as below a tunnel that does not tell.
+  /// Whether the cost is unknown, as below a tunnel that does not report its remote endpoint.
   public var isCostUnknown = false
-  /// The user asked to save data on this path.
+  /// Whether the user asked to save data on this path.
   public var isConstrained: Bool
-  /// How many links at the bottom of the chain are guessed: those below a tunnel that does not tell its other end (K6). They decide
-  /// about the medium and what it costs, and never about whether traffic flows.
+  /// The number of guessed links at the bottom of the chain: those below a tunnel that does not
+  /// report its remote endpoint (K6). They determine the medium and the cost, but never whether
+  /// traffic can flow.
   public var guessedLinks = 0
 
   public init(
@@ -88,20 +91,21 @@ public struct Path: Hashable, Sendable {
     self.isConstrained = isConstrained
   }
 
-  /// The out-link's name.
+  /// The name of the outgoing link.
   public var interface: String? { self.chain.first?.name }
 
-  /// Whether sending by this path costs money, or `nil` if that is not known: also if there is no path yet.
+  /// Whether sending on this path costs money, or `nil` if unknown or there is no path yet.
   public var costsMoney: Bool? {
     let hasLinks = self.status == .satisfied || self.status == .requiresConnection
     return hasLinks && !self.isCostUnknown ? self.isExpensive : nil
   }
 
-  /// The chain without what is guessed.
+  /// The chain without the guessed links.
   package var certainChain: ArraySlice<PathLink> { self.chain.dropLast(self.guessedLinks) }
 
-  /// Whether the source addresses are of one subnet: one prefix contains the other's address, as an IPv6 host's /64 by router
-  /// advertisement and its /128 by DHCPv6 do. Of two that are both by DHCPv6 the subnets are their /64s (RFC 4291, 2.5.4).
+  /// Returns whether the source addresses are in the same subnet: one prefix contains the other's
+  /// address. That is so for an IPv6 host's /64 from a router advertisement and its /128 from
+  /// DHCPv6. If both are from DHCPv6, their /64s are compared (RFC 4291, 2.5.4).
   public func isOfSameSubnet(as other: Path) -> Bool {
     guard let source = self.source, let otherSource = other.source else {
       return self.source == other.source
@@ -115,16 +119,16 @@ public struct Path: Hashable, Sendable {
     return contains(self, otherSource) || contains(other, source)
   }
 
-  /// No path, because of `reason`.
+  /// Returns an unsatisfied path with a reason.
   public static func unsatisfied(_ reason: Reason) -> Path {
     Path(status: .unsatisfied, reason: reason)
   }
 
-  /// The kernel cannot be asked.
+  /// The path while the kernel cannot be queried.
   public static let unknown = Path(status: .unknown, reason: .kernelUnavailable)
 }
 
-/// A link as part of a path. The index tells apart links that bore the same name one after the other.
+/// A link in a path. The index distinguishes links that had the same name one after the other.
 public struct PathLink: Hashable, Sendable {
   public var index: UInt32
   public var name: String

@@ -1,11 +1,11 @@
-/// What a connection's own socket said about whether its peer still answers.
+/// The answer of a connection's own socket on whether its peer still answers.
 public struct SocketTestimony: Hashable, Sendable {
-  /// When the socket last heard from its peer, counted from the change of the network that it was
-  /// asked about: negative before it. Without a change it is counted from the question.
+  /// When the socket last heard from its peer, relative to the change of the network in question:
+  /// negative before it. Without a change it is relative to the query.
   public var lastHeard: Duration
   /// The smoothed round-trip time.
   public var roundTrip: Duration
-  /// How many retransmission timeouts have passed in a row without an answer.
+  /// The number of consecutive retransmission timeouts without an answer.
   public var timeouts: Int
   /// Whether the peer has yet to acknowledge data.
   public var hasUnacknowledgedData: Bool

@@ -6,7 +6,7 @@
   import Darwin
 #endif
 
-/// A moment of the wall clock, to the microsecond.
+/// A time of the wall clock, in microseconds.
 public struct Timestamp: Hashable, Sendable, Comparable {
   /// Microseconds since 1970-01-01T00:00:00Z.
   public var microseconds: Int64
@@ -17,7 +17,7 @@ public struct Timestamp: Hashable, Sendable, Comparable {
 
   public static func < (lhs: Self, rhs: Self) -> Bool { lhs.microseconds < rhs.microseconds }
 
-  /// The time so much later; the last that can be said where that is later still.
+  /// Returns the later time, limited to the last one that can be represented.
   package func advanced(by duration: Duration) -> Timestamp {
     let (seconds, attoseconds) = duration.components
     let whole = seconds.multipliedReportingOverflow(by: 1_000_000)
@@ -26,14 +26,14 @@ public struct Timestamp: Hashable, Sendable, Comparable {
     return Timestamp(microseconds: whole.overflow || sum.overflow ? .max : sum.partialValue)
   }
 
-  /// How much later the other is.
+  /// Returns the time from this one to another.
   package func duration(to other: Timestamp) -> Duration {
     .microseconds(other.microseconds.subtractingReportingOverflow(self.microseconds).partialValue)
   }
 }
 
 extension Timestamp: CustomStringConvertible {
-  /// As RFC 3339 writes it, in UTC: `2026-11-21T01:25:00.123456Z`.
+  /// The time in UTC, in the format of RFC 3339: `2026-11-21T01:25:00.123456Z`.
   public var description: String {
     let (seconds, fraction) = self.microseconds.floorDivided(by: 1_000_000)
     var time = time_t(seconds)
@@ -59,9 +59,9 @@ private func padded(_ number: Int, _ width: Int) -> String {
   return String(repeating: "0", count: max(0, width - digits.count)) + digits
 }
 
-/// A moment of a clock that never goes back, in virtual time where a test wants it.
+/// A time of a monotonic clock, or of virtual time in tests.
 package struct Instant: Hashable, Sendable, InstantProtocol {
-  /// Since a start that all instants of one clock share.
+  /// The time since a start that all instants of one clock share.
   package var sinceStart: Duration
 
   package init(sinceStart: Duration) {
