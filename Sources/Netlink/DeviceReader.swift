@@ -5,6 +5,8 @@ package import Connectivity
 /// Every file may be missing. A sandbox may hide sysfs, or sysfs may belong to another network
 /// namespace, in which a link of the same name is another link. Then nothing is known
 /// (`Device.unknown`).
+///
+/// Implements rules K5 and K6.
 package struct DeviceReader {
   private let root: String
   private let run: String

@@ -2,6 +2,8 @@ import CLinux
 import Glibc
 
 /// A state machine over the messages that answer one request.
+///
+/// Implements rule D8.
 struct Exchange {
   enum Step {
     /// A requested object. In a dump, more may follow.

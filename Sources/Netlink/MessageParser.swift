@@ -3,6 +3,8 @@ import Connectivity
 import Glibc
 
 /// Parses the untrusted bytes of notifications.
+///
+/// Implements rule D8.
 enum MessageParser {
   /// Returns the events of a datagram, in order. Ignores messages of types that connd does not
   /// follow.

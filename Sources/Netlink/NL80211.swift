@@ -9,6 +9,8 @@ import Glibc
 /// detects that, too. It joins the groups `mlme` and `config`, not `scan`. A filter drops
 /// everything except changes of a link's membership in a network. Not thread-safe: one thread owns
 /// it and polls `fileDescriptor` for reading. The descriptor is closed on exec.
+///
+/// Implements rule I4.
 package final class NL80211 {
   private let socket: any DatagramSocket
   private let requester: WirelessRequester

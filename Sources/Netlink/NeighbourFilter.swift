@@ -8,6 +8,8 @@ import Connectivity
 /// The kernel reports each time an entry goes stale or becomes reachable with the traffic. It keeps
 /// reporting a failed entry as long as programs send to it. On a large network it reports hundreds
 /// of hosts (an ARP storm). None of that may wake connd (D7).
+///
+/// Implements rules I4 and D6.
 struct NeighbourFilter: FamilyFilterPart {
   /// The precision of the comparison.
   private enum Exactness {

@@ -1,6 +1,8 @@
 import Glibc
 
 /// The error of a netlink operation.
+///
+/// Implements rule K8.
 package struct NetlinkError: Error, Hashable, Sendable {
   /// The operation, in the kernel's terms: `RTM_GETROUTE`, `join RTNLGRP_LINK`.
   package var operation: String

@@ -9,6 +9,8 @@ import Glibc
 /// into an error, which loses the message.
 ///
 /// Not thread-safe: one thread owns it.
+///
+/// Implements rule D8.
 final class NetlinkSocket: DatagramSocket {
   private let handle: OpaquePointer
   private var buffer: UnsafeMutableRawBufferPointer

@@ -2,6 +2,7 @@ import CLinux
 import Connectivity
 import Glibc
 
+/// Implements rule K6.
 extension Requester {
   /// Returns the index of the port through which a bridge reaches a MAC address of six bytes.
   ///

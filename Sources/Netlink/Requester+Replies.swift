@@ -2,6 +2,7 @@ import CLinux
 package import Connectivity
 import Glibc
 
+/// Implements rule I2.
 extension Requester {
   /// Returns whether the kernel drops a connection's replies that arrive on a link. Strict reverse
   /// path filtering (rp_filter=1, RFC 3704) expects them on the link that routes to the remote

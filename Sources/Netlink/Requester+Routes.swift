@@ -2,6 +2,7 @@ import CLinux
 package import Connectivity
 import Glibc
 
+/// Implements rules K2 and D9.
 extension Requester {
   /// Queries how the kernel would send to a destination, with all its rules, tables and metrics.
   ///

@@ -8,6 +8,8 @@ import Connectivity
 /// default route with 0.0.0.0/1 and 128.0.0.0/1.) It also passes if it contains a watched address.
 /// Thus a million routes to other places, multicast routes, and the local routes of each new
 /// address never wake connd.
+///
+/// Implements rule I3.
 struct RouteFilter: FamilyFilterPart {
   let family: AddressFamily
   let program: BPFProgram

@@ -9,6 +9,8 @@ import Glibc
 /// it by a hash.
 ///
 /// Not thread-safe: one thread owns it.
+///
+/// Implements rule E1.
 package final class SocketDiagnosis {
   private let requester: Requester
 

@@ -2,6 +2,8 @@ package import Connectivity
 
 /// The addresses that represent "the internet". The path to one of them is taken as the default
 /// path.
+///
+/// Implements rule K2.
 package struct DefaultDestination: Hashable, Sendable {
   /// Looked up, never contacted. At least one per address family.
   package var ipv4: [IPAddress]

@@ -2,6 +2,8 @@ package import Connectivity
 
 /// A link with what sysfs reports about its device and ModemManager about it. Classification
 /// depends on nothing else. Copies share their storage, because many values hold the same facts.
+///
+/// Implements rule K3.
 package struct LinkFacts: Hashable, Sendable {
   private final class Storage: Sendable {
     let link: Link

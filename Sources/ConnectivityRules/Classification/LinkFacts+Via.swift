@@ -17,6 +17,7 @@ package struct Via: Hashable, Sendable {
   }
 }
 
+/// Implements rule K5.
 extension LinkFacts {
   /// The device behind the link, from its driver and its USB interface, or `nil` if nothing
   /// suggests one.

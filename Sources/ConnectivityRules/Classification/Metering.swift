@@ -1,6 +1,8 @@
 import Connectivity
 
 /// Whether traffic is metered: the five states of NetworkManager (`NMMetered`).
+///
+/// Implements rule I8.
 package enum Metering: String, Hashable, Sendable, CaseIterable {
   case unknown
   /// A reliable source says so.

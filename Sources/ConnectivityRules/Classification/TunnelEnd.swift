@@ -1,5 +1,6 @@
 package import Connectivity
 
+/// Implements rule K6.
 extension OpenEnd {
   /// Returns the destination of a tunnel's own packets, or `nil` if the kernel drops them or it is
   /// unknown.

@@ -1,5 +1,6 @@
 package import Connectivity
 
+/// Implements rule K6.
 extension Rule {
   /// Returns the marks that keep traffic out of a routing table. A tunnel with routes in that table
   /// marks its own packets, because otherwise they would return to it.

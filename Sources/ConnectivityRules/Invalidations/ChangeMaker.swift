@@ -2,6 +2,8 @@ package import Connectivity
 
 /// Derives everything that is published from readings: the transition or path change, then its
 /// invalidations (I9).
+///
+/// Implements rule I7.
 package struct ChangeMaker: Hashable, Sendable {
   private var transitions: TransitionMaker
   private var invalidations: InvalidationMaker

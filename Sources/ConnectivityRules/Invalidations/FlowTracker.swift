@@ -4,6 +4,8 @@ package import Connectivity
 ///
 /// A value without a clock: instants are passed in, and it returns a deadline. `FlowTracker.rules`,
 /// an ordered list, derives the result from the state and the reading.
+///
+/// Implements rules I1, I2 and I8.
 package struct FlowTracker: Hashable, Sendable {
   package let flow: Flow
   private var state: State

@@ -1,6 +1,8 @@
 package import Connectivity
 
 /// The default paths as one reading of the kernel shows them.
+///
+/// Implements rule T5.
 package struct Observation: Hashable, Sendable {
   package var ipv4: ObservedPath
   package var ipv6: ObservedPath

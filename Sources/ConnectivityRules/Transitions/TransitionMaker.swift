@@ -4,6 +4,8 @@ package import Connectivity
 ///
 /// It holds the published state, compares each reading with it, and returns what to publish. It has
 /// no clock.
+///
+/// Implements rules T3 and I5.
 package struct TransitionMaker: Hashable, Sendable {
   /// The snapshot published last. The next reading is compared only with this (T4).
   package private(set) var snapshot: Snapshot

@@ -38,6 +38,8 @@ protocol HTTP2ConnectionOwner: AnyObject {
 }
 
 /// A socket, its HTTP/2 session, and the session's streams. Belongs to the reactor's thread.
+///
+/// Implements rule D4.
 final class HTTP2Connection: Pollable {
   /// The number of bytes per read. Messages are small. After part of a large input, other
   /// connections get their turn.

@@ -9,6 +9,8 @@ import DequeModule
 /// much work one user may add.
 ///
 /// A turn costs O(log n) for n waiting users.
+///
+/// Implements rule D4.
 package struct FairShare<User: Hashable, Item> {
   private struct Account {
     var items: Deque<Item> = []

@@ -4,6 +4,8 @@ import Synchronization
 ///
 /// Each call may use a small amount without admission, so that ordinary calls work whatever others
 /// use. More must be admitted.
+///
+/// Implements rule D4.
 package final class CallMemory: Sendable {
   package static let free = 4 << 10
 
