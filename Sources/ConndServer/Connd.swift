@@ -99,7 +99,7 @@ struct Connd {
             reactor: reactor,
             listening: { [logger] in
               await transport.listening()
-              logger.info("listens on \(place)")
+              logger.info("listening on \(place)")
             })),
       ],
       gracefulShutdownSignals: [.sigterm, .sigint],
@@ -111,7 +111,7 @@ struct Connd {
     } catch let error where !(error is CancellationError) && !monitor.isStopping {
       throw error
     } catch {
-      self.logger.info("some clients did not take their leave in time")
+      self.logger.info("some clients did not disconnect in time")
     }
     choiceKeeper.finish()
     self.logger.info("stopped")
@@ -163,12 +163,12 @@ struct Connd {
     do throws(SystemError) {
       return try Recorder(path: path, header, logger: self.logger)
     } catch {
-      throw RecordingError(description: "\(path) cannot be recorded to: \(error)")
+      throw RecordingError(description: "\(path) cannot be written as a recording: \(error)")
     }
   }
 
   private static func words(_ socket: PassedSockets.Socket) -> String {
-    guard case .unixListener(let path?) = socket.kind else { return "what systemd passed" }
+    guard case .unixListener(let path?) = socket.kind else { return "the socket passed by systemd" }
     return path
   }
 

@@ -9,25 +9,25 @@ import Systemd
 public struct ConndCommand: ParsableCommand {
   public static let configuration = CommandConfiguration(
     commandName: "connd",
-    abstract: "Knows by which network this machine's traffic leaves, and tells it by gRPC.",
+    abstract: "Tracks which network this machine's traffic uses, and serves it over gRPC.",
     usage: """
       connd [<options>] [--check-config [<file>]]
       connd --replay <file> [--report <file>]
       """,
     discussion: """
-      connd listens on a Unix socket: what --socket names, else CONND_SOCKET, else the configuration, \
-      else /run/connd/connd.sock (for another user than root and without that directory: \
-      $XDG_RUNTIME_DIR/connd.sock). systemd may pass the socket. SIGHUP reads the configuration again; \
-      SIGUSR1 logs what connctl stats tells; SIGTERM and SIGINT end connd.
+      connd listens on a Unix socket. Its path comes from --socket, CONND_SOCKET or the configuration, in \
+      this order, and defaults to /run/connd/connd.sock. For users other than root without that directory, \
+      the default is $XDG_RUNTIME_DIR/connd.sock. systemd may pass the socket. SIGHUP reloads the \
+      configuration. SIGUSR1 logs the figures of connctl stats. SIGTERM and SIGINT stop connd.
 
-      Exit status: 0 ended as asked, or the configuration is right; 1 it could not start, 64 usage, \
-      77 no permission, 78 the configuration is wrong.
+      Exit status: 0 stopped as requested, or the configuration is valid; 1 cannot start; 64 usage; \
+      77 permission denied; 78 the configuration is invalid.
       """,
     version: "connd \(Version.string)")
 
   @Option(
     help: ArgumentHelp(
-      "Read the configuration from this file (default: \(Configuration.defaultFile), if it is there).",
+      "Read the configuration from this file (default: \(Configuration.defaultFile), if it exists).",
       valueName: "file"))
   var config: String?
 
@@ -36,11 +36,11 @@ public struct ConndCommand: ParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "Log what is at least so severe: trace, debug, info, notice, warning, error, critical.",
+      "The minimum log level: trace, debug, info, notice, warning, error, critical.",
       valueName: "level"),
     transform: { text in
       guard let level = Logger.Level(rawValue: text) else {
-        throw ValidationError("'\(text)' is no level")
+        throw ValidationError("'\(text)' is not a log level")
       }
       return level
     })
@@ -48,23 +48,23 @@ public struct ConndCommand: ParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "Record what connd is told and asked into this file, up to 64 MiB, for --replay.",
+      "Record connd's inputs and queries in this file, up to 64 MiB, for --replay.",
       valueName: "file"))
   var record: String?
 
   @Option(
     help: ArgumentHelp(
-      "Print what connctl watch --json printed while this recording was made, and end.",
+      "Print the output of connctl watch --json for this recording, and exit.",
       valueName: "file"))
   var replay: String?
 
   @Option(
     help: ArgumentHelp(
-      "With --replay: make a report of it instead, in which no address and no name is the recording's.",
+      "With --replay: write a report instead, with substitutes for all addresses and names.",
       valueName: "file"))
   var report: String?
 
-  @Flag(help: "Check the configuration and end.")
+  @Flag(help: "Check the configuration and exit.")
   var checkConfig = false
 
   @Argument(help: "With --check-config: the file to check.", completion: .file())
@@ -78,14 +78,14 @@ public struct ConndCommand: ParsableCommand {
       throw ValidationError("--record, --replay and --report need a file")
     }
     guard self.report == nil || self.replay != nil else {
-      throw ValidationError("--report needs --replay: a recording is what it is made of")
+      throw ValidationError("--report needs --replay and a recording")
     }
     guard
       self.replay == nil
         || (self.record == nil && self.config == nil && self.socket == nil && !self.checkConfig)
-    else { throw ValidationError("--replay stands alone: a recording has all that it needs") }
+    else { throw ValidationError("--replay cannot be combined with other options except --report") }
     guard self.file == nil || (self.checkConfig && self.config == nil) else {
-      throw ValidationError("a file is named with --config, or after --check-config")
+      throw ValidationError("name the file either with --config or after --check-config")
     }
   }
 
@@ -123,17 +123,17 @@ public struct ConndCommand: ParsableCommand {
         configuration: configuration, readConfiguration: read,
         socketPath: self.socketPath(configuration),
         passed: try PassedSockets.take(),
-        notifier: .fromEnvironment { logger.debug("systemd was not told: \($0)") },
+        notifier: .fromEnvironment { logger.debug("cannot notify systemd: \($0)") },
         logger: logger, recording: self.record)
     } catch {
-      complain("what systemd passed is of no use: \(error)")
+      complain("unusable socket passed by systemd: \(error)")
       throw ExitCode.failure
     }
 
     let listeners = connd.passed.unixListeners
     guard listeners.count <= 1 else {
       complain(
-        "systemd passed \(listeners.count) sockets to listen on, and connd serves one: leave one ListenStream= in connd.socket"
+        "systemd passed \(listeners.count) listening sockets, but connd serves only one: keep one ListenStream= in connd.socket"
       )
       throw ExitCode.failure
     }
@@ -154,7 +154,7 @@ extension ConndCommand {
   /// Returns the message of `--check-config` for a file that was read without an error.
   static func verdict(onFile file: String) -> String {
     let exists = access(file, F_OK) == 0 || errno != ENOENT
-    return "\(file): " + (exists ? "right" : "does not exist; the defaults hold")
+    return "\(file): " + (exists ? "valid" : "does not exist; the defaults apply")
   }
 
   /// Returns the socket path: from the command line, the environment, the configuration, or the

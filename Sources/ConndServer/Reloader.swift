@@ -35,12 +35,12 @@ struct Reloader: Service {
       self.state.set(nil)
       let waiting = configuration.keysForNextStart(of: self.started)
       self.logger.notice(
-        "the configuration was read again",
+        "configuration reloaded",
         metadata: waiting.isEmpty ? nil : ["atNextStart": "\(waiting.joined(separator: " "))"])
     } catch {
       self.state.set(error)
       for mistake in error.mistakes {
-        self.logger.error("the configuration is wrong, the last good one stays: \(mistake)")
+        self.logger.error("invalid configuration, keeping the previous one: \(mistake)")
       }
     }
     self.notifier.reloaded()

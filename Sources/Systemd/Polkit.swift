@@ -70,7 +70,7 @@ public enum Polkit {
     }
     guard answer.isError else {
       guard let isAllowed = answer.readFlag(at: "bba{ss}") else {
-        return .unavailable("polkit's answer makes no sense")
+        return .unavailable("invalid answer from polkit")
       }
       return isAllowed ? .allowed : .denied
     }

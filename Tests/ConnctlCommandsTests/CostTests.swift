@@ -131,7 +131,7 @@ struct CostTests {
     #expect(try await connctl("forget", "Home").status == 0)
     let nothing = try await connctl("forget", "Elsewhere")
     #expect(nothing.status == 1)
-    #expect(nothing.screen.errors.contains("nothing is said of “Elsewhere”"))
+    #expect(nothing.screen.errors.contains("no override for “Elsewhere”"))
   }
 }
 

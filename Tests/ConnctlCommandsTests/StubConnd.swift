@@ -123,7 +123,7 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   ) async throws -> Connectivity_V1_ForgetNetworkResponse {
     if let error { throw error }
     guard ["Home", "Sealed"].contains(request.network) else {
-      throw RPCError(code: .notFound, message: "nothing is said of “\(request.network)”")
+      throw RPCError(code: .notFound, message: "no override for “\(request.network)”")
     }
     var response = Connectivity_V1_ForgetNetworkResponse()
     response.notKept = request.network == "Sealed"

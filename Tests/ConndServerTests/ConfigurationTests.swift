@@ -66,67 +66,67 @@ struct ConfigurationTests {
   @Test(
     "an error names file, line and key",
     arguments: [
-      ("sockett: /x", "connd.yaml:1: sockett: is no key of connd's"),
-      ("\nprefer: ipv5", "connd.yaml:2: prefer: 'ipv5' is none of ipv4, ipv6"),
+      ("sockett: /x", "connd.yaml:1: sockett: unknown key"),
+      ("\nprefer: ipv5", "connd.yaml:2: prefer: 'ipv5' is not one of ipv4, ipv6"),
       ("socket: relative", "connd.yaml:1: socket: must be an absolute path"),
-      ("socket: [a]", "connd.yaml:1: socket: must be a text"),
+      ("socket: [a]", "connd.yaml:1: socket: must be a string"),
       (
         "socket: /\(String(repeating: "é", count: 54))",
-        "connd.yaml:1: socket: has 109 bytes, and a socket's path at most 107"
+        "connd.yaml:1: socket: has 109 bytes, but a socket path has at most 107"
       ),
-      ("destinations: {ipv4: [127.0.0.1]}", "destinations.ipv4[0]: '127.0.0.1' is this machine"),
-      ("destinations: {ipv6: ['::']}", "destinations.ipv6[0]: '::' is this machine itself"),
+      ("destinations: {ipv4: [127.0.0.1]}", "destinations.ipv4[0]: '127.0.0.1' is a local address"),
+      ("destinations: {ipv6: ['::']}", "destinations.ipv6[0]: '::' is a local address"),
       ("links: wlan0", "connd.yaml:1: links: must be a list"),
       (
         "links:\n  - {match: a}\n  - {match: b, medium: wire}",
-        "connd.yaml:3: links[1].medium: 'wire' is none of wired, wifi"
+        "connd.yaml:3: links[1].medium: 'wire' is not one of wired, wifi"
       ),
       ("links:\n  - {medium: wifi}", "connd.yaml:2: links[0]: needs a 'match'"),
       ("links:\n  - {match: a, expensive: 3}", "connd.yaml:2: links[0].expensive: must be true"),
-      ("links:\n  - {match: a, colour: red}", "connd.yaml:2: links[0].colour: is no key"),
+      ("links:\n  - {match: a, colour: red}", "connd.yaml:2: links[0].colour: unknown key"),
       (
         "destinations:\n  ipv4: [\"::1\"]",
-        "connd.yaml:2: destinations.ipv4[0]: '::1' is no IPv4 address"
+        "connd.yaml:2: destinations.ipv4[0]: '::1' is not an IPv4 address"
       ),
       ("destinations: {ipv4: []}", "connd.yaml:1: destinations.ipv4: must have between 1 and 16"),
-      ("destinations: {ipv5: []}", "connd.yaml:1: destinations.ipv5: is no key"),
-      ("grace: {wifi: soon}", "connd.yaml:1: grace.wifi: 'soon' is no duration"),
+      ("destinations: {ipv5: []}", "connd.yaml:1: destinations.ipv5: unknown key"),
+      ("grace: {wifi: soon}", "connd.yaml:1: grace.wifi: 'soon' is not a duration"),
       (
         "invalidations: {betterPath: advise}",
-        "connd.yaml:1: invalidations.betterPath: is destroy or drain"
+        "connd.yaml:1: invalidations.betterPath: must be destroy or drain"
       ),
-      ("grace: {wifi: -1s}", "connd.yaml:1: grace.wifi: '-1s' is no duration"),
-      ("grace: {route: 1441m}", "connd.yaml:1: grace.route: '1441m' is no duration"),
-      ("limits: {streems: 1}", "connd.yaml:1: limits.streems: is no key"),
+      ("grace: {wifi: -1s}", "connd.yaml:1: grace.wifi: '-1s' is not a duration"),
+      ("grace: {route: 1441m}", "connd.yaml:1: grace.route: '1441m' is not a duration"),
+      ("limits: {streems: 1}", "connd.yaml:1: limits.streems: unknown key"),
       ("limits:\n  streams: 0", "connd.yaml:2: limits.streams: must be a whole number from 1 to"),
       ("limits: {flows: 1.5}", "connd.yaml:1: limits.flows: must be a whole number"),
       ("limits: {flows: 0x10}", "connd.yaml:1: limits.flows: must be a whole number"),
-      ("limits: {messageSize: 4kB}", "connd.yaml:1: limits.messageSize: '4kB' is no size"),
-      ("limits: {messageSize: 1GiB}", "connd.yaml:1: limits.messageSize: '1GiB' is no size"),
+      ("limits: {messageSize: 4kB}", "connd.yaml:1: limits.messageSize: '4kB' is not a size"),
+      ("limits: {messageSize: 1GiB}", "connd.yaml:1: limits.messageSize: '1GiB' is not a size"),
       (
         "limits: {messageSize: 9223372036854775807KiB}",
-        "connd.yaml:1: limits.messageSize: '9223372036854775807KiB' is no size"
+        "connd.yaml:1: limits.messageSize: '9223372036854775807KiB' is not a size"
       ),
       (
         "limits: {messageSize: -9223372036854775808KiB}",
-        "connd.yaml:1: limits.messageSize: '-9223372036854775808KiB' is no size"
+        "connd.yaml:1: limits.messageSize: '-9223372036854775808KiB' is not a size"
       ),
-      ("limits: {messageSize: -1}", "connd.yaml:1: limits.messageSize: '-1' is no size"),
+      ("limits: {messageSize: -1}", "connd.yaml:1: limits.messageSize: '-1' is not a size"),
       ("- a\n- b", "connd.yaml:1: must be a mapping"),
-      ("prefer: ipv4\nprefer: ipv6", "prefer: is there twice"),
+      ("prefer: ipv4\nprefer: ipv6", "prefer: duplicate key"),
       ("? [a, b]\n: c", "connd.yaml:1: a key must be a word"),
       ("? [a]\n: c\n? [a]\n: d", "connd.yaml:1: a key must be a word"),
       ("? [a]\n: c\n? [a]\n: d", "connd.yaml:3: a key must be a word"),
-      ("limits: {flows: 1, flows: 2}", "connd.yaml:1: limits.flows: is there twice"),
+      ("limits: {flows: 1, flows: 2}", "connd.yaml:1: limits.flows: duplicate key"),
       ("flaps: {losses: 1}", "connd.yaml:1: flaps.losses: must be a whole number from 2 to 100"),
       ("flaps: {hold: 2s}", "connd.yaml:1: flaps: 'most' is the longest hold"),
       ("links:\n\t- {match: a}", "connd.yaml:2: is indented with a tab"),
-      ("prefer: ipv4\n---\nprefer: ipv6", "connd.yaml:2: a second document begins here"),
-      ("prefer: !!str ipv4", "connd.yaml:1: tags (!) are not read"),
-      ("links: &all []", "connd.yaml:1: anchors (&) are not read"),
+      ("prefer: ipv4\n---\nprefer: ipv6", "connd.yaml:2: only one document is allowed"),
+      ("prefer: !!str ipv4", "connd.yaml:1: tags (!) are not supported"),
+      ("links: &all []", "connd.yaml:1: anchors (&) are not supported"),
       (String(repeating: "[", count: 100_000), "connd.yaml:1: is nested too deeply"),
       ("links:\n- {[a]: b}", "connd.yaml:2: links[0]: a key must be a word"),
-      ("prefer: &a ipv4\n*a : b", "connd.yaml:1: anchors (&) are not read"),
+      ("prefer: &a ipv4\n*a : b", "connd.yaml:1: anchors (&) are not supported"),
       ("prefer: ipv4\n*a : b", "connd.yaml:2: quote patterns that begin"),
       ("a: b\n  c: [", "connd.yaml:2:"),
       ("fe80:\n\0:..:8011%0", "connd.yaml:2: control characters are not allowed"),
@@ -188,8 +188,8 @@ struct ConfigurationTests {
   func verdict() {
     #expect(
       ConndCommand.verdict(onFile: "/nonexistent/connd.yaml")
-        == "/nonexistent/connd.yaml: does not exist; the defaults hold")
-    #expect(ConndCommand.verdict(onFile: "/dev/null") == "/dev/null: right")
+        == "/nonexistent/connd.yaml: does not exist; the defaults apply")
+    #expect(ConndCommand.verdict(onFile: "/dev/null") == "/dev/null: valid")
   }
 
   @Test("only --check-config accepts a file argument")

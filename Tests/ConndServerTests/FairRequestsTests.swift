@@ -145,7 +145,7 @@ struct FairRequestsTests {
     for _ in 0..<4 { #expect(await guardian.accept()) }
     guardian.answer(1, .flow(.path(.unknown)), generation: 1)
     guardian.answer(2, .flow(.path(.unknown)), generation: 1)
-    guardian.answer(1, .refused(.invalid("add.id: flow 1 is guarded already")), generation: 1)
+    guardian.answer(1, .refused(.invalid("add.id: flow 1 is already guarded")), generation: 1)
     guardian.removed(1)
     let messages = try #require(await guardian.next())
     #expect(messages.map(\.id) == [2, 1])

@@ -20,9 +20,9 @@ struct HostAddressTests {
   @Test(
     "another text → the error names the field, and says whether it is an address at all",
     arguments: [
-      ("0.0.0.0", "add.remote: '0.0.0.0' is no host's address"),
-      ("::", "add.remote: '::' is no host's address"),
-      ("::ffff:0.0.0.0", "add.remote: '::ffff:0.0.0.0' is no host's address"),
+      ("0.0.0.0", "add.remote: '0.0.0.0' is not a host address"),
+      ("::", "add.remote: '::' is not a host address"),
+      ("::ffff:0.0.0.0", "add.remote: '::ffff:0.0.0.0' is not a host address"),
       ("here", "add.remote: 'here' is neither an IPv4 nor an IPv6 address"),
       ("", "add.remote: '' is neither an IPv4 nor an IPv6 address"),
     ])

@@ -31,7 +31,7 @@ struct LinkLocalFlowTests {
   }
 
   private let refusal = [
-    "1 refused add.interface: fe80::77 is link-local: name the link that it is on"
+    "1 refused add.interface: fe80::77 is link-local: set its interface"
   ]
 
   @Test(

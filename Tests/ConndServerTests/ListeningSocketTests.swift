@@ -86,7 +86,7 @@ struct ListeningSocketTests {
     #expect(error.description.contains("--socket"))
     // No process can create a directory there, not even as root.
     let refused = try #require(self.error(opening: "/sys/connd/connd.sock"))
-    #expect(refused.description.hasPrefix("/sys/connd cannot be made: "))
+    #expect(refused.description.hasPrefix("/sys/connd cannot be created: "))
     #expect(refused.description.contains("--socket"))
     let long = "/tmp/" + String(repeating: "x", count: 200)
     #expect(try #require(self.error(opening: long)).description.contains("shorter"))

@@ -62,7 +62,7 @@ struct ReportTests {
   func explanation() throws {
     let report = try Report(of: try ReplayTests.bytes("questions.recording")).bytes
     let text = String(decoding: report.prefix(Report.textLength(of: report)), as: UTF8.self)
-    #expect(text.contains("--- the end, explained\ndestination: "))
+    #expect(text.contains("--- explanation at the end\ndestination: "))
     #expect(text.contains("route_prefix: \"0.0.0.0/0\""))
   }
 

@@ -91,7 +91,7 @@ struct CommandLineScenario {
       for address in ["0.0.0.0", "::"] {
         let outcome = try lab.connctl(command, address)
         #expect(outcome.status == 64)
-        #expect(outcome.standardError.contains("'\(address)' is no host's address"))
+        #expect(outcome.standardError.contains("'\(address)' is not a host address"))
       }
     }
     let name = "a-link-with-a-name-that-no-link-can-have"

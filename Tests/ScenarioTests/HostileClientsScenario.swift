@@ -164,7 +164,7 @@ struct HostileClientsScenario {
     #expect(try client.nextLine() == "goaway 11")
     try lab.change(20)
     #expect(connd.standardError.count(of: "limits.connectionsPerUser") == 1)
-    let reason = "takes no more: connd admits at most 20 connections of a user"
+    let reason = "has reached its limit of 20 connections (limits.connectionsPerUser)"
     // connctl waits only briefly for the reason.
     try waitUntil("connctl names the limit") {
       let refused = try lab.connctl("status")
@@ -193,7 +193,7 @@ struct HostileClientsScenario {
     try lab.configure("limits: {streamsPerUser: 100}")
     connd.signal(SIGHUP)
     try waitUntil("the configuration was read") {
-      connd.standardError.contains("the configuration was read again")
+      connd.standardError.contains("configuration reloaded")
     }
     #expect(try lab.connctl("status").status == 0)
   }
@@ -222,11 +222,11 @@ struct HostileClientsScenario {
     let beginning = ContinuousClock.now
     let client = try lab.python("hostile.py", "holds_connections")
     try client.line { $0 == "held" }
-    try waitUntil("connd says so") { connd.standardError.contains("no connection can be accepted") }
+    try waitUntil("connd says so") { connd.standardError.contains("cannot accept connections") }
     try lab.change(100)
     // One attempt a second, and one log line for every ten.
     let tries = Int(beginning.duration(to: .now).components.seconds) + 1
-    let count = connd.standardError.count(of: "no connection can be accepted")
+    let count = connd.standardError.count(of: "cannot accept connections")
     #expect(count <= 1 + tries / 10)
     client.signal(SIGUSR1)
     try client.line { $0 == "gone" }
@@ -256,7 +256,7 @@ struct HostileClientsScenario {
     // into one.
     try waitUntil("connd says so") {
       try lab.change(20)
-      return connd.standardError.contains("the history cannot be kept")
+      return connd.standardError.contains("the history cannot be stored")
     }
     #expect(access("\(inside)/connd.history.new", F_OK) != 0)
     // A reader now learns that there was more.
@@ -264,11 +264,11 @@ struct HostileClientsScenario {
     try waitUntil("it is closed") { try Command.run(header) == "connd history -\n" }
     try Command.run(["rm", "\(inside)/fill"])
     try lab.change(1)
-    try waitUntil("connd says so") { connd.standardError.contains("the history is kept again") }
+    try waitUntil("connd says so") { connd.standardError.contains("the history is stored again") }
     #expect(try Command.run(header) == "connd history 2\n")
     try lab.change(20)
-    #expect(connd.standardError.count(of: "the history cannot be kept") == 1)
-    #expect(connd.standardError.count(of: "the history is kept again") == 1)
+    #expect(connd.standardError.count(of: "the history cannot be stored") == 1)
+    #expect(connd.standardError.count(of: "the history is stored again") == 1)
   }
 }
 

@@ -167,7 +167,8 @@ struct RecordingScenario {
     lab.options = ["--record", "\(lab.directory.path)/no/such/directory"]
     let connd = try lab.spawnConnd()
     #expect(try connd.wait() == 1)
-    #expect(connd.standardError.contains("cannot be recorded to: No such file or directory"))
+    #expect(
+      connd.standardError.contains("cannot be written as a recording: No such file or directory"))
     let file = try lab.directory.write("connd recording 1\nsomething else", to: "broken")
     let replay = try Command.outcome(of: [Programs.connd, "--replay", file])
     #expect(replay.status == 1)

@@ -102,7 +102,7 @@ struct ReportScenario {
     }
     #expect(recorded.holds(Self.bytes[0]))
     let text = String(decoding: reported.prefix(4000), as: UTF8.self)
-    #expect(text.contains("--- the end, explained\ndestination: \""))
+    #expect(text.contains("--- explanation at the end\ndestination: \""))
   }
 
   @Test("without a recording, connctl report records for a moment")
@@ -121,12 +121,12 @@ struct ReportScenario {
     let recording = Programs.testFile("recordings/failover.recording")
     let replaced = try Command.outcome(
       of: [Programs.connd, "--replay", recording, "--report", there])
-    #expect(replaced.status == 1 && replaced.standardError.contains("is there already"))
+    #expect(replaced.status == 1 && replaced.standardError.contains("already exists"))
     // A link planted by another user would leak the report.
     let link = "\(lab.directory.path)/link"
     try Command.run(["ln", "-s", "\(lab.directory.path)/elsewhere", link])
     let refused = try Command.outcome(of: [Programs.connd, "--replay", recording, "--report", link])
-    #expect(refused.status == 1 && refused.standardError.contains("is there already"))
+    #expect(refused.status == 1 && refused.standardError.contains("already exists"))
     for command in ["record", "report"] {
       let taken = try Command.outcome(of: [Programs.connctl, command, there])
       #expect(taken.status == 1)
@@ -149,7 +149,7 @@ struct ReportScenario {
     // A file that is not a recording.
     let report = "\(lab.directory.path)/it.report"
     let broken = try Command.outcome(of: [Programs.connctl, "report", "--recording", there, report])
-    #expect(broken.status == 1 && broken.standardError.contains("is no recording"))
+    #expect(broken.status == 1 && broken.standardError.contains("is not a recording"))
     #expect(access(report, F_OK) != 0)
     // Without a connd beside it or in PATH.
     let alone = "\(lab.directory.path)/connctl"

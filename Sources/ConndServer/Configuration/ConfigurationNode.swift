@@ -28,7 +28,7 @@ struct ConfigurationNode {
       let key = self.key.map { "\($0).\(name)" } ?? name
       let value = ConfigurationNode(yaml: pair.value, file: self.file, key: key)
       let entry = ConfigurationEntry(name: name, line: pair.key.line, value: value)
-      guard names.insert(name).inserted else { throw entry.error("is there twice") }
+      guard names.insert(name).inserted else { throw entry.error("duplicate key") }
       try read(entry)
     }
   }
@@ -43,7 +43,7 @@ struct ConfigurationNode {
 
   func text() throws(ConfigurationError) -> String {
     guard let text = self.yaml.text, !text.isEmpty else {
-      throw self.error("must be a text")
+      throw self.error("must be a string")
     }
     return text
   }
@@ -59,7 +59,7 @@ struct ConfigurationNode {
     let path = try self.path()
     let most = ListeningSocket.longestPath
     guard path.utf8.count <= most else {
-      throw self.error("has \(path.utf8.count) bytes, and a socket's path at most \(most)")
+      throw self.error("has \(path.utf8.count) bytes, but a socket path has at most \(most)")
     }
     return path
   }
@@ -90,7 +90,7 @@ struct ConfigurationNode {
       range.contains(bytes)
     else {
       throw self.error(
-        "'\(text)' is no size from \(range.lowerBound) to \(range.upperBound) bytes: write 4096, 4KiB or 1MiB"
+        "'\(text)' is not a size from \(range.lowerBound) to \(range.upperBound) bytes; for example 4096, 4KiB or 1MiB"
       )
     }
     return bytes
@@ -101,7 +101,7 @@ struct ConfigurationNode {
     let text = try self.text()
     guard let value = Value(rawValue: text) else {
       let choices = Value.allCases.map(\.rawValue).joined(separator: ", ")
-      throw self.error("'\(text)' is none of \(choices)")
+      throw self.error("'\(text)' is not one of \(choices)")
     }
     return value
   }
@@ -111,10 +111,10 @@ struct ConfigurationNode {
     try ConfigurationError.collecting(try self.list()) { element throws(ConfigurationError) in
       let text = try element.text()
       guard let address = IPAddress(text), address.family == family else {
-        throw element.error("'\(text)' is no \(family == .ipv4 ? "IPv4" : "IPv6") address")
+        throw element.error("'\(text)' is not an \(family == .ipv4 ? "IPv4" : "IPv6") address")
       }
       guard !address.isLoopback, !address.isUnspecified else {
-        throw element.error("'\(text)' is this machine itself, and shows no way out of it")
+        throw element.error("'\(text)' is a local address; use a remote one")
       }
       addresses.append(address)
     }
@@ -127,7 +127,7 @@ struct ConfigurationNode {
   func duration() throws(ConfigurationError) -> Duration {
     let text = try self.text()
     guard let duration = Duration(configuration: text) else {
-      throw self.error("'\(text)' is no duration: write 500ms, 5s or 2m")
+      throw self.error("'\(text)' is not a duration; for example 500ms, 5s or 2m")
     }
     return duration
   }
@@ -145,7 +145,7 @@ struct ConfigurationEntry {
   }
 
   func unknown(_ known: [String]) -> ConfigurationError {
-    self.error("is no key of connd's; here there may be \(known.joined(separator: ", "))")
+    self.error("unknown key; expected one of \(known.joined(separator: ", "))")
   }
 }
 

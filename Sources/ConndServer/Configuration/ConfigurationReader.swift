@@ -101,7 +101,7 @@ extension LinkPolicy.Rule {
       }
     }
     guard !self.match.isEmpty else {
-      throw node.error("needs a 'match': a link's name or a pattern of names")
+      throw node.error("needs 'match': the name of a link or a pattern")
     }
   }
 }
@@ -118,7 +118,7 @@ extension FlapPolicy {
       }
     }
     guard self.longestHold >= self.firstHold else {
-      throw node.error("'most' is the longest hold, and must not be shorter than 'hold'")
+      throw node.error("'most' must not be shorter than 'hold'")
     }
   }
 }
@@ -153,7 +153,7 @@ extension ConfigurationNode {
   /// notification hangs.
   fileprivate func severity() throws(ConfigurationError) -> Invalidation.Severity {
     let severity = try self.oneOf(Invalidation.Severity.self)
-    guard severity != .advise else { throw self.error("is destroy or drain") }
+    guard severity != .advise else { throw self.error("must be destroy or drain") }
     return severity
   }
 }

@@ -70,7 +70,7 @@ private final class Parser {
     guard yaml_parser_initialize(self.parser) == 1 else {
       // There is nothing else for deinit to free.
       self.parser.initialize(to: yaml_parser_t())
-      throw YAML.Fault(message: "there is no memory to read it")
+      throw YAML.Fault(message: "out of memory")
     }
     yaml_parser_set_encoding(self.parser, YAML_UTF8_ENCODING)
     yaml_parser_set_input_string(self.parser, text.baseAddress, text.count)
@@ -91,11 +91,11 @@ private final class Parser {
       case .documentStart:
         guard root == nil else {
           throw YAML.Fault(
-            line: event.line, message: "a second document begins here, and one is read")
+            line: event.line, message: "only one document is allowed")
         }
         root = try self.node(try self.next(), depth: 0)
       case .documentEnd: continue
-      default: throw YAML.Fault(line: event.line, message: "stands outside of the document")
+      default: throw YAML.Fault(line: event.line, message: "is outside of the document")
       }
     }
   }
@@ -180,8 +180,8 @@ private final class Parser {
     }
   }
 
-  private static let noAnchors = "anchors (&) are not read: quote what begins with &"
-  private static let noTags = "tags (!) are not read: quote what begins with !"
+  private static let noAnchors = "anchors (&) are not supported: quote values that begin with &"
+  private static let noTags = "tags (!) are not supported: quote values that begin with !"
 
   /// The error at which libyaml stopped.
   private var fault: YAML.Fault {
@@ -198,7 +198,7 @@ private final class Parser {
     case YAML_SCANNER_ERROR, YAML_PARSER_ERROR:
       let line = Int(parser.problem_mark.line)
       let message =
-        self.isIndentedByTab(line) ? "is indented with a tab, and YAML wants spaces" : problem
+        self.isIndentedByTab(line) ? "is indented with a tab; use spaces" : problem
       return YAML.Fault(line: line + 1, message: message)
     default:
       return YAML.Fault(message: problem)

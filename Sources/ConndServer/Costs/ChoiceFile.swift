@@ -91,7 +91,7 @@ final class ChoiceFile {
     let aside = "\(self.path).damaged"
     let isAside = rename(self.path, aside) == 0
     self.logger.warning(
-      "what users said of networks \(why); it \(isAside ? "is" : "cannot be") put aside, and forgotten",
+      "the file of cost overrides \(why); it \(isAside ? "was" : "cannot be") renamed, and all overrides are lost",
       metadata: ["path": "\(self.path)", "aside": "\(aside)"])
   }
 
@@ -142,7 +142,7 @@ final class ChoiceFile {
     var metadata: Logger.Metadata = ["path": "\(self.path)", "error": "\(error)"]
     if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
     self.logger.error(
-      "overrides of costs cannot be written to the disk, and last until connd exits",
+      "cost overrides cannot be written to the disk and last until connd exits",
       metadata: metadata)
   }
 
@@ -189,12 +189,12 @@ final class ChoiceFile {
     var lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)[...]
     let header = lines.first.map { String($0) }
     guard header == Self.header || header == Self.oldHeader else {
-      throw Fault(words: "is not of this version")
+      throw Fault(words: "has an unknown format")
     }
     // The last line also ends with a newline.
     guard lines.popLast()?.isEmpty ?? false, let end = lines.popLast(),
       String(end) == "end \(Self.checksum(bytes[..<end.startIndex]))"
-    else { throw Fault(words: "is not whole") }
+    else { throw Fault(words: "is incomplete") }
     lines.removeFirst()
     var contents = Contents()
     guard let key = lines.popFirst().flatMap({ Self.key(String($0)) }) else {
@@ -205,7 +205,7 @@ final class ChoiceFile {
     for line in lines {
       guard
         let (subject, choice) = Self.choice(line, boot, endsTogether: header == Self.oldHeader)
-      else { throw Fault(words: "has a line that makes no sense") }
+      else { throw Fault(words: "has an invalid line") }
       // Overrides that ended with an earlier boot are over.
       if !choice.isEmpty { choices[subject] = choice }
     }

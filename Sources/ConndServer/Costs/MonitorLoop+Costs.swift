@@ -68,12 +68,12 @@ extension MonitorLoop {
     {
       // Taken as an SSID, the address would be stored without any effect.
       throw .invalid(
-        "network: no default path leads by the gateway \(name) now, or it has not answered yet")
+        "network: no default path uses the gateway \(name), or it has not answered yet")
     }
     if case .left = wish.end {
       guard
         subjects.contains(where: { subject in present.contains { .network($0.hash) == subject } })
-      else { throw .invalid("until it is left: the machine is not on this network") }
+      else { throw .invalid("when_left: the machine is not on this network") }
     }
     var costs = self.engine.costs
     let end = self.end(of: wish)
@@ -89,7 +89,8 @@ extension MonitorLoop {
       costs.choices[subject] = choice
     }
     guard costs.choices.all.count <= Self.mostChoices else {
-      throw .full("something is said of \(Self.mostChoices) links and networks: forget some first")
+      throw .full(
+        "too many overrides (\(Self.mostChoices)): remove some with connctl networks forget")
     }
     let (who, link) = ("uid \(wish.user)", wish.target.link)
     let ticket = self.take(
@@ -117,7 +118,7 @@ extension MonitorLoop {
       + Set([name, self.firstName(ofLink: name)]).sorted().map { CostChoices.Subject.link($0) }
     var costs = self.engine.costs
     let known = subjects.filter { costs.choices[$0] != nil }
-    guard !known.isEmpty else { throw .notFound("nothing is said of “\(name)”") }
+    guard !known.isEmpty else { throw .notFound("no override for “\(name)”") }
     for subject in known { costs.choices[subject] = nil }
     return self.take(costs, known, Cause(.user, "choiceForgotten", message: "uid \(user)"))
   }
@@ -133,9 +134,9 @@ extension MonitorLoop {
     guard costs != self.engine.costs else { return ticket }
     self.engine.costs = costs
     self.logger.notice(
-      "what links and networks cost was set",
+      "cost overrides changed",
       metadata: [
-        "cause": "\(cause.change)", "user": "\(cause.message ?? "nobody")",
+        "cause": "\(cause.change)", "user": "\(cause.message ?? "none")",
         "of": "\(subjects.map(\.description).joined(separator: ", "))",
       ])
     self.step(.choice(cause))

@@ -43,7 +43,7 @@ final class PolkitDesk: Sendable {
     guard self.callers.withLock({ Self.admit(caller, to: &$0) }) else {
       throw RPCError(
         code: .resourceExhausted,
-        message: "too many questions to polkit wait for an answer: try again in a moment")
+        message: "too many pending polkit queries: try again in a moment")
     }
     defer {
       self.callers.withLock { callers in
@@ -55,7 +55,7 @@ final class PolkitDesk: Sendable {
         continuation.resume(returning: self.ask(peer))
       }
       if !isStarted {
-        continuation.resume(returning: .unavailable("connd has no thread to ask polkit on"))
+        continuation.resume(returning: .unavailable("connd cannot start a thread for polkit"))
       }
     }
   }

@@ -66,7 +66,7 @@ struct GuardService {
         let key = FlowTable.Key(guardian: guardian.number, id: flow.id)
         self.monitor.submit(.flow(.remove(key)))
       case nil:
-        self.refuse(0, .invalid("request: neither add nor remove"), guardian)
+        self.refuse(0, .invalid("request: set add or remove"), guardian)
       }
     }
   }
@@ -92,7 +92,8 @@ extension FlowTable.Registration {
     if flow.hasLocal {
       let address = try address(flow.local, "add.local")
       guard address.family == remote.family else {
-        throw Guardian.Refusal.invalid("add.local: \(address) is of another family than \(remote)")
+        throw Guardian.Refusal.invalid(
+          "add.local: \(address) must have the same address family as \(remote)")
       }
       local = address
     }
@@ -119,10 +120,10 @@ extension FlowTable.Registration {
       // kernel (IFNAMSIZ). The path is kept, so it must be small.
       guard flow.knownPath.chain.count <= PathReader.deepest else {
         throw Guardian.Refusal.invalid(
-          "add.known_path: more than \(PathReader.deepest) links, and no path has so many")
+          "add.known_path: a path has at most \(PathReader.deepest) links")
       }
       guard flow.knownPath.chain.allSatisfy({ $0.utf8.count < 16 }) else {
-        throw Guardian.Refusal.invalid("add.known_path: no link's name is longer than 15 bytes")
+        throw Guardian.Refusal.invalid("add.known_path: a link name has at most 15 bytes")
       }
       do throws(ConversionError) {
         self.knownPath = try Path(flow.knownPath)

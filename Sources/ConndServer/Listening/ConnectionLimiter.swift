@@ -12,7 +12,7 @@ final class ConnectionLimiter: Admission {
     case connections, streams, questions, pendingMemory
 
     /// The name of the resource in messages.
-    var words: String { self == .pendingMemory ? "bytes that wait for clients" : self.rawValue }
+    var words: String { self == .pendingMemory ? "pending bytes" : self.rawValue }
 
     /// The approximate memory in bytes that one of them takes.
     var cost: Int {
@@ -66,7 +66,7 @@ final class ConnectionLimiter: Admission {
     let connections = min(limits.connections, ProcessLimits.maxClients)
     if connections < limits.connections {
       self.logger.notice(
-        "the limit of descriptors admits fewer connections than limits.connections (RLIMIT_NOFILE)",
+        "RLIMIT_NOFILE allows fewer connections than limits.connections",
         metadata: ["limit": "\(limits.connections)", "admitted": "\(connections)"])
     }
     self.state.withLock { state in
@@ -87,7 +87,7 @@ final class ConnectionLimiter: Admission {
 
   func connectionFailed(of peer: PeerCredentials, _ error: UInt32) {
     self.statistics.hit("floods")
-    self.log("floods", "a client's connection is closed: it floods, or is no HTTP/2") {
+    self.log("floods", "closed a client's connection: it floods, or is not HTTP/2") {
       ["uid": "\(peer.uid)", "pid": "\(peer.pid)", "error": "\(error)"]
     }
   }
@@ -119,7 +119,7 @@ final class ConnectionLimiter: Admission {
 
   func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal {
     self.turnedAway(peer, limit: "messageSize")
-    return Refusal("a request has at most \(longest) bytes (limits.messageSize)")
+    return Refusal("a request may have at most \(longest) bytes (limits.messageSize)")
   }
 
   private func admit(_ kind: Kind, _ peer: PeerCredentials, _ amount: Int = 1) throws(Refusal) {
@@ -135,17 +135,17 @@ final class ConnectionLimiter: Admission {
       switch error {
       case .inAll(let most):
         self.turnedAway(peer, limit: key)
-        throw Refusal("connd admits at most \(most) \(what) (limits.\(key))")
+        throw Refusal("connd has reached its limit of \(most) \(what) (limits.\(key))")
       case .forOthers(let most):
         self.turnedAway(peer, limit: key)
         throw Refusal(
-          "what is left of the \(most) \(what) that connd admits is kept for others than uid \(peer.uid) (limits.\(key))"
+          "uid \(peer.uid) has reached its share of the \(most) \(what) (limits.\(key))"
         )
       case .ofOneUser(let most):
         let limit = "\(key)PerUser"
         self.turnedAway(peer, limit: limit)
         throw Refusal(
-          "connd admits at most \(most) \(what) of a user, here uid \(peer.uid) (limits.\(limit))"
+          "uid \(peer.uid) has reached its limit of \(most) \(what) (limits.\(limit))"
         )
       }
     }
@@ -167,7 +167,7 @@ final class ConnectionLimiter: Admission {
   func acceptFailed(_ error: SystemError) {
     self.state.withLock { $0.acceptError = error }
     self.statistics.hit("descriptors")
-    self.log("descriptors", "no connection can be accepted; clients wait") { ["error": "\(error)"] }
+    self.log("descriptors", "cannot accept connections; clients wait") { ["error": "\(error)"] }
   }
 
   func accepted() {

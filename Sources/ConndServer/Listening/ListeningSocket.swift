@@ -56,7 +56,7 @@ final class ListeningSocket {
     // For an existing directory the error may be other than EEXIST, for example on a read-only file
     // system.
     guard access(directory, F_OK) != 0, error.code != ENOENT, error.code != ENOTDIR else { return }
-    throw ListeningError(path: "\(directory) cannot be made", error)
+    throw ListeningError(path: "\(directory) cannot be created", error)
   }
 
   private static func lockPath(_ path: String) -> String { "\(path).lock" }
@@ -155,9 +155,9 @@ struct ListeningError: Error, CustomStringConvertible {
   fileprivate init(path: String, _ error: SystemError) {
     let advice =
       switch error.code {
-      case EACCES, EPERM, EROFS: "name a path that you may write (--socket or CONND_SOCKET)"
-      case ENOENT, ENOTDIR: "make the directory, or name another path (--socket or CONND_SOCKET)"
-      default: "name another path (--socket or CONND_SOCKET)"
+      case EACCES, EPERM, EROFS: "use a path that you can write to (--socket or CONND_SOCKET)"
+      case ENOENT, ENOTDIR: "create the directory, or use another path (--socket or CONND_SOCKET)"
+      default: "use another path (--socket or CONND_SOCKET)"
       }
     self.init(path: path, reason: .system(error, advice))
   }
@@ -174,11 +174,11 @@ struct ListeningError: Error, CustomStringConvertible {
   var description: String {
     switch self.reason {
     case .inUse(let holder?):
-      "\(self.path): a connd is there already (process \(holder)); stop it, or name another path (--socket)"
+      "\(self.path): in use by another connd (process \(holder)); stop it, or use another path (--socket)"
     case .inUse(nil):
-      "\(self.path): somebody listens there already; stop it, or name another path (--socket)"
+      "\(self.path): in use by another process; stop it, or use another path (--socket)"
     case .notASocket:
-      "\(self.path): is not a socket; remove it, or name another path (--socket)"
+      "\(self.path): is not a socket; remove it, or use another path (--socket)"
     case .system(let error, let advice):
       "\(self.path): \(error); \(advice)"
     }

@@ -87,5 +87,5 @@ struct KernelUnavailable: Error, Hashable, CustomStringConvertible {
 
 extension KernelUnavailable {
   static let notOpen = KernelUnavailable(
-    description: "netlink could not be opened; see connd's log")
+    description: "netlink cannot be opened; see connd's log")
 }

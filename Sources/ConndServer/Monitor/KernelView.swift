@@ -110,7 +110,8 @@ final class KernelView {
       let specific = try self.unlessRefused { () throws(KernelUnavailable) in
         try self.sourceSpecificRoute(to: destination)
       }
-      answer = specific.map { $0 ?? answer } ?? .unanswered("no list of the machine's addresses")
+      answer =
+        specific.map { $0 ?? answer } ?? .unanswered("the machine's addresses cannot be listed")
     }
     self.noteRefusals([answer])
     self.answers[destination] = answer

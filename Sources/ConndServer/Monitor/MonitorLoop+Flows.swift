@@ -25,7 +25,7 @@ extension MonitorLoop {
     self.abandonedFlows += keys
     self.removeAbandonedFlows()
     self.logger.debug(
-      "a client's flows are removed",
+      "removing the flows of a disconnected client",
       metadata: ["flows": "\(keys.count)", "left": "\(self.engine.flows.count)"])
   }
 
@@ -134,7 +134,7 @@ extension MonitorLoop {
     }
     guard let placed else {
       let remote = registration.flow.destination.address
-      throw .invalid("add.interface: \(remote) is link-local: name the link that it is on")
+      throw .invalid("add.interface: \(remote) is link-local: set its interface")
     }
     return self.engine.guardFlow(placed, of: account, &registrar, at: self.clock.now)
   }
@@ -147,7 +147,7 @@ extension MonitorLoop {
     guard let guardian = self.guardians[key.guardian] else { return }
     if self.engine.flows.contains(key) {
       self.answer(
-        guardian, key.id, .refused(.invalid("add.id: flow \(key.id) is guarded already")))
+        guardian, key.id, .refused(.invalid("add.id: flow \(key.id) is already guarded")))
     } else if let (limit, message) = self.exceededLimit(guardian) {
       self.turnedAway(limit, uid: registration.flow.destination.uid)
       self.answer(guardian, key.id, .refused(.exhausted(message)))
@@ -166,7 +166,7 @@ extension MonitorLoop {
     guard let guardian = self.guardians[key.guardian] else { return }
     guard self.engine.flows.contains(key) else {
       self.answer(
-        guardian, key.id, .refused(.invalid("remove.id: no flow \(key.id) is guarded")))
+        guardian, key.id, .refused(.invalid("remove.id: flow \(key.id) is not guarded")))
       return
     }
     self.engine.flows.remove(key)
@@ -188,7 +188,7 @@ extension MonitorLoop {
       } catch {
         switch error {
         case .ofOneUser(let most):
-          (limit, words) = ("flowsPerUser", "those of a user guard at most \(most)")
+          (limit, words) = ("flowsPerUser", "a user guards at most \(most)")
         case .inAll(let most), .forOthers(let most):
           (limit, words) = ("flows", "connd guards at most \(most)")
         }

@@ -43,7 +43,7 @@ extension MonitorLoop {
       metadata["reason"] = "\(invalidation.reason.rawValue)"
       metadata["severity"] = "\(invalidation.severity.rawValue)"
       metadata["cause"] = "\(invalidation.cause.change)"
-      self.logger.info("channels are not viable", metadata: metadata)
+      self.logger.info("connections invalidated", metadata: metadata)
     case .transition(let transition):
       metadata["from"] = "\(transition.from.rawValue)"
       metadata["cause"] = "\(transition.cause.change)"
@@ -51,11 +51,11 @@ extension MonitorLoop {
       self.logger.notice("the category is \(status.category.rawValue)", metadata: metadata)
     case .path(let path):
       metadata["cause"] = "\(path.cause.change)"
-      self.logger.info("the path has changed", metadata: metadata)
+      self.logger.info("path changed", metadata: metadata)
     case .dns(let dns):
       metadata["cause"] = "\(dns.cause.change)"
       metadata["servers"] = "\(dns.settings.servers.map(\.description).joined(separator: " "))"
-      self.logger.info("names are asked of others", metadata: metadata)
+      self.logger.info("DNS servers changed", metadata: metadata)
     }
   }
 }

@@ -249,10 +249,10 @@ struct MonitorLoop {
         // written.
         guard let suppressed = self.overruns.next(at: self.clock.now) else { continue }
         self.logger.notice(
-          "the kernel's messages came faster than they were read; reading anew",
+          "kernel messages were lost because they arrived too fast; reading everything again",
           metadata: suppressed > 0 ? ["suppressed": "\(suppressed)"] : nil)
       case .malformed(let text):
-        self.logger.warning("a netlink message cannot be read", metadata: ["message": "\(text)"])
+        self.logger.warning("malformed netlink message", metadata: ["message": "\(text)"])
       default:
         self.logger.trace("netlink", metadata: ["event": "\(event)"])
       }
@@ -334,7 +334,7 @@ extension MonitorLoop {
     var metadata: Logger.Metadata = ["error": "\(refusal)"]
     if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
     self.logger.warning(
-      "the kernel refuses a question; the path or flow that it is about is unknown, and connd asks again",
+      "the kernel refused a query; the path or flow is unknown until connd asks again",
       metadata: metadata)
   }
 
@@ -347,7 +347,7 @@ extension MonitorLoop {
     self.statistics.kernelLosses.increment()
     self.reopening.failed(at: self.clock.now)
     self.logger.error(
-      "the kernel cannot be asked: the category is unknown, applications should assume that they are online",
+      "the kernel cannot be asked: the category is unknown, and applications should assume that they are online",
       metadata: ["error": "\(error)"])
     let lost = self.engine.lostKernel(error, at: self.clock.now, time: self.clock.time)
     self.publish(lost.changes)

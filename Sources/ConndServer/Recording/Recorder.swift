@@ -40,7 +40,7 @@ final class Recorder {
     }
     self.length = RecordingHeader.line.count + records.count
     (self.path, self.largest, self.logger, self.descriptor) = (path, largest, logger, descriptor)
-    logger.notice("what connd is told and asked is recorded", metadata: ["path": "\(path)"])
+    logger.notice("recording started", metadata: ["path": "\(path)"])
   }
 
   deinit {
@@ -83,7 +83,7 @@ final class Recorder {
       let error = SystemError()
       // A partial turn could not be replayed correctly.
       ftruncate(self.descriptor, off_t(self.length))
-      return self.end("connd goes on unrecorded: \(error)")
+      return self.end("recording stopped: \(error)")
     }
     self.length += self.turn.count
     self.turn.removeAll(keepingCapacity: self.turn.count < 1 << 20)
@@ -92,7 +92,7 @@ final class Recorder {
   /// Ends the recording. A turn without enough room is left out completely.
   private func endFull() {
     _ = RecordFrame.write(RecordFrame.framed(RecordedItem.full.encoded), to: self.descriptor)
-    self.end("the recording is as long as it may become, and connd goes on unrecorded")
+    self.end("recording stopped: maximum size reached")
   }
 
   private func end(_ why: String) {

@@ -14,7 +14,7 @@ struct RecordingFile {
     guard rest.starts(with: RecordingHeader.line) else {
       let isOurs = rest.starts(with: Array("connd recording ".utf8))
       throw RecordingError(
-        description: isOurs ? "is a recording of another version's format" : "is no recording")
+        description: isOurs ? "is a recording in an unknown format" : "is not a recording")
     }
     rest = rest.dropFirst(RecordingHeader.line.count)
     let start = rest.startIndex

@@ -23,7 +23,7 @@ struct ReplayCommand {
       let output = ReplayOutput()
       try Replay(recording, print: output.print) { complain("replay: \($0)") }.run()
       guard output.flush() else {
-        complain("the replay cannot be written: \(SystemError())")
+        complain("cannot write the replay: \(SystemError())")
         return false
       }
       return self.tell(recording.end)
@@ -40,7 +40,7 @@ struct ReplayCommand {
     } catch {
       complain(
         error.code == EEXIST
-          ? "\(path) is there already: name another file, or remove it"
+          ? "\(path) already exists: name another file, or remove it"
           : "\(path) cannot be written: \(error)")
       return false
     }
@@ -57,18 +57,19 @@ struct ReplayCommand {
     case nil: return true
     case .torn(let offset)?:
       complain(
-        "\(self.file) ends early, with half a record at offset \(offset): the replay ends with the last whole turn"
+        "\(self.file) ends early, with an incomplete record at offset \(offset): the replay ends with the last complete turn"
       )
       return true
     case .unfinished?:
-      complain("\(self.file) ends early, within a turn: the replay ends with the last whole turn")
+      complain(
+        "\(self.file) ends early, within a turn: the replay ends with the last complete turn")
       return true
     case .full?:
-      complain("\(self.file) had become as long as it may: what came later is not in it")
+      complain("\(self.file) reached its maximum size: it lacks everything after that")
       return true
     case .damaged(let offset)?:
       complain(
-        "\(self.file) is damaged at offset \(offset): the replay ends with the last whole turn")
+        "\(self.file) is damaged at offset \(offset): the replay ends with the last complete turn")
       return false
     }
   }

@@ -120,13 +120,14 @@ final class ReplayTape {
       return answer
     }
     self.complain(
-      "turn \(self.turn): \(operation) was never asked like this: \(hexadecimal(request.bytes))")
+      "turn \(self.turn): \(operation) has no recorded answer: \(hexadecimal(request.bytes))")
     return [.message(request.notThere(role).bytes)]
   }
 
   func answer(_ question: FileQuestion) -> FileAnswer {
     if let answer = self.answers.files.answer(question, in: self.turn) { return answer }
-    self.complain("turn \(self.turn): \(question.subject) was never read (\(question.kind))")
+    self.complain(
+      "turn \(self.turn): \(question.subject) has no recorded contents (\(question.kind))")
     return .failure(FileError(code: ENOENT))
   }
 

@@ -60,9 +60,9 @@ struct Report {
     let header = recording.header
     var text = """
       \(Self.line)
-      Substitutes stand for IP and hardware addresses, for names of Wi-Fi networks, hosts and domains, and for such
-      names of links as somebody chose; the same for the same, by a key that is kept nowhere. “connd --replay” replays
-      this file. Behind the text it is bytes.
+      Substitutes replace IP addresses, MAC addresses, and the names of Wi-Fi networks, hosts, domains and
+      user-named links. Each value always has the same substitute, by a key that is not stored.
+      “connd --replay” replays this file. Everything after the text is binary.
 
       recorded by  connd \(header.version.printable), Linux \(header.kernel.printable)
       replayed by  connd \(Version.string), \(Self.architecture)
@@ -72,7 +72,8 @@ struct Report {
 
       """
     text += Self.section("unanswered", complaints.map { $0.printable + "\n" }.suffix(20))
-    text += Self.section("the end, explained", [explanation ?? "not asked while it was recorded\n"])
+    text += Self.section(
+      "explanation at the end", [explanation ?? "not available: the recording lacks the answers\n"])
     text += Self.section("configuration", [header.configuration])
     text += Self.section(
       lines.count > Self.mostEvents ? "the last \(Self.mostEvents) events" : "events",
@@ -96,9 +97,9 @@ struct Report {
 extension Recording.End {
   fileprivate var words: String {
     switch self {
-    case .torn, .unfinished: "cut off behind them"
-    case .damaged: "damaged behind them"
-    case .full: "as long as it might become"
+    case .torn, .unfinished: "cut off after that"
+    case .damaged: "damaged after that"
+    case .full: "maximum size reached"
     }
   }
 }

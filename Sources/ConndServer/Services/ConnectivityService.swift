@@ -190,7 +190,8 @@ extension Destination {
     }
     guard self.source?.family == self.address.family else {
       throw RPCError(
-        code: .invalidArgument, message: "local: not of the same family as the destination")
+        code: .invalidArgument,
+        message: "local: must have the same address family as the destination")
     }
   }
 

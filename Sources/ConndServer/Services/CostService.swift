@@ -86,26 +86,28 @@ extension Connectivity_V1_SetCostRequest {
     switch self.target {
     case .link(let name):
       guard ResolvConf.isLinkName(name, orAlternative: true) else {
-        throw invalid("link: “\(name)” is no link's name")
+        throw invalid("link: “\(name)” is not a link name")
       }
       target = .link(name)
     case .network(let name):
-      guard !name.isEmpty, name.utf8.count <= 256 else { throw invalid("network: is no name") }
+      guard !name.isEmpty, name.utf8.count <= 256 else {
+        throw invalid("network: must have 1 to 256 bytes")
+      }
       target = .network(name)
-    case nil: throw invalid("target: neither a link nor a network")
+    case nil: throw invalid("target: set a link or a network")
     }
     let (constrained, expensive) = (self.constrained.known, self.expensive.known)
     guard constrained != nil || expensive != nil else {
-      throw invalid("constrained, expensive: neither is said")
+      throw invalid("set constrained, expensive or both")
     }
     var end: CostRequest.End?
     switch self.end {
     case .seconds(let seconds):
-      guard seconds > 0 else { throw invalid("seconds: 0 is no time") }
+      guard seconds > 0 else { throw invalid("seconds: must be greater than 0") }
       end = .after(.seconds(seconds))
     case .atBoot(true): end = .boot
     case .whenLeft(true):
-      guard case .network = target else { throw invalid("when_left: is of a network only") }
+      guard case .network = target else { throw invalid("when_left: requires a network") }
       end = .left
     case .atBoot, .whenLeft, nil: break
     }

@@ -20,7 +20,7 @@ struct HealthService: RegistrableRPCService {
       Grpc_Health_V1_Health.Method.Check.descriptor
     ) { (request: Grpc_Health_V1_HealthCheckRequest, _) -> Grpc_Health_V1_HealthCheckResponse in
       guard Self.services.contains(request.service) else {
-        throw RPCError(code: .notFound, message: "service: '\(request.service)' is not served here")
+        throw RPCError(code: .notFound, message: "service: '\(request.service)' is not served")
       }
       return .with { $0.status = self.monitor.isStopping ? .notServing : .serving }
     }

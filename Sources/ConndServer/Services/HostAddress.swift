@@ -17,7 +17,7 @@ extension IPAddress {
     }
     // Programs bind to it, and the kernel treats it as any address.
     guard !address.isUnspecified else {
-      throw HostAddressError(message: "\(field): '\(text.prefix(64))' is no host's address")
+      throw HostAddressError(message: "\(field): '\(text.prefix(64))' is not a host address")
     }
     self = address
   }

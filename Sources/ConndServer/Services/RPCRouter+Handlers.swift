@@ -80,7 +80,7 @@ extension ServerContext {
   fileprivate var caller: PeerCredentials {
     get throws {
       guard let peer = self.peer else {
-        throw RPCError(code: .permissionDenied, message: "connd cannot tell whose call it is")
+        throw RPCError(code: .permissionDenied, message: "the caller is unknown")
       }
       return peer
     }

@@ -77,7 +77,7 @@ struct ReflectionService: RegistrableRPCService {
   private static func notFound(_ what: String) -> Grpc_Reflection_V1_ErrorResponse {
     .with {
       $0.errorCode = Int32(Status.Code.notFound.rawValue)
-      $0.errorMessage = "'\(what)' is not known here"
+      $0.errorMessage = "'\(what)' is unknown"
     }
   }
 }

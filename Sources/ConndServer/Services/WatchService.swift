@@ -37,7 +37,7 @@ final class WatchService: @unchecked Sendable {
     do {
       watch = try Connectivity_V1_WatchRequest(serializedBytes: request)
     } catch {
-      throw RPCError(code: .invalidArgument, message: "the request is no WatchRequest: \(error)")
+      throw RPCError(code: .invalidArgument, message: "invalid WatchRequest: \(error)")
     }
     let kinds = try EventKinds(watch.events)
     let since = watch.hasSinceGeneration ? watch.sinceGeneration : nil
@@ -131,7 +131,7 @@ private struct EventKinds {
       case .transition, .path, .invalidation, .dns: continue
       case .unspecified, .UNRECOGNIZED:
         throw RPCError(
-          code: .invalidArgument, message: "events: \(kind.rawValue) is no kind of event")
+          code: .invalidArgument, message: "events: \(kind.rawValue) is not a kind of event")
       }
     }
   }

@@ -71,30 +71,30 @@ final class HistoryFile {
     }
     if bytes.elementsEqual(Self.abandoned) {
       self.logger.notice(
-        "the history before was not kept, and clients will not resume",
+        "the previous history was not stored, so clients cannot resume",
         metadata: ["path": "\(self.path)"])
       return .lost
     }
     guard bytes.starts(with: Self.header) else {
       let isOurs = bytes.starts(with: Self.abandoned)
       return self.putAside(
-        isOurs ? "does not hold all that was published" : "is not a history of this version")
+        isOurs ? "is incomplete" : "has an unknown format")
     }
     bytes.removeFirst(Self.header.count)
     var past: [Published] = []
     while let record = RecordFrame.take(&bytes) {
       guard let message = record, let published = try? Published(decoding: message) else {
-        return self.putAside("has a record that cannot be read")
+        return self.putAside("has an unreadable record")
       }
       if let last = past.last, published.change.generation != last.change.generation + 1 {
-        return self.putAside("was not written by one connd")
+        return self.putAside("has records of different connds")
       }
       past.append(published)
     }
     if !bytes.isEmpty {
       // It was not published, because publication follows writing.
       self.logger.notice(
-        "the history ends with half a record, which is cut off",
+        "removed an incomplete record from the end of the history",
         metadata: ["path": "\(self.path)", "bytes": "\(bytes.count)"])
     }
     return Past(changes: past.suffix(Store.capacity))
@@ -123,7 +123,7 @@ final class HistoryFile {
     self.records = past.count
     guard self.hasComplained else { return true }
     self.hasComplained = false
-    self.logger.notice("the history is kept again", metadata: ["path": "\(self.path)"])
+    self.logger.notice("the history is stored again", metadata: ["path": "\(self.path)"])
     return true
   }
 
@@ -162,14 +162,14 @@ final class HistoryFile {
     guard !self.hasComplained else { return }
     self.hasComplained = true
     self.logger.error(
-      "the history cannot be kept, clients will not resume across a restart",
+      "the history cannot be stored; clients cannot resume after a restart",
       metadata: ["path": "\(self.path)", "error": "\(error)"])
   }
 
   private func putAside(_ why: String) -> Past {
     let isAside = rename(self.path, self.damagedPath) == 0
     self.logger.warning(
-      "the history \(why); it \(isAside ? "is" : "cannot be") put aside, and clients will not resume",
+      "the history \(why); it \(isAside ? "was" : "cannot be") renamed, and clients cannot resume",
       metadata: ["path": "\(self.path)", "aside": "\(self.damagedPath)"])
     return .lost
   }

@@ -104,7 +104,7 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
       self.connd.remove(.init(guardian: guardian, id: flow.id))
     case nil:
       self.connd.refuse(
-        .init(guardian: guardian, id: 0), .invalid("request: neither add nor remove"))
+        .init(guardian: guardian, id: 0), .invalid("request: set add or remove"))
     }
   }
 
@@ -193,7 +193,7 @@ extension FlowTable.Registration {
         throw .invalid("\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
       }
       if address.isUnspecified {
-        throw .invalid("\(field): '\(text.prefix(64))' is no host's address")
+        throw .invalid("\(field): '\(text.prefix(64))' is not a host address")
       }
       return address
     }
@@ -201,7 +201,7 @@ extension FlowTable.Registration {
     let remote = try address(message.remote, "add.remote")
     let local = message.hasLocal ? try address(message.local, "add.local") : nil
     if let local, message.hasLocal, !remote.isLoopback, local.family != remote.family {
-      throw .invalid("add.local: \(local) is of another family than \(remote)")
+      throw .invalid("add.local: \(local) must have the same address family as \(remote)")
     }
     var destination = Destination(remote, mark: message.mark)
     if message.hasInterface {
@@ -242,7 +242,7 @@ struct ChangeKinds: Sendable {
     let known: Set<Connectivity_V1_EventKind> = [.transition, .path, .invalidation, .dns]
     if let kind = kinds.first(where: { !known.contains($0) }) {
       throw RPCError(
-        code: .invalidArgument, message: "events: \(kind.rawValue) is no kind of event")
+        code: .invalidArgument, message: "events: \(kind.rawValue) is not a kind of event")
     }
     self.kinds = kinds.isEmpty ? known : Set(kinds)
   }

@@ -290,7 +290,7 @@ final class SimulatedConnd: Sendable {
   func remove(_ key: FlowTable.Key) {
     self.mutate { state, _ in
       guard state.simulation.flows.contains(key) else {
-        return [.flow(key, .refused(.invalid("remove.id: no flow \(key.id) is guarded")))]
+        return [.flow(key, .refused(.invalid("remove.id: flow \(key.id) is not guarded")))]
       }
       state.simulation.flows.remove(key)
       return []

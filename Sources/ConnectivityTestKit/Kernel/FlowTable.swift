@@ -116,7 +116,7 @@ extension Simulation {
   ) -> FlowTable.Event {
     let key = registration.key
     guard !self.flows.contains(key) else {
-      return .refused(.invalid("add.id: flow \(key.id) is guarded already"))
+      return .refused(.invalid("add.id: flow \(key.id) is already guarded"))
     }
     var flow = registration.flow
     let local = flow.local

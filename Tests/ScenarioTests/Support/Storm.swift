@@ -58,6 +58,6 @@ struct ProcessFigures {
 extension RunningCommand {
   /// How often connd has logged an overrun.
   var overruns: Int {
-    self.standardError.split(separator: "\n").count { $0.contains("faster than they were read") }
+    self.standardError.split(separator: "\n").count { $0.contains("kernel messages were lost") }
   }
 }
