@@ -1,11 +1,11 @@
-# `make help` says what there is.
+# `make help` lists the targets.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
 SYSCONFDIR ?= /etc
 STRIP ?= --strip
 DEB ?= .build/deb
-# Where the image of the test VM is kept; it is made anew when what it is made of changes.
+# The image of the test VM. It is built again when its inputs change.
 VM_IMAGE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/connd/vm
 
 SHELL := /bin/bash
@@ -14,15 +14,16 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# Whether what is installed is one user's own.
+# Not empty if PREFIX is in the user's home directory.
 at_home := $(if $(HOME),$(filter $(HOME)/%,$(PREFIX)))
-# as_owner DIRECTORY: what to put before a command that writes there.
+# as_owner DIRECTORY: the prefix for a command that writes there (empty, or sudo).
 as_owner = $(if $(shell d="$(1)"; until [ -e "$$d" ]; do d=$$(dirname "$$d"); done; [ -w "$$d" ] || echo no),$(sudo))
 sudo := $(if $(filter 0,$(shell id -u)),,$(if $(shell command -v sudo),sudo,dev/needs-root))
-# Installed programs carry the Swift runtime in themselves: they run where there is no toolchain. Generic code of one module is
-# made for the types of another (-cross-module-optimization), or an event takes a twentieth longer. They export nothing, and
-# their relocations are packed: else all of that runtime is in their dynamic symbol tables, and eight megabytes of tables
-# become resident as the loader walks through them.
+# Installed programs contain the Swift runtime, so that they run without a toolchain. Without
+# -cross-module-optimization, which specializes generic code across modules, an event takes 5%
+# longer.
+# The programs export no symbols and have packed relocations. Otherwise the runtime would fill their
+# dynamic symbol tables, and the loader would make 8 MB of tables resident.
 release := swift build --configuration release --static-swift-stdlib -Xswiftc -cross-module-optimization \
     -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=connd -Xcc -ffile-prefix-map=$(CURDIR)=connd \
     -Xswiftc -use-ld=lld -Xlinker --no-export-dynamic -Xlinker -z -Xlinker pack-relative-relocs
@@ -32,7 +33,7 @@ sources := find Package.swift Sources Tests Examples -name '*.swift' -not -path 
 build_packages := binutils libmnl-dev libnghttp2-dev libsystemd-dev libyaml-dev pkg-config
 example_packages := g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev
-# Where there is systemd, ocserv would serve from its installation on: its test is skipped there.
+# With systemd, ocserv would start when it is installed, so it is left out and its test is skipped.
 tunnel_packages := nftables $(if $(wildcard /run/systemd/system),,ocserv) openconnect openssl openvpn wireguard-go wireguard-tools
 test_packages := dbus-daemon iproute2 libpq5 postgresql-15 python3-dbus python3-gi python3-venv tmux iputils-ping $(go_packages) $(example_packages) \
     $(tunnel_packages)
@@ -45,30 +46,31 @@ vm_packages := qemu-system-x86 mmdebstrap squashfs-tools cpio kmod xz-utils util
 ##@ Use
 
 .PHONY: help
-help: ## show this
+help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } \
 	    /^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' Makefile
 	echo
 	echo "  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) VM_IMAGE=$(VM_IMAGE)"
 
 .PHONY: run
-run: deps ## build connd, run it on a socket of its own and follow it
+run: deps ## build connd, run it on a private socket and watch it
 	@for program in $(programs); do swift build --product "$$program"; done
 	dev/run "$$(swift build --show-bin-path)"
 
 .PHONY: demo
-demo: deps ## pull a cable, and see calls survive it with the library
+demo: deps ## pull a cable and see calls survive it with the library
 	@dev/install-packages iproute2
 	@Examples/demo
 
 .PHONY: install install-built
-install: release ## install under PREFIX (and in DESTDIR, where given), with sudo where that is needed
+install: release ## install under PREFIX (and DESTDIR, if set), with sudo if needed
 	@[ -z "$(findstring needs-root,$(call as_owner,$(DESTDIR)$(PREFIX)))" ] || echo "to install it for you alone: make install PREFIX=$(HOME)/.local" >&2
 	$(call as_owner,$(DESTDIR)$(PREFIX)) $(MAKE) install-built BUILT="$$($(release) --show-bin-path)" \
 	    PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" STRIP="$(STRIP)" HOME="$(HOME)"
 
-# All that it needs is said on its command line, for sudo passes on nothing else: neither make's variables nor where Swift is.
-# Units are the system's, or of a PREFIX in somebody's home those of his own services. The configuration is the system's.
+# Everything is passed on the command line, because sudo drops make's variables and Swift's path.
+# Installs system units, or with a PREFIX in a home directory only user units. The configuration is
+# installed with system units only.
 install-built:
 	@root="$(DESTDIR)$(PREFIX)"
 	install -d "$$root/bin"
@@ -86,7 +88,7 @@ install-built:
 	    config="$(DESTDIR)$(SYSCONFDIR)/connd/connd.yaml"
 	    [ -e "$$config" ] || install -D -m 644 config/connd.yaml "$$config"
 	fi
-	# What is read by a shell is no program of its own.
+	# Completion scripts are read by a shell and not run, so they need no #! line.
 	completion() { "$(BUILT)/connctl" --generate-completion-script "$$1" | sed '1{/^#!/d}' | install -D -m 644 /dev/stdin "$$root/share/$$2"; }
 	completion bash bash-completion/completions/connctl
 	completion zsh $(if $(filter /usr,$(PREFIX)),zsh/vendor-completions,zsh/site-functions)/_connctl
@@ -96,7 +98,7 @@ install-built:
 	find connectivity -name '*.proto' -exec install -D -m 644 {} "$$root/share/connd/proto/{}" \;
 
 .PHONY: uninstall
-uninstall: ## remove what install installed, but not the configuration
+uninstall: ## remove what install has installed, except the configuration
 	@root="$(DESTDIR)$(PREFIX)"
 	remove() { $(call as_owner,$(DESTDIR)$(PREFIX)) rm "$$@"; }
 	remove -rf "$$root"/bin/{connd,connctl} "$$root/share/connd" "$$root"/share/polkit-1/{actions,rules.d}/org.connd.* "$$root/lib/sysusers.d/connd.conf" \
@@ -111,7 +113,7 @@ uninstall: ## remove what install installed, but not the configuration
 	done
 
 .PHONY: deb
-deb: release deps-deb ## make a Debian package of it, in DEB (.build/deb)
+deb: release deps-deb ## build a Debian package in DEB (.build/deb)
 	@rm -f "$(DEB)"/connd*.deb
 	BUILT="$$($(release) --show-bin-path)" packaging/build "$(DEB)"
 
@@ -122,37 +124,37 @@ build: deps ## build everything, with debug information
 	@swift build --build-tests
 
 .PHONY: release
-release: deps ## build what is installed
+release: deps ## build the programs to install
 	@for program in $(programs); do $(release) --product "$$program"; done
 
 .PHONY: test
-test: deps deps-test ## run all tests but those in the VM
+test: deps deps-test ## run all tests except those in the VM
 	@Tests/python/setup >/dev/null
 	Tests/examples/build-cpp >/dev/null
 	dev/test
 
 .PHONY: check
-check: lint check-rules deps ## check in two minutes what can be: format, rules, tests without networks
+check: lint check-rules deps ## run the two-minute checks: format, rules, tests without networks
 	@dev/test --skip 'ScenarioTests|SimulationTests|ConnectivityClientTests'
 
 .PHONY: check-run
-check-run: ## check what make run shows, and that Ctrl-C ends it
+check-run: ## check the output of make run, and that Ctrl-C ends it
 	@dev/check-run
 
 .PHONY: check-demo
-check-demo: deps ## check what make demo says at its end, and that it leaves nothing (APPLICATIONS= where they are built already)
+check-demo: deps ## check the last line of make demo, and that it leaves nothing behind (APPLICATIONS= the directory of its built applications)
 	@APPLICATIONS="$(APPLICATIONS)" dev/check-demo
 
 .PHONY: test-examples
-test-examples: deps ## test the examples in Swift that need packages of their own
+test-examples: deps ## test the Swift examples that need further packages
 	@swift test --package-path Examples --scratch-path .build/examples
 
 .PHONY: test-examples-by-version
-test-examples-by-version: deps ## the same, by a version of the last commit and for release, as applications elsewhere do
+test-examples-by-version: deps ## test them as external applications: release builds, with connd as a versioned package
 	@Tests/examples/by-version
 
 .PHONY: test-sanitized
-test-sanitized: deps ## run tests under sanitizers, each in a build of its own (SANITIZERS=thread address)
+test-sanitized: deps ## run tests under sanitizers, each in a separate build (SANITIZERS=thread address)
 	@for sanitizer in $(or $(SANITIZERS),thread address); do Tests/sanitizers/run "$$sanitizer"; done
 
 .PHONY: simulate
@@ -160,18 +162,18 @@ simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; 
 	@SEEDS="$(SEEDS)" FIRST="$(FIRST)" STEPS="$(STEPS)" SEED="$(SEED)" RECORDING="$(RECORDING)" Tests/SimulationTests/run
 
 .PHONY: replay
-replay: deps ## replay the recordings of Tests/recordings, and hold them against what connd said then (CONND=)
+replay: deps ## replay the recordings of Tests/recordings, and compare with the original output (CONND=)
 	@[ -n "$(CONND)" ] || swift build --product connd
 	Tests/recordings/replay "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
 .PHONY: test-vm test-systemd bench-vm record-vm
-test-vm: ## run connd in a VM: under a real systemd, with a phone's lease, Wi-Fi, modems, phones, bonds and a team, tunnels, a switch and DSL, without IPv6, asleep, on its own kernel (SCENARIOS= some of them)
+test-vm: ## run connd in a VM: systemd, leases, Wi-Fi, modems, bonds, tunnels, switches, DSL, no IPv6, sleep, other kernels (SCENARIOS= some of them)
 test-vm: scenarios := $(or $(SCENARIOS),systemd policy metering package wifi iwd hotspot modems bonds tunnels paths strongswan ipv4only suspend kernels)
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
-bench-vm: ## measure in the VM, in instructions, how fast another Wi-Fi network is told of
+bench-vm: ## measure in the VM, in instructions, how fast connd reports another Wi-Fi network
 bench-vm: scenarios := wireless
-record-vm: ## make the recordings anew that need a radio, a modem or a sleep (the others: Tests/recordings/make)
+record-vm: ## repeat the recordings that need a radio, a modem or a sleep (the others: Tests/recordings/make)
 record-vm: scenarios := recordings suspend
 record-vm: export KEEP_RECORDINGS := yes
 test-vm: deps-deb
@@ -180,40 +182,40 @@ test-vm test-systemd bench-vm record-vm: deps vm-image
 	@Tests/vm/test "$(VM_IMAGE)" $(scenarios)
 
 .PHONY: vm-image
-vm-image: deps-vm ## make the image of the VM, unless VM_IMAGE is up to date (the targets above call this)
+vm-image: deps-vm ## build the image of the VM, unless VM_IMAGE is up to date (the targets above call this)
 	@$(sudo) Tests/vm/build "$(VM_IMAGE)"
 
 .PHONY: nightly
-nightly: ## run at full size what .ci/run cuts down: simulation, truth, soak, storms, VM, figures, sanitizers, fuzzers (hours)
+nightly: ## run at full size what .ci/run runs reduced: simulation, truth, soak, storms, VM, figures, sanitizers, fuzzers (hours)
 	@.ci/run nightly
 
 .PHONY: fuzz
-fuzz: deps deps-test ## give hostile bytes to what reads netlink, settings, messages, choices, the bus and frames (SECONDS=600 for each, TARGETS=)
+fuzz: deps deps-test ## fuzz the parsers of netlink, settings, messages, overrides, the bus and frames (SECONDS=600 for each, TARGETS=)
 	@Tests/fuzz/run "$(or $(SECONDS),600)" $(TARGETS)
 
 .PHONY: storms
-storms: deps deps-test ## run the kernel's storms at full size (make bench measures what they cost)
+storms: deps deps-test ## run the storms of kernel messages at full size (make bench measures their cost)
 	@CONND_STORMS=full dev/test --filter 'OverrunScenario|StormsScenario|ChurnScenario.containers'
 
 .PHONY: soak
-soak: deps deps-test ## change a network at random, look for what is lost or leaks (SECONDS=3600 SEED= CONND=)
+soak: deps deps-test ## change a network at random, and look for lost events and leaks (SECONDS=3600 SEED= CONND=)
 	@[ -n "$(CONND)" ] || swift build --product connd
 	Tests/python/setup >/dev/null
 	$(sudo) Tests/soak/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)" "$(or $(SECONDS),3600)" "$(SEED)"
 
 .PHONY: truth
-truth: deps deps-test ## hold connd against real traffic in random networks (STEPS=1000 WORLDS=2 SEED= SCRIPT= CONND=)
+truth: deps deps-test ## compare connd with real traffic in random networks (STEPS=1000 WORLDS=2 SEED= SCRIPT= CONND=)
 	@[ -n "$(CONND)" ] || swift build --product connd
 	Tests/python/setup >/dev/null
 	$(sudo) env STEPS="$(STEPS)" WORLDS="$(WORLDS)" SEED="$(SEED)" SCRIPT="$(SCRIPT)" SHORTEN="$(SHORTEN)" \
 	    Tests/truth/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
 .PHONY: adversary
-adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, in a cgroup with its unit's limits (ROUNDS=200 TIMES=1; 20 times take an hour)
+adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, with its unit's limits (ROUNDS=200 TIMES=1; 20 times take an hour)
 	@$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" "$(or $(ROUNDS),200)" "$(or $(TIMES),1)"
 
 .PHONY: bench
-bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick: less of it; APPLICATIONS= as for check-demo)
+bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick for less; APPLICATIONS= as for check-demo)
 	@$(release) --product instructions
 	$(sudo) env APPLICATIONS="$(APPLICATIONS)" Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
 	$(sudo) Tests/storms/run "$$($(release) --show-bin-path)" $(if $(BENCH),500 20000)
@@ -221,7 +223,7 @@ bench: release deps-test deps-bench ## measure speed and memory, also in storms 
 	$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" $(if $(BENCH),20)
 
 .PHONY: update
-update: ## move to the newest versions of the packages that connd is built from (Package.resolved)
+update: ## update the packages that connd is built from (Package.resolved)
 	@swift package update
 
 .PHONY: lint
@@ -233,15 +235,15 @@ check-rules: ## check that each rule has a source and a test, and the index of t
 	@dev/check-rules
 
 .PHONY: check-api
-check-api: deps deps-test ## check that the public API of the libraries is what Tests/api has
+check-api: deps deps-test ## check that the public API of the libraries matches Tests/api
 	@dev/check-api
 
 .PHONY: api
-api: deps deps-test ## note the public API of the libraries in Tests/api
+api: deps deps-test ## write the public API of the libraries to Tests/api
 	@dev/check-api update
 
 .PHONY: check-fresh
-check-fresh: deps-vm ## check on a fresh Debian that each target installs what it needs (WITHOUT= a package: it should fail then)
+check-fresh: deps-vm ## check on a fresh Debian that each target installs what it needs (WITHOUT= a package, to see it fail)
 	@$(sudo) Tests/fresh/run $(WITHOUT)
 
 .PHONY: lint-units
@@ -253,33 +255,33 @@ format: ## format the sources
 	@$(sources) | xargs swift format --in-place --parallel
 
 .PHONY: generate
-generate: deps deps-protobuf ## regenerate the code that is made from the .proto files
+generate: deps deps-protobuf ## generate code from the .proto files
 	@dev/generate-protobuf.sh
 
 .PHONY: check-generated
-check-generated: deps deps-protobuf ## check that generated code is what the .proto files give
+check-generated: deps deps-protobuf ## check that the generated code matches the .proto files
 	@dev/generate-protobuf.sh --check
 
 .PHONY: clean
-clean: ## remove what was built
+clean: ## remove everything that was built
 	@swift package clean
 	rm -rf .venv
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-##@ Packages of the system (the targets above call these)
+##@ System packages (the targets above call these)
 
 .PHONY: deps deps-test deps-bench deps-protobuf deps-units deps-deb deps-vm
-deps: ## install what building needs
+deps: ## install the packages for building
 	@dev/install-packages $(build_packages)
-deps-test: ## install what testing needs
+deps-test: ## install the packages for testing
 	@dev/install-packages $(test_packages)
-deps-bench: ## install what measuring needs
+deps-bench: ## install the packages for benchmarks
 	@dev/install-packages $(bench_packages)
-deps-protobuf: ## install what generating needs
+deps-protobuf: ## install the packages for generating code
 	@dev/install-packages $(protobuf_packages)
-deps-units: ## install what checking the units needs
+deps-units: ## install the packages for checking the units
 	@dev/install-packages $(unit_packages)
-deps-deb: ## install what packaging needs
+deps-deb: ## install the packages for packaging
 	@dev/install-packages $(deb_packages)
-deps-vm: ## install what the VM needs
+deps-vm: ## install the packages for the VM
 	@dev/install-packages $(vm_packages)

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Regenerates the code that is made from .proto files, with the generators of the packages that it is built against: that of
-# connd's API, of gRPC's standard services and of the example. With --check: compares instead, and fails if anything differs.
+# generate-protobuf.sh [--check]: generates the code of the .proto files: connd's API, gRPC's
+# standard services, and the example. Uses the generators of the packages that the code is built
+# against. With --check, compares instead, and fails if anything differs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 protos=Sources/ConnectivityProtocol/Protos
@@ -31,7 +32,7 @@ generate() {
 public=Visibility=Public,FileNaming=FullPath,UseAccessLevelOnImports=true
 files() { (cd "$protos" && find "$1" -name '*.proto' | sort); }
 generate "$api" "$protos" "$public" $(files connectivity)
-# The generator of grpc-swift-protobuf 2.4 does not escape a method whose name is a keyword of Swift.
+# grpc-swift-protobuf 2.4 does not escape a method whose name is a Swift keyword.
 sed -i 's/func guard\b/func `guard`/' "$output/$api"/connectivity/v1/connectivity.grpc.swift
 generate "$standard" "$protos" "$public" $(files grpc)
 mkdir -p "$output/$standard/Descriptors"
