@@ -13,7 +13,6 @@ import UnixTransport
 /// Implements rule D2.
 struct Connd {
   var configuration: Configuration
-  /// Reads the configuration again.
   var readConfiguration: @Sendable () throws(ConfigurationError) -> Configuration
   /// The socket path that is used if systemd passed no socket.
   var socketPath: String

@@ -10,7 +10,6 @@ import UnixSignals
 ///
 /// Implements rule D1.
 struct Reloader: Service {
-  /// The configuration at startup.
   let started: Configuration
   let read: @Sendable () throws(ConfigurationError) -> Configuration
   let monitor: Monitor

@@ -193,7 +193,7 @@ extension BusMessage {
     try self.exit()
   }
 
-  // MARK: - The library
+  // MARK: - sd-bus
 
   /// There are more elements than are read, so the rest of the message cannot be read.
   private struct Enough: Error {}

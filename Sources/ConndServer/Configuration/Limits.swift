@@ -13,7 +13,6 @@ package struct Limits: Hashable, Sendable {
   /// Pending queries to the kernel: ListLinks, Explain, and the start of WatchPath.
   package var questions = 1024
   package var questionsPerUser = 256
-  /// Guarded flows.
   package var flows = 40_960
   package var flowsPerUser = 20_480
   package var flowsPerStream = 16_384

@@ -146,7 +146,7 @@ final class ChoiceFile {
       metadata: metadata)
   }
 
-  // MARK: - The form
+  // MARK: - Format
 
   /// The reason why a text is not a valid override file.
   struct Fault: Error, Hashable {

@@ -185,7 +185,7 @@ extension MonitorLoop {
     self.take(costs, over, Cause(.user, "choiceEnded"))
   }
 
-  // MARK: - The list
+  // MARK: - Listing
 
   private func listNetworks() throws(CostRequest.Refusal) -> [Connectivity_V1_Network] {
     let choices = self.engine.costs.choices

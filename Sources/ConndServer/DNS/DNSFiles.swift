@@ -12,7 +12,6 @@ struct DNSFiles {
   let root: String
   private let files: any FileReader
 
-  /// - Parameter files: The reader of the files.
   init(root: String = "", from files: any FileReader = ResolverFiles()) {
     self.root = root
     self.files = files

@@ -78,7 +78,6 @@ struct FlowTable {
   /// The routes that the kernel has removed since the flows were evaluated last.
   var removals: Removals { self.log.removals }
 
-  /// Whether flows are being evaluated.
   var isBusy: Bool { self.due > 0 || self.inquiry.isRunning }
 
   /// When flows must be evaluated or queried even without a kernel message, or `nil` during a
@@ -94,7 +93,7 @@ struct FlowTable {
     self.earliestDeadline = self.inDoubt.compactMap { self.entries[$0]?.deadline }.min()
   }
 
-  // MARK: - Looks
+  // MARK: - Evaluation
 
   /// Marks all flows as due because of a step.
   mutating func lookAtAll(_ step: StepLog.Step) {
@@ -294,7 +293,7 @@ struct FlowTable {
     return way?.shown ?? .unknown
   }
 
-  // MARK: - What is in it
+  // MARK: - Contents
 
   mutating func insert(
     _ key: Key, of account: Account, _ tracker: FlowTracker,

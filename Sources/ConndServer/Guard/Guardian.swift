@@ -19,7 +19,6 @@ protocol FlowMailbox: Sendable {
 }
 
 extension FlowMailbox {
-  /// Answers a request.
   func answer(_ id: UInt64, _ event: Guardian.Event, generation: UInt64) {
     self.post([.init(id: id, event: event, generation: generation, isAnswer: true)])
   }

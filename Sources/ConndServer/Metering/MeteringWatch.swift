@@ -38,7 +38,7 @@ final class MeteringWatch: MeteringSource {
     ]
   }
 
-  /// Zero if a removed link has changed the costs.
+  /// Zero if a removed link has changed the costs, so that they are read immediately.
   var timeout: Duration? {
     self.manager.words == self.told.manager ? self.manager.timeout : .zero
   }

@@ -14,7 +14,6 @@ struct ModemObjects: Hashable {
     var operatorName = ""
     /// In percent.
     var signalQuality: UInt32?
-    /// The bearers' paths.
     var bearers: [String] = []
   }
 

@@ -92,7 +92,7 @@ final class ModemWatch: ModemSource {
     return links
   }
 
-  // MARK: - What comes
+  // MARK: - Messages
 
   func process() -> [String: ModemLink]? {
     self.service.process { event in

@@ -21,7 +21,6 @@ struct SerialLines {
   /// /run has some dozens of files.
   private static let mostFiles = 4096
 
-  /// Whether a name is that of a serial line.
   static func isLine(_ name: String) -> Bool { name.hasPrefix("tty") }
 
   /// Returns the name of the link on a line, or `nil` if it is not known.

@@ -27,7 +27,6 @@ struct Engine {
   /// The last query that the kernel refused since `takeRefusal`, or `nil` if it answered all.
   private var refusal: KernelUnavailable?
 
-  /// The result of a step.
   struct Step {
     /// In the order of publication.
     var changes: [Change]

@@ -73,7 +73,7 @@ final class FlowReader {
     self.removals = removals
   }
 
-  // MARK: - Ways
+  // MARK: - Paths
 
   func way(
     to question: Destination, _ answer: RouteAnswer? = nil

@@ -42,14 +42,12 @@ protocol Kernel {
   /// Returns a link and its device, or `nil` if it does not exist.
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts?
 
-  /// Returns all links.
   func links() throws(KernelUnavailable) -> [LinkFacts]
 
   /// Returns an address of a link, if the link has it, and the other addresses in the same answer.
   /// For IPv4, these are all addresses of the link.
   func addresses(with address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> [Address]
 
-  /// Returns all addresses.
   func addresses() throws(KernelUnavailable) -> [Address]
 
   /// Returns the kernel's neighbour entry, or `nil` without one.

@@ -68,7 +68,6 @@ final class KernelView {
   /// Whether the kernel has sent messages that have not been read.
   var hasMessages: Bool { self.kernel.hasMessages }
 
-  /// Returns the route to a destination.
   func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
     if let known = self.answers[destination] { return known }
     let answer = try self.kernel.routes(to: [destination]).first ?? .noRoute(.noRoute)

@@ -69,7 +69,7 @@ struct KnownGateway {
 
   /// Updates from a kernel message about the gateway.
   mutating func hear(_ neighbour: Neighbour, at now: Instant) {
-    // All flows so far were made by the first MAC address that the kernel reports.
+    // All flows so far used the gateway with the first MAC address that the kernel reports.
     if self.hardwareAddress == nil {
       self.learn(neighbour, at: now)
     } else if neighbour.hardwareAddress == nil {

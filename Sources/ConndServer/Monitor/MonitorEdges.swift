@@ -22,13 +22,11 @@ struct MonitorEdges {
       root: sysfs, from: RecordedFiles(files: DeviceFiles(), recorder: recorder))
   }
 
-  /// Returns the source of modem facts.
   func modems() -> any ModemSource {
     let modems = ModemWatch()
     return self.recorder.map { RecordedModems(modems: modems, recorder: $0) } ?? modems
   }
 
-  /// Returns the source of link costs.
   func metering() -> any MeteringSource {
     let metering = MeteringWatch()
     return self.recorder.map { RecordedMetering(metering: metering, recorder: $0) } ?? metering

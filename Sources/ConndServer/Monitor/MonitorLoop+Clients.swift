@@ -18,7 +18,6 @@ extension MonitorLoop {
     var watcher: UInt64
   }
 
-  /// Begins to watch a destination.
   mutating func watch(_ destination: Destination) -> Watch {
     let (stream, continuation) = AsyncStream.makeStream(
       of: Path.self, bufferingPolicy: .bufferingNewest(1))

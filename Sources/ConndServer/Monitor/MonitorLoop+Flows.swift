@@ -39,7 +39,6 @@ extension MonitorLoop {
     self.abandonedFlows.removeFirst(min(Self.slice, self.abandonedFlows.count))
   }
 
-  /// Whether requests are waiting.
   var hasRequests: Bool { !self.requests.isEmpty || !self.registrationsToRepeat.isEmpty }
 
   /// Queues a request until its user's turn.

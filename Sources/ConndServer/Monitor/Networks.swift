@@ -18,7 +18,6 @@ struct Networks {
     var hardwareAddress: [UInt8]
   }
 
-  /// The instant of the current turn.
   var now = Instant(sinceStart: .zero)
   private var known: [Gateway: KnownGateway] = [:]
   private var carriers: [UInt32: Carrier] = [:]
@@ -43,7 +42,7 @@ struct Networks {
     Set(self.ports.keys.map(\.hardwareAddress)).sorted { $0.lexicographicallyPrecedes($1) }
   }
 
-  // MARK: - What there is
+  // MARK: - State
 
   /// Returns what is known about the network behind a path's link.
   ///
@@ -169,7 +168,7 @@ struct Networks {
     self.known[Gateway(link: link, address: address)]?.hardwareAddress
   }
 
-  // MARK: - What happened
+  // MARK: - Events
 
   /// Updates from kernel messages, in their order.
   mutating func note(_ events: [KernelEvent]) {

@@ -27,7 +27,6 @@ struct DefaultPath {
 }
 
 extension PathReader {
-  /// Returns the default paths.
   func observation(_ view: KernelView) throws(KernelUnavailable) -> Observation {
     Observation(
       ipv4: try self.defaultPath(.ipv4, view).observed,

@@ -24,7 +24,6 @@ struct Question: Sendable {
   static func nextID() -> ID { self.lastID.wrappingAdd(1, ordering: .relaxed).newValue }
 
   var id: ID
-  /// The account of the client.
   var account: Account
   var subject: Subject
 

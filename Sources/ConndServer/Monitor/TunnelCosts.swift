@@ -37,8 +37,8 @@ struct TunnelCosts {
     return self.costs[last.link.index]
   }
 
-  /// Returns the earlier cost that still applies to a path, or `nil` if its cost is known or there
-  /// is no earlier cost.
+  /// Returns the earlier cost that still applies to a path, or `nil` if its cost is known, or
+  /// without an earlier cost.
   func held(_ path: Path, _ facts: PathFacts) -> Cost? {
     path.isCostUnknown && path.guessedLinks == 0 ? self.last(facts) : nil
   }
@@ -47,7 +47,6 @@ struct TunnelCosts {
 }
 
 extension Path {
-  /// Returns the path with an earlier cost.
   func costing(_ cost: TunnelCosts.Cost?) -> Path {
     guard let cost else { return self }
     var path = self

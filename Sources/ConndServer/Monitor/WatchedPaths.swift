@@ -13,7 +13,6 @@ struct WatchedPaths {
 
   var addresses: Set<IPAddress> { Set(self.told.keys.map(\.address)) }
 
-  /// Whether destinations are due for evaluation.
   var isBusy: Bool { !self.due.isEmpty }
 
   /// Marks all destinations as due. Destinations that were due before stay in front, so that each

@@ -65,7 +65,7 @@ enum RecordedReception: Hashable {
   }
 }
 
-// MARK: - As bytes
+// MARK: - Encoding
 
 extension RecordedItem {
   private enum Kind: UInt8 {

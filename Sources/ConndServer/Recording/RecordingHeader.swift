@@ -8,7 +8,6 @@ struct RecordingHeader: Hashable {
   /// The line at the start of the file with the format's name.
   static let line = Array("connd recording 1\n".utf8)
 
-  /// The version of connd.
   var version: String
   /// The version of the kernel, as in uname(2).
   var kernel: String

@@ -92,7 +92,6 @@ final class ReplayedSocket: DatagramSocket {
   }
 }
 
-/// The netlink sockets of a recording.
 struct ReplayedSockets: SocketSource {
   let tape: ReplayTape
 
@@ -104,14 +103,12 @@ struct ReplayedSockets: SocketSource {
   func isReadable(_ fileDescriptor: CInt) -> Bool { self.tape.isReadable }
 }
 
-/// The files of a recording.
 struct ReplayedFiles: FileReader {
   let tape: ReplayTape
 
   func answer(_ question: FileQuestion) -> FileAnswer { self.tape.answer(question) }
 }
 
-/// The clocks of a recording.
 struct ReplayedClock: MonitorClock {
   let tape: ReplayTape
 

@@ -79,7 +79,7 @@ final class ReplayTape {
     return try? MeteringWords(decoding: self.present.metering.removeFirst())
   }
 
-  // MARK: - In order
+  // MARK: - Consumed in order
 
   var now: Instant {
     if self.instants < self.present.instants.count {
@@ -113,7 +113,7 @@ final class ReplayTape {
     return receptions[place]
   }
 
-  // MARK: - By the question
+  // MARK: - Answers to queries
 
   func answer(_ request: NetlinkMessage, _ role: SocketRole, operation: String) -> [NetlinkAnswer] {
     if let answer = self.answers.requests.answer(request.question(role), in: self.turn) {

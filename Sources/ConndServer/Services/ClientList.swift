@@ -9,7 +9,6 @@ import UnixTransport
 ///
 /// The list is limited by the number of streams (D4).
 final class ClientList: Sendable {
-  /// The subject of a stream.
   enum Subject: Sendable {
     case changes
     case path(destination: String)

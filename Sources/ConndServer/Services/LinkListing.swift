@@ -74,7 +74,7 @@ struct LinkListing {
   }
 }
 
-// MARK: - In the monitor's loop
+// MARK: - In the monitor loop
 
 extension MonitorLoop {
   /// A listing in progress and the clients that wait for it.

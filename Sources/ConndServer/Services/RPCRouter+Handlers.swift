@@ -76,7 +76,6 @@ struct EncodedSerializer: MessageSerializer {
 }
 
 extension ServerContext {
-  /// The credentials of the caller.
   fileprivate var caller: PeerCredentials {
     get throws {
       guard let peer = self.peer else {

@@ -15,7 +15,6 @@ final class WatchService: @unchecked Sendable {
   private let store: Store
   private let statistics: Statistics
   private let clients: ClientList
-  /// The streams of the subscribers.
   private var streams: [Subscriber.ID: ServerStream] = [:]
 
   static var method: String {
@@ -29,7 +28,6 @@ final class WatchService: @unchecked Sendable {
     store.onNews { reactor.executeNext { self.resumeAll() } }
   }
 
-  /// Begins a subscription.
   func begin(
     _ request: [UInt8], of peer: PeerCredentials, _ stream: ServerStream
   ) throws(RPCError) -> any MessageSource {

@@ -24,7 +24,6 @@ final class CounterRegistry: Sendable {
 
   private let counters = Mutex<[Key: Value]>([:])
 
-  /// The current values.
   var values: [Key: UInt64] {
     self.counters.withLock { $0.mapValues { UInt64(max(0, $0.value)) } }
   }

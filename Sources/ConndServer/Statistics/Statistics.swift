@@ -50,7 +50,6 @@ struct Statistics: Sendable {
     self.dnsChanges = counter("published", "dns")
   }
 
-  /// Counts kernel events.
   func count(_ events: [KernelEvent]) {
     var messages = events.count
     for event in events {

@@ -126,7 +126,7 @@ extension Substitutes {
     return registration
   }
 
-  // MARK: - Choices
+  // MARK: - Overrides
 
   func choices(_ contents: ChoiceFile.Contents) -> ChoiceFile.Contents {
     self.replace(contents.key)

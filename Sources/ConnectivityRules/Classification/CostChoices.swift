@@ -91,7 +91,6 @@ package struct CostChoice: Hashable, Sendable {
 package struct CostChoices: Hashable, Sendable {
   /// The link or network that an override is for.
   package enum Subject: Hashable, Sendable, CustomStringConvertible {
-    /// By its name.
     case link(String)
     case network(NetworkHash)
 

@@ -14,12 +14,10 @@ package struct DefaultDestination: Hashable, Sendable {
     self.ipv6 = ipv6
   }
 
-  /// Returns the probes of an address family.
   package subscript(family: AddressFamily) -> [IPAddress] {
     family == .ipv4 ? self.ipv4 : self.ipv6
   }
 
-  /// The probes of both address families.
   package var all: [IPAddress] { self.ipv4 + self.ipv6 }
 
   /// Returns the index of the answer that most probes agree on, or `nil` without answers. The

@@ -3,7 +3,6 @@ package import Connectivity
 /// Everything that the kernel and sysfs reported about the path to a destination.
 package struct PathFacts: Hashable, Sendable {
   package var destination: IPAddress
-  /// The answer to the lookup.
   package var answer: RouteAnswer
   /// The out-link and the links below it, the out-link first. Empty without a route.
   package var links: [LinkFacts]
@@ -27,7 +26,6 @@ package struct PathFacts: Hashable, Sendable {
   /// neighbours.
   package var takesAllForNeighbours = false
 
-  /// The remote end of a tunnel.
   package struct TunnelEnd: Hashable, Sendable {
     package var link: UInt32
     package var address: IPAddress

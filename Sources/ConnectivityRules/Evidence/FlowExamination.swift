@@ -87,7 +87,6 @@ package enum FlowOutcome: Hashable, Sendable {
 }
 
 extension FlowExamination {
-  /// One look at a flow.
   package struct Look: Hashable, Sendable {
     /// The news from the lookup, if any.
     package var verdict: FlowTracker.Verdict?

@@ -12,7 +12,6 @@ package struct Observation: Hashable, Sendable {
     self.ipv6 = ipv6
   }
 
-  /// The path of an address family.
   package subscript(family: AddressFamily) -> ObservedPath {
     get { family == .ipv4 ? self.ipv4 : self.ipv6 }
     set { if family == .ipv4 { self.ipv4 = newValue } else { self.ipv6 = newValue } }
