@@ -8,8 +8,8 @@ extension FlowReader {
   ///   - question: The lookup with everything that is specific to the flow.
   ///   - router: The first gateway that the flow was seen to use on its link, or `nil` for the
   ///     path's gateway.
-  ///   - way: The kernel's answer to `question`. It is updated if the answer has changed by the
-  ///     time the former link was examined, because a path that is back is not a better path (K8).
+  ///   - way: The kernel's answer to `question`. It is updated if the answer has changed while the
+  ///     former link was examined. A path that is back is not a better path (K8).
   func reading(
     of question: Destination, madeOn made: Path, by router: IPAddress? = nil,
     _ way: inout FlowPath
