@@ -1,6 +1,6 @@
 public import Connectivity
 
-/// Addresses that a test spells itself.
+/// Addresses as string literals in tests.
 extension IPAddress: ExpressibleByStringLiteral {
   public init(stringLiteral text: StaticString) {
     guard let address = IPAddress("\(text)") else { preconditionFailure("no address: \(text)") }

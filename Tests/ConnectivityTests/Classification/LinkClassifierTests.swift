@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Classification of links")
 struct LinkClassifierTests {
-  /// A link that works, with what a test wants to say about it.
+  /// A working link, with the properties that a test sets.
   static func link(
     _ name: String = "x0", index: UInt32 = 7, kind: String? = nil, type: UInt16 = 1,
     device: Device = .unknown, modem: ModemLink? = nil, lower: UInt32? = nil,
@@ -57,14 +57,14 @@ struct LinkClassifierTests {
     (link("eth0", device: Device(driver: "virtio_net")), Evidence(.hardwareType, "ether", .wired)),
   ]
 
-  @Test("K5 each source of evidence speaks", arguments: evidenceTable)
+  @Test("K5 each source of evidence alone gives its medium", arguments: evidenceTable)
   func evidence(facts: LinkFacts, expected: Evidence) {
     #expect(PathClassifier().evidence(for: facts) == expected)
   }
 
-  @Test("K5 what speaks first in the rule's order wins")
+  @Test("K5 the first source in the rule's order wins")
   func order() {
-    // Each link bears all evidence from one place of the order on, and no two of them agree.
+    // Each link has all evidence from one place of the order on, and no two pieces agree.
     let everything = Device(type: "wlan", hasPhy80211: true, driver: "qmi_wwan")
     let all = Self.link("wwan0", kind: "veth", type: 772, device: everything)
     let policy = PathClassifier(policy: LinkPolicy([.init(match: "wwan*", medium: .bluetooth)]))
@@ -88,7 +88,7 @@ struct LinkClassifierTests {
   }
 
   @Test(
-    "K5 what nobody can place is unknown, never wired",
+    "K5 a link without evidence is unknown, never wired",
     arguments: [
       link(kind: "veth"), link(kind: "dummy"), link(kind: "some-new-kind"),
       link(device: Device(type: "some-new-type")), link(type: 65534), link(type: 824),
@@ -98,7 +98,7 @@ struct LinkClassifierTests {
   }
 
   @Test(
-    "K5 a ppp link over a modem's serial line is cellular, and over one that others have as well it is unknown",
+    "K5 ppp over a modem's serial driver → cellular; over a generic driver → unknown",
     arguments: [
       ("option1", .cellular), ("qcserial", .cellular), ("sierra", .cellular), ("ipw", .cellular),
       ("hso", .cellular), ("nozomi", .cellular), ("cdc_acm", .unknown), ("ftdi_sio", .unknown),
@@ -112,7 +112,7 @@ struct LinkClassifierTests {
     #expect(PathClassifier().evidence(for: ppp).medium == medium)
     let known = Self.link("ppp0", kind: "ppp", type: 512, device: device, modem: ModemLink())
     #expect(PathClassifier().evidence(for: known).source == .modemManager)
-    // Only a kind that places nothing leaves it the word.
+    // The driver counts only if the link's kind says nothing.
     let tunnel = Self.link("tun0", kind: "tun", type: 65534, device: device)
     #expect(PathClassifier().evidence(for: tunnel).medium == .tunnel)
     let policy = PathClassifier(policy: LinkPolicy([.init(match: "ppp*", medium: .wired)]))
@@ -128,16 +128,16 @@ struct LinkClassifierTests {
   }
 
   @Test(
-    "K5 a phone by USB is a cable, with a phone behind it where what it announces says so",
+    "K5 a USB tether is wired, via a phone if its USB class says so",
     arguments: [
       (usb("ipheth", (0xff, 0xfd, 0x01)), Via(.phone, isGuess: false)),
-      // Android: RNDIS by wireless, and RNDIS over Ethernet.
+      // Android: RNDIS as a wireless controller, and RNDIS over Ethernet.
       (usb("rndis_host", (0xe0, 0x01, 0x03)), Via(.phone, isGuess: true)),
       (usb("rndis_host", (0xef, 0x04, 0x01)), Via(.phone, isGuess: true)),
-      // A board: this kernel's own gadget. ActiveSync, of telephones that nobody has any more.
+      // A board with this kernel's own gadget. ActiveSync, of obsolete phones.
       (usb("rndis_host", (0x02, 0x02, 0xff)), nil),
       (usb("rndis_host", (0xef, 0x01, 0x01)), nil),
-      // ECM, as an adapter with a chip of Realtek's has it, a router in a stick, and a board; NCM, as a dock and newer phones have it.
+      // ECM: a Realtek adapter, a router on a stick, a board. NCM: a dock, and newer phones.
       (usb("cdc_ether", (0x02, 0x06, 0x00)), nil),
       (usb("cdc_ncm", (0x02, 0x0d, 0x00)), nil),
       (usb("r8152", (0xff, 0xff, 0x00)), nil),
@@ -147,7 +147,7 @@ struct LinkClassifierTests {
       (link("usb0", device: Device(driver: "cdc_ether")), nil),
       (link("eth0", device: Device(driver: "e1000e")), nil),
       (link("eth0"), nil),
-      // A modem is one, and says so.
+      // A modem that says so.
       (link("wwan0", device: Device(type: "wwan", driver: "cdc_ether")), nil),
       (link("usb0", device: Device(driver: "cdc_ether"), modem: ModemLink()), nil),
       (link("usb0.7", kind: "vlan", device: Device(driver: "ipheth")), nil),
@@ -158,7 +158,7 @@ struct LinkClassifierTests {
   }
 
   @Test(
-    "K5 the configuration beats all other evidence, the first match wins",
+    "K5 the configuration beats all other evidence, and its first match wins",
     arguments: [
       ("wwan0", Medium.cellular), ("wlp3s0", .wifi), ("wlp3s1", .wired), ("other", .unknown),
     ])
@@ -196,12 +196,12 @@ struct LinkClassifierTests {
     (link(kind: "vlan", lower: 7), .nothing),
   ]
 
-  @Test("K6 stacked links go on below", arguments: stacks)
+  @Test("K6 a stacked link names the link below it", arguments: stacks)
   func below(facts: LinkFacts, expected: Below) {
     #expect(facts.below == expected)
   }
 
-  @Test("K3 a bridge's port whose frames do not pass waits")
+  @Test("K3 a bridge's port that does not forward is dormant")
   func bridgePort() {
     var link = Self.link().link
     link.bridgePort = BridgePort()
@@ -212,7 +212,7 @@ struct LinkClassifierTests {
     #expect(link.stateAsPort == .noCarrier)
   }
 
-  @Test("K6 what is below L2TP can only be guessed")
+  @Test("K6 the link below L2TP can only be guessed")
   func l2tp() {
     #expect(Self.link("l2tpeth0", device: Device(type: "l2tpeth")).hidesItsEnd)
   }
@@ -245,7 +245,7 @@ struct LinkClassifierTests {
     (link(state: .testing), .dormant),
   ]
 
-  @Test("K3 a link's state takes all signs together", arguments: states)
+  @Test("K3 a link's state combines flags, operational state and carrier", arguments: states)
   func state(facts: LinkFacts, expected: LinkState) {
     #expect(facts.link.state == expected)
   }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import ConnectivityRules
 
-@Suite("What sending costs, and on whose word")
+@Suite("Cost of a link, and its source")
 struct MeteringTests {
   private static let cable = LinkClassifierTests.link("eth0")
   private static let wwan = LinkClassifierTests.link("eth0", kind: "wwan")
@@ -34,7 +34,7 @@ struct MeteringTests {
 
   private func by(_ state: Metering) -> MeteringWords { MeteringWords(manager: ["eth0": state]) }
 
-  @Test("the first word counts, in the order of the sources")
+  @Test("the first source in the order that knows the cost decides")
   func order() {
     let phone = MeteringWords(manager: ["eth0": .no], phones: ["eth0"])
     #expect(
@@ -42,7 +42,7 @@ struct MeteringTests {
     #expect(self.cost([Self.cable], configured: true) == ("yes configuration", true))
     #expect(self.cost([Self.wwan], self.by(.yes), said: false) == ("no user", false))
     #expect(self.cost([Self.cable], self.by(.no), said: true) == ("yes user", true))
-    // Somebody has told NetworkManager that this modem is paid for.
+    // A user has marked this modem as not metered in NetworkManager.
     #expect(self.cost([Self.wwan], self.by(.no)) == ("no networkManager", false))
     #expect(self.cost([Self.cable], phone) == ("no networkManager", false))
     #expect(self.cost([Self.cable], self.by(.yes)) == ("yes networkManager", true))
@@ -52,7 +52,7 @@ struct MeteringTests {
     #expect(self.cost([Self.cable], MeteringWords(phones: ["eth0"])) == ("yes dhcp", true))
   }
 
-  @Test("a guess gives way to what is certain; only NetworkManager's makes a path expensive")
+  @Test("certain information beats a guess; only NetworkManager's guess makes a path expensive")
   func guesses() {
     #expect(self.cost([Self.wwan], self.by(.guessNo)) == ("yes medium", true))
     #expect(self.cost([Self.hotspot], self.by(.guessNo)) == ("yes accessPoint", true))
@@ -67,7 +67,7 @@ struct MeteringTests {
     #expect(self.cost([LinkClassifierTests.link("eth0", kind: "dummy")]) == ("unknown none", false))
   }
 
-  @Test("K6 what is said of a link below counts for those above it")
+  @Test("K6 the cost of a link below counts for those above it")
   func stacked() {
     let vlan = LinkClassifierTests.link("vlan1", kind: "vlan", lower: 7)
     #expect(self.cost([vlan, Self.cable], self.by(.yes)) == ("yes networkManager", true))

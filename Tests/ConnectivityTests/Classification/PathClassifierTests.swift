@@ -17,7 +17,7 @@ struct PathClassifierTests {
         source: source.flatMap { IPAddress($0) }))
   }
 
-  @Test("a path says what the kernel said")
+  @Test("a path has the kernel's data")
   func satisfied() {
     let path = PathClassifier().path(
       PathFacts(
@@ -31,7 +31,7 @@ struct PathClassifierTests {
   }
 
   @Test(
-    "K2 what is no unicast route is not reachable, and the reason says which",
+    "K2 a route that is not unicast → not reachable, with the route's type as the reason",
     arguments: [Path.Reason.noRoute, .unreachable, .prohibited, .blackhole, .throw])
   func notReachable(reason: Path.Reason) {
     let path = PathClassifier().path(
@@ -41,7 +41,7 @@ struct PathClassifierTests {
   }
 
   @Test(
-    "K3 a dead link under a living route is connectionRequired",
+    "K3 a dead link below a valid route → connectionRequired",
     arguments: [
       ([LinkClassifierTests.link(flags: [.up], carrier: false)], Path.Reason.noCarrier),
       ([LinkClassifierTests.link(state: .dormant)], .dormant),
@@ -65,7 +65,7 @@ struct PathClassifierTests {
     #expect(ReachabilityFlags(path).connectionRequired)
   }
 
-  @Test("K3 dormant link is not reachable")
+  @Test("K3 a dormant link is not reachable")
   func dormant() {
     let path = PathClassifier().path(
       PathFacts(
@@ -77,7 +77,7 @@ struct PathClassifierTests {
   }
 
   @Test(
-    "K3 without a usable source address nothing flows",
+    "K3 without a usable source address → no traffic",
     arguments: [
       (probe, nil, [], false), (probe, "127.0.0.1", [], false), (probe, "192.0.2.7", [], true),
       (probe6, nil, [], false), (probe6, "::1", [], false),
@@ -113,7 +113,7 @@ struct PathClassifierTests {
     #expect(path(false).status == .satisfied)
   }
 
-  @Test("K3 a route out of a link that carries nothing → a blackhole")
+  @Test("K3 a route to a link without an exit → a blackhole")
   func sink() {
     func path(_ links: [LinkFacts]) -> Path {
       PathClassifier().path(
@@ -127,7 +127,7 @@ struct PathClassifierTests {
         let links = [LinkClassifierTests.link(kind: above), sink]
         #expect(path(links) == .unsatisfied(.blackhole), "\(above)")
       }
-      // Others above the same link may answer, and so may what a route's own header leads to.
+      // Other links above it may answer, and so may the destination of a route's own header.
       for above in ["macvlan", "bridge", "gre"] {
         let links = [LinkClassifierTests.link(kind: above), sink]
         #expect(path(links).status == .satisfied, "\(above)")
@@ -140,7 +140,7 @@ struct PathClassifierTests {
     #expect(configured.path(facts).status == .satisfied, "the configuration knows better")
   }
 
-  @Test("a local destination needs no source address of its own")
+  @Test("a local destination needs no other source address")
   func local() {
     let path = PathClassifier().path(
       PathFacts(
@@ -152,7 +152,7 @@ struct PathClassifierTests {
   }
 
   @Test(
-    "K5 what nothing can place has an unknown cost, unless the configuration names its cost or medium"
+    "K5 an unknown medium has an unknown cost, unless the configuration sets the cost or the medium"
   )
   func unknownCost() {
     func costsMoney(_ chain: [LinkFacts], _ rules: [LinkPolicy.Rule] = []) -> Bool? {
@@ -169,7 +169,7 @@ struct PathClassifierTests {
     #expect(Path.unsatisfied(.noRoute).costsMoney == nil && Path.unknown.costsMoney == nil)
   }
 
-  @Test("K6 a tunnel whose other end cannot be reached carries nothing")
+  @Test("K6 a tunnel whose remote end is unreachable carries no traffic")
   func brokenBelow() {
     let path = PathClassifier().path(
       PathFacts(
@@ -180,7 +180,7 @@ struct PathClassifierTests {
   }
 
   @Test(
-    "cellular, Bluetooth, Wi-Fi that says so and an iPhone are expensive, unless the configuration says otherwise"
+    "cellular, Bluetooth, metered Wi-Fi and an iPhone are expensive, unless the configuration says otherwise"
   )
   func cost() {
     func cost(_ chain: [LinkFacts], _ rules: [LinkPolicy.Rule] = []) -> [Bool] {
@@ -219,7 +219,7 @@ struct PathClassifierTests {
         == [true, false])
   }
 
-  @Test("K2 one captured probe is outvoted, at a tie the first decides")
+  @Test("K2 one captured probe is outvoted; in a tie the first decides")
   func majority() {
     let wifi = Self.route()
     let vpn = RouteAnswer.route(Route(outLink: 9))

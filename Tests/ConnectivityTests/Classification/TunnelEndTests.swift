@@ -3,14 +3,14 @@ import Testing
 
 @testable import ConnectivityRules
 
-@Suite("Ends of tunnels that the route says")
+@Suite("Remote ends that the route determines")
 struct TunnelEndTests {
   private static let inside: IPAddress = "2001:db8:99::1"
 
   @Test(
-    "K6 the IPv4 address of 6rd and 6to4 stands in the destination",
+    "K6 6rd and 6to4 embed the IPv4 address in the destination",
     arguments: [
-      // RFC 5969, 4: the domain's prefix, the relay's, a destination, the other end.
+      // RFC 5969, 4: the domain's prefix, the relay's prefix, a destination, the remote end.
       ("2001:db8::", 32, "0.0.0.0", 0, "2001:db8:c000:204::1", "192.0.2.4"),
       ("2001:db8::", 32, "10.0.0.0", 8, "2001:db8:6464:100::1", "10.100.100.1"),
       ("2001:d00::", 24, "0.0.0.0", 0, "2001:dc0:2:400::1", "192.0.2.4"),
@@ -30,7 +30,7 @@ struct TunnelEndTests {
     #expect(found == end.map { Destination($0, mark: 7, source: "198.51.100.1") })
   }
 
-  @Test("K6 the IPv4 address of sit stands in its gateway")
+  @Test("K6 sit embeds the IPv4 address in the gateway")
   func gateway() {
     let open = OpenEnd(.embedded(nil))
     #expect(open.end(of: Self.inside, by: "::192.0.2.4")?.address == "192.0.2.4")
@@ -40,7 +40,8 @@ struct TunnelEndTests {
   }
 
   @Test(
-    "K6 the end of ipip is its gateway, and that of multipoint gre the gateway's hardware address")
+    "K6 the end of ipip is its gateway; the end of multipoint gre is the gateway's link-layer address"
+  )
   func others() {
     let gateway: IPAddress = "192.0.2.4"
     #expect(OpenEnd(.nextHop(.ipv4)).end(of: "17.0.0.1", by: gateway)?.address == gateway)
@@ -50,7 +51,7 @@ struct TunnelEndTests {
       gre.end(of: "17.0.0.1", by: "10.0.0.1", hardwareAddress: [192, 0, 2, 4])?.address == gateway)
     #expect(gre.end(of: "17.0.0.1", by: "10.0.0.1") == nil)
     #expect(gre.end(of: "17.0.0.1", by: "10.0.0.1", hardwareAddress: [2, 0, 0, 0, 0, 1]) == nil)
-    // Of a neighbour that nobody set the kernel says the link's own address.
+    // For a neighbour without an entry, the kernel reports the link's own address.
     #expect(gre.end(of: "17.0.0.1", by: "10.0.0.1", hardwareAddress: [198, 51, 100, 1]) == nil)
   }
 }

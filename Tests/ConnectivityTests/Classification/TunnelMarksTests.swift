@@ -3,7 +3,8 @@ import Testing
 
 @testable import ConnectivityRules
 
-/// The rules that VPN programs make, as `ip rule` prints them, and what they say of the tunnel's own packets (K6).
+/// Rules that VPN programs add, as printed by `ip rule`, and the marks they imply for the tunnel's
+/// own packets (K6).
 @Suite("Marks of tunnels")
 struct TunnelMarksTests {
   private static func rule(
@@ -27,7 +28,8 @@ struct TunnelMarksTests {
   }
 
   private static let cases = [
-    // 32764: from all lookup main suppress_prefixlength 0; 32765: not from all fwmark 0xca6c lookup 51820
+    // 32764: from all lookup main suppress_prefixlength 0; 32765: not from all fwmark 0xca6c lookup
+    // 51820
     Case(
       testDescription: "wg-quick, and NetworkManager and Mullvad alike", table: 51820,
       rules: [local, main, rule(.mark(0xca6c, isInverted: true), 51820), main], marks: [0xca6c]),
@@ -69,12 +71,12 @@ struct TunnelMarksTests {
     Case(testDescription: "no rules", table: 254, rules: [], marks: []),
   ]
 
-  @Test("K6 the marks that keep a tunnel's own packets out of it", arguments: cases)
+  @Test("K6 the marks that keep a tunnel's own packets out of the tunnel", arguments: cases)
   func marks(_ known: Case) {
     #expect(Rule.marks(keptOutOf: known.table, by: known.rules) == known.marks)
   }
 
-  @Test("D8 of a thousand marks a few are asked for")
+  @Test("D8 only a few of a thousand marks are queried")
   func many() {
     let rules = (1...1000).map { Self.rule(.mark($0, isInverted: true), 9) }
     #expect(Rule.marks(keptOutOf: 9, by: rules).count == 4)

@@ -8,7 +8,7 @@ struct FlowExaminationTests {
   private static let change = Instant(sinceStart: .seconds(10))
   private static let lost = FlowTracker.Verdict(.interfaceLost, .destroy)
 
-  /// One flow, looked at so many milliseconds after a change.
+  /// One flow, evaluated at times in milliseconds after a change.
   private struct Examined {
     var examination = FlowExamination()
 
@@ -33,8 +33,8 @@ struct FlowExaminationTests {
       }
     }
 
-    /// Its socket, which last heard something 5 ms before the change, is asked because of that
-    /// change or of a later one.
+    /// Begins a query of its socket, which last received data 5 ms before the change, because of
+    /// that change or a later one.
     mutating func suspect(after milliseconds: Int, becauseOf later: Int = 0) {
       let change = FlowExaminationTests.change.advanced(by: .milliseconds(later))
       let milliseconds = milliseconds - later
@@ -50,7 +50,7 @@ struct FlowExaminationTests {
     }
   }
 
-  @Test("E1 an active flow is advised first, and destroyed when its socket stays silent")
+  @Test("E1 an active flow is advised first, and destroyed if its socket stays silent")
   func dies() {
     var flow = Examined()
     #expect(flow.see(Self.lost, after: 0, silence: 3) == "advise interfaceLost")
@@ -59,7 +59,7 @@ struct FlowExaminationTests {
     #expect(flow.see(after: 60, silence: 63) == "destroy interfaceLost")
   }
 
-  @Test("E1 a flow whose socket hears on is spared, and stays so while the lookup says the same")
+  @Test("E1 a flow whose socket still receives is spared, for as long as the lookup stays the same")
   func spared() {
     var flow = Examined()
     #expect(flow.see(Self.lost, after: 0, silence: 3) == "advise interfaceLost")
@@ -72,7 +72,7 @@ struct FlowExaminationTests {
     #expect(flow.see(Self.lost, after: 7000) == "destroy interfaceLost")
   }
 
-  @Test("E1 a path that is back ends the examination")
+  @Test("E1 the path returns → the examination ends")
   func recovers() {
     var flow = Examined()
     #expect(flow.see(Self.lost, after: 0, silence: 3) == "advise interfaceLost")
@@ -80,7 +80,7 @@ struct FlowExaminationTests {
     #expect(flow.deadline == nil)
   }
 
-  @Test("E1 what no socket can refute destroys immediately")
+  @Test("E1 a verdict that no socket can refute destroys immediately")
   func certain() {
     let policy = FlowTracker.Verdict(.policy, .destroy)
     let slept = FlowTracker.Verdict(.resumed, .destroy)
@@ -95,7 +95,9 @@ struct FlowExaminationTests {
     }
   }
 
-  @Test("E1 another network is disputed until the socket has decided, and forgotten when spared")
+  @Test(
+    "E1 a changed network is disputed until the socket decides, and forgotten if the flow is spared"
+  )
   func anotherNetwork() {
     var flow = Examined()
     let other = FlowTracker.Verdict(.networkChanged, .destroy)
@@ -116,7 +118,7 @@ struct FlowExaminationTests {
     #expect(flow.see(after: 2620, silence: 2625, timeouts: 3, isSound: true) == "destroy silent")
   }
 
-  @Test("E2 a silent flow that is heard again recovers, and is not asked any more")
+  @Test("E2 a silent flow receives again → it recovers, and is not queried any more")
   func heardAgain() {
     var flow = Examined()
     flow.suspect(after: 1000)
@@ -137,7 +139,7 @@ struct FlowExaminationTests {
     #expect(flow.see(after: 1540, silence: 1545, timeouts: 3, isSound: true) == "destroy silent")
   }
 
-  @Test("E2 a lookup that fails ends the suspicion, and its own rules decide")
+  @Test("E2 the lookup fails → the suspicion ends, and the lookup's rules decide")
   func lookupFails() {
     var flow = Examined()
     flow.suspect(after: 1000)
@@ -146,7 +148,7 @@ struct FlowExaminationTests {
     #expect(flow.deadline == nil)
   }
 
-  @Test("E1 E2 a spared flow that falls silent after another change is found")
+  @Test("E1 E2 a spared flow that falls silent after another change is found dead")
   func sparedAndFound() {
     var flow = Examined()
     _ = flow.see(Self.lost, after: 0, silence: 3)

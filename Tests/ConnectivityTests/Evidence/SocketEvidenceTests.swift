@@ -3,9 +3,9 @@ import Testing
 
 @testable import ConnectivityRules
 
-@Suite("Evidence of sockets")
+@Suite("Socket evidence")
 struct SocketEvidenceTests {
-  /// What a socket says so many milliseconds after a change that happened at 10 s.
+  /// A socket's report, in milliseconds after a change that happened at 10 s.
   private static func evidence(
     _ after: Int, silence: Int, data: Int? = nil, progress: UInt64 = 0, before: UInt64? = nil,
     roundTrip: Int = 20, timeouts: Int = 0, unacknowledged: Bool = true
@@ -19,22 +19,23 @@ struct SocketEvidenceTests {
     return (SocketEvidence(report, on: change, after: before, at: now), now)
   }
 
-  /// Milliseconds after the change, and how long the socket was silent by then.
+  /// The time of the report in milliseconds after the change, and the silence of the socket until
+  /// then.
   private static let rulings: [(after: Int, silence: Int, roundTrip: Int, ruling: String)] = [
     // Silent for more than a second before the change: no evidence.
     (0, 1001, 20, "destroy"), (5, 5000, 20, "destroy"), (50, 2000, 300, "destroy"),
-    // Heard before it: as long as two round trips and 20 ms, 100 ms at most.
+    // Received before it: wait for two round trips and 20 ms, at most 100 ms.
     (0, 1000, 20, "wait 60"), (0, 3, 20, "wait 60"), (59, 62, 20, "wait 60"),
     (60, 63, 20, "destroy"), (0, 3, 300, "wait 100"), (99, 102, 1000, "wait 100"),
     (100, 103, 300, "destroy"), (20, 23, 0, "destroy"), (19, 22, 0, "wait 20"),
-    // Heard after it, by packets that may have been in flight.
+    // Received after it, but the packets may have been in flight.
     (40, 10, 20, "wait 90"), (200, 50, 300, "wait 250"), (300, 101, 300, "destroy"),
-    // Heard later than these can explain.
+    // Received too late for packets in flight.
     (60, 20, 20, "spare"), (400, 50, 300, "spare"), (1100, 0, 1000, "spare"),
     (30, 5, 0, "spare"), (5000, 100, 20, "spare"),
   ]
 
-  @Test("E1 the ruling depends on when the socket was last heard", arguments: Self.rulings)
+  @Test("E1 the ruling depends on when the socket last received data", arguments: Self.rulings)
   func ruling(row: (after: Int, silence: Int, roundTrip: Int, ruling: String)) {
     let (evidence, now) = Self.evidence(row.after, silence: row.silence, roundTrip: row.roundTrip)
     let ruling =
@@ -47,9 +48,11 @@ struct SocketEvidenceTests {
     #expect(ruling == row.ruling, "\(row)")
   }
 
-  @Test("E1 a peer that only repeats itself is not alive, and one that acknowledges new data is")
+  @Test(
+    "E1 retransmissions alone do not show that a peer is alive; an acknowledgement of new data does"
+  )
   func copies() {
-    // Heard just now, but no new data since before the change.
+    // Received just now, but no new data since before the change.
     let (first, now) = Self.evidence(60, silence: 5, data: 70, progress: 7)
     #expect(first.ruling(at: now) == .wait(until: now.advanced(by: .milliseconds(60))))
     let (copies, later) = Self.evidence(120, silence: 5, data: 130, progress: 7, before: 7)
@@ -58,7 +61,7 @@ struct SocketEvidenceTests {
     #expect(acknowledged.ruling(at: later) == .spare)
   }
 
-  @Test("E1 the peer answers what was sent before, and the rest times out → not spared")
+  @Test("E1 the peer answers earlier data while the rest times out → not spared")
   func unanswered() {
     let (answered, now) = Self.evidence(1000, silence: 5, data: 600, progress: 7, timeouts: 1)
     #expect(answered.ruling(at: now) == .wait(until: now.advanced(by: .milliseconds(60))))
@@ -72,13 +75,13 @@ struct SocketEvidenceTests {
     #expect(downloading.ruling(at: later) == .spare)
   }
 
-  @Test("E1 a flow whose data has timed out twice gives no evidence, whatever its peer repeats")
+  @Test("E1 data that has timed out twice → no evidence, even if the peer retransmits")
   func timedOut() {
     let (evidence, now) = Self.evidence(0, silence: 5, data: 1700, timeouts: 2)
     #expect(evidence.ruling(at: now) == .destroy)
   }
 
-  @Test("E2 copies from the peer do not hide that nothing is acknowledged")
+  @Test("E2 retransmissions from the peer do not hide missing acknowledgements")
   func silentInOneDirection() {
     let (repeating, now) = Self.evidence(
       2000, silence: 5, data: 2001, progress: 7, before: 7, timeouts: 3)
@@ -90,13 +93,13 @@ struct SocketEvidenceTests {
     #expect(!slow.isSilent)
   }
 
-  @Test("E2 three timeouts that ICMP has hastened destroy no sooner than three timeouts take")
+  @Test("E2 three timeouts hastened by ICMP destroy no sooner than three full timeouts")
   func hastened() {
     let (early, now) = Self.evidence(1000, silence: 1001, timeouts: 4)
     #expect(early.severityOfSilence(at: now) == .advise)
   }
 
-  @Test("E2 I5 inside a tunnel silence destroys only when a VPN would have moved the tunnel")
+  @Test("E2 I5 inside a tunnel, silence destroys only after a VPN would have moved the tunnel")
   func tunnelled() {
     let (early, now) = Self.evidence(29_000, silence: 29_001, timeouts: 9)
     #expect(early.severityOfSilence(at: now, isTunnelled: true) == .advise)
@@ -104,7 +107,8 @@ struct SocketEvidenceTests {
     #expect(late.severityOfSilence(at: then, isTunnelled: true) == .destroy)
   }
 
-  @Test("E2 two timeouts advise and three destroy, if data is unacknowledged and nothing is heard")
+  @Test(
+    "E2 two timeouts advise and three destroy, if data is unacknowledged and nothing is received")
   func silence() {
     for (timeouts, severity) in [(0, nil), (1, nil), (2, .advise), (3, .destroy), (9, .destroy)]
       as [(Int, Invalidation.Severity?)]
@@ -116,14 +120,14 @@ struct SocketEvidenceTests {
       #expect(acknowledged.severityOfSilence(at: now) == nil)
       let (heard, _) = Self.evidence(2000, silence: 500, timeouts: timeouts)
       #expect(heard.severityOfSilence(at: now) == nil)
-      // What was in flight at the change proves nothing.
+      // Data in flight at the change proves nothing.
       let (inFlight, _) = Self.evidence(
         2000, silence: 1900, roundTrip: 300, timeouts: timeouts)
       #expect(inFlight.severityOfSilence(at: now) == severity)
     }
   }
 
-  @Test("E3 a silent socket is asked again when its timer has expired, and never within 100 ms")
+  @Test("E3 a silent socket is queried again after its timer has expired, and never within 100 ms")
   func again() {
     let now = Instant(sinceStart: .seconds(11))
     for (timer, roundTrip, wait) in [

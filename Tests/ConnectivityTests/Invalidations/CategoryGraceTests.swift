@@ -3,21 +3,21 @@ import Testing
 
 @testable import ConnectivityRules
 
-/// What is told of everything, where the path of the category may come back in time (I5, I9, I10).
-@Suite("The grace of the category")
+/// Invalidations of wide scope, if the path of the category may come back in time (I5, I9, I10).
+@Suite("Grace period of the category")
 struct CategoryGraceTests {
   private static let both = AddressFamily.allCases
   private static let start = ["0s unknown>wifi"]
 
   // MARK: - Another link
 
-  @Test("I5 I10 only the cable's route goes and Wi-Fi takes over: a drain, and advice")
+  @Test("I5 I10 only the cable's route is lost and Wi-Fi takes over → drain, then advise")
   func renewal() {
     let lost = [
       "0s unknown>wired",
       "1s wired>wifi, drain interfaceLost eth0 ipv4 offLink, advise categoryChanged",
     ]
-    // Back in time nothing ends, but what was made on Wi-Fi meanwhile.
+    // If it is back in time, nothing ends except connections made on Wi-Fi in between.
     #expect(
       Story.play("0s wired wifi | 1s wired:noroute wifi | 1.002s wired wifi")
         == lost + ["1.002s wifi>wired, destroy betterPath wlan0 ipv4, advise categoryChanged"])
@@ -29,7 +29,7 @@ struct CategoryGraceTests {
         ])
   }
 
-  @Test("I5 I10 a renewal that was over before it was read is a bounce, and ends nothing")
+  @Test("I5 I10 a renewal that is complete before connd reads → a bounce, and nothing ends")
   func renewalAsBounce() {
     #expect(
       Story.play("0s wired wifi | 1s wired wifi !route").last
@@ -37,7 +37,7 @@ struct CategoryGraceTests {
     #expect(Story.follow("0s wired wifi | 1s wired wifi !route") == [])
   }
 
-  @Test("I10 T1 a renewal that is repeated three times is no flapping, and ends nothing")
+  @Test("I10 T1 a renewal repeated three times is not flapping, and ends nothing")
   func renewals() {
     let script =
       "0s wired wifi"
@@ -50,7 +50,7 @@ struct CategoryGraceTests {
         == (1...4).map { "\($0)s drain interfaceLost" })
   }
 
-  @Test("I5 I10 the same with both families, and with one")
+  @Test("I5 I10 a renewal with both families, and with one")
   func renewalOfFamilies() {
     #expect(
       Story.play("0s wired wifi | 1s wired:noroute wifi", Self.both) == [
@@ -72,7 +72,7 @@ struct CategoryGraceTests {
       ])
   }
 
-  @Test("I5 I10 a carrier that fails where another link takes over destroys at once")
+  @Test("I5 I10 a carrier is lost and another link takes over → destroyed immediately")
   func carrierTakenOver() {
     #expect(
       Story.play("0s wired wifi | 1s wired:dead:noroute wifi").last
@@ -82,7 +82,7 @@ struct CategoryGraceTests {
         == "1s wifi>cellular, destroy interfaceLost wlan0, destroy categoryChanged")
   }
 
-  @Test("I5 another link that is preferred destroys at once")
+  @Test("I5 another link is preferred → destroyed immediately")
   func betterPath() {
     #expect(
       Story.play("0s cellular | 1s wifi cellular | 9s wifi cellular") == [
@@ -91,14 +91,14 @@ struct CategoryGraceTests {
       ])
   }
 
-  @Test("I5 I10 another link fills a gap with the same category: that is no change of it")
+  @Test("I5 I10 another link of the same category fills a gap → no change of category")
   func sameCategory() {
     #expect(
       Story.play("0s wifi wifi2 | 1s wifi:noroute wifi2") == Self.start + [
         "1s path, drain interfaceLost wlan0 ipv4 offLink",
         "2s destroy interfaceLost wlan0 ipv4 offLink",
       ])
-    // Only the gap was told of everything, and the old path's channels hear of their end.
+    // Only the gap was published in wide scope; channels of the old path get their own end.
     #expect(
       Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute wifi2") == Self.start + [
         "1s wifi>none, advise interfaceLost wlan0 ipv4 offLink, advise categoryChanged",
@@ -107,7 +107,7 @@ struct CategoryGraceTests {
       ])
   }
 
-  @Test("I5 I10 what is in doubt and changes once more ends in what there is then")
+  @Test("I5 I10 a category in doubt changes once more → the final category decides")
   func twice() {
     #expect(
       Story.play(
@@ -121,7 +121,7 @@ struct CategoryGraceTests {
         ])
   }
 
-  @Test("I5 I10 the link fails while its route was missing: no more doubt")
+  @Test("I5 I10 the link fails while its route is missing → the doubt ends")
   func failsInDoubt() {
     #expect(
       Story.play("0s wired wifi | 1s wired:noroute wifi | 1.5s wired:noroute:down wifi").last
@@ -131,7 +131,7 @@ struct CategoryGraceTests {
         == "2s destroy sourceAddressLost eth0 ipv4 10.0.100.7, destroy categoryChanged")
   }
 
-  @Test("I9 softened, a category whose path does not come back drains")
+  @Test("I9 the policy is softened and the path does not come back → drain")
   func softened() {
     #expect(
       Story.play(
@@ -149,14 +149,16 @@ struct CategoryGraceTests {
     start + ["1s wifi>none, advise interfaceLost wlan0 ipv4 offLink, advise categoryChanged"]
   private static let byIPv6 = "0s wifi:noroute6 | 1s wifi:noroute | 1.5s wifi:noroute4"
 
-  @Test("I5 I10 a category that another family brings back is in doubt until the path is back")
+  @Test("I5 I10 another family restores the category → in doubt until the path is back")
   func otherFamilyBack() {
     #expect(
       Story.play("\(Self.byIPv6) | 1.8s wifi | 9s wifi", Self.both)
         == Self.lost + ["1.5s none>wifi, advise categoryChanged", "1.8s path"])
   }
 
-  @Test("I5 I10 when the grace is over, what another family has brought back is kept")
+  @Test(
+    "I5 I10 the grace period ends after another family restored the category → the category is kept"
+  )
   func otherFamilyOverdue() {
     #expect(
       Story.play("\(Self.byIPv6) | 9s wifi", Self.both)
@@ -166,7 +168,7 @@ struct CategoryGraceTests {
         ])
   }
 
-  @Test("I5 I10 a flow whose own path was there all the time is told nothing")
+  @Test("I5 I10 a flow whose own path was there all the time gets no invalidation")
   func flow() {
     #expect(Story.follow("\(Self.byIPv6) | 9s wifi", Self.both, to: .through(3)) == [])
     #expect(
@@ -174,7 +176,7 @@ struct CategoryGraceTests {
         == ["1s advise interfaceLost", "2s destroy interfaceLost"])
   }
 
-  @Test("I5 another category destroys, when the grace of the old one is over")
+  @Test("I5 another category → destroyed at the end of the old one's grace period")
   func otherCategory() {
     #expect(
       Story.play(
@@ -183,7 +185,7 @@ struct CategoryGraceTests {
       ).contains { $0.hasPrefix("2s ") && $0.hasSuffix("destroy categoryChanged") })
   }
 
-  @Test("I5 I10 the lost path is back, and the summary follows another: advice has its end")
+  @Test("I5 I10 the lost path is back while the summary follows another → the advice is withdrawn")
   func backBesideAnother() {
     #expect(
       Story.play(
@@ -195,7 +197,7 @@ struct CategoryGraceTests {
         ])
   }
 
-  @Test("I5 I6 a long sleep beside a grace ends all, and what comes back then is another category")
+  @Test("I5 I6 a long sleep during a grace period ends all, and what returns is another category")
   func longSleep() {
     #expect(
       Story.play("0s wired wifi | 1s slept:300s wired:noroute wifi | 1.5s wired wifi").suffix(2)
@@ -207,9 +209,9 @@ struct CategoryGraceTests {
 
   // MARK: - Guard
 
-  @Test("I5 Guard gives the category no verdict of its own: whose own way stands is spared")
+  @Test("I5 Guard gives no verdict on the category: a flow whose own way stands is spared")
   func guarded() {
-    // A rule for its address keeps it on Wi-Fi, whatever the system prefers.
+    // A rule for its address keeps the flow on Wi-Fi, whatever the system prefers.
     let script = "0s wifi | 1s wired wifi | 2s wired:dead wifi | 3s wired wifi | 4s wifi"
     #expect(
       Story.follow(script, to: .ruled(3)) == ["1s advise betterPath", "3s advise betterPath"])

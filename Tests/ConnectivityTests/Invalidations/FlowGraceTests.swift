@@ -3,7 +3,7 @@ import Testing
 
 @testable import ConnectivityRules
 
-@Suite("The grace of a flow")
+@Suite("Grace period of a flow")
 struct FlowGraceTests {
   private static let wifi = FlowReading.by(.wifi)
   private static let deadWifi = FlowReading.by(TestLink.wifi.withoutCarrier)
@@ -18,7 +18,7 @@ struct FlowGraceTests {
     return flow
   }
 
-  @Test("I10 a Wi-Fi carrier has a second to come back, and then it is over")
+  @Test("I10 a Wi-Fi carrier has one second to come back")
   func wifiCarrier() {
     var flow = Self.inDoubt()
     #expect(flow.deadline == 1000)
@@ -27,31 +27,32 @@ struct FlowGraceTests {
     #expect(flow.see(Self.deadWifi, at: 1000) == "destroy interfaceLost")
   }
 
-  @Test("I10 wifi carrier back within the grace destroys nothing")
+  @Test("I10 Wi-Fi carrier back within the grace period → nothing is destroyed")
   func wifiCarrierBack() {
     var flow = Self.inDoubt()
     #expect(flow.see(Self.wifi, at: 999) == nil)
     #expect(flow.deadline == nil)
     #expect(flow.see(Self.wifi, at: 5000) == nil)
-    // The next loss has a grace of its own.
+    // The next loss has its own grace period.
     #expect(flow.see(Self.deadWifi, at: 6000) == "advise interfaceLost")
     #expect(flow.deadline == 7000)
   }
 
-  @Test("I10 a dormant Wi-Fi link is one without a carrier")
+  @Test("I10 a dormant Wi-Fi link counts as one without a carrier")
   func dormant() {
     var flow = Self.inDoubt(Self.deadWifi.with { $0.path.reason = .dormant })
     #expect(flow.deadline == 1000)
     #expect(flow.see(.by(.wired, leaving: .failed), at: 100) == "destroy interfaceLost")
   }
 
-  @Test("I10 other media have no grace for the carrier", arguments: [TestLink.wired, .cellular])
+  @Test(
+    "I10 other media have no grace period for the carrier", arguments: [TestLink.wired, .cellular])
   func otherMedia(link: TestLink) {
     var flow = FollowedFlow(on: .by(link))
     #expect(flow.see(.by(link.withoutCarrier)) == "destroy interfaceLost")
   }
 
-  @Test("I10 a route has a second to come back, on whatever medium")
+  @Test("I10 a route has one second to come back, on any medium")
   func route() {
     for link in [TestLink.wired, .wifi, .cellular] {
       for reason in [.noRoute, .unreachable, .noSourceAddress] as [Path.Reason] {
@@ -67,7 +68,7 @@ struct FlowGraceTests {
     }
   }
 
-  @Test("I2 I10 a flow whose answers are refused drains, and has the route's grace")
+  @Test("I2 I10 replies are refused → the flow drains, with the route's grace period")
   func refusedReplies() {
     let refused = FlowReading.by(.wired).with { $0.areRepliesRefused = true }
     var flow = FollowedFlow(on: .by(.wired))
@@ -80,7 +81,7 @@ struct FlowGraceTests {
   }
 
   @Test(
-    "I0 a flow that is made although its answers are refused works, until they are taken and refused again"
+    "I0 replies are refused from the start → the flow works, until they are accepted and refused again"
   )
   func madeDespiteRefusal() {
     let refused = FlowReading.by(.wired).with { $0.areRepliesRefused = true }
@@ -91,7 +92,7 @@ struct FlowGraceTests {
     #expect(flow.see(refused, at: 7000) == "drain interfaceLost")
   }
 
-  @Test("I10 the graces are configurable, down to none")
+  @Test("I10 the grace periods are configurable, down to zero")
   func configured() {
     let policy = InvalidationPolicy(carrierGrace: [.wifi: .seconds(3)], routeGrace: .seconds(2))
     #expect(Self.inDoubt(policy: policy).deadline == 3000)
@@ -104,7 +105,7 @@ struct FlowGraceTests {
   }
 
   @Test(
-    "I10 a carrier grace of a medium → its links have that time to get the carrier back",
+    "I10 a carrier grace period configured for a medium applies to its links",
     arguments: [TestLink.wired, .cellular])
   func carrierGraceOfMedium(link: TestLink) {
     let lost = FlowReading.by(link.withoutCarrier)
@@ -114,10 +115,10 @@ struct FlowGraceTests {
     var back = flow
     #expect(back.see(.by(link), at: 1999) == nil && back.deadline == nil)
     #expect(flow.see(lost, at: 2000) == "destroy interfaceLost")
-    // Set down on purpose, it has none.
+    // A link that is set down on purpose has none.
     var down = FollowedFlow(on: .by(link), policy: policy)
     #expect(down.see(lost.with { $0.path.reason = .linkDown }) == "destroy interfaceLost")
-    // Nor have other media.
+    // Other media have none either.
     var wifi = FollowedFlow(on: .by(.wifi), policy: policy)
     #expect(wifi.see(Self.deadWifi) == "destroy interfaceLost")
   }
@@ -126,9 +127,9 @@ struct FlowGraceTests {
 
   private static let sourceAway = FlowReading.noRoute.with { $0.sourceLoss = .mayReturn }
 
-  @Test("I1 an address that goes while its link stands has the route's grace period")
+  @Test("I1 the address is lost while its link stays up → the route's grace period applies")
   func sourceAway() {
-    // In IPv6 the kernel would go on sending from it.
+    // In IPv6 the kernel would keep sending from it.
     for lost in [Self.sourceAway, Self.wifi.with { $0.sourceLoss = .mayReturn }] {
       var flow = FollowedFlow(on: Self.wifi)
       #expect(flow.see(lost) == "advise sourceAddressLost")
@@ -136,13 +137,13 @@ struct FlowGraceTests {
       #expect(flow.see(lost, at: 999) == nil)
       var back = flow
       #expect(back.see(Self.wifi, at: 999) == nil && back.deadline == nil)
-      // Each time it goes it has that time.
+      // Each loss gets the full time.
       #expect(back.see(lost, at: 5000) == "advise sourceAddressLost" && back.deadline == 6000)
       #expect(flow.see(lost, at: 1000) == "destroy sourceAddressLost")
     }
   }
 
-  @Test("I1 the address returns before its route → both have one grace period")
+  @Test("I1 the address returns before its route → one grace period covers both")
   func sourceBeforeRoute() {
     var flow = FollowedFlow(on: Self.wifi)
     #expect(flow.see(Self.sourceAway) == "advise sourceAddressLost")
@@ -153,7 +154,7 @@ struct FlowGraceTests {
     #expect(flow.see(.noRoute, at: 1000) == "destroy interfaceLost")
   }
 
-  @Test("I1 the address returns on another link, which sends the flow → nothing is destroyed")
+  @Test("I1 the address returns on another link, which carries the flow → nothing is destroyed")
   func sourceTakenOver() {
     var flow = FollowedFlow(on: Self.wifi)
     #expect(flow.see(Self.sourceAway) == "advise sourceAddressLost")
@@ -162,7 +163,7 @@ struct FlowGraceTests {
   }
 
   @Test(
-    "I1 the link fails or another address takes the place of one that is away → destroyed at once")
+    "I1 the address is away, and its link fails or another replaces it → destroyed immediately")
   func sourceReplaced() {
     var flow = FollowedFlow(on: Self.wifi)
     #expect(flow.see(Self.sourceAway) == "advise sourceAddressLost")
@@ -170,7 +171,7 @@ struct FlowGraceTests {
     #expect(flow.see(final, at: 300) == "destroy sourceAddressLost")
   }
 
-  @Test("I10 back on another network, the flow is destroyed as soon as that is known")
+  @Test("I10 back on another network → destroyed as soon as that is known")
   func otherNetwork() {
     for lost in [Self.deadWifi, .noRoute] {
       var flow = Self.inDoubt(lost)
@@ -182,7 +183,7 @@ struct FlowGraceTests {
     }
   }
 
-  @Test("I10 a carrier that is lost ends the flow when another link takes over")
+  @Test("I10 a carrier is lost and another link takes over → destroyed")
   func carrierTakenOver() {
     for policy in [InvalidationPolicy(), Self.soft] {
       var flow = FollowedFlow(on: Self.wifi, policy: policy)
@@ -193,7 +194,8 @@ struct FlowGraceTests {
   }
 
   @Test(
-    "I10 where only the route went and another link takes over, it drains until the grace is over")
+    "I10 only the route is lost and another link takes over → the flow drains until the grace period ends"
+  )
   func routeTakenOver() {
     let taken = FlowReading.by(.cellular, leaving: .withoutRoute)
     for link in [TestLink.wired, .wifi] {
@@ -208,7 +210,7 @@ struct FlowGraceTests {
     }
   }
 
-  @Test("I10 another link that takes over later drains, and the grace goes on")
+  @Test("I10 another link takes over later → the flow drains, and the grace period continues")
   func routeTakenOverLater() {
     let taken = FlowReading.by(.cellular, leaving: .withoutRoute)
     var flow = Self.inDoubt(.noRoute)
@@ -220,7 +222,7 @@ struct FlowGraceTests {
   }
 
   @Test(
-    "I10 I3 a route that is back, and not preferred any more when the grace is over, is a better path's matter",
+    "I10 I3 the route is back but not preferred at the end of the grace period → a better path",
     arguments: [InvalidationPolicy(), Self.soft])
   func routeBackBehindAnother(policy: InvalidationPolicy) {
     let taken = FlowReading.by(.cellular, leaving: .withoutRoute)
@@ -232,14 +234,14 @@ struct FlowGraceTests {
     let end = flow.see(.by(.wired, leaving: .withRoute), at: 1000)
     guard policy == Self.soft else { return #expect(end == "destroy betterPath") }
     #expect(end == "drain betterPath" && flow.deadline == nil)
-    // Whatever else is removed then: that another way is preferred is told.
+    // Another route is removed then: the preferred way still counts as a better path.
     #expect(flow.see(.by(.wired, leaving: .withWorseRoute), at: 2000) == nil)
     #expect(flow.see(.by(.wired, leaving: .withRoute), at: 5000) == nil)
     #expect(flow.deadline == nil)
   }
 
   @Test(
-    "I10 a route that was removed has its grace, although a worse one leads over its link all the while"
+    "I10 a removed route has its grace period, even if a worse route uses the same link"
   )
   func worseRoute() {
     var flow = FollowedFlow(on: Self.wifi)
@@ -247,12 +249,12 @@ struct FlowGraceTests {
     #expect(flow.see(.by(.wired, leaving: .withRoute), at: 500) == nil)
     var back = flow
     #expect(back.see(Self.wifi, at: 999) == nil && back.deadline == nil)
-    // What is preferred later is a better path.
+    // A way that is preferred later is a better path.
     #expect(back.see(.by(.wired, leaving: .withRoute), at: 1500) == "destroy betterPath")
     #expect(flow.see(.by(.wired, leaving: .withRoute), at: 1000) == "destroy betterPath")
   }
 
-  @Test("I10 a link that fails under what has its address elsewhere has the route's grace")
+  @Test("I10 a link fails, but the flow's address is elsewhere → the route's grace period")
   func addressElsewhere() {
     let lost = FlowReading.by(TestLink.wired.withoutCarrier).with { $0.isSourceElsewhere = true }
     var flow = FollowedFlow(on: .by(.wired))
@@ -262,14 +264,14 @@ struct FlowGraceTests {
     #expect(flow.see(lost, at: 1000) == "destroy interfaceLost")
   }
 
-  @Test("I10 a link that fails while its route is missing ends the flow where another carries")
+  @Test("I10 a link fails while its route is missing and another link carries traffic → destroyed")
   func failedWhileTakenOver() {
     var flow = FollowedFlow(on: Self.wifi)
     #expect(flow.see(.by(.cellular, leaving: .withoutRoute)) == "drain interfaceLost")
     #expect(flow.see(.by(.cellular, leaving: .failed), at: 500) == "destroy interfaceLost")
   }
 
-  @Test("I10 a link or an address that goes during the grace ends it")
+  @Test("I10 the link or the address is removed during the grace period → it ends")
   func gone() {
     for lost in [Self.deadWifi, .noRoute] {
       var flow = Self.inDoubt(lost)
@@ -279,7 +281,7 @@ struct FlowGraceTests {
     }
   }
 
-  @Test("I10 a carrier lost while the route was missing has its own grace, and none on other media")
+  @Test("I10 a carrier lost while the route was missing has its own grace period, on Wi-Fi only")
   func carrierAfterRoute() {
     var flow = FollowedFlow(on: .by(.wired))
     #expect(flow.see(.noRoute) == "advise interfaceLost")
@@ -294,7 +296,7 @@ struct FlowGraceTests {
   }
 
   @Test(
-    "I10 a dead link that the kernel names instead is not the flow's own: only its route is lost")
+    "I10 the kernel chooses another, dead link instead → only the flow's route is lost")
   func otherDeadLink() {
     var flow = FollowedFlow(on: .by(.wired))
     let dead = FlowReading.by(TestLink.wifi.withoutCarrier)
@@ -303,7 +305,7 @@ struct FlowGraceTests {
     #expect(flow.see(.by(.wired), at: 500) == nil)
   }
 
-  @Test("I10 whether a link failed or only a route is missing is kept for the scope")
+  @Test("I10 the scope remembers whether a link failed or only a route is missing")
   func scope() {
     for (lost, isRouteOnly) in [(Self.deadWifi, false), (.noRoute, true)] {
       var tracker = FlowTracker(Flow(Destination("203.0.113.5")), on: Self.wifi.path)
@@ -317,7 +319,7 @@ struct FlowGraceTests {
 
   // MARK: - K8
 
-  @Test("K8 not to be able to ask is no loss")
+  @Test("K8 a kernel that cannot be asked is not a loss")
   func unknown() {
     var flow = FollowedFlow(on: Self.wifi)
     #expect(flow.see(.unknown) == nil)
@@ -330,7 +332,7 @@ struct FlowGraceTests {
     #expect(flow.see(.by(.wired, leaving: .withRoute)) == "destroy betterPath")
   }
 
-  @Test("K8 a grace that ends while the kernel cannot be asked waits for it")
+  @Test("K8 a grace period that ends while the kernel cannot be asked waits for the next answer")
   func unknownDuringGrace() {
     var flow = Self.inDoubt()
     #expect(flow.see(.unknown, at: 500) == nil)
@@ -343,7 +345,7 @@ struct FlowGraceTests {
     #expect(flow.see(Self.wifi, at: 5000) == nil)
   }
 
-  @Test("K8 a flow that is registered while nothing is known begins with the first path")
+  @Test("K8 a flow registered while nothing is known begins with the first path")
   func registeredBlind() {
     var flow = FollowedFlow(on: .unknown)
     #expect(flow.see(.unknown) == nil)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import ConnectivityRules
 
-@Suite("Flows")
+@Suite("Flow tracker")
 struct FlowTrackerTests {
   private static let wifi = FlowReading.by(.wifi)
   private static let dead = FlowReading.by(TestLink.wifi.withoutCarrier)
@@ -12,7 +12,7 @@ struct FlowTrackerTests {
 
   // MARK: - I0
 
-  @Test("I0 as long as its own way stands, nothing ends a flow")
+  @Test("I0 nothing ends a flow while its own way stands")
   func stands() {
     var flow = FollowedFlow(on: Self.wifi)
     for reading in [
@@ -25,7 +25,8 @@ struct FlowTrackerTests {
     }
   }
 
-  @Test("I0 the question has all that is the flow's own, and its address also where it named none")
+  @Test(
+    "I0 the lookup has all of the flow's own values, including an address the client did not name")
   func question() {
     var destination = Destination("203.0.113.5", uid: 1000, mark: 7)
     destination.outLink = 3
@@ -39,7 +40,7 @@ struct FlowTrackerTests {
     #expect(FollowedFlow(Flow(destination), on: .noRoute).tracker.question == destination)
   }
 
-  @Test("I0 with several nexthops each leg is right, and each may fail")
+  @Test("I0 each leg of a multipath route is right, and each may fail")
   func untied() {
     var flow = FollowedFlow(on: Self.wifi)
     let other = FlowReading.by(.wired).with { $0.formerLink = .untied }
@@ -51,7 +52,7 @@ struct FlowTrackerTests {
   }
 
   @Test(
-    "I0 I3 on another leg a flow may be on its own still: what it is compared with is that link")
+    "I0 I3 a flow moved to another leg may still be on its own → it is compared with its own link")
   func leg() {
     var flow = FollowedFlow(on: Self.wifi)
     #expect(flow.see(.by(.wired).with { $0.formerLink = .leg }) == nil)
@@ -64,7 +65,7 @@ struct FlowTrackerTests {
 
   // MARK: - I1 and I2
 
-  @Test("I1 a flow whose source address is gone is destroyed, whatever its path is")
+  @Test("I1 the source address is gone → destroyed, whatever the path is")
   func sourceAddressLost() {
     for reading in [Self.wifi, .by(.wired, leaving: .withRoute), .noRoute, Self.dead] {
       var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
@@ -72,7 +73,7 @@ struct FlowTrackerTests {
     }
   }
 
-  @Test("I2 a flow of which a link is gone or down is destroyed at once, whatever its path is")
+  @Test("I2 a link of the flow is gone or down → destroyed immediately, whatever the path is")
   func interfaceLost() {
     for reading in [FlowReading.by(.wired), .noRoute, .by(TestLink.cellular.withoutCarrier)] {
       var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
@@ -94,7 +95,7 @@ struct FlowTrackerTests {
     }
   }
 
-  @Test("I3 softened it drains, and each better path is told once")
+  @Test("I3 the policy is softened → drain, and each better path is reported once")
   func betterPathDrains() {
     var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
     let moved = FlowReading.by(.wired, leaving: .withRoute)
@@ -108,7 +109,8 @@ struct FlowTrackerTests {
     #expect(flow.see(Self.wifi.beside(.wifi2)) == "drain betterPath")
   }
 
-  @Test("I3 a flow that a rule or a route of its own keeps on its way is advised, until that goes")
+  @Test(
+    "I3 a flow kept on its way by a rule or a route of its own is advised, until the way is lost")
   func kept() {
     var flow = FollowedFlow(on: Self.wifi)
     let kept = Self.wifi.beside(.wired, isKept: true)
@@ -117,7 +119,8 @@ struct FlowTrackerTests {
     #expect(flow.see(.by(.wired, leaving: .withRoute)) == "destroy betterPath")
   }
 
-  @Test("I3 the flow's own question decides: what new connections get does not end what is kept")
+  @Test(
+    "I3 the flow's own lookup decides: a new way for other connections does not end a kept flow")
   func keptThroughAll() {
     var flow = FollowedFlow(on: Self.wifi)
     for link in [TestLink.wired, .wifi2, .cellular] {
@@ -126,14 +129,14 @@ struct FlowTrackerTests {
     }
   }
 
-  @Test("I3 a flow to this machine itself has no better path")
+  @Test("I3 a flow to the machine itself has no better path")
   func local() {
     var flow = FollowedFlow(on: FlowReading(.loopback, isLocal: true))
     #expect(flow.see(Self.wifi.with { $0.isLocal = true }) == nil)
     #expect(flow.see(Self.wifi.beside(.wired).with { $0.isLocal = true }) == nil)
   }
 
-  @Test("T3 a flow that does not say its address is taken to have the one that the kernel chose")
+  @Test("T3 a flow that does not name its address is assumed to have the one the kernel chose")
   func unnamedSource() {
     #expect(FollowedFlow(on: Self.wifi).tracker.source == Self.wifi.path.source)
     let named = Flow(Self.destination, local: "192.0.2.9")
@@ -159,7 +162,7 @@ struct FlowTrackerTests {
   }
 
   @Test(
-    "I4 a gateway whose hardware address changes on a link that never went is advice, once each")
+    "I4 the gateway's MAC address changes while the link stays up → advised, once for each change")
   func failover() {
     var flow = FollowedFlow(on: Self.wifi)
     #expect(flow.see(.by(.wifi, router: 2)) == "advise networkChanged")
@@ -169,7 +172,7 @@ struct FlowTrackerTests {
     #expect(flow.see(.by(.wifi, router: 2, stage: 1, first: 1)) == "destroy networkChanged")
   }
 
-  @Test("I4 a router that is not known yet is told from the earlier one as soon as it is known")
+  @Test("I4 an unknown router is compared with the earlier one as soon as it is known")
   func unknownRouter() {
     var flow = FollowedFlow(on: Self.wifi)
     #expect(flow.see(.by(.wifi, router: nil, stage: 1)) == nil)
@@ -179,21 +182,22 @@ struct FlowTrackerTests {
     #expect(flow.see(.by(.wifi, router: 2, stage: 3, first: 2)) == "destroy networkChanged")
   }
 
-  @Test("I4 of a router that was replaced before it was looked at, counts when its link went")
+  @Test("I4 the router was replaced before the first reading → the time of the link loss decides")
   func lateLook() {
-    // Made before the link went, and the network that is there now has been there since.
+    // The flow was made before the link loss, and the present network has been there since the
+    // loss.
     var late = FollowedFlow(on: .by(.wifi, router: nil))
     #expect(late.see(.by(.wifi, router: 2, stage: 1, first: 1)) == "destroy networkChanged")
-    // Made after that.
+    // The flow was made after the loss.
     var learning = FollowedFlow(on: .by(.wifi, router: nil, stage: 1))
     #expect(learning.see(.by(.wifi, router: 2, stage: 1, first: 1)) == nil)
-    // It came back, as another, and as it was.
+    // The link came back: with another network, and with the same.
     var back = FollowedFlow(on: Self.wifi)
     #expect(back.see(.by(.wifi, router: 1, stage: 2, first: 2)) == nil)
     #expect(back.see(.by(.wifi, router: 2, stage: 2, first: 2)) == "advise networkChanged")
   }
 
-  @Test("I4 another router on another link is not another network of the flow's own")
+  @Test("I4 another router on another link does not change the flow's network")
   func routerOfAnotherLink() {
     for left in [.withRoute, .untied] as [FlowReading.FormerLink] {
       var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
@@ -204,14 +208,14 @@ struct FlowTrackerTests {
     }
   }
 
-  @Test("I4 a router is only believed of a path that carries traffic")
+  @Test("I4 a router counts only on a path that carries traffic")
   func deadRouter() {
     var flow = FollowedFlow(on: Self.wifi)
     let dead = FlowReading.by(TestLink.wifi.withoutCarrier, router: 2, stage: 1, first: 1)
     #expect(flow.see(dead) == "advise interfaceLost")
   }
 
-  @Test("I4 a flow on a link is not concerned by the gateway")
+  @Test("I4 a flow to an on-link destination does not depend on the gateway")
   func onLink() {
     var flow = FollowedFlow(on: .onLink(.wifi))
     let other = FlowReading.onLink(.wifi).with {
@@ -223,7 +227,7 @@ struct FlowTrackerTests {
   // MARK: - I6 and I8
 
   @Test(
-    "I6 after a sleep a flow is suspect, after a long one invalid",
+    "I6 after a short sleep a flow is advised, after a long one destroyed",
     arguments: [(1, "advise resumed"), (299, "advise resumed"), (300, "destroy resumed")])
   func slept(seconds: Int, expected: String) {
     for reading in [Self.wifi, .unknown] {
@@ -232,14 +236,14 @@ struct FlowTrackerTests {
     }
   }
 
-  @Test("I6 each sleep is told, also where the path is not back yet")
+  @Test("I6 each sleep is reported, even while the path is missing")
   func sleptWithoutPath() {
     var flow = FollowedFlow(on: Self.wifi)
     for _ in 1...2 { #expect(flow.see(Self.wifi, slept: .seconds(2)) == "advise resumed") }
     #expect(flow.see(.noRoute, slept: .seconds(3600)) == "destroy resumed")
   }
 
-  @Test("E1 I6 I8 no socket refutes a verdict if the machine slept or the flow forbids its path")
+  @Test("E1 I6 I8 sockets cannot refute a verdict about a long sleep or a forbidden path")
   func certain() {
     let moved = FlowReading.by(.cellular, leaving: .withRoute).with { $0.path.isExpensive = true }
     for (forbidsExpensive, slept, isRefutable) in [
@@ -255,13 +259,13 @@ struct FlowTrackerTests {
     }
   }
 
-  @Test("I6 what never leaves the machine slept at both ends")
+  @Test("I6 a flow that never leaves the machine is not affected by sleep")
   func sleptLocally() {
     var flow = FollowedFlow(on: FlowReading(.loopback, isLocal: true))
     #expect(flow.see(FlowReading(.loopback, isLocal: true), slept: .seconds(3600)) == nil)
   }
 
-  @Test("I8 a path that becomes one that the flow forbids is told once, each time")
+  @Test("I8 a path becomes one that the flow forbids → reported once for each time")
   func policy() {
     let expensive = Self.wifi.with { $0.path.isExpensive = true }
     let constrained = Self.wifi.with { $0.path.isConstrained = true }
@@ -282,7 +286,7 @@ struct FlowTrackerTests {
     }
   }
 
-  @Test("I8 K6 what is only guessed to be expensive lets end what is under way")
+  @Test("I8 K6 a forbidden cost that is only guessed → drain")
   func guessedPolicy() {
     let guessed = Self.wifi.with {
       $0.path.isExpensive = true
@@ -291,10 +295,10 @@ struct FlowTrackerTests {
     var flow = FollowedFlow(Flow(Self.destination, forbidsExpensive: true), on: Self.wifi)
     #expect(flow.see(guessed) == "drain policy")
     #expect(flow.see(guessed) == nil)
-    // It turns out to be so.
+    // The guess turns out to be right.
     #expect(flow.see(guessed.with { $0.guesses.isExpensive = false }) == "destroy policy")
 
-    // Of two things that are forbidden one is certain.
+    // Two costs are forbidden, and one of them is certain.
     let both = Flow(Self.destination, forbidsExpensive: true, forbidsConstrained: true)
     flow = FollowedFlow(both, on: Self.wifi)
     #expect(flow.see(guessed) == "drain policy")
@@ -303,7 +307,7 @@ struct FlowTrackerTests {
 
   // MARK: - I9
 
-  @Test("I9 where several rules hit, the first of the gravest is named")
+  @Test("I9 several rules apply → the first of the highest severity is reported")
   func precedence() {
     let flow = Flow(Self.destination, forbidsExpensive: true)
     func told(_ reading: FlowReading, _ policy: InvalidationPolicy = .init()) -> String? {
@@ -324,7 +328,7 @@ struct FlowTrackerTests {
     #expect(told(.noRoute) == "destroy resumed")
   }
 
-  @Test("I9 what is less grave is told once it is all that is new")
+  @Test("I9 a lower severity is reported when nothing higher is new")
   func oneByOne() {
     var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
     let reading = FlowReading.by(.wifi, router: 2).beside(.wired)
@@ -332,7 +336,7 @@ struct FlowTrackerTests {
     #expect(flow.see(reading) == nil)
   }
 
-  @Test("I9 destroy is graver than drain, and drain than advise")
+  @Test("I9 destroy is higher than drain, and drain is higher than advise")
   func severities() {
     #expect(
       [Invalidation.Severity.drain, .destroy, .advise].sorted() == [.advise, .drain, .destroy])

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
 
-/// A flow, and what its client is told of each reading.
+/// A flow, and the verdict its client gets for each reading.
 struct FollowedFlow {
   private(set) var tracker: FlowTracker
   var policy = InvalidationPolicy()
@@ -15,7 +15,7 @@ struct FollowedFlow {
     self.policy = policy
   }
 
-  /// What is told at registration.
+  /// The verdict at registration.
   mutating func register(
     _ reading: FlowReading, since: Invalidation? = nil, at milliseconds: Int = 0
   ) -> String? {
@@ -24,7 +24,7 @@ struct FollowedFlow {
       .text
   }
 
-  /// What is told, as `destroy betterPath`; `nil` for nothing.
+  /// The verdict, such as `destroy betterPath`, or `nil` for none.
   mutating func see(
     _ reading: FlowReading, slept: Duration? = nil, at milliseconds: Int = 0
   ) -> String? {
@@ -37,11 +37,11 @@ struct FollowedFlow {
 }
 
 extension FlowReading {
-  /// The way over this link, and a router behind it.
+  /// The way over this link, with a router behind it.
   ///
   /// - Parameters:
-  ///   - stage: how often the link went before.
-  ///   - first: the stage from which on the router is the one that is there.
+  ///   - stage: how often the link was lost before.
+  ///   - first: the epoch since which this router has been there.
   static func by(
     _ link: TestLink, router: UInt8? = 1, stage: UInt64 = 0, first: UInt64 = 0
   ) -> FlowReading {
@@ -74,7 +74,7 @@ extension FlowReading {
     return reading
   }
 
-  /// The same, where new connections get another way.
+  /// The same reading, with another way for new connections.
   func beside(_ link: TestLink, isKept: Bool = false) -> FlowReading {
     self.with {
       $0.alternative = .init(link: link.index, source: link.source(.ipv4), isKept: isKept)

@@ -2,8 +2,9 @@ import Connectivity
 import ConnectivityRules
 import Testing
 
-/// Flows whose address a VPN by IPsec has given: it moves from link to link with the tunnel (RFC 4555).
-@Suite("Given addresses")
+/// Flows with an address assigned by an IPsec VPN: the address moves from link to link with the
+/// tunnel (RFC 4555).
+@Suite("Addresses assigned by a VPN")
 struct GivenAddressTests {
   private static let given = FlowReading.by(.wifi).with { $0.isSourceGiven = true }
   private static func begin() -> FollowedFlow {
@@ -15,7 +16,7 @@ struct GivenAddressTests {
   private static let gone = FlowReading.noRoute.with { $0.sourceLoss = .final }
 
   @Test(
-    "I2 I10 the tunnel's link fails: its flows drain where another takes over, and are in doubt as long as the VPN may take"
+    "I2 I10 the tunnel's link fails → its flows drain if another takes over, and are in doubt for as long as the VPN may need"
   )
   func linkFails() {
     for left in [FlowReading.FormerLink.failed, .withRoute, .withoutRoute, .withWorseRoute] {
@@ -38,7 +39,7 @@ struct GivenAddressTests {
   }
 
   @Test(
-    "I10 nothing takes over: the flow has a route's grace, and longer where something does in that time"
+    "I10 no link takes over → the flow has the route's grace period, or longer if one does in time"
   )
   func nothingElse() {
     for lost in [FlowReading.by(TestLink.wifi.withoutCarrier), .noRoute] {
@@ -53,21 +54,21 @@ struct GivenAddressTests {
     }
   }
 
-  @Test("I1 the address goes, and may be on its way to another link: it has a route's grace")
+  @Test("I1 the address is lost, perhaps on its way to another link → the route's grace period")
   func addressGoes() {
     var flow = Self.begin()
     #expect(flow.see(Self.gone) == "advise sourceAddressLost" && flow.deadline == 1000)
     var back = flow
     #expect(back.see(Self.given, at: 999) == nil && back.deadline == nil)
     #expect(flow.see(Self.gone, at: 1000) == "destroy sourceAddressLost")
-    // Also where the kernel would send IPv6 from an address that is none of the machine's.
+    // Also if the kernel would send IPv6 from a foreign address.
     var other = Self.begin()
     let sent = FlowReading.by(.cellular).with { $0.sourceLoss = .final }
     #expect(other.see(sent) == "advise sourceAddressLost" && other.deadline == 1000)
     #expect(other.see(sent, at: 1000) == "destroy sourceAddressLost")
   }
 
-  @Test("I1 a VPN that has given up takes its address away: what was in doubt ends then")
+  @Test("I1 the VPN gives up and removes its address → flows in doubt end")
   func givesUp() {
     var flow = Self.begin()
     #expect(flow.see(.by(.cellular, leaving: .failed)) == "drain interfaceLost")
@@ -75,7 +76,7 @@ struct GivenAddressTests {
     #expect(flow.see(Self.gone, at: 6000) == "destroy sourceAddressLost")
   }
 
-  @Test("I9 I3 where better paths are to drain, that is told once when the VPN's time is over")
+  @Test("I9 I3 better paths are softened to drain → one report when the VPN's time is over")
   func softened() {
     var flow = FollowedFlow(on: .by(.wifi), policy: InvalidationPolicy(betterPath: .drain))
     #expect(flow.see(Self.given) == nil)
@@ -85,7 +86,7 @@ struct GivenAddressTests {
     #expect(flow.see(moved, at: 30_001) == nil && flow.deadline == nil)
   }
 
-  @Test("I4 another network behind the tunnel's link is advice")
+  @Test("I4 another network behind the tunnel's link → advised")
   func otherNetwork() {
     var flow = Self.begin()
     let other = FlowReading.by(.wifi, router: 2, stage: 1, first: 1).with {
@@ -94,7 +95,7 @@ struct GivenAddressTests {
     #expect(flow.see(other) == "advise networkChanged")
   }
 
-  @Test("I1 an address that nobody has given ends its flow at once")
+  @Test("I1 an address not assigned by a VPN is lost → destroyed immediately")
   func own() {
     var flow = FollowedFlow(on: .by(.wifi))
     #expect(flow.see(Self.gone) == "destroy sourceAddressLost")

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Causes of invalidations")
 struct InvalidationCauseTests {
-  /// The causes of the invalidations of the last instant, in their order.
+  /// The causes of the last instant's invalidations, in order.
   private static func causes(
     _ script: String, _ families: [AddressFamily] = [.ipv4]
   ) -> [Cause] {
@@ -17,7 +17,7 @@ struct InvalidationCauseTests {
 
   private static let deadlineOfWifi = Cause(.timer, "graceEnded", interface: "wlan0")
 
-  @Test("T5 a lost address names its removal, also long after it was left")
+  @Test("T5 a lost address names its removal, even long after new connections stopped using it")
   func addressRemoved() {
     let removed = Cause(
       .address, "addressRemoved", message: "RTM_DELADDR", interface: "wlan0")
@@ -28,7 +28,7 @@ struct InvalidationCauseTests {
         == [Self.deadlineOfWifi, Cause(.timer, "graceEnded")])
   }
 
-  @Test("T5 a link that fails names the message that says so")
+  @Test("T5 a failed link names the message about the failure")
   func linkDown() {
     let down = Cause(.link, "linkDown", message: "RTM_NEWLINK", interface: "eth0")
     #expect(Self.causes("0s wired wifi | 1s wired:down wifi").first == down)
@@ -36,7 +36,7 @@ struct InvalidationCauseTests {
     #expect(Self.causes("0s wired | 1s wired:dead") == [lost, lost])
   }
 
-  @Test("T5 of several messages about links the one is named that says that this link failed")
+  @Test("T5 among several link messages, the cause names the one about the failed link")
   func amongOthers() {
     let wired = TestLink.wired
     let down = wired.with { $0.isUp = false }.link
@@ -60,14 +60,14 @@ struct InvalidationCauseTests {
     }
   }
 
-  @Test("T5 another network names the gateway's message")
+  @Test("T5 another network names the message about the gateway")
   func gatewayChanged() {
     #expect(
       Self.causes("0s wifi | 1s wifi:router2")
         == [Cause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH", interface: "wlan0")])
   }
 
-  @Test("T5 a better path names the route that is new")
+  @Test("T5 a better path names the new route")
   func routeAdded() {
     let added = Cause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "wlan0")
     #expect(Self.causes("0s wifi:noroute cellular | 1s wifi cellular") == [added, added])
@@ -75,7 +75,7 @@ struct InvalidationCauseTests {
     #expect(Self.causes("0s wifi:noroute wifi2 | 1s wifi wifi2") == [added])
   }
 
-  @Test("T5 what a gain ends that is held back names the route that is new")
+  @Test("T5 a better path by a held gain names the new route")
   func heldBack() {
     let flaps = (1...3).map { " | \($0)s wired:dead:noroute wifi | \($0).1s wired wifi" }.joined()
     var story = Story()
@@ -85,7 +85,7 @@ struct InvalidationCauseTests {
     #expect(better.map(\.cause) == [added, added, added])
   }
 
-  @Test("T5 a grace that is over has no message to name")
+  @Test("T5 the end of a grace period names no message")
   func graceEnded() {
     #expect(
       Self.causes("0s wifi | 1s wifi:dead")
@@ -94,7 +94,7 @@ struct InvalidationCauseTests {
       Self.causes("0s wifi | 1s wifi:noroute6", AddressFamily.allCases) == [Self.deadlineOfWifi])
   }
 
-  @Test("T5 I6 I7 a sleep, a restart and lost messages are named for whatever follows")
+  @Test("T5 I6 I7 a sleep, a restart and lost messages are the cause of whatever follows")
   func occasions() {
     let slept = Cause(.sleep, "resumed")
     #expect(Self.causes("0s wifi | 9s slept:300s wifi:host8") == [slept, slept])

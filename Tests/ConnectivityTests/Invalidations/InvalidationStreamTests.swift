@@ -3,7 +3,7 @@ import Testing
 
 @testable import ConnectivityRules
 
-@Suite("Invalidations of the stream")
+@Suite("Stream invalidations")
 struct InvalidationStreamTests {
   private static let both = AddressFamily.allCases
   private static let soft = InvalidationPolicy(betterPath: .drain, categoryChanged: .drain)
@@ -11,7 +11,7 @@ struct InvalidationStreamTests {
 
   // MARK: - I1 to I4
 
-  @Test("I1 a source address that is lost names itself, its link and its family")
+  @Test("I1 a lost source address is reported with the address, its link and its family")
   func sourceAddressLost() {
     #expect(
       Story.play("0s wifi | 1s wifi:noaddress | 2s wifi") == [
@@ -25,18 +25,20 @@ struct InvalidationStreamTests {
         "1s path, advise sourceAddressLost wlan0 ipv6 2001:db8:258::7",
         "2s destroy sourceAddressLost wlan0 ipv6 2001:db8:258::7",
       ])
-    // With its link it goes at once.
+    // If its link fails, too, it is reported immediately.
     #expect(
       Story.play("0s wifi | 1s wifi:dead:noaddress").last
         == "1s wifi>none, destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress), destroy categoryChanged"
     )
-    // Another one takes its place: no path is lost, and yet its channels are.
+    // Another address replaces it: no path is lost, but its channels are.
     #expect(
       Story.play("0s wifi | 1s wifi:host8").last
         == "1s path, destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress)")
   }
 
-  @Test("T3 I1 an address that new connections leave behind is told only when it goes, and once")
+  @Test(
+    "T3 I1 an address that new connections no longer use is reported only when it is lost, and once"
+  )
   func rotation() {
     #expect(
       Story.play("0s wifi | 1s wifi:rotated | 9s wifi:host8 | 10s wifi:host8 !route") == [
@@ -63,7 +65,7 @@ struct InvalidationStreamTests {
       ])
   }
 
-  @Test("I1 an address that was left behind goes → it has the grace period while its link stands")
+  @Test("I1 a former address is lost → the grace period applies while its link stays up")
   func formerAddressAway() {
     let script = "0s wifi | 1s wifi:rotated | 2s wifi:noaddress:noroute"
     let lost = ["10.2.88.7", "10.2.88.8"].map { "sourceAddressLost wlan0 ipv4 \($0)" }
@@ -77,7 +79,7 @@ struct InvalidationStreamTests {
         == "2.5s none>wifi, advise categoryChanged")
   }
 
-  @Test("T3 I1 an address that is rotated to and fro is told once")
+  @Test("T3 I1 an address rotated back and forth is reported once")
   func rotationToAndFro() {
     let there = "wifi:rotated"
     #expect(
@@ -87,7 +89,7 @@ struct InvalidationStreamTests {
       .last == "6s destroy sourceAddressLost wlan0 ipv4 \(Self.wifiAddress)")
   }
 
-  @Test("I1 of addresses left behind the last 32 are remembered")
+  @Test("I1 the last 32 former addresses are remembered")
   func manyAddresses() {
     var maker = ChangeMaker()
     func update(_ host: Int, lost: [Int] = []) -> [Change] {
@@ -113,7 +115,7 @@ struct InvalidationStreamTests {
     #expect(update(40, lost: [8, 9]).isEmpty)
   }
 
-  @Test("I2 a link that is set down or gone is told for both families at once")
+  @Test("I2 a link that is down or gone is reported for both families together")
   func interfaceLost() {
     #expect(
       Story.play("0s wifi | 1s wifi:down", Self.both).last
@@ -123,7 +125,7 @@ struct InvalidationStreamTests {
         == "1s wired>wifi, destroy interfaceLost eth0, destroy categoryChanged")
   }
 
-  @Test("I3 a better path of the same category is told for its family, and nothing else is")
+  @Test("I3 a better path of the same category is reported for its family only")
   func betterPath() {
     #expect(
       Story.play("0s wifi:noroute wifi2 | 1s wifi wifi2").last
@@ -136,7 +138,8 @@ struct InvalidationStreamTests {
         == "1s path, destroy betterPath wlan1 ipv6")
   }
 
-  @Test("I3 I5 another category that takes over destroys the old path's channels and all")
+  @Test(
+    "I3 I5 another category takes over → the old path's channels and the category are destroyed")
   func takeover() {
     #expect(
       Story.play("0s cellular | 1s wifi cellular").last
@@ -144,7 +147,7 @@ struct InvalidationStreamTests {
   }
 
   @Test(
-    "I9 softened, a better path and a changed category drain; then what drains can still be lost")
+    "I9 softened: a better path and a changed category drain; a draining path can still be lost")
   func softened() {
     #expect(
       Story.play(
@@ -155,7 +158,7 @@ struct InvalidationStreamTests {
         ])
   }
 
-  @Test("I4 another router behind the same link is told as soon as the kernel knows")
+  @Test("I4 another router behind the same link is reported as soon as the kernel knows it")
   func networkChanged() {
     #expect(
       Story.play("0s wifi | 1s wifi:dead | 1.5s wifi:router2", Self.both).last == """
@@ -171,7 +174,7 @@ struct InvalidationStreamTests {
       Story.play("0s wifi | 1s wifi:norouter !link | 2s wifi").count == 2)
   }
 
-  @Test("I4 a gateway that fails over to another router on a link that never went is advice")
+  @Test("I4 the gateway fails over to another router while the link stays up → advised")
   func failover() {
     #expect(
       Story.play("0s wifi | 1s wifi:router2 | 2s wifi:router2 | 3s wifi", Self.both) == [
@@ -186,7 +189,7 @@ struct InvalidationStreamTests {
     #expect(Story.follow("0s wifi | 1s wifi:router2", to: .neighbour(3)) == [])
   }
 
-  @Test("I3 another router of the same subnet is the same way: a path event")
+  @Test("I3 another router of the same subnet is the same way → a path event")
   func otherGateway() {
     #expect(
       Story.play("0s wifi | 1s wifi:gateway2 | 2s wifi") == [
@@ -195,7 +198,7 @@ struct InvalidationStreamTests {
     #expect(Story.follow("0s wifi | 1s wifi:gateway2") == [])
   }
 
-  @Test("I3 new connections get an address of another subnet, and the old one stays")
+  @Test("I3 new connections get an address of another subnet while the old one stays → destroyed")
   func renumbered() {
     #expect(
       Story.play("0s wifi | 1s wifi:renumbered | 9s wifi:subnet2")
@@ -204,7 +207,7 @@ struct InvalidationStreamTests {
   }
 
   @Test(
-    "I4 T3 an address that rotates while the router is not known forgets nothing of the network")
+    "I4 T3 an address rotates while the router is unknown → the network is not forgotten")
   func networkChangedAfterRotation() {
     let rotated = "0s wifi | 1s wifi:norouter !link | 2s wifi:norouter:rotated"
     #expect(Story.play("\(rotated) | 3s wifi:rotated").last == "2s path")
@@ -215,13 +218,13 @@ struct InvalidationStreamTests {
 
   // MARK: - I5 and T2
 
-  @Test("I5 the first category is no change")
+  @Test("I5 the first category is not a change")
   func firstCategory() {
     #expect(Story.play("0s wifi") == ["0s unknown>wifi"])
     #expect(Story.play("0s ? | 1s wifi:dead") == ["1s unknown>none"])
   }
 
-  @Test("T2 what only messages tell is advised", arguments: ["!link", "!address", "!route"])
+  @Test("T2 a bounce shown only by messages → advised", arguments: ["!link", "!address", "!route"])
   func bounce(message: String) {
     #expect(
       Story.play("0s wifi | 1s wifi \(message)").last
@@ -229,7 +232,7 @@ struct InvalidationStreamTests {
   }
 
   @Test(
-    "T2 I0 a bounce of which the reading shows another network destroys, one of the link alone does not"
+    "T2 I0 a bounce to another network destroys, a bounce of the link alone does not"
   )
   func destructiveBounce() {
     #expect(
@@ -241,7 +244,7 @@ struct InvalidationStreamTests {
         == "1s wifi>wifi bounced, destroy networkChanged wlan0 ipv4, destroy categoryChanged")
   }
 
-  @Test("T2 I5 I10 a bounce that ends in another category leaves the old path its grace")
+  @Test("T2 I5 I10 a bounce that ends in another category leaves the old path its grace period")
   func bounceIntoAnotherCategory() {
     #expect(
       Story.play(
@@ -255,7 +258,7 @@ struct InvalidationStreamTests {
       ])
   }
 
-  @Test("T2 losses of the carrier that were merged into one message are told by the kernel's count")
+  @Test("T2 carrier losses merged into one message are noticed by the carrier counter")
   func countedBounce() {
     #expect(
       Story.play("0s wifi:lost1 | 1s wifi:lost2 | 2s wifi:lost2", Self.both) == [
@@ -263,7 +266,7 @@ struct InvalidationStreamTests {
       ])
   }
 
-  @Test("T3 what leaves the path alone invalidates nothing")
+  @Test("T3 an event that leaves the path alone invalidates nothing")
   func noise() {
     #expect(
       Story.play("0s wifi cellular | 1s wifi cellular:dead | 2s wifi | 3s wifi wifi2 +overrun")
@@ -272,7 +275,7 @@ struct InvalidationStreamTests {
 
   // MARK: - I6, I7 and K8
 
-  @Test("I6 a sleep makes everything suspect, a long one invalid")
+  @Test("I6 a short sleep advises everything, a long one destroys it")
   func slept() {
     #expect(
       Story.play("0s wifi | 9s slept:10s wifi | 999s slept:300s wifi") == [
@@ -280,7 +283,7 @@ struct InvalidationStreamTests {
       ])
   }
 
-  @Test("I6 I9 of a sleep and a changed category that is named, with the graver severity")
+  @Test("I6 I9 sleep + category change → one invalidation, with the higher severity")
   func sleptAndChanged() {
     #expect(
       Story.play("0s wifi cellular | 9s slept:5s cellular").last == """
@@ -292,7 +295,7 @@ struct InvalidationStreamTests {
         == "1.5s none>wifi, destroy categoryChanged")
   }
 
-  @Test("I6 I9 a sleep beside which one family lost its route says both")
+  @Test("I6 I9 a sleep during which one family lost its route → both are reported")
   func sleptAndLost() {
     #expect(
       Story.play("0s wifi | 1s slept:5s wifi:noroute6 | 1.5s wifi", Self.both) == [
@@ -301,7 +304,7 @@ struct InvalidationStreamTests {
       ])
   }
 
-  @Test("I7 what an earlier run published is compared against, on every medium")
+  @Test("I7 the first reading is compared with what an earlier run published, on any medium")
   func restarted() {
     for link in ["wifi", "wired", "cellular"] {
       var first = Story(Self.both)
@@ -311,7 +314,7 @@ struct InvalidationStreamTests {
     }
   }
 
-  @Test("I7 what is found changed after a restart is learnt late")
+  @Test("I7 a change found after a restart is marked as learnt late")
   func restartedElsewhere() {
     var first = Story()
     first.play("0s wifi wired:noroute")
@@ -344,7 +347,7 @@ struct InvalidationStreamTests {
     }
   }
 
-  @Test("I7 K8 a restart into a kernel that cannot be asked forgets nothing")
+  @Test("I7 K8 a restart while the kernel cannot be asked forgets nothing")
   func restartedBlind() {
     var first = Story()
     first.play("0s wifi wired:noroute")
@@ -361,7 +364,7 @@ struct InvalidationStreamTests {
     #expect(Story.play("0s wifi | 1s wifi +overrun") == ["0s unknown>wifi"])
   }
 
-  @Test("K8 the kernel unknown in between invalidates nothing")
+  @Test("K8 the kernel cannot be asked in between → nothing is invalidated")
   func unknown() {
     #expect(
       Story.play("0s wifi | 1s ? | 9s wifi | 10s ? | 11s ? | 12s wifi") == [
@@ -370,7 +373,7 @@ struct InvalidationStreamTests {
       ])
   }
 
-  @Test("K8 what changed while the kernel could not be asked is told afterwards")
+  @Test("K8 a change while the kernel could not be asked is reported afterwards")
   func changedWhileUnknown() {
     #expect(
       Story.play("0s wifi | 1s ? | 9s wired").last == """
@@ -387,9 +390,9 @@ struct InvalidationStreamTests {
 
   // MARK: - I9
 
-  @Test("I9 the narrow scopes come before the wide")
+  @Test("I9 narrow scopes come before the wide one")
   func narrowFirst() {
-    // The link goes down, and takes IPv6's addresses along.
+    // The link goes down, and takes its IPv6 addresses along.
     #expect(
       Story.play("0s wifi | 1s wifi:down:noaddress6", Self.both).last == """
         1s wifi>none, destroy sourceAddressLost wlan0 ipv6 2001:db8:258::7, \
@@ -406,7 +409,7 @@ struct InvalidationStreamTests {
         """)
   }
 
-  @Test("I9 every change has a generation of its own, and the snapshot bears the last")
+  @Test("I9 every change has its own generation, and the snapshot has the last one")
   func generations() {
     var story = Story(Self.both)
     story.play("0s wifi | 1s wifi:down:noaddress6 | 2s wifi | 3s wifi !link")
@@ -419,7 +422,7 @@ struct InvalidationStreamTests {
     #expect(told == story.maker.snapshot)
   }
 
-  @Test("I9 all the changes of one step have its time")
+  @Test("I9 all changes of one step have its time")
   func times() {
     var story = Story()
     story.play("0s wifi | 1s wifi:dead")

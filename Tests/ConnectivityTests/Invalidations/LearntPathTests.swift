@@ -3,7 +3,7 @@ import Testing
 
 @testable import ConnectivityRules
 
-/// What connd learns of a path is no change of the network (I5).
+/// Better knowledge of a path is not a change of the network (I5).
 @Suite("Better knowledge")
 struct LearntPathTests {
   private static func path(
@@ -19,7 +19,7 @@ struct LearntPathTests {
     path("br0", "eth0", medium: .wired), knownLinks: 1)
   private static let guest = ObservedPath(path("br0", "vnet0", medium: .unknown))
 
-  /// What is published when a reading of `before` is followed by one of `after`.
+  /// The published changes when a reading of `before` is followed by one of `after`.
   private static func play(
     _ before: ObservedPath, _ after: ObservedPath, on occasion: Occasion = .events([])
   ) -> [String] {
@@ -48,25 +48,25 @@ struct LearntPathTests {
     }
   }
 
-  @Test("I5 the bridge learns behind which port the gateway is → a path event, and advice")
+  @Test("I5 the bridge learns the gateway's port → a path event, and advice")
   func port() {
     #expect(Self.play(Self.assumed, Self.guest) == ["path other", "advise categoryChanged"])
     #expect(Self.play(Self.guest, Self.assumed) == ["path wired", "advise categoryChanged"])
   }
 
-  @Test("I5 what a link is becomes known → a path event, and advice")
+  @Test("I5 a link's medium becomes known → a path event, and advice")
   func medium() {
     let before = ObservedPath(Self.path("wlan0", medium: .unknown))
     let after = ObservedPath(Self.path("wlan0", medium: .wifi))
     #expect(Self.play(before, after) == ["path wifi", "advise categoryChanged"])
-    // Others who say so have always been heard as a transition.
+    // Changes by the configuration and by ModemManager have always been transitions.
     for occasion in [Occasion.configuration, .modem(ModemChange(.connected, "wlan0"))] {
       #expect(
         Self.play(before, after, on: occasion) == ["other>wifi", "advise categoryChanged"])
     }
   }
 
-  @Test("I5 the gateway moves behind another port that was known → a transition")
+  @Test("I5 the gateway moves from one known port to another → a transition")
   func moved() {
     let before = ObservedPath(Self.path("br0", "eth0", medium: .wired))
     #expect(Self.play(before, Self.guest) == ["wired>other", "destroy categoryChanged"])
@@ -79,7 +79,7 @@ struct LearntPathTests {
     #expect(Self.play(Self.assumed, other) == ["wired>other", "destroy categoryChanged"])
   }
 
-  @Test("I5 T2 the port that was likeliest has failed in between → a transition")
+  @Test("I5 T2 the likeliest port has failed in between → a transition")
   func failed() {
     var link = Link(index: 5, name: "eth0", flags: [.up], carrier: false)
     link.master = 4

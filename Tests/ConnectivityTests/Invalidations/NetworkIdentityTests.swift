@@ -22,19 +22,19 @@ struct NetworkIdentityTests {
     return now.isOther(than: before) ? .other : now.isFailover(after: before) ? .failover : .same
   }
 
-  @Test("I4 hardware addresses are compared of one gateway, and only after the link went")
+  @Test("I4 MAC addresses are compared for one gateway only, and only after a link loss")
   func stages() {
     let before = Self.gateway(1, stage: 4)
     for (now, expected) in [
       (Self.gateway(1, stage: 4), .same), (Self.gateway(2, stage: 4), .failover),
       (Self.gateway(1, stage: 5), .same), (Self.gateway(1, stage: 5, first: 5), .same),
       (Self.gateway(2, stage: 5, first: 5), .other), (Self.gateway(2, stage: 6, first: 5), .other),
-      // Whose network began when this one was there already.
+      // The network began when this router was already there.
       (Self.gateway(2, stage: 5, first: 4), .same), (Self.gateway(2, stage: 5), .same),
       // Another router of the subnet.
       (Self.gateway(2, "10.0.0.2", stage: 5, first: 5), .same),
       (Self.gateway(2, "10.0.0.2", stage: 4), .same),
-      // No router any more: the destination is on the link.
+      // No router any more: the destination is on-link.
       (Self.gateway(nil, nil, stage: 5, first: 5), .same),
     ] as [(NetworkIdentity, Verdict)] {
       #expect(Self.verdict(now, after: before) == expected, "\(now)")
@@ -45,7 +45,7 @@ struct NetworkIdentityTests {
   }
 
   @Test(
-    "I4 what is not known distinguishes nothing, but by the stage that the present one began at")
+    "I4 unknown values distinguish nothing, except by the epoch at which the present network began")
   func unknown() {
     for (now, before, expected) in [
       (Self.gateway(nil, stage: 5), Self.gateway(1, stage: 4), .same),
@@ -58,7 +58,7 @@ struct NetworkIdentityTests {
     }
   }
 
-  @Test("I4 the medium's own name of the network tells it at any time, where both are known")
+  @Test("I4 SSIDs are compared at any time, if both are known")
   func names() {
     for (now, before, expected) in [
       (Self.gateway(1, name: [66]), Self.gateway(1, name: [65]), .other),
@@ -70,7 +70,7 @@ struct NetworkIdentityTests {
     }
   }
 
-  @Test("I4 where neighbours have no hardware addresses, gateway and subnet tell the network")
+  @Test("I4 without neighbours' MAC addresses, gateway and subnet identify the network")
   func modem() {
     let before = NetworkIdentity(
       gateway: "10.0.0.1", hasHardwareAddresses: false, prefix: IPPrefix("10.0.0.0", length: 24),
@@ -81,7 +81,7 @@ struct NetworkIdentityTests {
     ] as [(inout NetworkIdentity) -> Void] {
       var after = before
       change(&after)
-      // It never went: it has another gateway, or a second prefix.
+      // The link was never lost: it has another gateway, or a second prefix.
       #expect(Self.verdict(after, after: before) == .same)
       after.stage = 2
       #expect(Self.verdict(after, after: before) == .other)
@@ -91,7 +91,7 @@ struct NetworkIdentityTests {
     #expect(Self.verdict(back, after: before) == .same)
   }
 
-  @Test("I4 what a link forgets of its router is kept until it is known again, with its stage")
+  @Test("I4 a forgotten router is kept, with its epoch, until it is known again")
   func completed() {
     let before = Self.gateway(1, stage: 4, name: [65])
     let forgotten = Self.gateway(nil, stage: 5).completed(by: before)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConnectivityRules
 
-/// What holds of every history, whatever happens: a failure names the seed that repeats it.
+/// Properties of all histories. A failure names the seed that repeats it.
 @Suite("Invalidations of random histories")
 struct RandomInvalidationTests {
   @Test("I1 I2 I3 I4 I5 I9 I10 K8 hold in random histories", arguments: [0, 1] as [UInt64])
@@ -31,7 +31,7 @@ private struct InvalidationHistory {
   private var scene = Scene.anything
   private var daemon: TestDaemon
   private var flows: [WatchedFlow] = []
-  /// The category under which those on the stream believe that their channels were made.
+  /// The category under which subscribers of the stream believe that their channels were made.
   private var believed: Connectivity.Category?
 
   init(seed: UInt64) {
@@ -50,7 +50,7 @@ private struct InvalidationHistory {
     self.register()
   }
 
-  /// One batch at a random instant, and the deadlines before it.
+  /// Plays one batch at a random instant, and the deadlines before it.
   mutating func step() {
     let pause = Int.random(in: 1...(self.random.oneIn(8) ? 12_000 : 900), using: &self.random)
     let next = self.now.advanced(by: .milliseconds(pause))
@@ -102,7 +102,7 @@ private struct InvalidationHistory {
     if let flow { self.flows.append(flow) }
   }
 
-  // MARK: - What holds after every reading
+  // MARK: - Invariants after every reading
 
   private mutating func check(
     slept: Duration? = nil, _ read: (inout TestDaemon, Instant) -> ChangeMaker.Step
@@ -124,7 +124,8 @@ private struct InvalidationHistory {
     self.flows.removeAll(where: \.isOver)
   }
 
-  /// Who follows the stream alone knows, as soon as nothing is in doubt, that the category is another (I5, I9).
+  /// Once nothing is in doubt, a subscriber of the stream alone knows if the category is another
+  /// (I5, I9).
   private mutating func wrongCategory(_ told: [Invalidation]) -> String? {
     let category = self.daemon.maker.snapshot.status.category
     guard category != .unknown else { return nil }
@@ -137,7 +138,7 @@ private struct InvalidationHistory {
     return "I5: \(category), and those on the stream believe \(String(describing: self.believed))"
   }
 
-  /// What is followed, as soon as nothing is in doubt, is what there is.
+  /// Once nothing is in doubt, the tracked paths are the present ones.
   private func forgotten() -> String? {
     guard self.daemon.deadline == nil, !self.daemon.isUnknown else { return nil }
     for family in AddressFamily.allCases {
@@ -153,7 +154,7 @@ private struct InvalidationHistory {
     return nil
   }
 
-  /// The generations, and what follows a transition.
+  /// Checks the generations, and what follows a transition.
   private func wrong(_ step: ChangeMaker.Step, since before: Snapshot) -> String? {
     for (index, change) in step.changes.enumerated() {
       if change.generation != before.generation + UInt64(index) + 1 { return "I9: a generation" }
@@ -172,7 +173,7 @@ private struct InvalidationHistory {
     return nil
   }
 
-  /// The order of invalidations, and that none is there twice.
+  /// Checks the order of invalidations, and that there are no duplicates.
   private func wrong(_ told: [Invalidation], slept: Bool) -> String? {
     func width(_ invalidation: Invalidation) -> Int {
       let scope = invalidation.scope
@@ -194,7 +195,7 @@ private struct InvalidationHistory {
     return nil
   }
 
-  /// The same reading again says nothing.
+  /// Checks that the same reading again changes nothing.
   private func repeated() -> String? {
     var again = self.daemon
     let step = again.readAgain(at: self.now)

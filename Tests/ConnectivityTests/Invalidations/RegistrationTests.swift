@@ -16,7 +16,7 @@ struct RegistrationTests {
       cause: Cause(.start, "started"), time: Timestamp(microseconds: 0))
   }
 
-  @Test("I0 a flow that has just been made is evidence itself, whatever else the kernel prefers")
+  @Test("I0 a new flow is evidence itself, whatever else the kernel prefers")
   func evidence() {
     for reading in [
       Self.wifi, Self.wifi.beside(.wired), Self.wifi.beside(.wired, isKept: true),
@@ -31,7 +31,7 @@ struct RegistrationTests {
     }
   }
 
-  @Test("I0 I1 registration refutes only what has an address that is none of this machine's")
+  @Test("I0 I1 registration refutes only a flow whose address is not the machine's")
   func sourceGone() {
     for reading in [Self.wifi, .noRoute] {
       var flow = FollowedFlow(Flow(Self.destination, local: "192.0.2.9"), on: reading)
@@ -40,7 +40,7 @@ struct RegistrationTests {
     }
   }
 
-  @Test("I8 registration refutes what is on a path that it forbids")
+  @Test("I8 registration refutes a flow on a path that it forbids")
   func forbidden() {
     let dear = Self.wifi.with { $0.path.isExpensive = true }
     var flow = FollowedFlow(Flow(Self.destination, forbidsExpensive: true), on: dear)
@@ -49,7 +49,9 @@ struct RegistrationTests {
     #expect(any.register(dear) == nil)
   }
 
-  @Test("I3 what another way was preferred to at registration is only advised later, each once")
+  @Test(
+    "I3 another way was already preferred at registration → advised only for later better paths, once each"
+  )
   func chosen() {
     var flow = FollowedFlow(on: Self.wifi)
     #expect(flow.register(Self.wifi.beside(.wired)) == nil)
@@ -63,7 +65,7 @@ struct RegistrationTests {
   }
 
   @Test(
-    "I0 I10 a connection that is made while its path is missing has a grace, on whatever medium")
+    "I0 I10 a connection made while its path is missing has a grace period, on any medium")
   func withoutPath() {
     for (link, reason) in [
       (TestLink.wired, nil), (.wifi, nil), (.wired, .noCarrier), (.wifi, .noCarrier),
@@ -79,7 +81,7 @@ struct RegistrationTests {
     }
   }
 
-  @Test("I0 what has no address yet has nothing to lose before there is a path")
+  @Test("I0 a flow without an address has nothing to lose before there is a path")
   func awaiting() {
     var flow = FollowedFlow(on: .noRoute)
     #expect(flow.register(.noRoute) == nil)
@@ -91,7 +93,7 @@ struct RegistrationTests {
     #expect(flow.see(.noRoute, at: 7000) == "advise interfaceLost")
   }
 
-  @Test("I7 one that was guarded before is compared with the path that was told of it")
+  @Test("I7 a flow that was guarded before is compared with its last reported path")
   func known() {
     for (reading, expected) in [
       (.by(.wired, leaving: .withRoute), "destroy betterPath"),
@@ -105,7 +107,9 @@ struct RegistrationTests {
     }
   }
 
-  @Test("I7 what was published of it while nobody guarded it is told, unless what is so is graver")
+  @Test(
+    "I7 invalidations published while the flow was unguarded are reported, unless the present is more severe"
+  )
   func since() {
     for (reading, since, expected) in [
       (Self.wifi, Self.since(.networkChanged, .destroy), "destroy networkChanged"),

@@ -5,7 +5,7 @@ import TestKit
 extension Scene {
   static let anything = Scene(links: [Place(.wired), Place(.wifi), Place(.cellular)])
 
-  /// Something that happens to a link, an address, a route or a router.
+  /// A random event for a link, an address, a route or a router.
   mutating func happen(using random: inout SeededGenerator) {
     let number = Int.random(in: 0..<self.links.count, using: &random)
     let family = random.pick(AddressFamily.allCases)
@@ -29,7 +29,7 @@ extension Scene {
     case 8: place.link.gateway[family] = random.pick([1, 2])
     default: place.router = random.pick([1, 1, 2, nil])
     }
-    // The kernel takes another address where there is one.
+    // The kernel takes another address if there is one.
     if place.link.host[family] == nil {
       let former = place.formerAddresses.filter { $0.family == family }.min()
       place.link.host[family] = former?.bytes.last.map { Int($0) }
@@ -37,7 +37,7 @@ extension Scene {
     if let source = place.link.source(family) { place.formerAddresses.remove(source) }
   }
 
-  /// Something that went and came back, and leaves no other trace.
+  /// A random loss and return that leaves no other trace.
   func bounce(using random: inout SeededGenerator) -> [KernelEvent] {
     let link = random.pick(self.links).link
     let family = random.pick(AddressFamily.allCases)

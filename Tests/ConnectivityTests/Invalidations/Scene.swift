@@ -1,29 +1,31 @@
 import Connectivity
 import ConnectivityRules
 
-/// What is there at one moment: what a reading shows of paths and of flows, and what the kernel says when it changes.
+/// The state of the network at one moment: what a reading shows of paths and flows, and the
+/// kernel's messages about changes.
 struct Scene: Hashable {
   var links: [Place] = []
 
-  /// A link with all that is on it and behind it.
+  /// A link with everything on it and behind it.
   struct Place: Hashable {
     var link: TestLink
-    /// Addresses that are there, and that new connections do not get any more.
+    /// Addresses that new connections no longer get.
     var formerAddresses: Set<IPAddress> = []
-    /// Which router has the gateway's address; `nil` where the kernel does not know it.
+    /// The router with the gateway's address, or `nil` if the kernel does not know it.
     var router: UInt8? = 1
 
     init(_ link: TestLink) { self.link = link }
   }
 
-  /// Where a flow goes.
+  /// The destination of a flow.
   enum Aim: Hashable {
     case elsewhere
-    /// Another machine on the link of this index.
+    /// Another machine on the link with this index.
     case neighbour(UInt32)
-    /// Somewhere that a route of its own leads to, by the router on the link of this index.
+    /// A destination with a route of its own, by the router on the link with this index.
     case through(UInt32)
-    /// Somewhere that a rule for the flow's own address leads to by the default route of the link of this index.
+    /// A destination that a rule for the flow's own address routes by the default route of the link
+    /// with this index.
     case ruled(UInt32)
     /// This machine.
     case local
@@ -33,9 +35,9 @@ struct Scene: Hashable {
 
   func owner(of address: IPAddress) -> Place? { self.links.first { $0.has(address) } }
 
-  // MARK: - What a reading shows of the default paths
+  // MARK: - Readings of the default paths
 
-  /// What is to be published: not by links whose gain is held back (T1).
+  /// The observation to publish, without links whose gain is held back (T1).
   func observation(beside held: Set<String> = []) -> Observation {
     var observation = Observation(ipv4: self.best(.ipv4), ipv6: self.best(.ipv6))
     for family in AddressFamily.allCases {
@@ -59,7 +61,7 @@ struct Scene: Hashable {
       ?? ObservedPath(.unsatisfied(.noRoute))
   }
 
-  /// What a reading shows to a maker.
+  /// A reading for the change maker.
   func reading(
     for maker: ChangeMaker, _ networks: TestNetworks = TestNetworks(), beside held: Set<String> = []
   ) -> ChangeMaker.Reading {
@@ -79,9 +81,9 @@ struct Scene: Hashable {
     return reading
   }
 
-  // MARK: - What a reading shows of a flow
+  // MARK: - Readings of a flow
 
-  /// Where the kernel sends traffic, without a look at whether anything is carried there.
+  /// The next hop that the kernel chooses, whether or not its link works.
   private func nextHop(
     to aim: Aim, _ family: AddressFamily, hasSource: Bool
   ) -> (place: Place, gateway: IPAddress?)? {
@@ -124,7 +126,7 @@ struct Scene: Hashable {
     return path
   }
 
-  /// What a reading shows of a flow that was made on `made`; of a new one without.
+  /// The reading of a flow that was made on `made`, or of a new one.
   func reading(
     of made: Path?, from source: IPAddress?, to aim: Aim, _ family: AddressFamily,
     _ networks: TestNetworks = TestNetworks()
@@ -149,7 +151,7 @@ struct Scene: Hashable {
     return reading
   }
 
-  /// How an address went that traffic over a link had.
+  /// How the address of traffic over a link was lost.
   private func loss(
     of source: IPAddress, on link: UInt32, to aim: Aim, _ family: AddressFamily
   ) -> FlowReading.SourceLoss {
@@ -191,9 +193,9 @@ struct Scene: Hashable {
     return .init(link: index, source: source, isKept: gateway != own.gateway)
   }
 
-  // MARK: - What the kernel says
+  // MARK: - Kernel messages
 
-  /// The messages about all that is not as it was.
+  /// The messages about all differences.
   func events(since old: Scene) -> [KernelEvent] {
     let indexes = Set((old.links + self.links).map(\.link.index)).sorted()
     return indexes.flatMap { index in

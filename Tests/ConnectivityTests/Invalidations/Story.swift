@@ -3,33 +3,36 @@ import Testing
 
 @testable import ConnectivityRules
 
-/// A history of scenes in a line of text, played to a change maker in virtual time.
+/// A timeline of scenes in one line of text, played to a change maker in virtual time.
 ///
-///     0s wifi cellular | 1s wifi:dead cellular | 1.5s cellular | 2s ? | 9s slept:7s cellular
+/// 0s wifi cellular | 1s wifi:dead cellular | 1.5s cellular | 2s ? | 9s slept:7s cellular
 ///
-/// Each entry is an instant and the links that are there then: `wired`, `wifi`, `wifi2`, `cellular`, whose default routes
-/// win in this order. What is not as usual follows a colon:
+/// Each entry is an instant and the links that exist then: `wired`, `wifi`, `wifi2`, `cellular`.
+/// Their default routes win in this order. Deviations from the normal state follow a colon:
 /// - `dead`, `down`: no carrier; set down;
-/// - `noroute`, `noaddress`: without the default route or the address; with a `4` or `6` at the end only that
-///   family's;
-/// - `host8`, `rotated`: another source address of the same subnet, in place of or beside the old one;
-/// - `subnet2`, `renumbered`: one of another subnet, and with it another gateway, in place of or beside the old one;
+/// - `noroute`, `noaddress`: without the default route or the address; a `4` or `6` at the end
+///   limits it to that family;
+/// - `host8`, `rotated`: another source address of the same subnet, in place of or beside the old
+///   one;
+/// - `subnet2`, `renumbered`: an address of another subnet, and with it another gateway, in place
+///   of or beside the old one;
 /// - `gateway2`: the default route leads to another router's address;
-/// - `router2`, `norouter`: another router behind the gateway's address, or one that the kernel does not know;
-/// - `lost3`: its carrier was lost so often since it was made, as the kernel counts;
-/// - `index9`: the same link, made anew.
+/// - `router2`, `norouter`: another router with the gateway's address, or one that the kernel does
+///   not know;
+/// - `lost3`: the kernel's count of carrier losses since the link was created;
+/// - `index9`: the same link, recreated.
 ///
-/// The messages are those that the kernel sends of what has changed; `!link`, `!address` and `!route` add those of the
-/// first link's going and coming back, `+overrun` says that some were lost. `?` is a kernel that cannot be asked,
-/// `slept:7s` a machine that wakes. The first reading is the one at the start. Deadlines are honoured on time, and gains of
-/// links that flap are held back.
+/// The kernel's messages follow from the changes. `!link`, `!address` and `!route` add messages
+/// about a loss and return on the first link; `+overrun` says that some were lost. `?` is a kernel
+/// that cannot be asked, `slept:7s` a machine that wakes up. The first reading is the one at the
+/// start. Deadlines are met on time, and gains of flapping links are held back.
 ///
-/// What is published comes back an instant at a time, in its order: `1s wifi>none, advise categoryChanged`. Beside it the
-/// story follows a flow, and keeps what that is told.
+/// The output has one line for each instant with published changes, in order: `1s wifi>none, advise
+/// categoryChanged`. The story also follows one flow, and keeps its reports.
 struct Story {
   private(set) var published: [String] = []
   private(set) var changes: [Change] = []
-  /// What the flow was told; it ends with the first `destroy`.
+  /// The reports to the flow; they end with the first `destroy`.
   private(set) var told: [String] = []
 
   private var daemon: TestDaemon
@@ -50,7 +53,7 @@ struct Story {
 
   var maker: ChangeMaker { self.daemon.maker }
 
-  /// What a whole history publishes.
+  /// The changes that a whole timeline publishes.
   static func play(
     _ script: String, _ families: [AddressFamily] = [.ipv4],
     policy: InvalidationPolicy = InvalidationPolicy(), restored: Snapshot? = nil
@@ -60,7 +63,7 @@ struct Story {
     return story.published
   }
 
-  /// What a flow is told in a whole history.
+  /// The reports to a flow in a whole timeline.
   static func follow(
     _ script: String, _ families: [AddressFamily] = [.ipv4], to aim: Scene.Aim = .elsewhere,
     policy: InvalidationPolicy = InvalidationPolicy()
@@ -207,9 +210,9 @@ struct Story {
   private mutating func tellFlow(_ slept: Duration?) {
     let (aim, family) = self.flow
     guard var tracker = self.tracker else {
-      // It is made when the story begins, and not again.
+      // The flow is made when the story begins, and not again.
       guard self.told.isEmpty, !self.daemon.isUnknown else { return }
-      // As connect(2) does: first the address, and from then on with it.
+      // As connect(2) does: first it gets the address, and then uses it.
       let source = self.daemon.scene.path(to: aim, family).source
       let path = self.daemon.scene.path(to: aim, family, from: source)
       var tracker = FlowTracker(

@@ -3,7 +3,7 @@ import Testing
 
 @testable import ConnectivityRules
 
-@Suite("The grace of the stream")
+@Suite("Grace period of the stream")
 struct StreamGraceTests {
   private static let both = AddressFamily.allCases
   private static let wifiLost = "1s wifi>none, advise interfaceLost wlan0, advise categoryChanged"
@@ -17,7 +17,7 @@ struct StreamGraceTests {
 
   // MARK: - The carrier
 
-  @Test("I10 wifi carrier back within the grace destroys nothing")
+  @Test("I10 Wi-Fi carrier back within the grace period → nothing is destroyed")
   func carrierBack() {
     for families in [[.ipv4], Self.both] {
       #expect(
@@ -27,7 +27,9 @@ struct StreamGraceTests {
     }
   }
 
-  @Test("I10 wifi carrier away beyond the grace destroys, and once more when another begins")
+  @Test(
+    "I10 Wi-Fi carrier away beyond the grace period → destroyed, and once more when another network begins"
+  )
   func carrierLost() {
     for families in [[.ipv4], Self.both] {
       #expect(
@@ -40,7 +42,7 @@ struct StreamGraceTests {
   }
 
   @Test(
-    "I10 wired carrier lost destroys at once",
+    "I10 wired carrier lost → destroyed immediately",
     arguments: [("wired", "eth0"), ("cellular", "wwan0")])
   func otherMedia(category: String, interface: String) {
     #expect(
@@ -51,7 +53,7 @@ struct StreamGraceTests {
       ])
   }
 
-  @Test("I10 another path that takes over destroys at once")
+  @Test("I10 another path takes over → destroyed immediately")
   func takenOver() {
     #expect(
       Story.play("0s wifi cellular | 1s wifi:dead cellular | 1.5s wifi:dead:noroute cellular") == [
@@ -60,7 +62,7 @@ struct StreamGraceTests {
       ])
   }
 
-  @Test("I10 another link that takes over from a route alone drains, and destroys in the end")
+  @Test("I10 only the route is lost and another link takes over → drain, and destroy in the end")
   func routeTakenOver() {
     #expect(
       Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute cellular") == [
@@ -73,7 +75,7 @@ struct StreamGraceTests {
         .last == "1.9s cellular>wifi, destroy betterPath wwan0 ipv4, advise categoryChanged")
   }
 
-  @Test("I10 another family that takes over in another category leaves the grace to the lost one")
+  @Test("I10 another family takes over in another category → the lost one keeps its grace period")
   func takenOverByTheOtherFamily() {
     let script = "0s wifi:noroute6 cellular:noroute4 | 1s wifi:noroute cellular:noroute4"
     #expect(
@@ -87,7 +89,7 @@ struct StreamGraceTests {
 
   // MARK: - The route
 
-  @Test("I10 a default route that is deleted and added again within the grace destroys nothing")
+  @Test("I10 a default route deleted and added again within the grace period destroys nothing")
   func routeBack() {
     for families in [[.ipv4], Self.both] {
       #expect(
@@ -98,7 +100,7 @@ struct StreamGraceTests {
     }
   }
 
-  @Test("I10 a default route that stays away beyond the grace destroys")
+  @Test("I10 a default route away beyond the grace period → destroyed")
   func routeLost() {
     #expect(
       Story.play("0s wifi | 1s wifi:noroute | 2.5s wifi") == [
@@ -112,7 +114,7 @@ struct StreamGraceTests {
         == "2s destroy interfaceLost wlan0 ipv4 offLink, drain categoryChanged")
   }
 
-  @Test("I10 only IPv6's route is lost: its channels alone are in doubt")
+  @Test("I10 only IPv6's route is lost → only its channels are in doubt")
   func routeOfOneFamily() {
     let lost = ["0s unknown>wifi", "1s path, advise interfaceLost wlan0 ipv6 offLink"]
     #expect(Story.play("0s wifi | 1s wifi:noroute6 | 1.5s wifi", Self.both) == lost + ["1.5s path"])
@@ -121,7 +123,9 @@ struct StreamGraceTests {
         == lost + ["2s destroy interfaceLost wlan0 ipv6 offLink", "9s path"])
   }
 
-  @Test("I10 a route is lost, and the kernel names a dead link instead: the other family goes on")
+  @Test(
+    "I10 a route is lost and the kernel chooses a dead link instead → the other family is not affected"
+  )
   func otherDeadLink() {
     #expect(
       Story.play("0s wired wifi:dead | 1s wired:noroute4 wifi:dead", Self.both) == [
@@ -130,7 +134,7 @@ struct StreamGraceTests {
       ])
   }
 
-  @Test("I10 another path takes over for one family: the other's channels keep their grace")
+  @Test("I10 another path takes over for one family → the other's channels keep their grace period")
   func takenOverForOneFamily() {
     #expect(
       Story.play(
@@ -145,7 +149,7 @@ struct StreamGraceTests {
         ])
   }
 
-  @Test("I10 both routes are lost, and one comes back in time: the other's channels are told")
+  @Test("I10 both routes are lost and one comes back in time → the other's channels are destroyed")
   func routeOfOneFamilyBack() {
     #expect(
       Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute6 | 9s wifi", Self.both) == [
@@ -154,7 +158,7 @@ struct StreamGraceTests {
       ])
   }
 
-  @Test("I10 T2 the link bounced and only IPv6 is back: IPv4's channels are told")
+  @Test("I10 T2 the link bounced and only IPv6 is back → IPv4's channels get a report")
   func bounceOfOneFamily() {
     var story = Story(Self.both)
     story.play("0s wifi")
@@ -179,7 +183,7 @@ struct StreamGraceTests {
 
   // MARK: - What ends it early
 
-  @Test("I10 back on another network is told at once, or as soon as it is known")
+  @Test("I10 back on another network → reported as soon as it is known")
   func otherNetwork() {
     #expect(
       Story.play("0s wifi | 1s wifi:dead | 1.5s wifi:router2") == [
@@ -193,7 +197,7 @@ struct StreamGraceTests {
       ])
   }
 
-  @Test("I10 a link or an address that goes during the grace ends it")
+  @Test("I10 the link or the address is removed during the grace period → it ends")
   func gone() {
     #expect(
       Story.play("0s wifi | 1s wifi:noroute | 1.5s wifi:noroute:down").last
@@ -205,7 +209,7 @@ struct StreamGraceTests {
 
   // MARK: - T1 and K8
 
-  @Test("T1 I10 a gain that is held back and was in time destroys nothing")
+  @Test("T1 I10 a held gain that came in time destroys nothing")
   func heldInTime() {
     let flapping = "0s wifi | 1s wifi:dead | 1.1s wifi | 2s wifi:dead | 2.1s wifi"
     #expect(
@@ -218,7 +222,7 @@ struct StreamGraceTests {
         == ["3s wifi>none, advise categoryChanged", "3.25s \(Self.isBack)"])
   }
 
-  @Test("T1 I10 a gain that is held back and was not in time comes after the destruction")
+  @Test("T1 I10 a held gain that came too late is published after the destruction")
   func heldTooLate() {
     let flapping = "0s wifi | 1s wifi:dead | 1.1s wifi | 2s wifi:dead | 2.1s wifi"
     #expect(
@@ -234,7 +238,7 @@ struct StreamGraceTests {
       ])
   }
 
-  @Test("T1 I10 a held gain of one link, and another that carries: it is never none")
+  @Test("T1 I10 one link's gain is held while another carries traffic → never none")
   func heldBesideAnother() {
     #expect(
       Story.play("0s wired wifi | 1s wired wifi !link | 2s wired wifi !link | 3s wired wifi !link")
@@ -243,7 +247,8 @@ struct StreamGraceTests {
         ])
   }
 
-  @Test("K8 I10 a grace that ends while the kernel cannot be asked waits for it")
+  @Test(
+    "K8 I10 a grace period that ends while the kernel cannot be asked waits for the next answer")
   func unknown() {
     let lost = ["0s unknown>wifi", Self.routeLost, "1.5s none>unknown"]
     #expect(
@@ -258,7 +263,9 @@ struct StreamGraceTests {
         == lost + ["1.6s unknown>none", "2s \(end)"])
   }
 
-  @Test("K8 I10 what was lost while the kernel could not be asked has its grace from then on")
+  @Test(
+    "K8 I10 a loss while the kernel could not be asked has its grace period from the next answer on"
+  )
   func lostWhileUnknown() {
     // The summary followed IPv6, which is not the preferred family.
     for script in ["0s wifi:noroute", "0s wifi"] {
@@ -273,10 +280,10 @@ struct StreamGraceTests {
     }
   }
 
-  // MARK: - What a flow is told of the same
+  // MARK: - Reports to a flow about the same events
 
   @Test(
-    "I10 what the stream says of a scope and what a flow is told agree",
+    "I10 stream and flow get the same verdicts for the same scope",
     arguments: [
       ("1s wifi:dead | 1.5s wifi", ["1s advise interfaceLost"]),
       ("1s wifi:dead", ["1s advise interfaceLost", "2s destroy interfaceLost"]),
@@ -293,7 +300,7 @@ struct StreamGraceTests {
     #expect(Story.follow("0s wifi | \(script)") == expected)
   }
 
-  @Test("I5 a flow to a neighbour or to the machine itself is told nothing of a route that goes")
+  @Test("I5 a lost route does not affect flows to a neighbour or to the machine itself")
   func spared() {
     let script = "0s wifi | 1s wifi:noroute | 3s wifi | 4s wifi cellular | 5s wifi:noroute cellular"
     #expect(Story.follow(script, to: .neighbour(3)) == [])

@@ -1,21 +1,23 @@
 import Connectivity
 import ConnectivityRules
 
-/// What is between the kernel and the rules, as the daemon has it: holds of flapping links, and what is known of networks.
+/// The part of the daemon between the kernel and the rules: holds of flapping links, and knowledge
+/// of networks.
 struct TestDaemon {
   var maker: ChangeMaker
   private(set) var scene = Scene()
   private(set) var networks = TestNetworks()
   private(set) var isUnknown = false
-  /// The end of a hold or of a grace.
+  /// The end of a hold or of a grace period.
   private(set) var deadline: Instant?
   private var damper = FlapDamper()
 
   init(_ maker: ChangeMaker) { self.maker = maker }
 
-  /// Reads what there is now.
+  /// Reads the present scene.
   ///
-  /// - Parameter events: what the kernel told; none is heard of what came about while it could not be asked.
+  /// - Parameter events: the kernel's messages; there are none about changes while it could not be
+  ///   asked.
   mutating func read(
     _ scene: Scene, _ events: [KernelEvent], on occasion: Occasion, at now: Instant
   ) -> ChangeMaker.Step {

@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
 
-/// What the daemon knows of the networks behind gateways (I4): hardware addresses, and the stages between which a link, or an
-/// address of it, went.
+/// The daemon's knowledge of networks behind gateways (I4): MAC addresses, and the epochs that
+/// begin when a link, or an address of it, is lost.
 struct TestNetworks: Hashable {
   private struct Gateway: Hashable {
     var link: UInt32
@@ -16,7 +16,7 @@ struct TestNetworks: Hashable {
 
   private struct Known: Hashable {
     var router: UInt8?
-    /// The first stage since the router was known for certain.
+    /// The first epoch since the router was last known for certain.
     var unknownSince: UInt64?
     var firstStage: UInt64 = 0
   }
@@ -24,10 +24,10 @@ struct TestNetworks: Hashable {
   private var known: [Gateway: Known] = [:]
   private var isUp: [UInt32: Bool] = [:]
   private var carrierDownCounts: [UInt32: UInt32] = [:]
-  /// How often a link, or an address of it, went.
+  /// How often a link, or an address of it, was lost.
   private var stages: [Subnets: UInt64] = [:]
 
-  /// Takes note of what the kernel has told, and of what it shows.
+  /// Processes the kernel's messages, and the state it shows.
   mutating func note(_ events: [KernelEvent], _ scene: Scene) {
     for event in events {
       switch event {
@@ -48,7 +48,7 @@ struct TestNetworks: Hashable {
     }
   }
 
-  /// What is known of the network behind a path's link; a modem's neighbours have no hardware addresses.
+  /// The identity of the network behind a path's link; a modem's neighbours have no MAC addresses.
   func identity(of path: Path) -> NetworkIdentity {
     var identity = NetworkIdentity(
       gateway: path.gateway, hasHardwareAddresses: path.medium != .cellular,

@@ -1,42 +1,43 @@
 import Connectivity
 import ConnectivityRules
 
-/// A flow of a random history, and what may and must be told of it, by the rules and not by the code.
+/// A flow in a random history, and the reports it may and must get, by the rules and not by the
+/// code.
 struct WatchedFlow {
   let aim: Scene.Aim
   let family: AddressFamily
   private(set) var tracker: FlowTracker
   private(set) var isOver = false
 
-  /// What became of its own way, by what the kernel shows of it (I0).
+  /// The state of the flow's own way, as the kernel shows it (I0).
   private enum Way: Hashable {
     case here
     /// Its address is gone for good, or may come back (I1).
     case sourceGone
     case sourceAway
-    /// Its link is gone or down, or has lost its carrier and another carries (I2, I10).
+    /// Its link is gone or down, or has lost its carrier while another link works (I2, I10).
     case linkFailed
     case carrierLost
-    /// Only the route is missing; whether another link has taken over.
+    /// Only the route is missing; another link may have taken over.
     case routeLost(isTakenOver: Bool)
     /// The system prefers another link (I3).
     case moved
   }
 
-  /// The link that it is on, and the network that was known behind it.
+  /// The flow's link, and the last known network behind it.
   private var link: UInt32?
   private var medium: Medium
   private var network: NetworkIdentity
   private var last = Way.here
-  /// When its grace is over.
+  /// The end of its grace period.
   private var due: Instant?
   private var wasDrained = false
-  /// Its route is missing, and another link has taken over in that time.
+  /// Its route is missing, and another link has taken over since.
   private var isDraining = false
   private var lastAlternative: FlowReading.Alternative?
   private let hasChosen: Bool
 
-  /// Registers a flow; `nil` where there is no path for it.
+  /// Registers a flow, or returns `nil` if there is no path for it.
   init?(
     _ aim: Scene.Aim, _ family: AddressFamily, _ daemon: TestDaemon, _ policy: InvalidationPolicy,
     at now: Instant, broken: inout String?
@@ -55,9 +56,9 @@ struct WatchedFlow {
     }
   }
 
-  /// Looks at a reading, beside what the stream has told of the same.
+  /// Checks a reading against the flow's reports and the stream's.
   ///
-  /// - Returns: what is wrong, if anything.
+  /// - Returns: a description of the fault, or `nil` if there is none.
   mutating func look(
     at reading: FlowReading, slept: Duration?, beside told: [Invalidation],
     _ policy: InvalidationPolicy, at now: Instant
@@ -92,7 +93,7 @@ struct WatchedFlow {
     return nil
   }
 
-  // MARK: - What is so
+  // MARK: - Present state
 
   private func way(_ reading: FlowReading, at now: Instant) -> Way {
     if self.aim == .local { return .here }
@@ -100,7 +101,7 @@ struct WatchedFlow {
     if reading.formerLink == .failed { return .linkFailed }
     if reading.path.status == .satisfied {
       switch reading.formerLink {
-      // What comes back while the grace runs is not preferred yet.
+      // A route that comes back during the grace period does not count as preferred yet.
       case .withRoute where self.isDraining && self.due.map { $0 > now } ?? false:
         return .routeLost(isTakenOver: true)
       case .withRoute: return .moved
@@ -137,7 +138,7 @@ struct WatchedFlow {
     return now.gateway != nil && now.gateway == before.gateway && mac != earlier
   }
 
-  // MARK: - What must be
+  // MARK: - Required reports
 
   private func missing(
     _ verdict: FlowTracker.Verdict?, _ reading: FlowReading, _ way: Way, _ slept: Duration?,
@@ -174,7 +175,7 @@ struct WatchedFlow {
     return nil
   }
 
-  // MARK: - What may be
+  // MARK: - Allowed reports
 
   private func unfounded(
     _ verdict: FlowTracker.Verdict, _ reading: FlowReading, _ way: Way, _ slept: Duration?,
@@ -206,12 +207,12 @@ struct WatchedFlow {
     return isFounded ? nil : "I0: unfounded"
   }
 
-  /// What ends a flow on a default path, the stream must say, too.
+  /// The stream must also report whatever ends a flow on a default path.
   private func unsaid(
     _ verdict: FlowTracker.Verdict?, _ old: Path, _ told: [Invalidation]
   ) -> String? {
     guard self.aim == .elsewhere else { return nil }
-    // The stream has let go of a path that drains, but for its address.
+    // The stream has stopped following a path that drains, except for its address.
     if self.wasDrained, verdict?.reason != .sourceAddressLost { return nil }
     return told.contains {
       self.isHit(by: $0, old) || $0.scope == .everything && $0.severity == .destroy
@@ -227,7 +228,7 @@ struct WatchedFlow {
       && addresses.map { self.tracker.source.map($0.contains) ?? false } ?? true
   }
 
-  // MARK: - What was
+  // MARK: - Former state
 
   private mutating func note(
     _ reading: FlowReading, _ way: Way, _ verdict: FlowTracker.Verdict?
@@ -243,7 +244,7 @@ struct WatchedFlow {
     if verdict?.severity == .drain || way == .moved { self.wasDrained = true }
     guard way == .here, reading.path.status == .satisfied else { return }
     (self.link, self.medium) = (reading.path.chain.first?.index, reading.path.medium)
-    // What is not known any more is what it was, as long as the gateway is the same.
+    // Unknown values keep their former state, as long as the gateway is the same.
     let now = reading.network
     let isForgotten =
       now.hasHardwareAddresses && now.gatewayHardwareAddress == nil

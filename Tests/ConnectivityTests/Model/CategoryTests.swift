@@ -3,7 +3,8 @@ import Testing
 
 @Suite("Category")
 struct CategoryTests {
-  /// Rule K1's table, row by row: reachable, connectionRequired, isWWAN, and the three-way category.
+  /// Rule K1's table, row by row: reachable, connectionRequired, isWWAN, and the three-way
+  /// category.
   static let table: [(Bool, Bool, Bool, ThreeWayCategory)] = [
     (false, false, false, .none),
     (false, false, true, .none),
@@ -25,7 +26,7 @@ struct CategoryTests {
   }
 
   @Test(
-    "K1 where the phone says WiFi, the medium tells",
+    "K1 the flags say Wi-Fi → the medium decides between wifi, wired and other",
     arguments: [
       (Medium.wifi, Category.wifi), (.wired, .wired), (.tunnel, .other), (.bluetooth, .other),
       (.loopback, .other), (.unknown, .other),

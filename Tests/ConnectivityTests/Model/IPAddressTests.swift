@@ -4,7 +4,7 @@ import Testing
 @Suite("IP addresses")
 struct IPAddressTests {
   @Test(
-    "text and bytes go both ways",
+    "an address converts to text and bytes, and back",
     arguments: [
       ("192.0.2.7", [192, 0, 2, 7] as [UInt8]),
       ("2001:db8::1", [0x20, 1, 0x0d, 0xb8] + Array(repeating: 0, count: 11) + [1]),
@@ -19,7 +19,7 @@ struct IPAddressTests {
   }
 
   @Test(
-    "what is no address is refused",
+    "a text that is not an address is refused",
     arguments: ["", "localhost", "1.2.3", "1.2.3.4.5", "::1%lo", "fe80::1::2", "256.0.0.1"])
   func refused(text: String) {
     #expect(IPAddress(text) == nil)
@@ -33,7 +33,7 @@ struct IPAddressTests {
   }
 
   @Test(
-    "a prefix contains what shares its bits",
+    "a prefix contains the addresses that share its bits",
     arguments: [
       ("192.0.2.77", 24, "192.0.2.1", true), ("192.0.2.77", 24, "192.0.3.1", false),
       ("10.0.0.0", 0, "255.1.2.3", true), ("10.0.0.1", 32, "10.0.0.1", true),
@@ -48,7 +48,7 @@ struct IPAddressTests {
     #expect(prefix.contains(address) == expected)
   }
 
-  @Test("a length that the family does not have is refused")
+  @Test("a prefix length beyond the family's is refused")
   func badLength() {
     #expect(IPPrefix("10.0.0.1", length: 33) == nil)
     #expect(IPPrefix("10.0.0.1", length: -1) == nil)
@@ -68,7 +68,7 @@ struct IPAddressTests {
   }
 
   @Test(
-    "an IPv4 address that is mapped to IPv6 is IPv4, and no other is",
+    "an IPv4-mapped IPv6 address converts to IPv4, and no other does",
     arguments: [
       ("::ffff:192.0.2.7", "192.0.2.7"), ("::ffff:c000:207", "192.0.2.7"),
       ("::ffff:0.0.0.0", "0.0.0.0"), ("::ffff:255.255.255.255", "255.255.255.255"),
@@ -81,7 +81,7 @@ struct IPAddressTests {
   }
 
   @Test(
-    "timestamps are written as RFC 3339 writes them",
+    "timestamps are formatted as in RFC 3339",
     arguments: [
       (1_795_224_300_123_456, "2026-11-21T01:25:00.123456Z"),
       (0, "1970-01-01T00:00:00.000000Z"), (-1, "1969-12-31T23:59:59.999999Z"),

@@ -24,7 +24,7 @@ struct PathTests {
       (path("10.0.0.7", 24), path("10.0.1.8", 16), true),
       // Different families.
       (path("10.0.0.7", 0), path("2001:db8:1::7", 0), false),
-      // Where a length is not known, the other's counts.
+      // If one length is unknown, the other's counts.
       (path("10.0.0.7", nil), path("10.0.0.8", 24), true),
       (path("10.0.0.7", nil), path("10.0.1.8", 24), false),
       (path("10.0.0.7", nil), path("10.0.0.8", nil), false),

@@ -14,7 +14,7 @@ struct StatusTests {
   static let none = Path.unsatisfied(.noRoute)
 
   @Test(
-    "K7 the summary follows the better family, at a tie the preferred one",
+    "K7 the summary follows the better family; in a tie, the preferred one",
     arguments: [
       (wifi, cellular, AddressFamily.ipv4, AddressFamily.ipv4, Category.wifi),
       (wifi, cellular, .ipv6, .ipv6, .cellular),
@@ -36,7 +36,7 @@ struct StatusTests {
     #expect(status.path == (followed == .ipv4 ? ipv4 : ipv6))
   }
 
-  @Test("K7 the interface is the out-link, also of a path that only requires a connection")
+  @Test("K7 the interface is the out-link, even for a path that requires a connection")
   func interface() {
     let dialling = ConnectivityStatus(ipv4: Self.dialling, ipv6: Self.none, preferred: .ipv4)
     #expect(dialling.interface == "wwan0")
@@ -46,7 +46,7 @@ struct StatusTests {
     #expect(!none.flags.reachable)
   }
 
-  @Test("K4 isWWAN is the medium at the bottom, where there is a path")
+  @Test("K4 isWWAN follows the medium at the bottom, if there is a path")
   func isWWAN() {
     #expect(ReachabilityFlags(Self.cellular).isWWAN)
     #expect(ReachabilityFlags(Self.dialling).isWWAN)

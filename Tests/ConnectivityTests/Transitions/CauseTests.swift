@@ -8,7 +8,7 @@ struct CauseTests {
   private static let wifi = TestLink.wifi
   private static let noise: KernelEvent = .linkRemoved(TestLink.noise.link)
 
-  /// The cause of what a batch publishes.
+  /// The cause of the change that a batch publishes.
   private static func cause(
     _ before: [TestLink], _ events: [KernelEvent], _ after: [TestLink]
   ) -> Cause? {
@@ -18,7 +18,7 @@ struct CauseTests {
     return timeline.changes.count == 2 ? timeline.changes[1].cause : nil
   }
 
-  @Test("T5 a loss names the first message that says so, not the noise around it")
+  @Test("T5 a loss names the first message about it, not the noise around it")
   func loss() {
     let lost = Self.wifi.withoutCarrier
     #expect(
@@ -36,7 +36,7 @@ struct CauseTests {
         == Cause(.rule, "ruleRemoved", message: "RTM_DELRULE"))
   }
 
-  @Test("T5 a gain names the message that decided it")
+  @Test("T5 a gain names the deciding message")
   func gain() {
     let coming: [KernelEvent] =
       [.link(Self.wifi.with { $0.isUp = false }.link), .link(Self.wifi.link)]
@@ -54,7 +54,7 @@ struct CauseTests {
         == Cause(.address, "addressAdded", message: "RTM_NEWADDR", interface: "wlan0"))
   }
 
-  @Test("T5 a path that another link takes over names the route, or what went of the old one")
+  @Test("T5 another link takes over → the cause is the new route, or the loss on the old link")
   func takenOver() {
     let routeAdded = TestLink.wired.routeAdded(.ipv4)
     #expect(
@@ -73,14 +73,14 @@ struct CauseTests {
         == Cause(.address, "addressAdded", message: "RTM_NEWADDR", interface: "wlan0"))
   }
 
-  @Test("T5 a bounce names the message that is its evidence")
+  @Test("T5 a bounce names the message that shows it")
   func bounce() {
     #expect(
       Self.cause([Self.wifi], [Self.noise] + Self.wifi.routeRemoved(.ipv4), [Self.wifi])
         == Cause(.route, "routeRemoved", message: "RTM_DELROUTE", interface: "wlan0"))
   }
 
-  @Test("T5 the family that the summary follows speaks first")
+  @Test("T5 the family that the summary follows determines the cause")
   func family() {
     let after = [
       Self.wifi.with {
@@ -89,7 +89,7 @@ struct CauseTests {
     ]
     let events = Self.wifi.removed(.ipv6) + Self.wifi.routeRemoved(.ipv4)
     #expect(Self.cause([Self.wifi], events, after)?.change == "routeRemoved")
-    // IPv4's reason changes and decides nothing; IPv6 is what came.
+    // IPv4's reason changes and decides nothing; IPv6 is the gain.
     let before = [
       Self.wifi.with {
         $0.host[.ipv4] = nil; $0.gateway[.ipv6] = nil
@@ -100,7 +100,7 @@ struct CauseTests {
     #expect(Self.cause(before, routes, gained)?.change == "routeAdded")
   }
 
-  @Test("T5 a reading that is ahead of its message blames no bystander")
+  @Test("T5 a reading ahead of its message blames no unrelated message")
   func ahead() {
     #expect(
       Self.cause([Self.wifi], [Self.noise], [Self.wifi.withoutCarrier])
@@ -109,7 +109,7 @@ struct CauseTests {
       Self.cause([Self.wifi], [Self.noise], []) == Cause(.route, "pathChanged", interface: "wlan0"))
   }
 
-  @Test("T5 a held gain names its link, and that the hold has ended")
+  @Test("T5 a held gain names its link, and the end of the hold")
   func held() {
     var timeline = Timeline()
     timeline.play("0s wifi | 1s - | 2s wifi? | 2.25s timer wifi")
@@ -117,7 +117,7 @@ struct CauseTests {
     #expect(timeline.changes.last?.cause == Cause(.timer, "holdEnded", interface: "wlan0"))
   }
 
-  @Test("T5 what ends by time names its end")
+  @Test("T5 an expired route names its expiry")
   func expiry() {
     var timeline = Timeline()
     timeline.play("0s wifi")
@@ -126,7 +126,7 @@ struct CauseTests {
     #expect(change?.cause == Cause(.timer, "routeExpired"))
   }
 
-  @Test("T5 a setting that lookups depend on is named, if it is the family's")
+  @Test("T5 a setting of the family that lookups depend on is named")
   func setting() {
     let dead = TestLink.wired.withoutCarrier
     #expect(
@@ -165,7 +165,7 @@ struct CauseTests {
     }
   }
 
-  @Test("T5 a router that falls silent is named where the kernel moves to another")
+  @Test("T5 a silent router is named if the kernel moves to another")
   func neighbour() {
     let after = Self.wifi.with { $0.gateway[.ipv4] = 2 }
     for (gateway, expected) in [
@@ -181,14 +181,14 @@ struct CauseTests {
     }
   }
 
-  @Test("T5 where messages were lost, none is blamed and it is learnt late")
+  @Test("T5 messages were lost → none is named, and the cause is marked as learnt late")
   func overrun() {
     let late = Cause(.overrun, "resynchronised", learntLate: true)
     #expect(Self.cause([Self.wifi], Self.wifi.removed(.ipv4) + [.overrun], []) == late)
     #expect(Self.cause([Self.wifi], [.overrun] + Self.wifi.removed(.ipv4), [Self.wifi]) == late)
   }
 
-  @Test("T5 what no message made names its occasion")
+  @Test("T5 a change without messages names its occasion")
   func occasions() {
     var timeline = Timeline()
     timeline.play("0s wifi | 1s ? | 2s wifi")

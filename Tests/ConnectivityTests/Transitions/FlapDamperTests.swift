@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConnectivityRules
 
-/// Links that lose their carrier, and for how long their gains are held back.
+/// Links that lose their carrier, and how long their gains are held back.
 @Suite("Flap damper")
 struct FlapDamperTests {
   private static let wifi = TestLink.wifi.link
@@ -19,7 +19,8 @@ struct FlapDamperTests {
     return damper
   }
 
-  /// For how many milliseconds each gain is held, of a link that is lost at each of the seconds and back 100 ms later.
+  /// The hold of each gain in milliseconds, for a link lost at each of the given seconds and back
+  /// 100 ms later.
   private static func holds(_ losses: [Double], _ policy: FlapPolicy = FlapPolicy()) -> [Int] {
     var damper = Self.knowing(Self.wifi, policy)
     return losses.map { second in
@@ -44,12 +45,12 @@ struct FlapDamperTests {
     return hold
   }
 
-  @Test("T1 from the third loss on gains are held for 0.25, 0.5, 1 and 1 seconds")
+  @Test("T1 from the third loss on, gains are held for 0.25, 0.5, 1 and 1 seconds")
   func holds() {
     #expect(Self.holds([1, 2, 3, 4, 6, 9, 14, 20]) == [0, 0, 250, 500, 1000, 1000, 1000, 1000])
   }
 
-  @Test("T1 the configuration says what flaps, and for how long gains are held; zero holds none")
+  @Test("T1 losses, memory and holds are configurable; zero disables holds")
   func policy() {
     var policy = FlapPolicy()
     (policy.losses, policy.memory) = (2, .seconds(3))
@@ -69,13 +70,13 @@ struct FlapDamperTests {
   }
 
   @Test(
-    "T1 ten seconds without a loss forget it",
+    "T1 ten seconds without a loss reset the count",
     arguments: [([1, 2, 3, 12.9], [0, 0, 250, 500]), ([1, 2, 3, 13], [0, 0, 250, 0])])
   func forgetting(losses: [Double], holds: [Int]) {
     #expect(Self.holds(losses) == holds)
   }
 
-  @Test("T1 a gain that comes ten seconds after the last loss is not held")
+  @Test("T1 a gain ten seconds after the last loss is not held")
   func lateGain() {
     for (gain, hold) in [(12_900, 250), (13_000, 0), (60_000, 0)] {
       var damper = Self.knowing()
@@ -87,7 +88,7 @@ struct FlapDamperTests {
     }
   }
 
-  @Test("T1 a loss during a hold ends it, counts, and the next hold is counted from the next gain")
+  @Test("T1 a loss during a hold ends it and counts; the next hold starts with the next gain")
   func lossDuringHold() {
     var damper = Self.knowing()
     for second in 1...3 {
@@ -100,7 +101,7 @@ struct FlapDamperTests {
     #expect(Self.gain(&damper, at: 3300) == 500)
   }
 
-  @Test("T1 what is the same, and noise, moves no hold")
+  @Test("T1 repeated states and noise do not change a hold")
   func same() {
     var damper = Self.knowing()
     for second in 1...3 {
@@ -114,7 +115,7 @@ struct FlapDamperTests {
     }
   }
 
-  @Test("T1 a link that is removed and made anew, under another index, is the same by its name")
+  @Test("T1 a link recreated under another index is recognised by its name")
   func remade() {
     for isTold in [true, false] {
       var damper = Self.knowing()
@@ -132,7 +133,7 @@ struct FlapDamperTests {
     }
   }
 
-  @Test("T1 the removal of a link that is known by a newer index says nothing")
+  @Test("T1 the removal of an older index of the link is ignored")
   func staleRemoval() {
     var damper = Self.knowing(TestLink.wifi.with { $0.index = 9 }.link)
     for second in 1...5 {
@@ -143,7 +144,7 @@ struct FlapDamperTests {
     #expect(damper.deadline(after: Instant(milliseconds: 6000)) == nil)
   }
 
-  @Test("T1 losses that were merged into one message are told by the kernel's count")
+  @Test("T1 losses merged into one message are counted by the kernel's counter")
   func mergedLosses() {
     func counting(_ count: UInt32) -> Link {
       TestLink.wifi.with { $0.carrierDownCount = count }.link
@@ -160,7 +161,7 @@ struct FlapDamperTests {
     }
   }
 
-  @Test("T1 a loss that is seen and counted is one")
+  @Test("T1 a loss that is both seen and counted counts once")
   func countedOnce() {
     var damper = Self.knowing(TestLink.wifi.with { $0.carrierDownCount = 0 }.link)
     var holds: [Int] = []
@@ -175,7 +176,7 @@ struct FlapDamperTests {
     #expect(holds == [0, 0, 250, 500])
   }
 
-  @Test("T1 a message that is older than what was read, by its count, says nothing")
+  @Test("T1 a message older than the last reading, by its counter, is ignored")
   func staleMessages() {
     var damper = Self.knowing(TestLink.wifi.with { $0.carrierDownCount = 7 }.link)
     for count in [5, 6] as [UInt32] {
@@ -191,7 +192,7 @@ struct FlapDamperTests {
     }
   }
 
-  @Test("T1 links that were never part of a path are not followed, and those that were are")
+  @Test("T1 only links that were ever part of a path are tracked")
   func bystanders() {
     var damper = FlapDamper()
     for second in 1...5 {
@@ -222,7 +223,7 @@ struct FlapDamperTests {
     #expect(damper == FlapDamper())
   }
 
-  @Test("T1 each link has its own losses, and its own hold")
+  @Test("T1 each link has its own losses and its own hold")
   func several() {
     var damper = Self.knowing()
     damper.observe(TestLink.wired.link, isPartOfPath: true, at: Instant(milliseconds: 0))
@@ -237,7 +238,7 @@ struct FlapDamperTests {
     #expect(damper.held(at: Instant(milliseconds: 3000)) == ["wlan0"])
   }
 
-  @Test("T1 holds are what the rule says, in random histories", arguments: 0..<200 as Range<UInt64>)
+  @Test("T1 holds follow the rule in random histories", arguments: 0..<200 as Range<UInt64>)
   func random(seed: UInt64) {
     var random = SeededGenerator(seed: seed)
     var damper = Self.knowing()
@@ -260,10 +261,10 @@ struct FlapDamperTests {
     }
   }
 
-  /// The rule, over all losses that ever were.
+  /// The rule, over all losses so far.
   private static func hold(after losses: [Int], gainAt now: Int) -> Int {
     guard let last = losses.last, now - last < 10_000 else { return 0 }
-    // Since the last time that ten seconds went by without one.
+    // Since the last pause of ten seconds.
     let pause = losses.indices.last { $0 > 0 && losses[$0] - losses[$0 - 1] >= 10_000 } ?? 0
     let counting = losses[pause...]
     let third = counting.indices.first {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConnectivityRules
 
-/// What holds of every history, whatever happens: a failure names the seed that repeats it.
+/// Properties of all histories. A failure names the seed that repeats it.
 @Suite("Random histories")
 struct RandomHistoryTests {
   @Test("T1 T2 T3 T4 hold in random histories", arguments: [0, 1] as [UInt64])
@@ -21,7 +21,7 @@ struct RandomHistoryTests {
   }
 }
 
-/// A kernel, a transition maker, and a subscriber who was told of every change.
+/// A kernel, a transition maker, and a subscriber that received every change.
 private struct History {
   let seed: UInt64
   private(set) var now = Instant(milliseconds: 0)
@@ -38,7 +38,8 @@ private struct History {
     _ = self.read(.start)
   }
 
-  /// One batch at a random instant; what is wrong then, if anything.
+  /// Plays one batch at a random instant. Returns a description of the fault, or `nil` if there is
+  /// none.
   mutating func step() -> String? {
     let next = self.now.advanced(
       by: .milliseconds(
@@ -99,7 +100,7 @@ private struct History {
 
   private var time: Timestamp { Timestamp(microseconds: Int64(self.now.milliseconds) * 1000) }
 
-  // MARK: - What holds after every reading
+  // MARK: - Invariants after every reading
 
   private mutating func read(_ occasion: Occasion) -> (change: Change?, broken: String?) {
     let observation = self.kernel.observation
@@ -122,7 +123,7 @@ private struct History {
     return (change, nil)
   }
 
-  /// Tells the subscriber, who must then know what is published.
+  /// Sends the change to the subscriber, which must then know the published state.
   private mutating func told(_ change: Change?) -> (change: Change?, broken: String?) {
     guard let change else {
       return (nil, self.subscriber == self.maker.snapshot ? nil : "the subscriber was not told")

@@ -2,16 +2,16 @@ import Connectivity
 import ConnectivityRules
 import TestKit
 
-/// A kernel to which anything happens: it says what happened, and shows what is now true.
+/// A kernel with random events: it reports them, and shows the present state.
 struct RandomKernel {
   private(set) var links: [TestLink] = [.wired, .wifi, .cellular]
   private var nextIndex: UInt32 = 10
-  /// Addresses that are there still, and no longer preferred.
+  /// Addresses that still exist, and are no longer preferred.
   private var deprecated: Set<IPAddress> = []
 
   var observation: Observation { Observation(self.links) }
 
-  /// Something that happens to a link, an address or a route of a path.
+  /// A random event for a link, an address or a route of a path.
   mutating func happen(using random: inout SeededGenerator) -> [KernelEvent] {
     let place = Int.random(in: 0..<self.links.count, using: &random)
     let family = random.pick(AddressFamily.allCases)
@@ -26,7 +26,7 @@ struct RandomKernel {
     case 1:
       link.isUp.toggle()
       if link.isUp { return [.link(link.link)] }
-      // IPv4's routes go silently, IPv6's addresses and routes with messages.
+      // IPv4's routes are removed silently, IPv6's addresses and routes with messages.
       link.gateway = [:]
       link.host[.ipv6] = nil
       return [.link(link.link)] + before.routeRemoved(.ipv6) + before.removed(.ipv6)
@@ -54,7 +54,7 @@ struct RandomKernel {
     }
   }
 
-  /// Something that went and came back, and leaves no other trace.
+  /// A random loss and return that leaves no other trace.
   mutating func bounce(using random: inout SeededGenerator) -> [KernelEvent] {
     let link = random.pick(self.links)
     let family = random.pick(AddressFamily.allCases)
@@ -65,7 +65,7 @@ struct RandomKernel {
     }
   }
 
-  /// Something that leaves every path alone (T3).
+  /// A random event that leaves every path alone (T3).
   func noise(using random: inout SeededGenerator) -> [KernelEvent] {
     let noise = TestLink.noise
     let link = random.pick(self.links)
@@ -82,7 +82,7 @@ struct RandomKernel {
     }
   }
 
-  /// Whether all that a path needs is there now.
+  /// Whether everything that a path needs exists now.
   func holds(_ path: Path, _ family: AddressFamily) -> Bool {
     self.links.contains { link in
       link.index == path.chain.first?.index && link.isUp && link.hasCarrier

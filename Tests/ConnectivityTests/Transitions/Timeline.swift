@@ -3,22 +3,25 @@ import Testing
 
 @testable import ConnectivityRules
 
-/// A history in a line of text, played to a transition maker in virtual time.
+/// A timeline in one line of text, played to a transition maker in virtual time.
 ///
-///     0s wifi | 1s - | 1.2s wifi | 2s wifi! | 3s wifi / wired | 4s ?
+/// 0s wifi | 1s - | 1.2s wifi | 2s wifi! | 3s wifi / wired | 4s ?
 ///
-/// Each entry is an instant and what the reading at it shows: the IPv4 path, and after a slash the IPv6 path (without a
-/// slash there is none). `-` is no route, `?` a kernel that cannot be asked. After a path's name comes
+/// Each entry is an instant and what the reading at it shows: the IPv4 path, and after a slash the
+/// IPv6 path (without a slash there is none). `-` is no route, `?` a kernel that cannot be asked. A
+/// path's name may be followed by
 /// - `~`: its link has no carrier;
 /// - `?`: its link flaps, and the gain is held back;
-/// - `#`: its link has lost its carrier once more since it was made, as the kernel counts;
+/// - `#`: the kernel counts one more carrier loss since the link was created;
 /// - `'`: it has another source address of the same subnet;
-/// - `!`, `!link`, `!route`: the batch of messages also tells that the path's source address, link or default route went
-///   and came back.
+/// - `!`, `!link`, `!route`: the batch also has messages that the path's source address, link or
+///   default route was lost and came back.
 ///
-/// An entry may end in `+overrun` or `+noise`, or begin with `timer`. The first reading is the one at the start.
+/// An entry may end in `+overrun` or `+noise`, or begin with `timer`. The first reading is the one
+/// at the start.
 ///
-/// What was published comes back in the same manner: `0s unknown>wifi | 2s wifi>wifi bounced | 3s path`.
+/// The published changes have the same notation: `0s unknown>wifi | 2s wifi>wifi bounced | 3s
+/// path`.
 struct Timeline {
   var maker: TransitionMaker
   private(set) var published: [String] = []
@@ -31,7 +34,7 @@ struct Timeline {
     self.maker = TransitionMaker(restored: restored, preferred: preferred)
   }
 
-  /// What a whole history publishes.
+  /// The changes that a whole timeline publishes.
   static func play(_ script: String, preferred: AddressFamily = .ipv4) -> String {
     var timeline = Timeline(preferred: preferred)
     timeline.play(script)

@@ -5,10 +5,10 @@ import Testing
 
 @Suite("Transitions")
 struct TransitionTests {
-  /// The link that all paths lead over, both families.
+  /// The link of all paths, in both families.
   private static let wifi = TestLink.wifi
 
-  /// What is published when, after a first reading of `before`, a batch brings `events` and the reading `after`.
+  /// Plays a first reading of `before`, then a batch with `events` and the reading `after`.
   private static func play(
     _ before: [TestLink], _ events: [KernelEvent], _ after: [TestLink]
   ) -> Timeline {
@@ -20,7 +20,7 @@ struct TransitionTests {
 
   // MARK: - T2
 
-  @Test("T2 a bounce is never swallowed, and its generation is its own")
+  @Test("T2 a bounce is never swallowed, and has its own generation")
   func bounce() {
     var timeline = Timeline()
     timeline.play("0s wifi | 1s wifi! | 2s wifi!link | 13s wifi!route")
@@ -33,7 +33,7 @@ struct TransitionTests {
   }
 
   @Test(
-    "T2 a message that something of the path went makes a bounce of a reading that looks the same",
+    "T2 a message about a loss turns an equal reading into a bounce",
     arguments: [
       [.link(wifi.withoutCarrier.link)],
       [.link(wifi.with { $0.isUp = false }.link)],
@@ -78,7 +78,7 @@ struct TransitionTests {
     #expect((timeline.published.last == "0s wifi>wifi bounced") == isBounce)
   }
 
-  @Test("T2 the removal of the nexthop object that the route uses is evidence")
+  @Test("T2 the removal of the route's nexthop object shows a bounce")
   func nexthop() {
     var observation = Observation([Self.wifi])
     observation.ipv4.route?.nexthop = 42
@@ -90,7 +90,7 @@ struct TransitionTests {
     #expect(timeline.published.last == "0s wifi>wifi bounced")
   }
 
-  @Test("T2 what concerns the family that the summary does not follow is a path event")
+  @Test("T2 a bounce of the family that the summary does not follow → a path event")
   func otherFamily() {
     #expect(
       Timeline.play("0s wifi / wifi | 1s wifi / wifi!") == "0s unknown>wifi | 1s path")
@@ -108,7 +108,7 @@ struct TransitionTests {
         == "0s unknown>wifi | 1s wifi>wifi bounced")
   }
 
-  @Test("T2 the link went, and only the other family is back: that is a bounce too")
+  @Test("T2 the link was lost and only the other family is back → a bounce, too")
   func takenOverByTheOtherFamily() {
     let events: [KernelEvent] = [.link(Self.wifi.withoutCarrier.link), .link(Self.wifi.link)]
     let after = Self.wifi.with { $0.gateway[.ipv4] = nil }
@@ -117,7 +117,7 @@ struct TransitionTests {
     #expect(timeline.maker.snapshot.status.family == .ipv6)
   }
 
-  @Test("T2 a link that went and is back with another address has bounced")
+  @Test("T2 a link that was lost and is back with another address → a bounce")
   func otherAddress() {
     let after = Self.wifi.with { $0.host[.ipv4] = 8 }
     let events =
@@ -127,7 +127,7 @@ struct TransitionTests {
   }
 
   @Test(
-    "T2 a link that is back under another index or another name has bounced",
+    "T2 a link that is back under another index or name → a bounce",
     arguments: [wifi.with { $0.index = 12 }, wifi.with { $0.name = "wlp3s0" }])
   func recreated(after: TestLink) {
     let gone: KernelEvent =
@@ -138,7 +138,7 @@ struct TransitionTests {
     #expect(timeline.maker.snapshot.status.interface == after.name)
   }
 
-  @Test("T2 what takes over from a link that went is no bounce")
+  @Test("T2 another link takes over from a lost one → no bounce")
   func takenOver() {
     let events: [KernelEvent] = [.link(Self.wifi.withoutCarrier.link)]
     let links = [Self.wifi, .wifi2]
@@ -148,7 +148,8 @@ struct TransitionTests {
   }
 
   @Test(
-    "T2 a default route that is back with another metric has bounced; one that was there has not")
+    "T2 a default route that is back with another metric → a bounce; one that existed before → none"
+  )
   func otherMetric() {
     var after = Observation([Self.wifi])
     after.ipv4.route?.priority = 50
@@ -162,31 +163,31 @@ struct TransitionTests {
       timeline.read(Observation([Self.wifi]), [])
       timeline.read(after, events)
       #expect(timeline.published == expected)
-      // From then on it is this entry whose removal counts.
+      // From then on the removal of this entry counts.
       timeline.read(after, removed)
       #expect(timeline.published == expected)
     }
   }
 
-  @Test("T2 losses whose messages were merged are told by the kernel's count of lost carriers")
+  @Test("T2 losses with merged messages are noticed by the kernel's carrier counter")
   func carrierCount() {
     #expect(
       Timeline.play("0s wifi | 1s wifi# | 2s wifi# | 3s wifi###")
         == "0s unknown>wifi | 1s wifi>wifi bounced | 3s wifi>wifi bounced")
-    // Together with its message it is one bounce, and with a loss none.
+    // Together with its message it is one bounce; together with a loss it is none.
     #expect(
       Timeline.play("0s wifi | 1s wifi#!link | 2s wifi##~ | 3s wifi##")
         == "0s unknown>wifi | 1s wifi>wifi bounced | 2s wifi>none | 3s none>wifi")
-    // Of a link that is not the path's any more, it is nothing.
+    // The counter of a link that left the path has no effect.
     #expect(
       Timeline.play("0s wifi | 1s wired# | 2s wired#") == "0s unknown>wifi | 1s wifi>wired")
-    // A count that is smaller is that of a link made anew.
+    // A smaller counter is that of a recreated link.
     #expect(Timeline.play("0s wifi## | 1s wifi#") == "0s unknown>wifi")
     // The family that the summary does not follow.
     #expect(Timeline.play("0s wired / wifi | 1s wired / wifi#") == "0s unknown>wired | 1s path")
   }
 
-  @Test("T2 a count of lost carriers names the link, and counts for each link of the chain")
+  @Test("T2 a carrier counter counts for each link of the chain, and the cause names the link")
   func carrierCountBelow() {
     func observation(_ counts: [UInt32: UInt32]) -> Observation {
       var observation = Observation([Self.wifi])
@@ -211,7 +212,7 @@ struct TransitionTests {
   // MARK: - T3 and T4
 
   @Test(
-    "T3 what leaves the path alone publishes nothing",
+    "T3 an event that leaves the path alone publishes nothing",
     arguments: [
       [.link(TestLink.noise.link)], [.linkRemoved(TestLink.noise.link)],
       TestLink.noise.added(.ipv4) + TestLink.noise.removed(.ipv4),
@@ -241,7 +242,7 @@ struct TransitionTests {
     #expect(Self.play([Self.wifi], events, [after]).published.last == "0s path")
   }
 
-  @Test("T3 the later removal of an address that was rotated away publishes nothing")
+  @Test("T3 the later removal of a former address publishes nothing")
   func rotatedAway() {
     let after = Self.wifi.with { $0.host[.ipv4] = 8 }
     var timeline = Self.play([Self.wifi], after.added(.ipv4), [after])
@@ -249,21 +250,21 @@ struct TransitionTests {
     #expect(timeline.published == ["0s unknown>wifi", "0s path"])
   }
 
-  @Test("T4 what is back to what was published last is told, however often it was")
+  @Test("T4 a return to the last published state is published, however often it happens")
   func published() {
     #expect(
       Timeline.play("0s wifi | 1s wired | 2s wifi | 3s wifi | 4s wifi' | 5s wifi +noise")
         == "0s unknown>wifi | 1s wifi>wired | 2s wired>wifi | 4s path | 5s path")
   }
 
-  @Test("T4 a held gain that is gone again was never told, and so its loss is not")
+  @Test("T4 a held gain that is lost again was never published, and neither is its loss")
   func heldIsNotPublished() {
     #expect(
       Timeline.play("0s wifi | 1s - | 1.1s wifi? | 1.2s - | 1.3s wifi?")
         == "0s unknown>wifi | 1s wifi>none | 1.1s path | 1.2s path | 1.3s path")
   }
 
-  @Test("T4 what an earlier run published is compared against")
+  @Test("T4 the first reading is compared with what an earlier run published")
   func restored() {
     var first = Timeline()
     first.play("0s wifi / wifi | 1s wifi")
@@ -285,7 +286,7 @@ struct TransitionTests {
     #expect(back.published == ["9s none>wifi"])
   }
 
-  @Test("K7 another preferred family is another summary")
+  @Test("K7 another preferred family → another summary")
   func preferred() {
     var timeline = Timeline()
     timeline.play("0s wifi / wired")
@@ -294,7 +295,7 @@ struct TransitionTests {
     #expect(timeline.published.last == "1s wifi>wired")
   }
 
-  @Test("K8 a kernel that cannot be asked is unknown, never none")
+  @Test("K8 a kernel that cannot be asked → unknown, never none")
   func unknown() {
     #expect(
       Timeline.play("0s ? | 1s ? | 2s wifi | 3s ? | 4s -").hasPrefix(

@@ -1,29 +1,29 @@
 import Connectivity
 import ConnectivityRules
 
-/// A link, its addresses and its default routes, as tests imagine them: what a reading shows of them, and what the
-/// kernel says when they change.
+/// A link of a test with its addresses and default routes: what a reading shows of them, and the
+/// kernel's messages about changes.
 struct TestLink: Hashable {
   var index: UInt32
   var name: String
   var medium: Medium
-  /// Routes of a smaller metric win; each link has its own, and with it its own subnet.
+  /// Routes with a smaller metric win; each link has its own metric, and with it its own subnet.
   var metric: UInt32
   var isUp = true
   var hasCarrier = true
-  /// How often it has lost its carrier; `nil` where the kernel does not say.
+  /// The number of carrier losses, or `nil` if the kernel does not report it.
   var carrierDownCount: UInt32?
-  /// The last part of the source address; `nil` without one.
+  /// The last part of the source address, or `nil` without one.
   var host: [AddressFamily: Int] = [.ipv4: 7, .ipv6: 7]
   var isTentative: [AddressFamily: Bool] = [:]
-  /// The last part of the default route's gateway; `nil` without a default route.
+  /// The last part of the default route's gateway, or `nil` without a default route.
   var gateway: [AddressFamily: Int] = [.ipv4: 1, .ipv6: 1]
 
   static let wired = TestLink(index: 2, name: "eth0", medium: .wired, metric: 100)
   static let wifi = TestLink(index: 3, name: "wlan0", medium: .wifi, metric: 600)
   static let wifi2 = TestLink(index: 4, name: "wlan1", medium: .wifi, metric: 601)
   static let cellular = TestLink(index: 5, name: "wwan0", medium: .cellular, metric: 700)
-  /// A container's end of a veth pair: no path leads over it.
+  /// A container's end of a veth pair, which no path uses.
   static let noise = TestLink(index: 99, name: "veth99", medium: .unknown, metric: 9)
 
   /// 10.0.METRIC.HOST or 2001:db8:METRIC::HOST.
@@ -49,7 +49,7 @@ struct TestLink: Hashable {
     }
   }
 
-  /// What a reading shows where the default route of this link answers; `nil` without one.
+  /// What a reading shows if this link's default route is used, or `nil` without one.
   func observed(_ family: AddressFamily) -> ObservedPath? {
     guard let gateway = self.gatewayAddress(family), self.isUp else { return nil }
     var path = Path(
@@ -67,7 +67,7 @@ struct TestLink: Hashable {
       carrierDownCounts: self.carrierDownCount.map { [self.index: $0] } ?? [:])
   }
 
-  /// The length of a link's subnets.
+  /// The prefix length of a link's subnets.
   static func prefixLength(_ family: AddressFamily) -> Int { family == .ipv4 ? 24 : 64 }
 
   // MARK: - Messages
@@ -83,7 +83,7 @@ struct TestLink: Hashable {
     return link
   }
 
-  /// What wireless drivers send while they scan: the name, and flags that are not to be believed.
+  /// The message that wireless drivers send while they scan: the name, and flags that mean nothing.
   var scanNoise: KernelEvent {
     .link(Link(index: self.index, name: self.name, flags: [.up]))
   }
@@ -129,7 +129,7 @@ struct TestLink: Hashable {
 }
 
 extension Observation {
-  /// What a reading shows of these links, which come in the order of their metrics.
+  /// What a reading shows of these links, which are in the order of their metrics.
   init(_ links: [TestLink]) {
     func best(_ family: AddressFamily) -> ObservedPath {
       links.lazy.compactMap { $0.observed(family) }.first
