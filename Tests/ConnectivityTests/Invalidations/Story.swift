@@ -5,7 +5,7 @@ import Testing
 
 /// A timeline of scenes in one line of text, played to a change maker in virtual time.
 ///
-/// 0s wifi cellular | 1s wifi:dead cellular | 1.5s cellular | 2s ? | 9s slept:7s cellular
+///     0s wifi cellular | 1s wifi:dead cellular | 1.5s cellular | 2s ? | 9s slept:7s cellular
 ///
 /// Each entry is an instant and the links that exist then: `wired`, `wifi`, `wifi2`, `cellular`.
 /// Their default routes win in this order. Deviations from the normal state follow a colon:

@@ -5,7 +5,7 @@ import Testing
 
 /// A timeline in one line of text, played to a transition maker in virtual time.
 ///
-/// 0s wifi | 1s - | 1.2s wifi | 2s wifi! | 3s wifi / wired | 4s ?
+///     0s wifi | 1s - | 1.2s wifi | 2s wifi! | 3s wifi / wired | 4s ?
 ///
 /// Each entry is an instant and what the reading at it shows: the IPv4 path, and after a slash the
 /// IPv6 path (without a slash there is none). `-` is no route, `?` a kernel that cannot be asked. A
